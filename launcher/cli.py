@@ -1,0 +1,266 @@
+"""The command line: `mnrun [VERB] [OPTIONS] [--] COMMAND…`. A verb counts only as the very first word.
+
+Prints, and turns a LaunchError into one line and an exit code. What a verb does is elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from . import __version__, layout, nodeset, settings, spec
+from .errors import BUG, LaunchError, UsageError
+from .model import Allocation, JobSpec, Plan, Site
+from .options import BY_FLAG, FOREIGN, OPTIONS, Option
+from .progress import Screen
+
+VERBS = ("run", "plan")
+_COMMAND = {
+    "ignore_unknown_options": False,
+    "allow_interspersed_args": False,
+    "help_option_names": ["-h", "--help"],
+}
+
+
+class DefaultVerb(click.Group):
+    """`mnrun OPTIONS COMMAND` is `mnrun run OPTIONS COMMAND`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            args = ["--help"]
+        if args[0] not in (*VERBS, "-h", "--help", "-V", "--version"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+class JobVerb(click.Command):
+    """A verb whose words end at the first that is no option; foreign spellings are answered by name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        refuse_foreign(args)
+        return super().parse_args(ctx, args)
+
+
+def refuse_foreign(args: Sequence[str]) -> None:
+    """Raise UsageError at another tool's spelling among the options, before the command begins."""
+    words = iter(range(len(args)))
+    for place in words:
+        word = args[place]
+        following = args[place + 1] if place + 1 < len(args) else ""
+        if word == "--" or not word.startswith("-"):
+            return
+        name = word.partition("=")[0]
+        if name in FOREIGN:
+            raise UsageError(f"{name} is another tool's option", f"here it is {FOREIGN[name]}")
+        if word == "-v" and ":" in following:
+            raise UsageError(f"-v is --verbose here, not docker's volume {following}", f"write --bind {following}")
+        if word == "-e" or (word.startswith("-e") and "=" in word and not word.startswith("--")):
+            meant = word[2:] or following or "NAME=VALUE"
+            raise UsageError("-e is another tool's option", f"for a variable write -x {meant}")
+        option = BY_FLAG.get(name)
+        if option is not None and option.takes_value and "=" not in word:
+            next(words, None)
+
+
+def job_options(verb: Any) -> Any:
+    """The whole table of options on a click command."""
+    for option in reversed(OPTIONS):
+        verb = click.option(*option.flags, option.name, **_click(option))(verb)
+    return click.argument("command", nargs=-1, type=click.UNPROCESSED)(verb)
+
+
+def _click(option: Option) -> dict[str, Any]:
+    shared: dict[str, Any] = {"help": _help(option)}
+    if option.kind == "flag":
+        return {**shared, "is_flag": True, "default": None}
+    metavar = "|".join(option.choices) or option.metavar or option.kind.upper()
+    return {**shared, "type": str, "multiple": option.repeats, "metavar": metavar}
+
+
+def _help(option: Option) -> str:
+    return option.help + (f"  [default: {option.default}]" if option.default else "")
+
+
+@click.group(cls=DefaultVerb, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="mnrun", message="%(prog)s %(version)s")
+def main() -> None:
+    """Run one job on many nodes, in containers.
+
+    mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
+    mnrun plan [OPTIONS] COMMAND…    show what run would do
+
+    Options end at the first word that is none; what follows is the program's own.
+    """
+
+
+@main.command(cls=JobVerb, context_settings=_COMMAND)
+@job_options
+def run(command: tuple[str, ...], **given: object) -> None:
+    """Run COMMAND on every rank, and leave with its exit code."""
+    from . import execute, job_dir
+
+    job = _spec(command, given)
+    screen = Screen(job.quiet, job.verbose)
+    allocation, site = _held(job)
+    plan = _plan(job, allocation, site)
+    for note in _summary(plan, allocation):
+        screen.say(note)
+    with job_dir.opened(job.job_dir, plan.job, job.keep) as records:
+        outcome = execute.execute(plan, allocation, site, os.environ, records, screen)
+        if job.keep:
+            screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
+    sys.exit(outcome.code)
+
+
+@main.command(cls=JobVerb, context_settings=_COMMAND)
+@click.option("--format", "form", type=click.Choice(["steps", "json"]), default="steps", help="How to show it.")
+@job_options
+def plan(command: tuple[str, ...], form: str, **given: object) -> None:
+    """Show what run would do: every step, every value and where it came from."""
+    from . import show
+
+    job = _spec(command, given)
+    allocation, site = _held_or_paper(job)
+    made = _plan(job, allocation, site)
+    click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
+
+
+def _spec(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
+    merged = settings.merge(
+        settings.builtin(), settings.from_environment(os.environ), settings.from_command_line(given)
+    )
+    files = merged["env_file"].value if "env_file" in merged else ()
+    assert isinstance(files, tuple)
+    around = spec.Surroundings(
+        cwd=_cwd(),
+        home=str(Path.home()),
+        environ=os.environ,
+        env_files={path: _read(path) for path in files},
+        umask=_umask(),
+    )
+    return spec.build(merged, command, around)
+
+
+def _umask() -> str:
+    now = os.umask(0o077)
+    os.umask(now)
+    return f"{now:04o}"
+
+
+def _cwd() -> str:
+    """$PWD, which keeps the links that a person walked, where it names the current directory."""
+    logical = os.environ.get("PWD", "")
+    try:
+        physical = str(Path.cwd())
+    except FileNotFoundError:
+        raise UsageError("the current directory is gone", "go to one that is there") from None
+    return logical if os.path.isabs(logical) and os.path.realpath(logical) == physical else physical
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"--env-file {path}: {error.strerror}") from None
+
+
+def _held(job: JobSpec) -> tuple[Allocation, Site]:
+    """The nodes that we hold; this machine only where there is no Slurm, or where --local says so."""
+    from . import cluster
+
+    if not job.local:
+        if "SLURM_JOB_ID" in os.environ:
+            return cluster.current(os.environ)
+        if cluster.has_slurm():
+            raise UsageError(
+                "there is no Slurm allocation here",
+                f"get one with\n    {salloc_line(job, sys.argv[1:])}\nor run on this machine alone with --local",
+            )
+    return cluster.this_machine()
+
+
+def _held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
+    """For a plan it is no matter if nobody holds nodes yet."""
+    from . import cluster
+
+    on_paper = not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
+    return (None, cluster.on_paper()) if on_paper else _held(job)
+
+
+def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
+    """The salloc command that these very options ask for, with the mnrun command in it."""
+    import shlex
+
+    asked = {
+        "-N": job.nodes,
+        "-n": job.ntasks,
+        "--ntasks-per-node": job.ntasks_per_node,
+        "-c": job.cpus_per_task,
+        "--gres": job.gres,
+        "--gpus-per-node": job.gpus_per_node,
+        "-w": job.nodelist,
+        "--exclude": job.exclude,
+    }
+    parts = [word for flag, value in asked.items() if value for word in (flag, str(value))]
+    return shlex.join(["salloc", *parts, "mnrun", *words])
+
+
+def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
+    from . import plan as planner
+
+    if site.scheduler == "local" and job.launcher == "srun":
+        raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
+    token = "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(6))
+    return planner.make(job, layout.lay_out(job, allocation), f"{site.job}-{token}")
+
+
+def _summary(plan: Plan, allocation: Allocation | None) -> list[str]:
+    """What was chosen, and why, in a line or two."""
+    chosen = plan.layout
+    ranks = "-".join(str(n) for n in sorted(set(chosen.ranks)))
+    nodes = nodeset.fold(chosen.nodes) if chosen.nodes else "no nodes yet"
+    how = f"{plan.spec.mode}, {plan.spec.runtime}, ranks by {plan.starter}"
+    return [
+        f"{chosen.nnodes} nodes x {ranks} ranks ({chosen.why_ranks}) on {nodes} ({chosen.why_nodes}); {how}",
+        *plan.notes,
+    ]
+
+
+def entry() -> NoReturn:
+    """The console script: one line for what we foresaw, a report for what we did not."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a word that the terminal cannot show is no error
+    try:
+        main.main(standalone_mode=False)
+        code = 0
+    except LaunchError as error:
+        code = _complain(str(error), error.code)
+    except click.ClickException as error:
+        code = _complain(error.format_message(), UsageError.code)
+    except (click.Abort, KeyboardInterrupt):
+        code = 130
+    except BrokenPipeError:
+        code = 141
+    except Exception:
+        code = _complain("a bug of mnrun's own; please report what stands above", BUG, traceback.format_exc())
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    sys.exit(code)
+
+
+def _complain(message: str, code: int, before: str = "") -> int:
+    print(f"{before}mnrun: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+__all__ = ["entry", "main"]

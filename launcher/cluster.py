@@ -1,0 +1,86 @@
+"""What the scheduler says of the job that we are in: asks; schedulers/slurm.py understands."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+from . import node
+from .errors import SchedulerError
+from .model import Allocation, Site
+from .schedulers import slurm
+
+ENDING_ASKS = 10  # at most, a second apart
+
+
+def has_slurm() -> bool:
+    """Whether this machine is part of a Slurm site."""
+    return shutil.which("sbatch") is not None
+
+
+def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
+    """The Slurm job that we are in. Raises SchedulerError where Slurm does not know it."""
+    job = environ["SLURM_JOB_ID"]
+    version = slurm.version(_ask("srun", "--version"))
+    allocation = slurm.allocation(_ask("scontrol", "-d", "-o", "show", "job", job), environ)
+    gpus = {node.name: node.gpus for node in allocation.nodes}
+    return allocation, Site("slurm", allocation.job, version, environ.get("PRTE_MCA_plm_slurm_args", ""), gpus)
+
+
+def this_machine() -> tuple[Allocation, Site]:
+    return node.here(), Site("local", "local")
+
+
+def on_paper() -> Site:
+    """This Slurm site, for a plan that is made before there is a job."""
+    return Site("slurm", "JOB", slurm.version(_ask("srun", "--version")))
+
+
+def why_down(names: Sequence[str]) -> dict[str, str]:
+    """node -> what Slurm thinks of it, for those that it does not think well of."""
+    try:
+        text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", ",".join(names))
+    except SchedulerError:
+        return {}
+    states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+    return {n: s for n, s in states.items() if s.endswith("*") or s.startswith(("down", "fail", "drain"))}
+
+
+def ending(job: str) -> str:
+    """How a job that is ending ends: CANCELLED, TIMEOUT, NODE_FAIL …; "" where Slurm does not say.
+
+    COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds.
+    """
+    for _ in range(ENDING_ASKS):
+        try:
+            found = re.search(r"JobState=(\w+)", _ask("scontrol", "-o", "show", "job", job))
+        except SchedulerError:
+            return ""
+        if found is None or found[1] != "COMPLETING":
+            return found[1] if found else ""
+        time.sleep(1)
+    return ""
+
+
+def end_step(step: str) -> None:
+    """Have Slurm end a step on nodes that do not answer now, once they do; one that has ended is fine."""
+    subprocess.run(["scancel", step], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
+
+
+def _ask(*argv: str) -> str:
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        raise SchedulerError(
+            f"{argv[0]} is not on PATH, though SLURM_JOB_ID is set", "load Slurm's module, or use --local"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise SchedulerError(
+            f"{argv[0]} did not answer within 60 s", "ask the cluster's admins about slurmctld"
+        ) from None
+    if done.returncode:
+        raise SchedulerError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
+    return done.stdout

@@ -1,0 +1,169 @@
+"""Which variables of the surrounding job reach a container, and how ours get in.
+
+Values never travel through `apptainer --env` (splits at commas), `--env-file` or
+APPTAINERENV_* (both are evaluated by a shell in the container): a file of
+single-quoted `export` lines, mode 0600, is read by our own wrapper inside.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .errors import UsageError
+from .model import Variable
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+INSIDE = "inside"  # inside-out: the containers that serve and the one that runs mpirun
+MPIRUN = "mpirun"  # outside-in: a rank that the host's mpirun started
+SRUN = "srun"  # outside-in: a rank that srun started; SLURM_* is its own step's
+CONTEXTS = (INSIDE, MPIRUN, SRUN)
+BARE = "-bare"  # the same without a container: the host's files are its own
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Variables that match `pattern` are taken away in `contexts`, because of `why`.
+
+    `boxed`: only where there is a container, whose files are not the host's.
+    """
+
+    pattern: str
+    contexts: tuple[str, ...]
+    why: str
+    boxed: bool = False
+
+
+_OWN = (INSIDE,)  # mpirun there must see nothing of the surrounding scheduler
+_MODULE = "a module system's, absent in the image"
+
+RULES: tuple[Rule, ...] = (
+    Rule("SLURM_*", (INSIDE, MPIRUN), "mpirun would start its daemons by srun; in ranks it is another step's"),
+    Rule("SRUN_*", CONTEXTS, "inputs of srun"),
+    Rule("SBATCH_*", CONTEXTS, "inputs of sbatch"),
+    Rule("SALLOC_*", CONTEXTS, "inputs of salloc"),
+    Rule("PMI_*", _OWN, "an MPI program would take itself for a rank of the surrounding step"),
+    Rule("PMI2_*", _OWN, "as PMI_*"),
+    Rule("PMIX_*", _OWN, "as PMI_*"),
+    Rule("OMPI_COMM_WORLD_*", _OWN, "a surrounding mpirun's ranks"),
+    Rule("OMPI_MCA_ess*", _OWN, "a surrounding mpirun's"),
+    Rule("OMPI_MCA_orte_*", _OWN, "a surrounding mpirun's"),
+    Rule("OMPI_MCA_plm*", _OWN, "Slurm sets plm_slurm_args=--external-launcher"),
+    Rule("OMPI_MCA_ras*", _OWN, "the hostfile says which nodes"),
+    Rule("PRTE_MCA_plm*", _OWN, "as OMPI_MCA_plm*"),
+    Rule("PRTE_MCA_ras*", _OWN, "as OMPI_MCA_ras*"),
+    Rule("HYDRA_BOOTSTRAP*", _OWN, "Slurm sets it to slurm"),
+    Rule("HYDRA_LAUNCHER*", _OWN, "Slurm sets HYDRA_LAUNCHER_EXTRA_ARGS"),
+    Rule("I_MPI_HYDRA_*", _OWN, "Slurm sets the bootstrap to slurm"),
+    Rule(
+        "OMPI_MCA_mca_base_component_path",
+        CONTEXTS,
+        "the host's Open MPI 5 exports it; an image with 4 then finds no components",
+        True,
+    ),
+    Rule("OPAL_PREFIX", CONTEXTS, "the host's Open MPI", True),
+    Rule("PMIX_PREFIX", (MPIRUN, SRUN), "the host's PMIx", True),
+    Rule("PRTE_PREFIX", CONTEXTS, "the host's PRRTE", True),
+    Rule("LD_LIBRARY_PATH", CONTEXTS, "the host's libraries", True),
+    Rule("LD_PRELOAD", CONTEXTS, "the host's libraries (XALT's, for one)", True),
+    Rule("PYTHONPATH", CONTEXTS, "the host's Python packages", True),
+    Rule("PYTHONHOME", CONTEXTS, "the host's Python", True),
+    Rule("PYTHONSTARTUP", CONTEXTS, "the host's Python", True),
+    Rule("BASH_ENV", CONTEXTS, _MODULE, True),
+    Rule("ENV", CONTEXTS, _MODULE, True),
+    Rule("BASH_FUNC_*", CONTEXTS, _MODULE, True),
+)
+
+# What a rank gets back of its job: facts that are the same for every rank of every step.
+GIVEN_BACK = (
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_ARRAY_*",
+    "SLURM_RESTART_COUNT",
+    "SLURM_JOB_END_TIME",
+    "SLURM_SUBMIT_DIR",
+)
+
+# srun's own environment: what these leave is all that may shape a step of ours.
+SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
+
+
+# What would shape our steps, or have a rank take itself for one of a surrounding mpirun's.
+SRUN_DROPS = (
+    "SRUN_*",
+    "OMPI_COMM_WORLD_*",
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "PMI_PORT",
+)
+
+
+def dropped(name: str, context: str) -> bool:
+    """Whether the variable `name` is taken away in `context`."""
+    return any(context in _contexts(rule) and fnmatch.fnmatchcase(name, rule.pattern) for rule in RULES)
+
+
+def _contexts(rule: Rule) -> tuple[str, ...]:
+    return rule.contexts if rule.boxed else (*rule.contexts, *(context + BARE for context in rule.contexts))
+
+
+def for_srun(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without srun's inputs: they leak from the surrounding job and would shape our steps."""
+
+    def stays(name: str) -> bool:
+        if not fnmatch.fnmatchcase(name, "SLURM_*"):
+            return not any(fnmatch.fnmatchcase(name, leak) for leak in SRUN_DROPS)
+        return any(fnmatch.fnmatchcase(name, kept) for kept in SRUN_KEEPS)
+
+    return {name: value for name, value in environ.items() if stays(name)}
+
+
+def given_back(environ: Mapping[str, str]) -> dict[str, str]:
+    """The job's variables that its ranks get back."""
+    return {n: v for n, v in environ.items() if any(fnmatch.fnmatchcase(n, kept) for kept in GIVEN_BACK)}
+
+
+def rules_script() -> str:
+    """A shell function `dropped CONTEXT:NAME` that says what `dropped` says here."""
+    lines = ["# shellcheck shell=sh", "# Written by mnrun from its table of rules.", "dropped() {", "  case $1 in"]
+    for rule in RULES:
+        patterns = " | ".join(f"{context}:{rule.pattern}" for context in _contexts(rule))
+        lines.append(f"    {patterns}) ;; # {rule.why}")
+    return "\n".join([*lines, "    *) return 1 ;;", "  esac", "}", ""])
+
+
+def quote(value: str) -> str:
+    """`value` for a shell, always in single quotes, so that nothing in it is ever read as code."""
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def exports(variables: Iterable[Variable]) -> str:
+    """`export NAME='value'` lines, and `unset NAME` for those taken away."""
+    return "".join(f"unset {v.name}\n" if v.value is None else f"export {v.name}={quote(v.value)}\n" for v in variables)
+
+
+def assignments(values: Mapping[str, object]) -> str:
+    """`name='value'` lines for our own wrappers."""
+    return "".join(f"{name}={quote(str(value))}\n" for name, value in values.items())
+
+
+def read_file(text: str, path: str) -> tuple[Variable, ...]:
+    """The variables of an --env-file: NAME=VALUE or NAME lines, values as they stand (as docker reads it).
+
+    Raises UsageError with the line's number where a line is neither.
+    """
+    variables = []
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not NAME.match(name):
+            raise UsageError(f"{path}, line {number}: {line!r} is not NAME=VALUE")
+        variables.append(Variable(name, value if equals else None))
+    return tuple(variables)

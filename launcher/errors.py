@@ -1,0 +1,60 @@
+"""Every way a launch can fail, each with its exit code and its remedy.
+
+    LaunchError
+    ├── UsageError      2    the command line or a value in it is wrong
+    ├── NodeError       121  a node was lost, or never became ready
+    ├── Impossible      122  what was asked for cannot work, and we know why
+    ├── SchedulerError  123  the scheduler said no
+    ├── DeadlineError   124  a deadline of ours passed (as timeout(1))
+    ├── RuntimeFailed   125  the container runtime failed (as docker run)
+    └── JobEnded        143  the scheduler's job was cancelled under us
+
+120 is a bug of ours (any other exception); 126, 127 and 128+n are the shell's;
+every other code is the user's program's own.
+"""
+
+from __future__ import annotations
+
+BUG = 120
+
+
+class LaunchError(Exception):
+    """What is wrong and what was found (`message`), and what to do (`remedy`)."""
+
+    code = BUG
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+
+class UsageError(LaunchError):
+    code = 2
+
+
+class NodeError(LaunchError):
+    code = 121
+
+
+class Impossible(LaunchError):
+    code = 122
+
+
+class SchedulerError(LaunchError):
+    code = 123
+
+
+class DeadlineError(LaunchError):
+    code = 124
+
+
+class JobEnded(LaunchError):
+    code = 143
+
+
+class RuntimeFailed(LaunchError):
+    code = 125

@@ -1,0 +1,316 @@
+"""Carry out a plan: start the steps, watch them, stop cleanly whatever happened.
+
+    serve ─ every node ready ─ go ─ run ─ its end ─ close the lease ─ bye from every node
+
+The lease is the serving step's standard input. Closing it, for whatever reason, is all
+that is needed for everything of the job to end on every node.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import queue
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from . import cluster, connect, keys, kit, nodeset
+from .carry import carry
+from .environment import exports
+from .errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
+from .job_dir import Records
+from .model import Allocation, Command, Outcome, Phase, Plan, Site, Variable, Where
+from .mpi import Places
+from .mpi.openmpi import binding
+from .progress import Screen
+from .roster import Roster
+from .schedulers import SCHEDULERS
+from .transports import Event, Running, Signals, start
+
+GRACE = 3.0  # seconds for a program to end by itself after a signal
+FAREWELL = 10.0  # seconds for the guards to end everything and say so
+
+
+class Stopped(Exception):
+    """A signal told us to stop."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+class Launch:
+    """One launch under way. `execute` below is the only way in."""
+
+    def __init__(self, plan: Plan, site: Site, environ: Mapping[str, str], records: Records, screen: Screen) -> None:
+        self.plan = plan
+        self.site = site
+        self.environ = _client_environment(plan, site, environ)
+        self.records = records
+        self.screen = screen
+        self.events: queue.Queue[Event] = queue.Queue()
+        self.roster = Roster(plan.layout.nodes)
+        self.noise: list[str] = []
+        self.commands: dict[Phase, Command] = {c.step.phase: c for c in carry(plan, site)}
+        self.serving: Running | None = None
+        self.running: Running | None = None
+        self.code: int | None = None
+        self.went = False
+        self.serving_ended = False
+        self.cut_off = False  # the serving step did not end because of us
+
+    def run(self) -> Outcome:
+        with Signals(self.events):
+            stopped: Stopped | None = None
+            try:
+                self._serve()
+                if self.commands[Phase.RUN].step.where is Where.HEAD:
+                    self._start_run()  # its start is off the critical path: it waits on the node for go
+                self._await_ready()
+                self._go()
+                if self.running is None:
+                    self._start_run()
+                self._await_end()
+            except Stopped as stop:
+                stopped = stop
+            finally:
+                self.screen.done()
+                self._ask_to_end()
+                self._stop()
+        if stopped is not None:
+            return Outcome(128 + stopped.signum)
+        return self._judge()
+
+    def _serve(self) -> None:
+        self.serving = self._start("serve", Phase.SERVE, held=True)
+        own: dict[str, str] = {}
+        if self.plan.spec.mode == "inside-out":
+            own.update(keys.make())
+        else:
+            own["launch.env"] = _outside_environment(self.plan, self.site)
+        self._send(kit.pack(kit.files(self.plan, own)))
+
+    def _start_run(self) -> None:
+        self.running = self._start("run", Phase.RUN, held=False)
+
+    def _start(self, name: str, phase: Phase, held: bool) -> Running:
+        argv = self.commands[phase].argv
+        self.screen.command(argv)
+        try:
+            return start(name, argv, self.environ, self.events, held)
+        except FileNotFoundError:
+            raise SchedulerError(f"{argv[0]} is not on PATH") from None
+
+    def _send(self, data: bytes) -> None:
+        if self.serving is not None:
+            self.serving.send(data)
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + self.plan.spec.start_timeout
+        while not self.roster.complete:
+            self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
+            refused = bool(self.roster.failed or self.roster.gone)
+            if self.serving_ended or self.code is not None or (refused and self.roster.settled):
+                raise self._not_ready()
+            if refused:
+                deadline = min(deadline, time.monotonic() + GRACE)  # the rest has a moment to speak too
+            if not self._next(deadline):
+                raise self._not_ready(late=True)
+        for worker in self.roster.in_order():
+            self.records.ready(worker)
+
+    def _go(self) -> None:
+        layout = self.plan.layout
+        workers = self.roster.in_order()
+        if self.plan.spec.mode == "inside-out":
+            files = connect.CONNECTS[self.plan.spec.connect].files(self.plan.node_dir, getpass.getuser(), workers)
+            files = {**files, **kit.hostfiles(layout), "launch.env": kit.inside_environment(self.plan, layout)}
+            for name, text in files.items():
+                self._send(b"file %s %s\n" % (name.encode(), base64.b64encode(text.encode("utf-8", "surrogateescape"))))
+        self._send(b"go\n")
+        self.went = True
+        self.screen.phase("running")
+        self.screen.done()
+
+    def _await_end(self) -> None:
+        while self.code is None:
+            self._next(None)
+            if self.roster.failed:
+                raise self._failure()
+            if self.roster.gone:
+                raise self._lost(tuple(self.roster.gone))
+            if self.serving_ended and self.code is None:
+                raise self._why_cut_off()
+
+    def _next(self, deadline: float | None) -> bool:
+        """Take in one event; False where none came before `deadline`."""
+        try:
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            kind, name, what = self.events.get(timeout=timeout)
+        except queue.Empty:
+            return False
+        if kind == "signal":
+            assert isinstance(what, int)
+            raise Stopped(what)
+        self._take(kind, name, what)
+        return True
+
+    def _take(self, kind: str, name: str, what: object) -> None:
+        if kind == "ended":
+            assert isinstance(what, int)
+            if name == "run":
+                self.code = what
+            elif name == "serve":
+                self.serving_ended = True
+                # a guard that ends at its lease's end leaves with 0; with 143 where Slurm ended it
+                self.cut_off = what != 0
+            return
+        line = str(what)
+        self.records.log(line)
+        if (kind == "noise" or not self.roster.hear(line)) and line:
+            self.noise.append(line)
+
+    def _ask_to_end(self) -> None:
+        """Where the program still runs, let it end by itself for a moment."""
+        if self.running is None or self.code is not None or not self.went:
+            return
+        self._send(b"signal TERM\n")
+        deadline = time.monotonic() + GRACE
+        try:
+            while self.code is None and self._next(deadline):
+                pass
+        except Stopped:
+            pass  # told twice: at once, then
+
+    def _stop(self) -> None:
+        """Close the lease, and hear from every guard that nothing is left."""
+        if self.serving is None:
+            return
+        self.serving.close()
+        deadline = time.monotonic() + FAREWELL
+        while not (self.serving_ended and (self.running is None or self.code is not None)):
+            try:
+                if not self._next(deadline):
+                    break
+            except Stopped:
+                continue  # we are stopping
+        self._force_end()
+        for node, pids in self.roster.left.items():
+            self.screen.warn(f"on {node} these processes could not be ended: {pids}")
+
+    def _force_end(self) -> None:
+        """What did not end by itself: a cut node, or guards whose srun was killed and they with it."""
+        silent = [node for node in self.roster.workers if node not in self.roster.bye]
+        for process in filter(None, (self.running, self.serving)):
+            process.end(signal.SIGKILL)
+        if silent and self.serving_ended:
+            self._sweep()
+        elif silent:
+            self.screen.warn(f"no farewell from {nodeset.fold(silent)}: Slurm ends what is left there once it can")
+            step = next((worker.step for worker in self.roster.workers.values()), "")
+            cluster.end_step(f"{self.site.job}.{step}")
+
+    def _sweep(self) -> None:
+        """Do the guards' last work in a step of its own; quick where they, or their undertakers, have done it."""
+        sweeping = self._start("sweep", Phase.STOP, held=True)
+        sweeping.close()
+        if not sweeping.wait(FAREWELL):
+            sweeping.end(signal.SIGKILL)
+
+    def _judge(self) -> Outcome:
+        """The program's own exit code, unless ranks are missing: no silent single node, no silent singletons."""
+        assert self.code is not None
+        if self.roster.failed and self.code:
+            raise self._failure()
+        if self.cut_off:
+            raise self._why_cut_off()
+        ranks = {node: len(found) for node, found in self.roster.ranks.items()}
+        if self.code == 0 and self.plan.counted:
+            self._count(ranks)
+        return Outcome(self.code, ranks)
+
+    def _count(self, ranks: Mapping[str, int]) -> None:
+        asked = dict(zip(self.plan.layout.nodes, self.plan.layout.ranks))
+        if dict(ranks) != asked:
+            raise NodeError(
+                f"ranks started on {_table(ranks)}, but {_table(asked)} was asked for",
+                "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
+            )
+        if self.roster.alone:
+            raise RuntimeFailed(
+                f"{len(self.roster.alone)} of {self.plan.layout.ntasks} ranks took themselves for rank 0 of 1",
+                "the image's MPI does not understand the starter: try --mode inside-out, or another --mpi",
+            )
+        sizes = {size for found in self.roster.ranks.values() for size in found.values()}
+        if sizes != {str(self.plan.layout.ntasks)}:
+            raise RuntimeFailed(
+                f"ranks thought that there are {', '.join(sorted(sizes))} of them, not {self.plan.layout.ntasks}"
+            )
+
+    def _not_ready(self, late: bool = False) -> LaunchError:
+        missing = self.roster.missing
+        thoughts = cluster.why_down(missing) if self.site.scheduler == "slurm" else {}
+        reasons = _folded({node: self.roster.why(node, thoughts) for node in missing})
+        noise = f" ({' | '.join(self.noise[-3:])})" if self.noise else ""
+        count = f"{len(missing)} of {len(self.roster.nodes)} nodes not ready"
+        if late and not self.roster.failed and not self.roster.gone:
+            return DeadlineError(
+                f"{count} after {self.plan.spec.start_timeout} s: {reasons}{noise}", "--start-timeout gives them longer"
+            )
+        return NodeError(f"{count}: {reasons}" + ("" if self.roster.failed else noise))
+
+    def _failure(self) -> LaunchError:
+        return RuntimeFailed(_folded(self.roster.failed))
+
+    def _why_cut_off(self) -> LaunchError:
+        """The serving step ended, and not because of us: the job did, or its srun was killed."""
+        job = self.site.job
+        state = cluster.ending(job) if self.site.scheduler == "slurm" else ""
+        if state == "CANCELLED":
+            return JobEnded(f"job {job} was cancelled")
+        if state == "TIMEOUT":
+            return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
+        if state == "NODE_FAIL":
+            return NodeError(f"a node of job {job} failed")
+        return NodeError(
+            f"the serving step ended while the program ran ({' | '.join(self.noise[-3:]) or 'without a word'})"
+        )
+
+    def _lost(self, nodes: tuple[str, ...]) -> LaunchError:
+        return NodeError(_folded({node: self.roster.why(node, {}) for node in nodes}))
+
+
+def execute(
+    plan: Plan, allocation: Allocation, site: Site, environ: Mapping[str, str], records: Records, screen: Screen
+) -> Outcome:
+    """Carry out `plan` on the nodes of `allocation`; the program's exit code, or a LaunchError."""
+    cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
+    if plan.layout.ntasks > cpus:
+        site = replace(site, overcommit=True)
+    return Launch(plan, site, environ, records, screen).run()
+
+
+def _client_environment(plan: Plan, site: Site, environ: Mapping[str, str]) -> dict[str, str]:
+    scheduler = SCHEDULERS[site.scheduler]
+    return dict(scheduler.client_environment(environ, plan))
+
+
+def _outside_environment(plan: Plan, site: Site) -> str:
+    """launch.env of outside-in: what the host's mpirun must see."""
+    settings = binding(Places("", "", plan.spec.bind_to, plan.spec.force))
+    own = (Variable("TMPDIR", f"{plan.node_dir}/tmp"), *(Variable(*pair) for pair in settings.items()))
+    return "# shellcheck shell=sh\n" + exports((*SCHEDULERS[site.scheduler].launch_environment(plan, site), *own))
+
+
+def _folded(reasons: Mapping[str, str]) -> str:
+    """`node[01-03]: reason; node04: another`."""
+    nodes: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        nodes.setdefault(reason, []).append(node)
+    return "; ".join(f"{nodeset.fold(names)}: {reason}" for reason, names in nodes.items())
+
+
+def _table(ranks: Mapping[str, int]) -> str:
+    return ", ".join(f"{node} x {count}" for node, count in sorted(ranks.items())) or "no node"

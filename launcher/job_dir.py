@@ -1,0 +1,86 @@
+"""What a launch leaves where it was started: its log, and a record of each node that became ready."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from .errors import UsageError
+from .model import Worker
+
+OWNER = "launcher"  # the file that names host and pid while a launch is under way
+
+
+class Records:
+    """The directory of one launch, 0700. The nodes need not see it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, text: str) -> None:
+        """Whole or not at all: written beside and renamed."""
+        beside = self.path / f".{name}.new"
+        self._put(beside, os.O_TRUNC, text)
+        os.replace(beside, self.path / name)
+
+    def log(self, line: str) -> None:
+        with suppress(OSError):  # a disk that fills up later is no reason to lose the job
+            self._put(self.path / "log", os.O_APPEND, line + "\n")
+
+    @staticmethod
+    def _put(path: Path, how: int, text: str) -> None:
+        """0600 whatever the umask."""
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+
+    def ready(self, worker: Worker) -> None:
+        with suppress(OSError):
+            self.write(f"node.{worker.name}.json", json.dumps(asdict(worker)) + "\n")
+
+
+@contextmanager
+def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
+    """The launch's directory under `parent`, gone at the end unless `keep`.
+
+    Raises UsageError where it cannot be made or written (rights, a full disk).
+    """
+    path = Path(parent) / job
+    _clear(path.parent)
+    try:
+        for above in reversed([p for p in path.parents if not p.exists()]):
+            above.mkdir(exist_ok=True)
+            above.chmod(0o700)  # whatever the umask
+        path.mkdir()
+        path.chmod(0o700)
+        records = Records(path)
+        records.write(OWNER, f"{platform.node()} {os.getpid()}\n")
+    except FileExistsError:
+        raise UsageError(f"{path} exists: two launches of one name", "start again") from None
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        raise UsageError(
+            f"cannot write to the job directory {path}: {error.strerror}", "name another with --job-dir"
+        ) from None
+    try:
+        yield records
+    finally:
+        (path / OWNER).unlink(missing_ok=True)
+        if not keep:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _clear(parent: Path) -> None:
+    """Remove what launches on this machine left that were killed before they could."""
+    for owner in parent.glob(f"*/{OWNER}"):
+        try:
+            host, pid = owner.read_text(encoding="utf-8").split()
+            if host == platform.node() and not Path("/proc", pid).exists():
+                shutil.rmtree(owner.parent, ignore_errors=True)
+        except (OSError, ValueError):
+            continue

@@ -1,0 +1,154 @@
+"""What every node is given at the start of a job: our wrappers, the job's values, its keys.
+
+It travels down the lease, so that nothing of it ever lies on a shared filesystem, and it is
+unpacked into the job's own directory on the node (0700), whether or not nodes share a home.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Mapping
+
+from . import environment
+from .model import Layout, Plan, Variable, Words
+from .mpi import Places, rank_settings
+from .mpi import environment as mpi_environment
+from .mpi import starter as mpi_starter
+from .resources import folder
+
+# First words on a node: make the directory, unpack the kit from standard input, become the guard;
+# where the lease ends before that, nothing stays. The kit's size comes first, since tar would read
+# on into the lease. Of several tasks on a node one is enough.
+BOOT = (
+    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; umask 077; read -r size || exit 1; '
+    'mkdir "$0" || { echo "fail ${SLURMD_NODENAME:-$(uname -n)} cannot make $0 on this node"; exit 1; }; '
+    """trap 'rm -rf "$0"' EXIT; """
+    'cd "$0" && head -c "$size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
+)
+# The head's first words: its node's guard makes the pipe `go` once it has found everything there,
+# or takes the directory away again.
+WAIT = (
+    'until [ -p "$0/go" ]; do if [ -d "$0" ]; then seen=1; elif [ "${seen-}" ]; then exit 0; fi; sleep 0.02; done; '
+    'exec bash -p "$0/head.sh" "$@"'
+)
+
+
+# bash -p throughout: without it CDPATH, SHELLOPTS and exported functions of the user's would work in our scripts.
+def guard(plan_dir: str, container: Words) -> Words:
+    return ("bash", "-p", "-c", BOOT, plan_dir, *container)
+
+
+def head(plan_dir: str, words: Words) -> Words:
+    return ("bash", "-p", "-c", WAIT, plan_dir, *words)
+
+
+def wrappers() -> dict[str, str]:
+    """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
+    root = folder("wrappers")
+    found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh")}
+    found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
+    for name in ("mpirun", "mpiexec", "prterun"):
+        found[f"bin/{name}"] = (root / "bin/mpirun").read_text(encoding="utf-8")
+    return found
+
+
+def values(plan: Plan) -> str:
+    """job.sh: what the wrappers know of this job."""
+    spec = plan.spec
+    return "# shellcheck shell=sh disable=SC2034\n" + environment.assignments(
+        {
+            "job_id": plan.job,
+            "job_nodes": ",".join(plan.layout.nodes),
+            "job_chdir": spec.chdir,
+            "job_connect": spec.connect if spec.mode == "inside-out" else "",
+            "job_starter": plan.starter,
+            "job_stdin": plan.stdin,
+            "job_shared": "1" if plan.shared else "",
+            "job_judge": "" if spec.force or spec.mode == "inside-out" else _starter(plan),
+            "job_ports": spec.ports,
+            "job_umask": plan.spec.umask,
+            "job_keep": "1" if spec.keep else "",
+        }
+    )
+
+
+def _starter(plan: Plan) -> str:
+    return f"srun --mpi={plan.spec.mpi}" if plan.starter == "srun" else mpi_starter(plan.spec.mpi)
+
+
+def files(plan: Plan, extra: Mapping[str, str]) -> dict[str, str]:
+    """name -> text of everything in the kit."""
+    return {
+        **wrappers(),
+        "job.sh": values(plan),
+        "rules.sh": environment.rules_script(),
+        "needs": "".join(f"{kind}\t{what}\n" for kind, what in plan.needs),
+        "layout": layout_table(plan.layout),
+        "user.env": "# shellcheck shell=sh\n" + environment.exports(user_variables(plan)),
+        **extra,
+    }
+
+
+def user_variables(plan: Plan) -> tuple[Variable, ...]:
+    """The ranks' variables: ours, then the user's, whose PATH keeps our `ssh` and `mpirun` in front."""
+    ours = rank_settings(alone=plan.alone, shm=shm_dir(plan.node_dir))
+    front = f"{plan.node_dir}/bin:" if plan.spec.mode == "inside-out" else ""
+    return (*ours, *(Variable(v.name, f"{front}{v.value}") if v.name == "PATH" else v for v in plan.spec.env))
+
+
+def shm_dir(node_dir: str) -> str:
+    """The job's directory in the node's shared memory: its guard makes and removes it."""
+    return f"/dev/shm/{node_dir.rpartition('/')[2]}"
+
+
+def pack(contents: Mapping[str, str]) -> bytes:
+    """The kit as it goes down the lease: its size on a line, then a tar file."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, text in contents.items():
+            data = text.encode("utf-8", "surrogateescape")
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            entry.mode = 0o700 if name.startswith("bin/") else 0o600
+            tar.addfile(entry, io.BytesIO(data))
+    packed = gzip.compress(buffer.getvalue(), mtime=0)
+    return b"%d\n%s" % (len(packed), packed)
+
+
+def layout_table(layout: Layout) -> str:
+    """`NODE RANKS` lines, the head's node first."""
+    return "".join(f"{node} {ranks}\n" for node, ranks in zip(layout.nodes, layout.ranks))
+
+
+def hostfiles(layout: Layout) -> dict[str, str]:
+    """The hostfile in Open MPI's words and in Hydra's."""
+    pairs = list(zip(layout.nodes, layout.ranks))
+    return {
+        "hostfile": "".join(f"{node} slots={ranks}\n" for node, ranks in pairs),
+        "hostfile.hydra": "".join(f"{node}:{ranks}\n" for node, ranks in pairs),
+    }
+
+
+def inside_environment(plan: Plan, layout: Layout) -> str:
+    """launch.env of inside-out: where mpirun in the master container finds everything, and what
+    scripts of the older tools read (hostlist, np, ENVLIST)."""
+    spec = plan.spec
+    places = Places(
+        agent=f"{plan.node_dir}/bin/ssh",
+        hostfile=f"{plan.node_dir}/hostfile",
+        bind_to=spec.bind_to,
+        oversubscribe=spec.force,
+    )
+    old = (
+        Variable("hostlist", ",".join(f"{node}:{ranks}" for node, ranks in zip(layout.nodes, layout.ranks))),
+        Variable("np", str(layout.ntasks)),
+        Variable("ENVLIST", ",".join(spec.passed)),
+    )
+    # The scheduler's variables are hidden from mpirun; Open MPI hands these to every rank all the same.
+    back = ";".join(f"{v.name}={v.value}" for v in spec.env if v.name.startswith("SLURM_") and ";" not in str(v.value))
+    given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
+    own = environment.exports((*mpi_environment(places), *given_back, *old))
+    path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"
+    return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{own}. "$here/user.env"\n'

@@ -1,0 +1,211 @@
+"""The nouns of a launch. All frozen, all data: nothing here acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+Words = tuple[str, ...]
+
+
+class Phase(Enum):
+    """When a step runs. STOP happens whatever happened before."""
+
+    SERVE = "serve"
+    AWAIT = "await"
+    RUN = "run"
+    STOP = "stop"
+
+
+class Where(Enum):
+    """On which nodes a step runs, and how often."""
+
+    HEAD = "head"  # once, on the first node
+    ALL = "all"  # once on every node
+    RANKS = "ranks"  # once per rank, started by the scheduler
+    HERE = "here"  # in the launcher itself
+
+
+@dataclass(frozen=True)
+class Mount:
+    """`source[:target[:options]]`, as Apptainer and Docker spell it."""
+
+    source: str
+    target: str = ""
+    options: str = ""
+
+    def __str__(self) -> str:
+        target = self.target or self.source
+        return ":".join(filter(None, (self.source, target, self.options)))
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of the job. `value` None takes it away."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What was asked for, checked and typed; nothing about any cluster yet."""
+
+    command: Words = ()
+    script: str = ""  # run once in the master container instead of `command`
+    once: bool = False  # the command starts its own ranks: mpirun ./app
+    mode: str = "inside-out"
+    image: str = ""
+    runtime: str = "apptainer"
+    container_args: Words = ()
+    container_per: str = "auto"
+    binds: tuple[Mount, ...] = ()
+    home: str = ""  # "" when it is not to be mounted
+    chdir: str = "/"
+    umask: str = "0022"
+    env: tuple[Variable, ...] = ()  # of every rank
+    passed: Words = ()  # the names in it that -x and --env-file brought
+    launcher: str = "auto"
+    mpi: str = "auto"
+    mpi_args: Words = ()
+    bind_to: str = ""
+    connect: str = "ssh"
+    nodes: int | None = None
+    ntasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    gres: str = ""
+    gpus_per_node: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+    local: bool = False
+    ports: str = "20000-29999"
+    start_timeout: int = 120  # seconds, from the first container start to ready
+    keep: bool = False
+    force: bool = False
+    job_dir: str = ""
+    quiet: bool = False
+    verbose: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)  # option -> where it came from
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a job holds on one node: CPUs, GPUs and the tasks it asked for there."""
+
+    name: str
+    cpus: int = 1
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The nodes that we hold, in the scheduler's own order."""
+
+    scheduler: str
+    job: str
+    nodes: tuple[Node, ...]
+    ntasks: int | None = None  # what the job itself asked for, None if it did not
+    ntasks_per_node: int | None = None
+    given_back: Mapping[str, str] = field(default_factory=dict)  # job variables for the ranks
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One node's readiness record: what it said of itself in its `ready` line."""
+
+    name: str  # the scheduler's name of the node
+    host: str  # its own host name
+    address: str  # where the others reach it, "" if its name is all there is
+    port: int = 0  # its sshd's, 0 where there is none
+    step: str = ""  # the scheduler's id of the serving step
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How many ranks go where: the one answer that every starter is given."""
+
+    nodes: tuple[str, ...]  # names, or empty while nobody holds nodes yet
+    ranks: tuple[int, ...]  # per node, in the same order
+    why_ranks: str = ""
+    why_nodes: str = ""
+
+    @property
+    def ntasks(self) -> int:
+        return sum(self.ranks)
+
+    @property
+    def nnodes(self) -> int:
+        return len(self.ranks)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What of this cluster shapes the steps' words."""
+
+    scheduler: str
+    job: str  # the scheduler's id of the job that we are in
+    slurm: tuple[int, int] = (0, 0)  # its version
+    plm_slurm_args: str = ""  # what this Slurm tells Open MPI to say to srun
+    gpus: Mapping[str, int] = field(default_factory=dict)  # node -> how many of its GPUs the job holds
+    overcommit: bool = False  # more ranks than the job has CPUs
+
+
+@dataclass(frozen=True)
+class Box:
+    """A container as every runtime understands it."""
+
+    image: str
+    binds: tuple[Mount, ...]
+    home: str
+    chdir: str
+    args: Words = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens: the same words whoever carries them out, no node names in them."""
+
+    phase: Phase
+    where: Where
+    argv: Words
+    why: str
+    background: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a launch does, before anything is done."""
+
+    spec: JobSpec
+    layout: Layout
+    job: str  # our id of this launch, unique
+    node_dir: str  # the job's own directory on every node, 0700
+    starter: str  # who starts the ranks: mpirun or srun
+    stdin: str  # who reads standard input: rank (0, through a pipe of ours), or "" the RUN step itself
+    shared: bool  # outside-in: the ranks of a node share one container
+    alone: bool  # outside-in: each rank of a node has a container of its own
+    counted: bool  # every rank reports, so that a missing one is noticed
+    steps: tuple[Step, ...]
+    needs: tuple[tuple[str, str], ...]  # (kind, path) that every node must have
+    notes: Words = ()
+
+    def step(self, phase: Phase) -> Step:
+        return next(step for step in self.steps if step.phase is phase)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A step carried to a place: what exactly starts there."""
+
+    step: Step
+    argv: Words
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a launch ended: the exit code, and the ranks that reported, by node."""
+
+    code: int
+    ranks: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,25 @@
+"""MPICH, MVAPICH2 and Intel MPI: all of them start by Hydra.
+
+HYDRA_LAUNCHER_EXEC is called as `agent -x NODE COMMAND`, so the agent must swallow -x.
+"""
+
+from __future__ import annotations
+
+from ..model import Variable
+from .places import Places
+
+STARTER = "mpiexec.hydra"
+
+
+def environment(places: Places) -> tuple[Variable, ...]:
+    settings = {
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": places.agent,
+        "HYDRA_RMK": "user",  # else it looks for a scheduler of its own accord
+        "HYDRA_HOST_FILE": places.hostfile + ".hydra",
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": places.agent,
+        "I_MPI_HYDRA_RMK": "user",
+        "I_MPI_HYDRA_HOST_FILE": places.hostfile + ".hydra",
+    }
+    return tuple(Variable(name, value) for name, value in settings.items())

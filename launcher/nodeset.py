@@ -1,0 +1,43 @@
+"""The one door to ClusterShell's NodeSet: `dgx[01-03,7]` to names and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .errors import UsageError
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """`node[01-03]` -> ("node01", "node02", "node03"), in the order of writing.
+
+    Raises UsageError where the text is no node set.
+    """
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    names = []
+    try:
+        for part in _parts(text):
+            names += [name for name in NodeSet(part) if name not in names]
+    except NodeSetException as error:
+        raise UsageError(f"{text!r} is not a list of nodes ({error})", "write node[01-04,7] or a,b,c") from None
+    return tuple(names)
+
+
+def fold(names: Iterable[str]) -> str:
+    """("node01", "node02") -> `node[01-02]`."""
+    from ClusterShell.NodeSet import NodeSet
+
+    return str(NodeSet.fromlist(list(names)))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """The text split at the commas that are outside brackets; NodeSet itself would sort."""
+    parts, depth, word = [], 0, ""
+    for char in text:
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth == 0:
+            parts.append(word)
+            word = ""
+        else:
+            word += char
+    return tuple(part.strip() for part in [*parts, word] if part.strip())

@@ -1,0 +1,187 @@
+"""The one table of options: the command line, the environment, the help and the
+job file's keys all come from it.
+
+A key is the long option with `_` for `-`; the environment's name is `MNRUN_` + that in
+capitals, whatever the verb.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. `kind` is flag, text, number, choice, seconds, list, words or env;
+    a list adds up, words are split as a shell would, env is NAME[=VALUE]."""
+
+    name: str
+    flags: tuple[str, ...]
+    kind: str
+    help: str
+    section: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    default: str | None = None  # as a person would write it
+
+    @property
+    def takes_value(self) -> bool:
+        return self.kind != "flag"
+
+    @property
+    def repeats(self) -> bool:
+        return self.kind in ("list", "words", "env")
+
+    @property
+    def variable(self) -> str | None:
+        """Its environment variable; none for -x, whose values hold any character."""
+        return None if self.kind == "env" else f"MNRUN_{self.name.upper()}"
+
+
+def _option(flags: str, kind: str, help: str, section: str, **rest: str) -> Option:
+    spellings = tuple(flags.split())
+    long = next(f for f in spellings if f.startswith("--"))
+    return Option(
+        name=long[2:].replace("-", "_"),
+        flags=spellings,
+        kind=kind,
+        help=help,
+        section=section,
+        metavar=rest.get("metavar", ""),
+        choices=tuple(rest.get("choices", "").split()),
+        default=rest.get("default"),
+    )
+
+
+_WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun itself"
+
+OPTIONS: tuple[Option, ...] = (
+    _option("-N --nodes", "number", "Nodes to run on.", _WHERE, metavar="N"),
+    _option("-n --ntasks -np", "number", "Ranks in all.", _WHERE, metavar="N"),
+    _option(
+        "--ntasks-per-node --tasks-per-node -ppn",
+        "number",
+        "Ranks on each node; by default one per granted GPU, else one.",
+        _WHERE,
+        metavar="N",
+    ),
+    _option("-c --cpus-per-task", "number", "CPUs for each rank.", _WHERE, metavar="N"),
+    _option("--gres", "text", "Generic resources per node, in Slurm's words: gpu:4.", _WHERE, metavar="LIST"),
+    _option("--gpus-per-node", "text", "GPUs on each node: 4, or a100:4.", _WHERE, metavar="[TYPE:]N"),
+    _option("-w --nodelist", "text", "Run on these nodes of the allocation: node[01-02].", _WHERE, metavar="NODES"),
+    _option("--exclude", "text", "Leave these nodes of the allocation out.", _WHERE, metavar="NODES"),
+    _option("--local", "flag", "Run on this one machine, without a scheduler.", _WHERE),
+    _option("--image", "text", "The image: a SIF file or an unpacked directory.", _BOX, metavar="REF"),
+    _option(
+        "--runtime",
+        "choice",
+        "What runs the containers; host is none at all.",
+        _BOX,
+        choices="apptainer host",
+        default="apptainer",
+    ),
+    _option("-B --bind", "list", "Mount a path of the nodes into the container.", _BOX, metavar="SRC[:DST[:OPTS]]"),
+    _option("-D --chdir --pwd --workdir", "text", "Start here; by default the current directory.", _BOX, metavar="DIR"),
+    _option("--no-home", "flag", "Do not mount the home directory.", _BOX),
+    _option(
+        "-x --env", "env", "Set a variable on every rank; without a value, pass it on.", _BOX, metavar="NAME[=VALUE]"
+    ),
+    _option("--env-file", "list", "Read NAME=VALUE lines from a file.", _BOX, metavar="FILE"),
+    _option("--container-args", "words", "Words for the runtime, unread by mnrun.", _BOX, metavar="WORDS"),
+    _option(
+        "--container-per",
+        "choice",
+        "Outside-in: one container for each node or each rank.",
+        _BOX,
+        choices="auto node rank",
+        default="auto",
+    ),
+    _option(
+        "--mode",
+        "choice",
+        "inside-out: mpirun runs in the image. outside-in: the host's mpirun or srun starts containers.",
+        _START,
+        choices="auto inside-out outside-in",
+        default="auto",
+    ),
+    _option("--launcher", "choice", "Who starts the ranks.", _START, choices="auto mpirun srun", default="auto"),
+    _option(
+        "--mpi",
+        "choice",
+        "Which MPI (mpirun) or PMI (srun) it is.",
+        _START,
+        choices="auto openmpi mpich pmix pmi2",
+        default="auto",
+    ),
+    _option("--mpi-args", "words", "Words for mpirun or srun, unread by mnrun.", _START, metavar="WORDS"),
+    _option("--bind-to", "text", "Bind ranks to: none, core, socket …; none with GPUs or -c.", _START, metavar="UNIT"),
+    _option(
+        "--connect",
+        "choice",
+        "How mpirun reaches the other nodes' containers.",
+        _START,
+        choices="auto ssh",
+        default="auto",
+    ),
+    _option("--script", "text", "Run this script once, in the master container.", _START, metavar="FILE"),
+    _option(
+        "--ports",
+        "text",
+        "Ports that the nodes' firewall lets through.",
+        _START,
+        metavar="FROM-TO",
+        default="20000-29999",
+    ),
+    _option(
+        "--start-timeout",
+        "seconds",
+        "From the first container start to all nodes ready.",
+        _OURS,
+        metavar="TIME",
+        default="120s",
+    ),
+    _option(
+        "--job-dir", "text", "Where the launcher writes its records.", _OURS, metavar="DIR", default="~/.mnrun/jobs"
+    ),
+    _option("--keep", "flag", "Keep the records of this run.", _OURS),
+    _option("--force", "flag", "Run what mnrun would refuse.", _OURS),
+    _option("-v --verbose", "flag", "Say what is run.", _OURS),
+    _option("-Q --quiet", "flag", "Say nothing but errors.", _OURS),
+)
+
+BY_NAME = {option.name: option for option in OPTIONS}
+BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
+
+# Spellings of other tools that would be misread here, and ours. A value in the key
+# must match too: -v alone is ours, -v a:b is docker's.
+FOREIGN = {
+    "-npernode": "--ntasks-per-node N",
+    "--npernode": "--ntasks-per-node N",
+    "-N/rank": "--ntasks-per-node N",
+    "-hostfile": "--nodelist NODES inside an allocation",
+    "--hostfile": "--nodelist NODES inside an allocation",
+    "-machinefile": "--nodelist NODES inside an allocation",
+    "-H": "--nodelist NODES inside an allocation",
+    "--host": "--nodelist NODES inside an allocation",
+    "-mca": "--mpi-args '--mca KEY VALUE'",
+    "--mca": "--mpi-args '--mca KEY VALUE'",
+    "--prtemca": "--mpi-args '--prtemca KEY VALUE'",
+    "-genv": "-x NAME=VALUE",
+    "-oversubscribe": "--force",
+    "--oversubscribe": "--force",
+    "--container-image": "--image REF",
+    "--container": "--image REF",
+    "--container-mounts": "--bind SRC:DST",
+    "--container-workdir": "--chdir DIR",
+    "--container-env": "-x NAME",
+    "--volume": "--bind SRC:DST",
+    "--mount": "--bind SRC:DST",
+    "--datamnts": "--bind DIR",
+    "--envlist": "-x NAME",
+    "--singopts": "--container-args WORDS",
+    "--dockopts": "--container-args WORDS",
+    "--slots_per_node": "--ntasks-per-node N",
+    "--cleanenv": "-x NAME, since only what is named reaches every rank",
+    "--timeout": "--start-timeout TIME",
+    "-time": "--time of salloc",
+}

@@ -1,0 +1,163 @@
+"""JobSpec and Layout to a Plan: every step of a launch, before anything is done. Pure.
+
+inside-out  =  container( mpirun( command ) )
+outside-in  =  mpirun( container( command ) )
+"""
+
+from __future__ import annotations
+
+from . import environment, kit, mpi
+from .errors import Impossible, UsageError
+from .model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
+from .runtimes import RUNTIMES
+
+
+def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
+    """The plan of one launch. `job` is our id for it, unique on every node."""
+    if spec.mode == "inside-out":
+        return _inside_out(spec, layout, job)
+    if spec.once or spec.script:
+        what = "--script" if spec.script else spec.command[0]
+        raise Impossible(f"{what} runs once in the master container, which outside-in has not", "use --mode inside-out")
+    return _outside_in(spec, layout, job)
+
+
+def node_dir(job: str) -> str:
+    """The job's own directory on each node: short (Unix sockets), local, 0700."""
+    return f"/tmp/mnrun.{job}"
+
+
+def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
+    here = node_dir(job)
+    box = RUNTIMES[spec.runtime].node(_box(spec, here, inside_out=True))
+    direct = not (spec.once or spec.script)
+    words: Words
+    if spec.script:
+        words = (spec.script, *spec.command)
+    elif spec.once:
+        words = spec.command
+    else:
+        words = ("mpirun", "-n", str(layout.ntasks), *spec.mpi_args, "sh", f"{here}/rank.sh", *spec.command)
+    serve = _boxed(spec, here, "inside", "serve", (*box, "sh", f"{here}/node.sh", here))
+    run = _boxed(spec, here, "inside", "tmp", (*box, "sh", f"{here}/go.sh", *words))
+    what = (
+        "the script, once"
+        if spec.script
+        else "the command, once"
+        if spec.once
+        else f"{layout.ntasks} ranks, started by the image's mpirun"
+    )
+    return Plan(
+        spec=spec,
+        layout=layout,
+        job=job,
+        node_dir=here,
+        starter="mpirun",
+        stdin="rank" if direct else "",
+        shared=False,
+        alone=False,
+        counted=direct,
+        steps=(
+            Step(
+                Phase.SERVE,
+                Where.ALL,
+                kit.guard(here, serve),
+                "a guard on every node, with a container that waits",
+                True,
+            ),
+            Step(Phase.RUN, Where.HEAD, kit.head(here, run), f"the master container, which waits for go: {what}"),
+            Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s; then go"),
+            _stop(here),
+        ),
+        needs=_needs(spec),
+        notes=_notes(spec),
+    )
+
+
+def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
+    here = node_dir(job)
+    shared = _shared(spec, layout)
+    box = RUNTIMES[spec.runtime].rank(_box(spec, here, inside_out=False), shared)
+    rank = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/rank.sh", *spec.command))
+    serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, ()), "a guard on every node", True)
+    ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s; then go")
+    each = "one container for the ranks of a node" if shared else "a container for each rank"
+    if spec.launcher == "srun":
+        run = Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")
+        steps: tuple[Step, ...] = (serve, ready, run)
+    else:
+        words = (mpi.starter(spec.mpi), "-n", str(layout.ntasks), *spec.mpi_args, *rank)
+        run = Step(
+            Phase.RUN,
+            Where.HEAD,
+            kit.head(here, ("sh", f"{here}/go.sh", *words)),
+            f"{layout.ntasks} ranks by the host's mpirun, {each}",
+        )
+        steps = (serve, run, ready)
+    return Plan(
+        spec=spec,
+        layout=layout,
+        job=job,
+        node_dir=here,
+        starter=spec.launcher,
+        stdin="rank" if spec.launcher == "mpirun" else "",
+        shared=shared,
+        alone=RUNTIMES[spec.runtime].CONTAINED and not shared and max(layout.ranks) > 1,
+        counted=True,
+        steps=(*steps, _stop(here)),
+        needs=_needs(spec),
+        notes=_notes(spec),
+    )
+
+
+def _stop(here: str) -> Step:
+    why = "close the lease: every guard ends what is left, and its directory goes; this only where a guard was killed"
+    return Step(Phase.STOP, Where.ALL, ("bash", "-p", f"{here}/sweep.sh"), why)
+
+
+def _shared(spec: JobSpec, layout: Layout) -> bool:
+    """Whether a node's ranks share a container: start cost, page cache, CMA and CUDA IPC all want it."""
+    if not RUNTIMES[spec.runtime].CONTAINED or spec.container_per == "rank":
+        return False
+    return spec.container_per == "node" or max(layout.ranks) > 1
+
+
+def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words) -> Words:
+    bare = "" if RUNTIMES[spec.runtime].CONTAINED else environment.BARE
+    return ("bash", "-p", f"{here}/box.sh", context + bare, place, "bash", "-p", f"{here}/gpus.sh", *words)
+
+
+def _box(spec: JobSpec, here: str, inside_out: bool) -> Box:
+    """Our own mounts come first, so that a user's can lie above them."""
+    own = [Mount(here)]
+    if inside_out:
+        own += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
+    covered = spec.home and (spec.chdir + "/").startswith(spec.home + "/")
+    if not covered and spec.chdir != "/":
+        if spec.image and set(spec.chdir) & set(",:\n"):
+            what = f"the working directory {spec.chdir!r} has a comma, a colon or a newline"
+            raise UsageError(f"{what}, so that it cannot be mounted", "name another with --chdir")
+        own.append(Mount(spec.chdir))
+    return Box(spec.image, (*own, *spec.binds), spec.home, spec.chdir, spec.container_args)
+
+
+def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    binary = RUNTIMES[spec.runtime].BINARY
+    needs: list[tuple[str, str]] = []
+    if binary:
+        needs += [("program", binary), ("image", spec.image)]
+    if spec.mode == "outside-in" and spec.launcher == "mpirun":
+        needs.append(("program", mpi.starter(spec.mpi)))
+    needs += [("bind source", mount.source) for mount in spec.binds]
+    needs += [("script", spec.script)] if spec.script else []
+    needs.append(("working directory", spec.chdir))
+    return tuple(needs)
+
+
+def _notes(spec: JobSpec) -> Words:
+    notes = []
+    if spec.origins.get("mode") == "built-in":
+        notes.append("mode is inside-out (the default for now)")
+    if spec.once:
+        notes.append(f"{spec.command[0]} starts its own ranks: run once, in the master container")
+    return tuple(notes)

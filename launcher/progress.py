@@ -1,0 +1,57 @@
+"""What a person sees on standard error: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+class Screen:
+    """`quiet` shows errors only; `verbose` also what is run."""
+
+    def __init__(self, quiet: bool = False, verbose: bool = False) -> None:
+        self.quiet = quiet
+        self.verbose = verbose
+        self._status: Any | None = None
+        self._live = sys.stderr.isatty() and not quiet
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self._print(f"mnrun: {text}")
+
+    def warn(self, text: str) -> None:
+        self._print(f"mnrun: warning: {text}")
+
+    def command(self, argv: Sequence[str]) -> None:
+        if self.verbose:
+            self._print("+ " + " ".join(shlex.quote(word) for word in argv))
+
+    def phase(self, text: str) -> None:
+        """What we wait for now; one line that changes on a terminal, a plain line when verbose."""
+        if self._live:
+            self._spin(text)
+        elif self.verbose:
+            self._print(f"mnrun: {text}")
+
+    def done(self) -> None:
+        """The program has the terminal from here on."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _spin(self, text: str) -> None:
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status(text)
+            self._status.start()
+        else:
+            self._status.update(text)
+
+    def _print(self, text: str) -> None:
+        if self._status is not None:
+            self._status.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,102 @@
+"""Who has said what: the lines that the nodes' guards send up, understood. Pure.
+
+ready NODE host=node01 address=10.0.0.1 step=1 port=22345
+fail NODE why          this node cannot take part
+gone NODE CODE         its container has ended
+log NODE line          of the container's own log
+rank NODE RANK SIZE    a rank has started there, and how many it thinks there are
+alone NODE RANK        that rank took itself for rank 0 of 1
+bye NODE PIDS          everything has ended there, but for these
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .model import Worker
+
+
+class Roster:
+    """What is known of the job's nodes."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self.nodes = tuple(nodes)
+        self.workers: dict[str, Worker] = {}
+        self.failed: dict[str, str] = {}
+        self.gone: dict[str, str] = {}
+        self.logs: dict[str, list[str]] = {}
+        self.ranks: dict[str, dict[int, str]] = {}
+        self.alone: list[str] = []
+        self.left: dict[str, str] = {}
+        self.bye: set[str] = set()
+
+    def hear(self, line: str) -> str:
+        """Take in one line; its first word, or "" if it is none of ours (srun's own words come here too)."""
+        word, _, rest = line.partition(" ")
+        node, _, said = rest.partition(" ")
+        if node not in self.nodes:
+            return ""
+        try:
+            return word if self._take(word, node, said) else ""
+        except ValueError:
+            return ""
+
+    def _take(self, word: str, node: str, said: str) -> bool:
+        if word == "ready":
+            self.workers[node] = _worker(node, said)
+        elif word == "fail":
+            self.failed.setdefault(node, said)
+        elif word == "gone":
+            self.gone[node] = said
+        elif word == "log":
+            self.logs.setdefault(node, []).append(said)
+        elif word == "rank":
+            rank, _, size = said.partition(" ")
+            number = int(rank)
+            self.ranks.setdefault(node, {})[number] = size
+        elif word == "alone":
+            self.alone.append(said)
+        elif word == "bye":
+            self.bye.add(node)
+            if said.strip():
+                self.left[node] = said.strip()
+        else:
+            return False
+        return True
+
+    @property
+    def complete(self) -> bool:
+        return len(self.workers) == len(self.nodes)
+
+    @property
+    def settled(self) -> bool:
+        """Every node has said whether it can take part."""
+        return len(set(self.workers) | set(self.failed) | set(self.gone)) >= len(self.nodes)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(node for node in self.nodes if node not in self.workers)
+
+    def in_order(self) -> tuple[Worker, ...]:
+        """The workers in the order of the nodes, the head's first."""
+        return tuple(self.workers[node] for node in self.nodes)
+
+    def why(self, node: str, thoughts: dict[str, str]) -> str:
+        """The reason that a node is not ready: its own, its container's log, the scheduler's thoughts."""
+        if node in self.failed:
+            return self.failed[node]
+        log = "; ".join(self.logs.get(node, [])[-3:])
+        if node in self.gone:
+            return f"its container ended with {self.gone[node]}" + (f" ({log})" if log else "")
+        return f"no word from it (Slurm says {thoughts[node]})" if node in thoughts else "no word from it"
+
+
+def _worker(node: str, said: str) -> Worker:
+    facts = dict(word.partition("=")[::2] for word in said.split())
+    return Worker(
+        name=node,
+        host=facts.get("host") or node,
+        address=facts.get("address", ""),
+        port=int(facts.get("port") or 0),
+        step=facts.get("step", ""),
+    )

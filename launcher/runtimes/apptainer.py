@@ -1,0 +1,44 @@
+"""Apptainer: always `exec` in the foreground, never an instance, so that what ends the step ends it.
+
+`--nv` is not here: whether a node has an NVIDIA driver is asked there (wrappers/gpus.sh).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import Impossible, LaunchError
+from ..model import Box, Words
+
+BINARY = "apptainer"
+CONTAINED = True
+
+# registry.example/group/name:tag, as docker writes it; a file would say so with / or . in front, or .sif
+_REGISTRY = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/[\w.-]+)+(:[\w.-]+|@sha256:[0-9a-f]{64})")
+
+
+def node(box: Box) -> Words:
+    # A pid namespace of its own: when its first process ends the kernel ends all others,
+    # also those that called setsid (prted, ranks).
+    return _exec(box, "--pid")
+
+
+def rank(box: Box, shared: bool) -> Words:
+    # No --pid: CMA and CUDA IPC want one pid namespace for all ranks of a node.
+    return _exec(box, "--sharens") if shared else _exec(box)
+
+
+def refuse(reference: str) -> LaunchError | None:
+    if "://" not in reference and not _REGISTRY.fullmatch(reference):
+        return None
+    address = reference if "://" in reference else f"docker://{reference}"
+    name = re.sub(r"[:@]", "_", address.rpartition("/")[2]) or "image"
+    return Impossible(
+        f"mnrun does not pull images yet: {reference}", f"run `apptainer pull {name}.sif {address}` first"
+    )
+
+
+def _exec(box: Box, *flags: str) -> Words:
+    binds = [word for mount in box.binds for word in ("--bind", str(mount))]
+    home = () if box.home else ("--no-home",)
+    return (BINARY, "-q", "exec", *flags, *home, *binds, "--pwd", box.chdir, *box.args, box.image)

@@ -1,0 +1,21 @@
+"""No container: the null runtime. A debugging aid, and the bare-metal baseline."""
+
+from __future__ import annotations
+
+from ..errors import LaunchError
+from ..model import Box, Words
+
+BINARY = ""
+CONTAINED = False
+
+
+def node(box: Box) -> Words:
+    return ()
+
+
+def rank(box: Box, shared: bool) -> Words:
+    return ()
+
+
+def refuse(reference: str) -> LaunchError | None:
+    return None

@@ -1,0 +1,16 @@
+"""The schedulers: which nodes we hold, and how a step gets to them.
+
+A scheduler is a module with these names; adding one is one file and one line below.
+
+    reach(where, plan, site) -> words     what stands in front of a step's words; `{node}` repeats
+    launch_environment(plan, site)        what the host's mpirun must see, as variables
+    client_environment(environ, plan)     the environment of the steps' own clients
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from . import local, slurm
+
+SCHEDULERS: dict[str, ModuleType] = {"slurm": slurm, "local": local}

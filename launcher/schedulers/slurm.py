@@ -1,0 +1,211 @@
+"""Slurm, 20.11 and later: understands what scontrol says, and puts srun in front of a step.
+
+Every step of ours says everything about itself; what the surrounding job says of steps
+(SLURM_NTASKS_PER_NODE, SLURM_CPU_BIND …) is taken out of srun's environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .. import environment, nodeset
+from ..errors import SchedulerError
+from ..model import Allocation, JobSpec, Node, Plan, Site, Variable, Where, Words
+
+
+def version(text: str) -> tuple[int, int]:
+    """`slurm 24.11.5` -> (24, 11)."""
+    match = re.search(r"(\d+)\.(\d+)", text)
+    if not match:
+        raise SchedulerError(f"srun --version says {text.strip()!r}, which is no version of Slurm")
+    return int(match[1]), int(match[2])
+
+
+def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
+    """What `scontrol show job -d -o ID` says of a job, with what salloc or sbatch left in `environ`.
+
+    SLURM_NTASKS and its kin are those of the *step* within `srun --pty bash`, so that
+    only scontrol's word counts for nodes, CPUs and GPUs.
+    """
+    text = text.split("\n")[0]  # of a heterogeneous job the first component
+    text = re.sub(r"JobName=.*?( UserId=\S+\(\d+\) GroupId=)", r"\1", text)  # a name may hold anything
+    fields: dict[str, str] = {}
+    for name, value in re.findall(r"(\S+?)=(\S*)", text):
+        fields.setdefault(name, value)  # a comment may hold anything
+    if fields.get("JobState") not in ("RUNNING", "COMPLETING"):
+        raise SchedulerError(f"job {fields.get('JobId', '?')} is {fields.get('JobState', 'unknown')}, not running")
+    names = nodeset.expand(fields["NodeList"])
+    cpus, gpus = _per_node(text)
+    nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
+    ntasks, per_node = _tasks_asked(fields, environ)
+    return Allocation("slurm", fields["JobId"], nodes, ntasks, per_node)
+
+
+def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
+    """CPUs and GPUs per node from the `Nodes=… CPU_IDs=0-1 Mem=… GRES=gpu:2(IDX:0-1)` groups of -d."""
+    cpus: dict[str, int] = {}
+    gpus: dict[str, int] = {}
+    for names, ids, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=\S+ GRES=(\S*)", text):
+        count = sum(int(b or a) - int(a) + 1 for a, b in re.findall(r"(\d+)(?:-(\d+))?", ids))
+        granted = sum(int(n) for n in re.findall(r"(?:^|,)gpu(?::[^:(,]+)?:(\d+)", gres))
+        for name in nodeset.expand(names):
+            cpus[name], gpus[name] = count, granted
+    return cpus, gpus
+
+
+def _tasks_asked(fields: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """The tasks that the job itself asked for: (in all, per node); Slurm sets the first only when asked."""
+    per_node = environ.get("SLURM_NTASKS_PER_NODE", "")
+    if per_node.isdecimal():
+        return None, int(per_node)
+    inside_step = "SLURM_STEP_ID" in environ and environ.get("SLURM_STEP_ID") not in (
+        "4294967290",
+        "4294967291",
+        "4294967293",
+    )
+    ntasks = environ.get("SLURM_NTASKS", "")
+    if ntasks.isdecimal() and not inside_step:
+        return int(ntasks), None
+    return None, None
+
+
+def reach(where: Where, plan: Plan, site: Site) -> Words:
+    """`srun …` for a step: on the head's node, once on every node, or once per rank."""
+    spec = plan.spec
+    words: list[str] = ["srun", "--quiet"]
+    if site.slurm >= (20, 11):
+        words.append("--overlap")
+    words += _shape(where, plan, site)
+    words += ["--mem=0", f"--cpu-bind={_cpu_bind(spec, where)}"]
+    if site.slurm >= (21, 8):
+        words.append("--gpu-bind=none")
+    words.append(f"--mpi={spec.mpi if where is Where.RANKS else 'none'}")
+    words += [f"--input={'all' if where is Where.ALL else '0'}", "--export=ALL", "--chdir=/tmp"]
+    if where is not Where.RANKS:
+        return (*words, "--kill-on-bad-exit=0", "--wait=0")
+    words += ["--kill-on-bad-exit=1", "--wait=60"]
+    words += [f"--cpus-per-task={spec.cpus_per_task}"] if spec.cpus_per_task else []
+    words += ["--overcommit"] if site.overcommit else []
+    return (*words, *spec.mpi_args)
+
+
+def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
+    """Which nodes, how many tasks on each, with which GPUs.
+
+    Nodes go by name: --relative was seen to give another node than the first.
+    """
+    names = list(plan.layout.nodes) or ["NODE"] * plan.layout.nnodes
+    ranks = list(plan.layout.ranks)
+    gpus = [site.gpus.get(name, 0) for name in names]
+    if where is Where.HEAD:
+        return [*_tasks(names[:1], [1]), *_gpus(plan.spec, gpus[:1])]
+    if where is Where.RANKS:
+        each = ["--gpus-per-task=1"] if len(set(gpus)) > 1 and ranks == gpus and not _asked(plan.spec) else []
+        return [*_tasks(names, ranks), *_gpus(plan.spec, gpus), *each]
+    if len(set(gpus)) > 1 and not _asked(plan.spec):
+        # A step has as many GPUs on each node, or so many for each task: so there are as many tasks
+        # as GPUs, of which all but one on each node leave at once (kit.BOOT).
+        return [*_tasks(names, [max(count, 1) for count in gpus]), "--gpus-per-task=1", "--overcommit"]
+    return [*_tasks(names, [1] * len(names)), *_gpus(plan.spec, gpus)]
+
+
+def _tasks(names: list[str], counts: list[int]) -> list[str]:
+    words = [f"--nodes={len(names)}", f"--ntasks={sum(counts)}"]
+    if names[0] == "NODE":  # on paper
+        return [*words, f"--ntasks-per-node={max(counts)}"]
+    if len(set(counts)) == 1:
+        return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.fold(names)}"]
+    each = [name for name, count in zip(names, counts) for _ in range(count)]
+    # refused together with --nodes: the list says how many
+    return [words[1], "--distribution=arbitrary", f"--nodelist={','.join(each)}"]
+
+
+def _asked(spec: JobSpec) -> str:
+    return f"gpu:{spec.gpus_per_node}" if spec.gpus_per_node else spec.gres
+
+
+def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
+    """The GPUs asked for here, else all that the job holds: one that asked with --gpus-per-task
+    would otherwise give a step of ours one for each of its tasks."""
+    if _asked(spec):
+        return [f"--gres={_asked(spec)}"]
+    if granted[0] and len(set(granted)) == 1:
+        return [f"--gres=gpu:{granted[0]}"]
+    return []
+
+
+def _cpu_bind(spec: JobSpec, where: Where) -> str:
+    bind = spec.bind_to if where is Where.RANKS else ""
+    return {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
+
+
+def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
+    """What the host's Open MPI needs to start its daemons by srun, shaped to this launch:
+    without it mpirun takes the whole job's nodes, or falls back to ssh between the hosts."""
+    nodes = nodeset.fold(plan.layout.nodes)
+    gres = [word.partition("=")[2] for word in _gpus(plan.spec, [site.gpus.get(n, 0) for n in plan.layout.nodes])]
+    values = {
+        "SLURM_JOBID": site.job,
+        "SLURM_JOB_ID": site.job,
+        "SLURM_NODELIST": nodes,
+        "SLURM_JOB_NODELIST": nodes,
+        "SLURM_NNODES": str(plan.layout.nnodes),
+        "SLURM_JOB_NUM_NODES": str(plan.layout.nnodes),
+        "SLURM_NTASKS": str(plan.layout.ntasks),
+        "SLURM_NPROCS": str(plan.layout.ntasks),
+        "SLURM_TASKS_PER_NODE": tasks_per_node(plan.layout.ranks),
+        # srun's own inputs: PRRTE 3.0 does not take its plm_slurm_args from the environment
+        "SLURM_OVERLAP": "1",
+        "SLURM_MEM_PER_NODE": "0",
+        "PRTE_MCA_plm_slurm_args": site.plm_slurm_args,
+        "OMPI_MCA_plm_slurm_args": site.plm_slurm_args,
+    }
+    if gres and gres[0].startswith("gpu:"):
+        # in the daemons' step as in ours; as SLURM_STEP_GRES it is refused ("Invalid TRES specification")
+        values["SLURM_GPUS_PER_NODE"] = gres[0][len("gpu:") :]
+    gone = (Variable(name, None) for name in _SHAPERS if name not in values)
+    return (*(Variable(name, value) for name, value in values.items()), *gone)
+
+
+# What the head's own step leaves in its environment, and would shape the step of mpirun's daemons.
+_SHAPERS = (
+    "SLURM_STEP_ID",
+    "SLURM_STEPID",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_CPU_BIND",
+    "SLURM_DISTRIBUTION",
+    "SLURM_GPU_BIND",
+    "SLURM_TRES_BIND",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_GRES",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_TRES_PER_TASK",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+)
+
+
+def tasks_per_node(ranks: tuple[int, ...]) -> str:
+    """(2, 2, 2, 1) -> `2(x3),1`, as SLURM_TASKS_PER_NODE is written."""
+    groups: list[list[int]] = []
+    for count in ranks:
+        if groups and groups[-1][0] == count:
+            groups[-1][1] += 1
+        else:
+            groups.append([count, 1])
+    return ",".join(str(count) if times == 1 else f"{count}(x{times})" for count, times in groups)
+
+
+def client_environment(environ: Mapping[str, str], plan: Plan) -> dict[str, str]:
+    """srun's own environment for our steps."""
+    clean = environment.for_srun(environ)
+    if plan.starter == "srun" and plan.spec.mpi == "pmix":
+        # Open MPI 5.0.7 under pmix dies in MPI_Init now and then: a rank that is ahead sends before
+        # a late one is ready. With the ring fence 0 of 115 starts failed, without 4 to 16 %.
+        clean.setdefault("SLURM_PMIX_FENCE", "ring")
+    return clean

@@ -1,0 +1,196 @@
+"""Settings and a command to a JobSpec: everything checked that can be checked without a cluster."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from . import environment
+from .errors import Impossible, UsageError
+from .model import JobSpec, Mount, Variable
+from .runtimes import RUNTIMES
+from .settings import Settings
+
+STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What of the launching process shapes a job."""
+
+    cwd: str
+    home: str
+    environ: Mapping[str, str]
+    env_files: Mapping[str, str]  # path -> text
+    umask: str = "0022"
+
+
+def build(settings: Settings, command: Sequence[str], around: Surroundings) -> JobSpec:
+    """The job that is asked for. Raises UsageError or Impossible."""
+
+    def get(name: str, default: object = None) -> object:
+        return settings[name].value if name in settings else default
+
+    def text(name: str) -> str:
+        return str(get(name, ""))
+
+    script = text("script")
+    if not script and not command:
+        raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
+    runtime = text("runtime")
+    home = "" if get("no_home") else around.home
+    launcher = _launcher(settings)
+    passed = _passed(settings, around)
+    variables = _merged((*_of_the_job(around, home), *passed))
+    return JobSpec(
+        command=tuple(command),
+        script=_absolute(script, around) if script else "",
+        once=bool(command) and os.path.basename(command[0]) in STARTERS,
+        mode="inside-out" if text("mode") == "auto" else text("mode"),
+        image=_image(text("image"), runtime, around),
+        runtime=runtime,
+        container_args=_words(get("container_args")),
+        container_per=text("container_per"),
+        binds=tuple(_mount(word, around) for word in _words(get("bind"))),
+        home=home,
+        chdir=_absolute(text("chdir") or ".", around),
+        umask=around.umask,
+        env=variables,
+        passed=tuple(dict.fromkeys(v.name for v in passed)),
+        launcher=launcher,
+        mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
+        mpi_args=_words(get("mpi_args")),
+        bind_to=text("bind_to") or _default_binding(settings),
+        connect="ssh",
+        nodes=_number(get("nodes")),
+        ntasks=_number(get("ntasks")),
+        ntasks_per_node=_number(get("ntasks_per_node")),
+        cpus_per_task=_number(get("cpus_per_task")),
+        gres=text("gres"),
+        gpus_per_node=_gpus(text("gpus_per_node"), text("gres")),
+        nodelist=text("nodelist"),
+        exclude=text("exclude"),
+        local=bool(get("local")),
+        ports=_ports(text("ports")),
+        start_timeout=_number(get("start_timeout")) or 120,
+        keep=bool(get("keep")),
+        force=bool(get("force")),
+        job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
+        quiet=bool(get("quiet")),
+        verbose=bool(get("verbose")),
+        origins={name: setting.origin for name, setting in settings.items()},
+    )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _absolute(path: str, around: Surroundings) -> str:
+    # Not realpath: what a link means is a fact of the node.
+    return os.path.normpath(os.path.join(around.cwd, path))
+
+
+def _image(reference: str, runtime: str, around: Surroundings) -> str:
+    if not RUNTIMES[runtime].CONTAINED:
+        return ""
+    if not reference:
+        raise UsageError("no image", "name one with --image FILE, or run without containers: --runtime host")
+    refusal = RUNTIMES[runtime].refuse(reference)
+    if refusal is not None:
+        raise refusal
+    return _absolute(reference, around)
+
+
+def _mount(word: str, around: Surroundings) -> Mount:
+    source, _, rest = word.partition(":")
+    target, _, options = rest.partition(":")
+    if re.fullmatch(r"[\d:,-]+", word):
+        raise UsageError(f"--bind {word!r} is not a path", "Slurm's -B is --extra-node-info of salloc")
+    if not source or (target and not target.startswith("/")) or options not in ("", "ro", "rw"):
+        raise UsageError(f"--bind {word!r} is not SRC[:DST[:ro|rw]] with an absolute DST")
+    if "," in word or "\n" in word:
+        raise UsageError(f"--bind {word!r} has a comma or a newline, which the runtimes cannot mount")
+    return Mount(_absolute(source, around), target or _absolute(source, around), options)
+
+
+def _of_the_job(around: Surroundings, home: str) -> tuple[Variable, ...]:
+    """What ranks get back of the scheduler's, and what we set ourselves."""
+    variables = [Variable(*pair) for pair in environment.given_back(around.environ).items()]
+    if home:
+        # home is mounted: ~/.local must not shadow the image's packages
+        variables.append(Variable("PYTHONNOUSERSITE", around.environ.get("PYTHONNOUSERSITE", "1")))
+    return tuple(variables)
+
+
+def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
+    """The variables of --env-file, then those of -x."""
+    variables: list[Variable] = []
+    for path, content in around.env_files.items():
+        variables += [
+            _value_of(v.name, v.value, around, f"--env-file {path}") for v in environment.read_file(content, path)
+        ]
+    for word in _words(settings["env"].value) if "env" in settings else ():
+        name, equals, value = word.partition("=")
+        if not environment.NAME.match(name):
+            hint = "" if equals else f"to leave nodes out write --exclude {word}"
+            raise UsageError(f"-x {word!r} is not NAME or NAME=VALUE", hint)
+        variables.append(_value_of(name, value if equals else None, around, "-x"))
+    return tuple(variables)
+
+
+def _merged(variables: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Each name once, its last value."""
+    found: dict[str, Variable] = {}
+    for variable in variables:
+        found[variable.name] = variable
+    return tuple(found.values())
+
+
+def _value_of(name: str, value: str | None, around: Surroundings, asked: str) -> Variable:
+    if value is None and name not in around.environ:
+        hint = f"to leave a node out write --exclude {name}" if asked == "-x" else f"write {name}=VALUE"
+        raise UsageError(f"{asked} {name}: there is no variable {name} here", hint)
+    return Variable(name, around.environ[name] if value is None else value)
+
+
+def _launcher(settings: Settings) -> str:
+    """mpirun or srun; --mpi pmix|pmi2 are srun's words."""
+    asked, mpi = str(settings["launcher"].value), str(settings["mpi"].value)
+    wanted = "srun" if mpi in ("pmix", "pmi2") else asked if mpi == "auto" else "mpirun"
+    if asked not in ("auto", wanted):
+        raise Impossible(
+            f"--launcher {asked} and --mpi {mpi} exclude each other", f"{mpi} goes with --launcher {wanted}"
+        )
+    if wanted == "srun" and settings["mode"].value != "outside-in":
+        raise Impossible("srun starts ranks from outside the containers", "add --mode outside-in")
+    return "mpirun" if wanted == "auto" else wanted
+
+
+def _default_binding(settings: Settings) -> str:
+    """none where GPUs or -c were asked for: mpirun's own default binds each rank to one core."""
+    for name in ("gpus_per_node", "gres", "cpus_per_task"):
+        if name in settings:
+            return "none"
+    return ""
+
+
+def _gpus(text: str, gres: str) -> str:
+    if text and gres:
+        raise UsageError("--gres and --gpus-per-node exclude each other")
+    if text and not text.rpartition(":")[2].isdecimal():
+        raise UsageError(f"--gpus-per-node {text!r} is not [TYPE:]NUMBER")
+    return text
+
+
+def _ports(text: str) -> str:
+    match = re.fullmatch(r"(\d+)-(\d+)", text)
+    if not match or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:
+        raise UsageError(f"--ports {text!r} is not FROM-TO with 1024 <= FROM <= TO <= 65535")
+    return text

@@ -1,0 +1,133 @@
+"""Start one command and hear of it: every process of a launch begins here.
+
+Each runs in a session of its own, so that Ctrl-C reaches mnrun alone. The program's has
+`setpriv --pdeathsig TERM` in front where that exists: a second net for when mnrun is killed.
+The serving one has not: srun answers TERM by killing its tasks, and guards must clean up first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from typing import IO
+
+from .model import Words
+
+Event = tuple[str, str, object]  # (kind, name of the process, what): "line", "noise", "ended", "signal"
+
+
+@dataclass
+class Running:
+    """A process that was started, by the name that its events carry."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+
+    def send(self, data: bytes) -> None:
+        """Write to its input, where that is a pipe of ours and it still reads."""
+        view = memoryview(data)
+        try:
+            while view and self.process.stdin is not None:
+                view = view[self.process.stdin.write(view) or 0 :]
+        except BrokenPipeError:
+            pass  # it has ended, and its end is on its way to us with the reason
+
+    def close(self) -> None:
+        """End its input."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ended within that time."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def end(self, signum: int) -> None:
+        """Send `signum` to it and its children, if it still runs."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signum)
+
+
+def start(
+    name: str,
+    argv: Words,
+    environ: dict[str, str],
+    events: queue.Queue[Event],
+    held: bool,
+) -> Running:
+    """Start `argv`. `held`: its input is a pipe of ours, its output becomes events;
+    otherwise it has our own input, output and errors."""
+    pipe = subprocess.PIPE if held else None
+    process = subprocess.Popen(
+        argv if held else _tied(argv),
+        env=environ,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,
+        bufsize=0,
+    )
+    readers = []
+    if held:
+        for kind, stream in (("line", process.stdout), ("noise", process.stderr)):
+            readers.append(_thread(_read, kind, name, stream, events))
+    _thread(_wait, name, process, readers, events)
+    return Running(name, process)
+
+
+def _tied(argv: Words) -> Words:
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else argv
+
+
+def _thread(target: object, *args: object) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+    thread.start()
+    return thread
+
+
+def _read(kind: str, name: str, stream: IO[bytes], events: queue.Queue[Event]) -> None:
+    with os.fdopen(os.dup(stream.fileno()), "rb") as lines:
+        for line in lines:
+            events.put((kind, name, line.decode("utf-8", "replace").rstrip("\n")))
+
+
+def _wait(
+    name: str, process: subprocess.Popen[bytes], readers: list[threading.Thread], events: queue.Queue[Event]
+) -> None:
+    code = process.wait()
+    for reader in readers:
+        reader.join()  # its last words come before its end
+    events.put(("ended", name, 128 - code if code < 0 else code))
+
+
+class Signals:
+    """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered."""
+
+    ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self, events: queue.Queue[Event]) -> None:
+        self._events = events
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Signals:
+        for signum in self.ALL:
+            self._before[signum] = signal.signal(signum, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)  # type: ignore[arg-type]
+
+    def _note(self, signum: int, frame: object | None) -> None:
+        self._events.put(("signal", "", signum))

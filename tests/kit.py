@@ -1,0 +1,31 @@
+"""Write the kit of a sample launch into a folder, so that shellcheck reads it as it lies on a node."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from launcher import kit, plan
+from launcher.environment import exports
+from launcher.model import JobSpec, Layout, Plan, Variable
+
+
+def sample() -> Plan:
+    spec = JobSpec(command=("./app",), image="/images/app.sif", env=(Variable("A", "it's"), Variable("B", None)))
+    return plan.make(spec, Layout(("node01", "node02"), (2, 1)), "7-abcdef")
+
+
+def main(target: str) -> None:
+    made = sample()
+    generated = {
+        "launch.env": kit.inside_environment(made, made.layout),
+        "session.env": "# shellcheck shell=sh\n" + exports(made.spec.env),
+    }
+    for name, text in kit.files(made, generated).items():
+        path = Path(target) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

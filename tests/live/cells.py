@@ -1,0 +1,90 @@
+"""The ways to start a job, and which of their combinations a run of the tests takes.
+
+By default every pair of values meets at least once; with --full (or MNRUN_TEST_FULL=1) every cell is run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+IMAGES = {name: f"/images/{name}.sif" for name in ("ompi5", "ompi4", "mpich", "nosshd")}
+OMPI5, OMPI4, MPICH, NOSSHD = IMAGES.values()
+HELLO = "/opt/mpi/hello"
+
+Cell = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to start ranks: who does it, in which image ("host" is no container at all)."""
+
+    start: str  # inside (the image's mpirun), mpirun (the host's) or srun
+    image: str
+    per: str = "auto"
+
+    @property
+    def words(self) -> list[str]:
+        return [*self._start(), *self._image()]
+
+    def _start(self) -> list[str]:
+        if self.start == "inside":
+            return ["--mode", "inside-out"]
+        per = [] if self.per == "auto" else ["--container-per", self.per]
+        pmi = ["--mpi", "pmi2"] if self.start == "srun" and self.image == "mpich" else []
+        return ["--mode", "outside-in", "--launcher", self.start, *pmi, *per]
+
+    def _image(self) -> list[str]:
+        return ["--runtime", "host"] if self.image == "host" else ["--image", IMAGES[self.image]]
+
+    def __str__(self) -> str:
+        return "-".join([self.start, self.image, *([] if self.per == "auto" else [f"per.{self.per}"])])
+
+
+def possible(start: str, image: str, per: str = "auto") -> bool:
+    """Whether such a job can run: mpirun of the nodes is Open MPI's; only outside-in has containers per rank."""
+    if start == "mpirun" and image == "mpich":
+        return False
+    return per == "auto" or (start != "inside" and image != "host")
+
+
+INSIDE, MPIRUN, SRUN = Way("inside", "ompi5"), Way("mpirun", "ompi5"), Way("srun", "ompi5")
+MAIN = (INSIDE, MPIRUN, SRUN)
+WAYS = tuple(
+    Way(start, image)
+    for start in ("inside", "mpirun", "srun")
+    for image in ("ompi5", "ompi4", "mpich", "host")
+    if possible(start, image)
+)
+
+
+def full() -> bool:
+    return os.environ.get("MNRUN_TEST_FULL", "") not in ("", "0")
+
+
+def cells(
+    axes: Mapping[str, Sequence[str]], valid: Callable[..., bool] = lambda **_: True, always: Sequence[Cell] = ()
+) -> list[Cell]:
+    """The cells to run: `always`, then as few as bring every pair of values together that can meet."""
+    every = [cell for cell in itertools.product(*axes.values()) if valid(**dict(zip(axes, cell)))]
+    if full():
+        return every
+    chosen = list(always)
+    open_pairs = {pair for cell in every for pair in _pairs(cell)} - {pair for cell in chosen for pair in _pairs(cell)}
+    while open_pairs:
+        best = max(every, key=lambda cell: len(open_pairs & _pairs(cell)))
+        chosen.append(best)
+        open_pairs -= _pairs(best)
+    return chosen
+
+
+def some(every: Sequence[Way], few: Sequence[Way]) -> Sequence[Way]:
+    """All ways with --full, else a few."""
+    return every if full() else few
+
+
+def _pairs(cell: Cell) -> set[tuple[tuple[int, str], tuple[int, str]]]:
+    first, second = itertools.tee(enumerate(cell))
+    return {(a, b) for a, b in itertools.product(first, second) if a[0] < b[0]}

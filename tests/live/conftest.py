@@ -1,0 +1,90 @@
+"""The cluster that the live tests share, and the check after each that nothing is left.
+
+MNRUN_TEST_CLUSTER=NAME   use this running cluster as it is, and leave it up
+--full                    every cell of every matrix, not a pairwise choice
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from .stage import TOOL, Cluster, Desk
+
+SECONDS_TO_CLEAN = 15.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run every cell of the matrices")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--full"):
+        os.environ["MNRUN_TEST_FULL"] = "1"
+
+
+def tool(name: str, *words: str) -> None:
+    done = subprocess.run([str(TOOL), "--name", name, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.exit(f"scripts/cluster --name {name} {' '.join(words)}:\n{done.stdout}{done.stderr}", 2)
+
+
+@contextmanager
+def up(name: str, nodes: int, *variants: str) -> Iterator[Cluster]:
+    """A cluster of our own, from its start to its end."""
+    tool(name, "down")
+    tool(name, "up", "-n", str(nodes), *variants)
+    try:
+        yield Cluster(name)
+    finally:
+        tool(name, "down")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Four nodes, with mnrun of this checkout."""
+    given = os.environ.get("MNRUN_TEST_CLUSTER")
+    if given:
+        tool(given, "install")
+        yield Cluster(given)
+        return
+    with up("mnrun-live", 4) as ours:
+        yield ours
+
+
+@pytest.fixture
+def variant() -> Iterator[Callable[..., Cluster]]:
+    """Bring up another cluster for this test alone: `variant(4, "--affinity")`."""
+    with ExitStack() as stack:
+        yield lambda nodes, *options: stack.enter_context(clean(nodes, *options))
+
+
+@contextmanager
+def clean(nodes: int, *options: str) -> Iterator[Cluster]:
+    """A cluster of a variant, on which nothing may be left either."""
+    with up("-".join(["mnrun-live", str(nodes), *(option.lstrip("-") for option in options)]), nodes, *options) as ours:
+        yield ours
+        left = ours.wait_clean(SECONDS_TO_CLEAN)
+        assert not left, "left behind:\n" + "\n".join(left)
+
+
+@pytest.fixture
+def desk(cluster: Cluster) -> Iterator[Desk]:
+    """A folder in alice's home, seen by all nodes."""
+    with cluster.desk() as desk:
+        yield desk
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After every test: no process of the users, no file of theirs in any node, no Slurm job, all nodes idle."""
+    shared: Cluster = request.getfixturevalue("cluster")
+    yield
+    left = shared.wait_clean(SECONDS_TO_CLEAN)
+    if left:
+        shared.wipe()
+        pytest.fail("left behind:\n" + "\n".join(left))

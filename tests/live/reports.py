@@ -1,0 +1,86 @@
+"""What the test programs print, understood and judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from .stage import Desk, Result
+
+HELLO_LINE = re.compile(r"rank (\d+) of (\d+) on (\S+) sum (\d+) VAR=(.*?)(?: gpus=(\S*))?")
+OURS = (121, 122, 123, 124, 125)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One line of /opt/mpi/hello."""
+
+    rank: int
+    size: int
+    host: str
+    total: int
+    value: str
+    gpus: str
+
+
+def ranks(result: Result) -> list[Rank]:
+    """The ranks that spoke, in order; standard output must hold nothing else."""
+    found = []
+    for line in result.out.splitlines():
+        match = HELLO_LINE.fullmatch(line)
+        assert match, f"standard output has a line that is not the program's: {line!r}\n{result}"
+        number, size, host, total, value, gpus = match.groups()
+        found.append(Rank(int(number), int(size), host, int(total), value, gpus or ""))
+    return sorted(found, key=lambda rank: rank.rank)
+
+
+def check(result: Result, *nodes: str, tasks: int = 2, spread: dict[str, int] | None = None) -> list[Rank]:
+    """hello ended well: every rank once, the sum right, and so many on each of these nodes."""
+    assert result.code == 0, result
+    wanted = spread or dict.fromkeys(nodes, tasks)
+    found, size = ranks(result), sum(wanted.values())
+    assert [rank.rank for rank in found] == list(range(size)), result
+    assert {rank.size for rank in found} == {size}, result
+    assert {rank.total for rank in found} == {size * (size + 1) // 2}, result
+    assert Counter(rank.host for rank in found) == wanted, result
+    return found
+
+
+def everybody_spoke(size: int) -> Any:
+    """A condition on a running hello: all its ranks have printed their line."""
+    return lambda result: result.out.count("\n") >= size
+
+
+def mine(result: Result) -> list[str]:
+    """mnrun's own lines on standard error, without its name."""
+    return [line[len("mnrun: ") :] for line in result.err.splitlines() if line.startswith("mnrun: ")]
+
+
+def refusal(result: Result, code: int | tuple[int, ...], *wanted: str) -> str:
+    """The last line of ours on standard error: it must say all that is wanted; nothing ran, nothing broke."""
+    codes = (code,) if isinstance(code, int) else code
+    assert result.code in codes, result
+    assert "Traceback" not in result.err, result
+    assert result.out == "", result
+    said = mine(result)
+    assert said, result
+    for text in wanted:
+        assert text in said[-1], f"{text!r} is not in {said[-1]!r}\n{result}"
+    return said[-1]
+
+
+def only_line(result: Result, code: int | tuple[int, ...], *wanted: str) -> str:
+    """A refusal that is all there is on standard error: one clear line."""
+    line = refusal(result, code, *wanted)
+    assert result.err == f"mnrun: {line}\n", result
+    return line
+
+
+def shown(desk: Desk, size: int) -> list[dict[str, Any]]:
+    """What every rank of programs/show.py found out, in the order of ranks."""
+    names = [f"rank{number}.json" for number in range(size)]
+    assert [name for name in desk.names() if name.startswith("rank")] == sorted(names), desk.names()
+    return [json.loads(desk.read(name)) for name in names]

@@ -1,0 +1,374 @@
+"""The stage of the live tests: a rehearsal cluster, commands of its users, and what is left of them.
+
+cluster.alice(["hostname"])                                       on the login node
+cluster.mnrun("--image", OMPI5, "--", "/opt/mpi/hello", nodes=4, tasks=2)
+with cluster.running(cluster.launch("sleep", "600", nodes=2)) as job: …
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Union
+
+from rehearsal import model
+
+TOP = Path(__file__).resolve().parents[2]
+TOOL = TOP / "scripts" / "cluster"
+LOGIN = model.LOGIN
+USERS = (model.USERS["alice"], model.USERS["bob"])
+SUBORDINATES = 1000000  # where the users' subordinate ids begin
+PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "120"))  # says "never", not "slow": machines are noisy
+
+Stdin = Union[bytes, Path, None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it said."""
+
+    code: int
+    raw: bytes
+    err: str
+
+    @property
+    def out(self) -> str:
+        return self.raw.decode("utf-8", "replace")
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}\n--- stdout\n{_short(self.out)}\n--- stderr\n{_short(self.err)}"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a user in a node, by the pid that this machine knows it by."""
+
+    pid: int
+    uid: int
+    node: str
+    argv: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.node}: process {self.pid} of {self.uid}: {' '.join(self.argv)[:150]}"
+
+
+class Job:
+    """A command that runs in the background, with its output in files that can be looked at meanwhile."""
+
+    def __init__(self, argv: Sequence[str | bytes], stdin: Stdin = None) -> None:
+        self._out: IO[bytes] = tempfile.TemporaryFile()
+        self._err: IO[bytes] = tempfile.TemporaryFile()
+        source = _open(stdin)
+        try:
+            self.process = subprocess.Popen(argv, stdin=source, stdout=self._out, stderr=self._err)
+        finally:
+            if not isinstance(source, int):
+                source.close()
+
+    def so_far(self) -> Result:
+        code = self.process.returncode
+        return Result(-1 if code is None else code, _all(self._out), _all(self._err).decode("utf-8", "replace"))
+
+    def saying(self, wanted: Callable[[Result], bool], what: str, seconds: float = PATIENCE) -> Result:
+        """What it has said once `wanted` is true of it; fails where it ends before."""
+
+        def ready() -> bool:
+            ended = self.process.poll() is not None
+            if wanted(self.so_far()):
+                return True
+            assert not ended, f"ended before it was {what}: {self.so_far()}"
+            return False
+
+        wait_for(ready, what, seconds, lambda: str(self.so_far()))
+        return self.so_far()
+
+    def end(self, seconds: float = PATIENCE) -> Result:
+        """Its result; one that does not end in time is a failure, and is killed."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running after {seconds:.0f} s: {self.so_far()}") from None
+        return self.so_far()
+
+    def kill(self) -> None:
+        """End it at once; all that it started in the node gets a SIGHUP, as when a connection breaks."""
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass
+class Cluster:
+    """A running rehearsal cluster."""
+
+    name: str
+    model: model.Cluster = field(init=False)
+    nodes: tuple[str, ...] = field(init=False)
+    _before: frozenset[str] = frozenset()
+    kept: set[str] = field(default_factory=set)  # Slurm jobs that tests share
+
+    def __post_init__(self) -> None:
+        self.model = model.Cluster(self.name)
+        self.nodes = tuple(self.model.options().compute)
+        self._before = frozenset(self._found())
+
+    # Commands
+
+    def argv(self, node: str, user: str, words: Sequence[str | bytes], cwd: str = "") -> list[str | bytes]:
+        where = ["--cwd", cwd] if cwd else []
+        return [str(TOOL), "--name", self.name, "exec", "-u", user, *where, node, "--", *words]
+
+    def tool(self, *words: str) -> None:
+        """A verb of the cluster tool: cut, heal, kill."""
+        done = subprocess.run([str(TOOL), "--name", self.name, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"cluster {' '.join(words)}: {done.stderr}"
+
+    def root(self, node: str, *words: str) -> str:
+        """What a command of root's says in a node; it must succeed."""
+        result = Job(self.argv(node, "root", words)).end()
+        assert result.code == 0, f"{node}: {' '.join(words)}: {result}"
+        return result.out
+
+    def alice(
+        self,
+        words: Sequence[str | bytes],
+        stdin: Stdin = None,
+        *,
+        node: str = LOGIN,
+        user: str = "alice",
+        cwd: str = "",
+        seconds: float = PATIENCE,
+    ) -> Result:
+        """A command of alice's on the login node, from its start to its end."""
+        return Job(self.argv(node, user, words, cwd), stdin).end(seconds)
+
+    def launch(
+        self,
+        *words: str | bytes,
+        nodes: int = 4,
+        tasks: int = 2,
+        salloc: Sequence[str] = (),
+        env: Mapping[str, str | bytes] | None = None,
+    ) -> list[str | bytes]:
+        """`salloc … mnrun WORDS`; tasks 0 leaves their number to mnrun."""
+        shape = [f"-N{nodes}", *([f"--ntasks-per-node={tasks}"] if tasks else []), *salloc]
+        if not {"-w", "--nodelist"} & set(salloc):
+            shape += ["-w", ",".join(self.nodes[:nodes])]  # the first ones, though a job before may linger there
+        return ["salloc", "-Q", *shape, *_env(env), "mnrun", *words]
+
+    def mnrun(
+        self,
+        *words: str | bytes,
+        nodes: int = 4,
+        tasks: int = 2,
+        salloc: Sequence[str] = (),
+        env: Mapping[str, str | bytes] | None = None,
+        stdin: Stdin = None,
+        user: str = "alice",
+        cwd: str = "",
+        seconds: float = PATIENCE,
+    ) -> Result:
+        """mnrun in an allocation of its own, from a shell on the login node."""
+        line = self.launch(*words, nodes=nodes, tasks=tasks, salloc=salloc, env=env)
+        return self.alice(line, stdin, user=user, cwd=cwd, seconds=seconds)
+
+    @contextmanager
+    def running(
+        self, words: Sequence[str | bytes], stdin: Stdin = None, *, node: str = LOGIN, user: str = "alice"
+    ) -> Iterator[Job]:
+        """A command in the background; ended at the end if it still runs."""
+        job = Job(self.argv(node, user, words), stdin)
+        try:
+            yield job
+        finally:
+            job.kill()
+
+    @contextmanager
+    def held(self, *salloc: str) -> Iterator[str]:
+        """The id of an allocation that nobody sits in."""
+        granted = self.alice(["salloc", "--no-shell", *salloc])
+        assert granted.code == 0, granted
+        job = granted.err.split("Granted job allocation ")[1].split()[0]
+        self.kept.add(job)
+        try:
+            yield job
+        finally:
+            self.alice(["scancel", job])
+            self.kept.discard(job)
+
+    # Files, seen from this machine
+
+    def path(self, path: str, node: str = LOGIN) -> Path:
+        """A path of a node as this machine sees it."""
+        pid = self.model.pid(node)
+        assert pid is not None, f"{node} is switched off"
+        return Path(f"/proc/{pid}/root") / path.lstrip("/")
+
+    def put(self, path: str, text: str | bytes, mode: int = 0o644, node: str = LOGIN, uid: int = USERS[0]) -> str:
+        """Write a file that belongs to alice; its path in the node."""
+        place = self.path(path, node)
+        place.write_bytes(text.encode() if isinstance(text, str) else text)
+        place.chmod(mode)
+        os.chown(place, uid, uid)
+        return path
+
+    @contextmanager
+    def desk(self, nodes: Sequence[str] = (LOGIN,), under: str = "/home/alice") -> Iterator[Desk]:
+        """A folder of alice's for one test."""
+        path = f"{under}/desk.{time.monotonic_ns()}"
+        for node in nodes:
+            self.path(path, node).mkdir()
+            os.chown(self.path(path, node), USERS[0], USERS[0])
+        try:
+            yield Desk(self, path)
+        finally:
+            for node in nodes:
+                shutil.rmtree(self.path(path, node), ignore_errors=True)
+
+    # What is there, and what should not be
+
+    def processes(self) -> list[Process]:
+        """The users' processes in all nodes."""
+        networks = {os.stat(f"/run/netns/{self.model.netns(node)}").st_ino: node for node in (LOGIN, *self.nodes)}
+        found = []
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit():
+                continue
+            try:
+                uid = entry.stat().st_uid
+                node = networks.get(os.stat(f"{entry.path}/ns/net").st_ino)
+                words = Path(entry.path, "cmdline").read_bytes().split(b"\0")[:-1]
+                owner = int(Path(entry.path, "status").read_text().split("Uid:")[1].split()[0])
+            except (OSError, IndexError):
+                continue
+            uid = max(uid, owner)  # the folder of an undumpable process (sshd's) is root's
+            if node and words and (uid in USERS or uid >= SUBORDINATES):
+                found.append(Process(int(entry.name), uid, node, tuple(w.decode("utf-8", "replace") for w in words)))
+        return found
+
+    def mnruns(self) -> list[Process]:
+        """The launchers that run."""
+        return [p for p in self.processes() if any(word.endswith("/bin/mnrun") for word in p.argv[:2])]
+
+    def leftovers(self) -> list[str]:
+        """What is there now that was not there at the beginning, a line each."""
+        return sorted(set(self._found()) - self._before) + self._slurm()
+
+    def wait_clean(self, seconds: float) -> list[str]:
+        """What is left after that long; at once where there is nothing."""
+        deadline = time.monotonic() + seconds
+        while True:
+            left = sorted(set(self._found()) - self._before) or self._slurm()
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(0.2)
+
+    def _found(self) -> Iterator[str]:
+        yield from map(str, self.processes())
+        for node in (LOGIN, *self.nodes):
+            if self.model.pid(node) is None:
+                continue
+            for folder in ("/tmp", "/dev/shm", "/var/tmp", "/run/user"):
+                yield from (f"{node}: {folder}/{entry.name}" for entry in self.path(folder, node).iterdir())
+            for home in self.path("/home", node).iterdir():
+                names = {entry.name for entry in home.iterdir()} - {".mnrun", ".apptainer", ".bash_history"}
+                yield from (f"{node}: {home.name}'s ~/{name}" for name in names)
+                for folder in (".mnrun", ".mnrun/jobs"):
+                    if (home / folder).is_dir():
+                        inside = (home / folder).iterdir()
+                        yield from (f"{node}: {home.name}'s ~/{folder}/{e.name}" for e in inside if e.name != "jobs")
+
+    def _slurm(self) -> list[str]:
+        lines = self.root(
+            LOGIN, "sh", "-c", "squeue -h -o 'Slurm job %i %T' && sinfo -h -N -o 'Slurm node %N %T'"
+        ).splitlines()
+        jobs = [line for line in lines if line.split()[1] == "job" and line.split()[2] not in self.kept]
+        well = ("idle", "mixed", "allocated", "completing") if self.kept else ("idle",)
+        return jobs + [line for line in lines if line.split()[1] == "node" and line.split()[3] not in well]
+
+    def wipe(self) -> None:
+        """Take away by force what a failed test left, so that the next one starts clean."""
+        others = [p for p in self.processes() if str(p) not in self._before]
+        for process in others:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        jobs = [line.split()[2] for line in self._slurm() if line.startswith("Slurm job")]
+        if jobs:
+            self.root(LOGIN, "scancel", *jobs)
+            wait_for(lambda: not any(line.startswith("Slurm job") for line in self._slurm()), "free of jobs", 60)
+        for line in set(self._found()) - self._before:
+            node, _, what = line.partition(": ")
+            if what.startswith("process "):
+                continue
+            name = what.replace("'s ~", "") if "'s ~" in what else what
+            place = self.path(name if name.startswith("/") else f"/home/{name}", node)
+            shutil.rmtree(place, ignore_errors=True)
+            with suppress(OSError):
+                place.unlink()
+        for line in self._slurm():
+            if line.startswith("Slurm node"):
+                self.root(LOGIN, "scontrol", "update", f"nodename={line.split()[2]}", "state=resume")
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A folder in alice's home."""
+
+    cluster: Cluster
+    path: str
+
+    def put(self, name: str, text: str | bytes, mode: int = 0o644) -> str:
+        return self.cluster.put(f"{self.path}/{name}", text, mode)
+
+    def program(self, name: str) -> str:
+        """One of programs/, ready to run."""
+        return self.put(name, (Path(__file__).parent / "programs" / name).read_bytes(), 0o755)
+
+    def read(self, name: str) -> bytes:
+        return self.cluster.path(f"{self.path}/{name}").read_bytes()
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in self.cluster.path(self.path).iterdir())
+
+
+def wait_for(
+    condition: Callable[[], bool], what: str, seconds: float = PATIENCE, state: Callable[[], str] = lambda: ""
+) -> None:
+    """Return once the condition holds; fail at the deadline with what it was waited for."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not {what} after {seconds:.0f} s. {state()}"
+        time.sleep(0.05)
+
+
+def _env(env: Mapping[str, str | bytes] | None) -> list[str | bytes]:
+    if not env:
+        return []
+    return ["env", *(os.fsencode(name) + b"=" + os.fsencode(value) for name, value in env.items())]
+
+
+def _open(stdin: Stdin) -> int | IO[bytes]:
+    if stdin is None:
+        return subprocess.DEVNULL
+    if isinstance(stdin, Path):
+        return open(stdin, "rb")
+    source = tempfile.TemporaryFile()
+    source.write(stdin)
+    source.seek(0)
+    return source
+
+
+def _all(file: IO[bytes]) -> bytes:
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
+def _short(text: str, limit: int = 6000) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}\n… and {len(text) - limit} characters more"

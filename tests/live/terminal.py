@@ -1,0 +1,86 @@
+"""A terminal: type into a command and read what it shows, as a person does.
+
+with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-N4"])) as terminal:
+    terminal.write("mnrun …")
+    terminal.expect("rank 0 of")
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import subprocess
+import termios
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from .stage import PATIENCE
+
+
+class Terminal:
+    """A command with a terminal of its own."""
+
+    def __init__(self, argv: Sequence[str | bytes]) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, b"\x32\x00\xc8\x00\0\0\0\0")  # 50 lines of 200 columns
+        self.process = subprocess.Popen(
+            argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm"},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        self.seen = ""  # all of it
+        self._place = 0  # up to where it has been expected
+
+    def write(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def expect(self, pattern: str, seconds: float = PATIENCE) -> re.Match[str]:
+        """The next place where the pattern shows up; fails at the deadline or at the end."""
+        deadline = time.monotonic() + seconds
+        while True:
+            match = re.compile(pattern).search(self.seen, self._place)
+            if match:
+                self._place = match.end()
+                return match
+            left = deadline - time.monotonic()
+            assert left > 0, f"{pattern!r} does not show up:\n{self.seen}"
+            if not self._read(left):
+                match = re.compile(pattern).search(self.seen, self._place)
+                assert match, f"ended before {pattern!r} showed up:\n{self.seen}"
+
+    def end(self, seconds: float = PATIENCE) -> int:
+        """Its exit code."""
+        deadline = time.monotonic() + seconds
+        while self._read(max(0.0, deadline - time.monotonic())):
+            assert time.monotonic() < deadline, f"still there after {seconds:.0f} s:\n{self.seen}"
+        return self.process.wait(max(1.0, deadline - time.monotonic()))
+
+    def _read(self, seconds: float) -> bool:
+        """Take in what has come; False at the end."""
+        if not select.select([self._master], [], [], seconds)[0]:
+            return True
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # how the end of a terminal shows
+            return False
+        self.seen += data.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(data)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)

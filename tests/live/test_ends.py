@@ -1,0 +1,198 @@
+"""However a job ends: within seconds nothing of it lives on any node, and no key is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, WAYS, Way, cells, some
+from .reports import check, everybody_spoke
+from .stage import LOGIN, Cluster, Desk, Job, wait_for
+from .terminal import Terminal
+
+pytestmark = pytest.mark.live
+
+SECONDS = 20.0  # Slurm itself waits 5 between its two signals
+FOREVER = (HELLO, "-s", "3600")
+STARTS = {str(way): way for way in (*MAIN, Way("inside", "ompi4"), Way("mpirun", "host"))}
+
+
+def launcher(cluster: Cluster) -> int:
+    """The one launcher that runs."""
+    found = cluster.mnruns()
+    assert len(found) == 1, found
+    return found[0].pid
+
+
+def clean_soon(cluster: Cluster, begin: float, killed: bool = False) -> None:
+    """Nothing is left; but a launcher that was killed cannot take its own records away."""
+    for place in cluster.path("/home/alice/.mnrun/jobs").iterdir() if killed else ():
+        assert not [path for path in place.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
+        shutil.rmtree(place)
+    left = cluster.wait_clean(SECONDS)
+    assert not left, f"after {time.monotonic() - begin:.0f} s there is still:\n" + "\n".join(left)
+
+
+def start(cluster: Cluster, job: Job, size: int = 8) -> None:
+    """Wait until all ranks of hello have spoken."""
+    job.saying(everybody_spoke(size), "running on all ranks")
+
+
+def files_of(cluster: Cluster) -> list[str]:
+    """What mnrun has put on the nodes."""
+    return [line for line in cluster.leftovers() if "/mnrun." in line]
+
+
+def act(cluster: Cluster, how: str, job: Job) -> None:
+    """What happens to the job, from outside."""
+    if how == "scancel":
+        ids = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
+        assert cluster.alice(["scancel", *ids]).code == 0
+    elif how == "time limit":
+        for number in cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split():
+            cluster.root(LOGIN, "scontrol", "update", f"jobid={number}", "EndTime=now+1")
+    elif how == "kill srun":
+        victims = [p for p in cluster.processes() if p.node == LOGIN and os.path.basename(p.argv[0]) == "srun"]
+        assert victims, cluster.processes()
+        for victim in victims:
+            with suppress(ProcessLookupError):  # one goes with the other
+                os.kill(victim.pid, signal.SIGKILL)
+    elif how == "kill salloc":
+        job.kill()  # the connection breaks: SIGHUP
+    else:
+        os.kill(launcher(cluster), getattr(signal, how))
+
+
+@pytest.mark.parametrize(
+    ("how", "start_as"),
+    cells(
+        {
+            "how": ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "scancel", "kill srun", "kill salloc"),
+            "start_as": tuple(STARTS),
+        },
+        lambda how, start_as: how in ("SIGKILL", "SIGTERM", "scancel") or start_as in map(str, MAIN),
+    ),
+)
+def test_end_from_outside(cluster: Cluster, how: str, start_as: str) -> None:
+    """A signal to mnrun, kill -9 of it or of its srun, scancel, a lost connection: all ends everywhere."""
+    with cluster.running(cluster.launch(*STARTS[start_as].words, "--", *FOREVER)) as job:
+        start(cluster, job)
+        assert files_of(cluster)
+        begin = time.monotonic()
+        act(cluster, how, job)
+        if how != "kill salloc":
+            result = job.end(SECONDS)
+            wanted = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}.get(how)
+            assert result.code == wanted or wanted is None, result
+            assert "Traceback" not in result.err, result
+            assert result.code != 0 or how == "SIGKILL", result  # salloc makes 0 of a kill -9
+        clean_soon(cluster, begin, killed=how == "SIGKILL")
+
+
+def test_end_by_the_time_limit(cluster: Cluster) -> None:
+    """When the job's time is over mnrun ends too, with a code that is no success, and nothing is left."""
+    with ExitStack() as stack:
+        # All ways at once, since Slurm looks at its clock twice a minute.
+        jobs = [stack.enter_context(cluster.running(cluster.launch(*w.words, "--", *FOREVER))) for w in MAIN]
+        for job in jobs:
+            start(cluster, job)
+        begin = time.monotonic()
+        act(cluster, "time limit", jobs[0])
+        for job in jobs:
+            result = job.end(90)
+            assert result.code != 0, result
+            assert "Traceback" not in result.err, result
+        clean_soon(cluster, begin)
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_end_by_ctrl_c(cluster: Cluster, way: Way) -> None:
+    """Ctrl-C at a terminal ends the job and not the allocation: the shell that salloc left goes on."""
+    with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-Q", "-N4", "--ntasks-per-node=2", "sh"])) as terminal:
+        terminal.expect(r"\$ ")
+        terminal.write(" ".join(["mnrun", *way.words, "--", *FOREVER]) + "\n")
+        for _ in range(8):
+            terminal.expect(r"rank \d of 8")
+        terminal.write("\x03")
+        terminal.expect(r"\$ ", SECONDS)
+        terminal.write("echo the code was $?\n")
+        terminal.expect("the code was 130")
+        wait_for(lambda: not files_of(cluster), "clean", SECONDS)
+        wait_for(lambda: all(p.node == LOGIN for p in cluster.processes()), "without processes", SECONDS)
+        terminal.write("exit\n")
+        terminal.end()
+
+
+def test_end_by_ctrl_c_while_starting(cluster: Cluster) -> None:
+    """Ctrl-C before all nodes are ready: the same."""
+    for delay in (0.1, 0.3, 0.6):
+        with cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER)) as job:
+            wait_for(lambda: bool(cluster.mnruns()), "started")
+            begin = time.monotonic()
+            wait_for(lambda begin=begin, delay=delay: time.monotonic() >= begin + delay, "some way on")  # type: ignore[misc]
+            os.kill(launcher(cluster), signal.SIGINT)
+            result = job.end(SECONDS)
+            assert result.code == 130, result
+            assert "Traceback" not in result.err, result
+            clean_soon(cluster, begin)
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_end_of_a_stubborn_program(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """A program that ignores SIGTERM and SIGINT ends all the same."""
+    program = desk.put("stubborn", "#!/bin/sh\ntrap '' TERM INT HUP\necho here\nsleep 3600\n", 0o755)
+    with cluster.running(cluster.launch(*way.words, "--", program)) as job:
+        job.saying(lambda result: result.out.count("here\n") == 8, "running on all ranks")
+        begin = time.monotonic()
+        os.kill(launcher(cluster), signal.SIGTERM)
+        assert job.end(SECONDS).code == 143
+        left = [line for line in cluster.wait_clean(SECONDS) if "desk" not in line]
+        assert not left, f"{time.monotonic() - begin:.0f} s: {left}"
+
+
+@pytest.mark.parametrize("way", some(WAYS, MAIN), ids=str)
+def test_end_of_a_program_that_leaves_daemons(cluster: Cluster, way: Way) -> None:
+    """What a program puts in the background, in a session of its own, ends with the job."""
+    line = "setsid sleep 3600 >/dev/null 2>&1 </dev/null & exit 0"
+    result = cluster.mnrun(*way.words, "--", "sh", "-c", line)
+    assert result.code == 0, result
+    assert cluster.wait_clean(5) == []
+
+
+def test_end_of_daemons_that_hide(cluster: Cluster) -> None:
+    """In a container of its own not even a daemon without its environment gets away."""
+    line = "env -i /usr/bin/setsid /usr/bin/sleep 3600 >/dev/null 2>&1 </dev/null & exit 0"
+    result = cluster.mnrun(*INSIDE.words, "--", "sh", "-c", line)
+    assert result.code == 0, result
+    assert cluster.wait_clean(5) == []
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_end_of_a_program_that_runs_well(cluster: Cluster, way: Way) -> None:
+    """When mnrun has ended there is nothing left at once, nor has anything of home been touched."""
+    check(cluster.mnrun(*way.words, "--", HELLO), *cluster.nodes)
+    left = [line for line in cluster.leftovers() if "Slurm" not in line]
+    assert not left, left
+
+
+def test_end_of_a_run_that_is_kept(cluster: Cluster) -> None:
+    """--keep keeps the records and the nodes' logs, for the user alone, and never a key."""
+    result = cluster.mnrun(*INSIDE.words, "--keep", "--", HELLO, nodes=2)
+    check(result, "node01", "node02")
+    (records,) = cluster.path("/home/alice/.mnrun/jobs").iterdir()
+    assert str(records.name) in result.err, result
+    assert records.stat().st_mode & 0o777 == 0o700
+    kept = [path for path in records.rglob("*") if path.is_file()]
+    assert kept
+    for node in ("node01", "node02"):
+        (place,) = cluster.path("/tmp", node).glob("mnrun.*")
+        assert place.stat().st_mode & 0o777 == 0o700
+        kept += [path for path in place.rglob("*") if path.is_file()]
+    for path in kept:
+        assert b"PRIVATE KEY" not in path.read_bytes(), path
+    cluster.wipe()

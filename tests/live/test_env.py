@@ -1,0 +1,288 @@
+"""What a rank finds about itself: variables, directories, mounts; and what it does not."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .reports import check, shown
+from .stage import LOGIN, Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+WAYS = (*MAIN, Way("inside", "ompi4"), Way("mpirun", "ompi4"), Way("mpirun", "ompi5", "rank"), Way("inside", "mpich"))
+EACH = pytest.mark.parametrize("way", WAYS, ids=str)
+STEPS = (
+    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_NTASKS", "SLURM_NPROCS"),
+    *("SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
+)
+
+
+def environments(desk: Desk, size: int) -> list[dict[str, str]]:
+    """The environment of each rank of show.py."""
+
+    def text(word: str) -> str:
+        return bytes.fromhex(word).decode("utf-8", "replace")
+
+    return [{text(name): text(value) for name, value in report["env"].items()} for report in shown(desk, size)]
+
+
+@EACH
+def test_env_of_the_job(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """Each rank has the facts of its job, and nothing of a step that it is no task of."""
+    salloc = ["--job-name", "my job"]
+    words = [*way.words, "--", desk.program("show.py"), desk.path]
+    result = cluster.mnrun(*words, nodes=2, salloc=salloc, cwd=desk.path)
+    assert result.code == 0, result
+    found = environments(desk, 4)
+    assert len({env.get("SLURM_JOB_ID") for env in found}) == 1, found
+    for rank, env in enumerate(found):
+        assert env["SLURM_JOB_ID"].isdecimal()
+        assert env["SLURM_JOB_NAME"] == "my job"
+        assert env["SLURM_SUBMIT_DIR"] == desk.path
+        if way.start == "srun":
+            assert (env["SLURM_PROCID"], env["SLURM_NTASKS"]) == (str(rank), "4")
+        else:
+            assert {name: env[name] for name in STEPS if name in env} == {}
+
+
+def test_env_of_an_array(cluster: Cluster, desk: Desk) -> None:
+    """Each task of an array knows which it is, on all its ranks."""
+    program = desk.program("show.py")
+    cluster.path(f"{desk.path}/out").mkdir(mode=0o777)
+    lines = ["#!/bin/sh"]
+    for way in MAIN:
+        place = f"{desk.path}/out/{way}.$SLURM_ARRAY_TASK_ID"
+        lines += [f"mkdir {place}", f"mnrun {shlex.join(way.words)} -- {program} {place} || exit 1"]
+    script = desk.put("job.sh", "\n".join([*lines, ""]), 0o755)
+    out = f"{desk.path}/out/log.%a"
+    cluster.path(f"{desk.path}/out").chmod(0o777)
+    done = cluster.alice(["sbatch", "-Q", "--wait", "--array=3,5", "-N2", "--ntasks-per-node=1", "-o", out, script])
+    assert done.code == 0, (done, [desk.read(f"out/log.{task}").decode() for task in (3, 5)])
+    jobs = set()
+    for way in MAIN:
+        for task in ("3", "5"):
+            for env in environments(Desk(cluster, f"{desk.path}/out/{way}.{task}"), 2):
+                assert env["SLURM_ARRAY_TASK_ID"] == task
+                assert {env["SLURM_ARRAY_TASK_MIN"], env["SLURM_ARRAY_TASK_MAX"]} == {"3", "5"}
+                jobs.add((env["SLURM_ARRAY_JOB_ID"], env["SLURM_JOB_ID"], task))
+    assert len({job for job, _, _ in jobs}) == 1, jobs
+    assert len({own for _, own, _ in jobs}) == 2, jobs
+
+
+@EACH
+def test_env_of_the_host_stays_there(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """Paths, libraries, startup files and functions of the host mean nothing in an image."""
+    startup = desk.put("startup", "")
+    host = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/host/only",
+        "LD_LIBRARY_PATH": "/host/only",
+        "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/libm.so.6",
+        "PYTHONPATH": "/host/only",
+        "PYTHONSTARTUP": startup,
+        "BASH_ENV": startup,
+        "ENV": startup,
+        "BASH_FUNC_module%%": "() {  echo leaked\n}",
+        "OPAL_PREFIX": "/usr",
+    }
+    result = cluster.mnrun(*way.words, "--", desk.program("show.py"), desk.path, nodes=2, env=host)
+    assert result.code == 0, result
+    for env in environments(desk, 4):
+        assert "/host/only" not in env["PATH"].split(":"), env["PATH"]
+        for name in host:
+            if name != "PATH":
+                assert name not in env or host[name] != env[name], (name, env[name])
+        assert [name for name in env if name.startswith("BASH_FUNC")] == []
+
+
+@EACH
+def test_env_that_is_asked_for(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """-x NAME, -x NAME=VALUE and --env-file, later ones first; also of names that would stay on the host."""
+    listed = desk.put("variables", "# comment\nLISTED=from the file\nBOTH=file\nHOST_ONE\n")
+    words = [
+        *("--env-file", listed, "-x", "HOST_TWO", "-x", "GIVEN=a=b,c", "-x", "BOTH=line", "-x", "EMPTY="),
+        *("-x", "PATH=/mine:/usr/local/bin:/usr/bin:/bin", "-x", "LD_LIBRARY_PATH=/mine"),
+    ]
+    env = {"HOST_ONE": "1 one", "HOST_TWO": "2 two", "HOST_THREE": "$(touch /tmp/pwned)`touch /tmp/pwned`"}
+    result = cluster.mnrun(*way.words, *words, "--", desk.program("show.py"), desk.path, nodes=2, env=env)
+    assert result.code == 0, result
+    wanted = {
+        "LISTED": "from the file",
+        "BOTH": "line",
+        "HOST_ONE": "1 one",
+        "HOST_TWO": "2 two",
+        "GIVEN": "a=b,c",
+        "EMPTY": "",
+    }
+    for found in environments(desk, 4):
+        assert {name: found.get(name) for name in wanted} == wanted
+        assert found["PATH"].endswith("/mine:/usr/local/bin:/usr/bin:/bin"), found["PATH"]
+        assert found["LD_LIBRARY_PATH"].split(":")[0] == "/mine", found["LD_LIBRARY_PATH"]
+        assert found.get("HOST_THREE") in (None, env["HOST_THREE"])
+    for node in (LOGIN, "node01", "node02"):
+        assert not cluster.path("/tmp/pwned", node).exists(), node
+
+
+@EACH
+def test_env_with_home_and_without(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """Home is there, and ~/.local of it must not shadow the image's Python; with --no-home it really is not."""
+    desk.put("here", "")
+    look = 'echo "${PYTHONNOUSERSITE-unset} $(ls $0 2>/dev/null | wc -l) $(id -un) $HOME"'
+    line = ["--", "sh", "-c", look, desk.path]
+    result = cluster.mnrun(*way.words, *line, nodes=2, tasks=1)
+    assert result.out.splitlines() == ["1 1 alice /home/alice"] * 2, result
+    result = cluster.mnrun(*way.words, "--no-home", *line, nodes=2, tasks=1, cwd="/tmp")
+    assert [words.split()[:3] for words in result.out.splitlines()] == [["unset", "0", "alice"]] * 2, result
+
+
+@EACH
+def test_env_current_directory_elsewhere(cluster: Cluster, way: Way) -> None:
+    """A current directory outside of home is mounted, entered and written to; --chdir and -D name another."""
+    nodes = (LOGIN, "node01", "node02")
+    with cluster.desk(nodes, under="/srv") as desk:
+        result = cluster.mnrun(*way.words, "--", "sh", "-c", "pwd; touch made", nodes=2, tasks=1, cwd=desk.path)
+        assert (result.code, result.out) == (0, f"{desk.path}\n" * 2), result
+        for node in nodes[1:]:
+            assert [path.name for path in cluster.path(desk.path, node).iterdir()] == ["made"], node
+        result = cluster.mnrun(*way.words, "-D", desk.path, "--", "pwd", nodes=2, tasks=1)
+        assert (result.code, result.out) == (0, f"{desk.path}\n" * 2), result
+
+
+def test_env_current_directory_by_a_link(cluster: Cluster, desk: Desk) -> None:
+    """A directory that was entered through a link keeps the name that the user knows it by."""
+    cluster.path(f"{desk.path}/real").mkdir()
+    cluster.path(f"{desk.path}/link").symlink_to(f"{desk.path}/real")
+    for way in MAIN:
+        line = f"cd {desk.path}/link && exec mnrun {shlex.join(way.words)} -- pwd"
+        result = cluster.alice(["salloc", "-Q", "-N2", "--ntasks-per-node=1", "sh", "-c", line])
+        assert result.code == 0, result
+        assert result.out in (f"{desk.path}/link\n" * 2, f"{desk.path}/real\n" * 2), result
+
+
+@EACH
+def test_env_binds(cluster: Cluster, way: Way) -> None:
+    """--bind SRC:DST:ro is there and cannot be written to; SRC:DST can; SRC alone is where it was."""
+    nodes = (LOGIN, "node01", "node02")
+    with cluster.desk(nodes, under="/srv") as desk:
+        for node in nodes:
+            cluster.put(f"{desk.path}/file", f"of {node}\n", node=node)
+        binds = ["-B", f"{desk.path}:/locked:ro", "-B", f"{desk.path}:/open place", "--bind", desk.path]
+        line = 'cat /locked/file "$0/file"; touch /locked/no 2>/dev/null || echo read-only; touch "/open place/made"'
+        result = cluster.mnrun(*way.words, *binds, "--", "sh", "-c", line, desk.path, nodes=2, tasks=1)
+        assert result.code == 0, result
+        wanted = [f"of {node}" for node in ("node01", "node02") for _ in range(2)]
+        assert sorted(result.out.splitlines()) == sorted([*wanted, *["read-only"] * 2]), result
+        for node in nodes[1:]:
+            assert sorted(path.name for path in cluster.path(desk.path, node).iterdir()) == ["file", "made"]
+
+
+@EACH
+def test_env_container_arguments(cluster: Cluster, way: Way) -> None:
+    """--container-args reach the runtime as a shell would split them, and may be given more than once."""
+    with cluster.desk((LOGIN, "node01"), under="/srv") as desk:
+        cluster.put(f"{desk.path}/file", "it is there\n", node="node01")
+        words = ["--container-args", f"--bind '{desk.path}:/by hand:ro'", "--container-args", "--bind /usr:/also"]
+        line = "cat '/by hand/file' && test -d /also/bin && echo both"
+        result = cluster.mnrun(*way.words, *words, "--", "sh", "-c", line, nodes=1, tasks=1)
+        assert (result.code, result.out) == (0, "it is there\nboth\n"), result
+
+
+@EACH
+def test_env_temporary_directory(cluster: Cluster, way: Way) -> None:
+    """TMPDIR is the job's own, on each node, for its user alone, and writable."""
+    line = 'file=$(mktemp) && echo "$TMPDIR $file $(stat -c %a "$TMPDIR")"'
+    result = cluster.mnrun(*way.words, "--", "sh", "-c", line, nodes=2)
+    assert result.code == 0, result
+    found = [text.split() for text in result.out.splitlines()]
+    assert len(found) == 4, result
+    for place, file, mode in found:
+        assert place.startswith("/tmp/mnrun."), result
+        assert (file.startswith(f"{place}/"), mode) == (True, "700"), result
+
+
+def test_env_of_a_shell_with_job_inputs(cluster: Cluster) -> None:
+    """srun's and salloc's own inputs in the launching shell shape no step of ours."""
+    inputs = {
+        "SLURM_CPU_BIND": "map_cpu:0",
+        "SLURM_DISTRIBUTION": "cyclic",
+        "SLURM_EXPORT_ENV": "NONE",
+        "SLURM_MEM_PER_NODE": "99999999",
+        "SLURM_NTASKS_PER_CORE": "1",
+        "SLURM_OVERCOMMIT": "1",
+        "SLURM_EXACT": "1",
+        "SLURM_WHOLE": "1",
+        "SLURM_MPI_TYPE": "pmi2",
+        "SLURM_WORKING_DIR": "/nowhere",
+        "SLURM_STDOUTMODE": "/tmp/lost",
+        "SLURM_LABELIO": "1",
+        "SRUN_EXPORT_ENV": "NONE",
+        "SRUN_CPUS_PER_TASK": "2",
+        "SALLOC_PARTITION": "none",
+        "SBATCH_PARTITION": "none",
+        "PMIX_RANK": "5",
+        "PMI_RANK": "5",
+        "OMPI_COMM_WORLD_RANK": "5",
+        "HYDRA_LAUNCHER_EXTRA_ARGS": "--external-launcher",
+    }
+    for way in MAIN:
+        check(cluster.mnrun(*way.words, "--", HELLO, env=inputs), *cluster.nodes)
+
+
+@pytest.mark.parametrize("way", [INSIDE, Way("mpirun", "ompi4")], ids=str)
+def test_env_keeps_the_user_s_python_packages_out(cluster: Cluster, way: Way) -> None:
+    """PYTHONNOUSERSITE: a broken mpi4py in ~/.local does not shadow the image's."""
+    places = [f"/home/alice/.local/lib/python3.{minor}/site-packages" for minor in (11, 13)]
+    cluster.root(LOGIN, "sh", "-c", f"install -d -o alice {' '.join(places)}")
+    for place in places:
+        cluster.put(f"{place}/mpi4py.py", "raise SystemExit('from ~/.local')\n")
+    try:
+        code = "from mpi4py import MPI; import os; print(os.environ['PYTHONNOUSERSITE'])"
+        result = cluster.mnrun(*way.words, "--", "python3", "-c", code, nodes=2, tasks=1)
+        assert (result.code, result.out) == (0, "1\n1\n"), result
+    finally:
+        cluster.root(LOGIN, "rm", "-rf", "/home/alice/.local")
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_env_of_files(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """The current directory and home are there and are the user's; the rank is the user."""
+    result = cluster.mnrun(*way.words, "--", desk.program("show.py"), desk.path, nodes=2, cwd=desk.path)
+    assert result.code == 0, result
+    for report, env in zip(shown(desk, 4), environments(desk, 4)):
+        assert (env["HOME"], env["PWD"]) == ("/home/alice", desk.path)
+        assert report["cwd"] == desk.path
+        assert report["uid"] == 1500
+        assert ".bashrc" in report["home"]
+
+
+def test_env_of_mpi_args(cluster: Cluster) -> None:
+    """--mpi-args go to mpirun and to srun as they are."""
+    for way in (INSIDE, Way("mpirun", "ompi5")):
+        result = cluster.mnrun(*way.words, "--mpi-args", "-x 'FOO=two words'", "--", HELLO, "-e", "FOO", nodes=2)
+        assert {rank.value for rank in check(result, "node01", "node02")} == {"two words"}, result
+    result = cluster.mnrun(*Way("srun", "ompi5").words, "--mpi-args", "--label", "--", HELLO, nodes=2)
+    assert result.code == 0, result
+    assert re.search(r"^3: rank 3 of 4 on node02", result.out, re.M), result
+
+
+def test_env_sets_options(cluster: Cluster) -> None:
+    """MNRUN_<OPTION> for each option; the command line is believed before it."""
+    env = {"MNRUN_IMAGE": OMPI5, "MNRUN_MODE": "outside-in", "MNRUN_NTASKS_PER_NODE": "1", "MNRUN_NODES": "3"}
+    result = cluster.mnrun("--", HELLO, env=env)
+    check(result, "node01", "node02", "node03", tasks=1)
+    assert "outside-in" in result.err, result
+    result = cluster.mnrun("--mode", "inside-out", "-N", "2", "--", HELLO, env=env)
+    check(result, "node01", "node02", tasks=1)
+    assert "inside-out" in result.err, result
+    quiet = cluster.mnrun("--", HELLO, env={**env, "MNRUN_QUIET": "1"})
+    assert quiet.err == "", quiet
+
+
+def test_env_default_mode_says_so(cluster: Cluster) -> None:
+    """--mode auto is the default, for now inside-out, and that is said."""
+    result = cluster.mnrun("--image", OMPI5, "--", HELLO)
+    check(result, *cluster.nodes)
+    assert any("inside-out" in line and "default" in line for line in result.err.splitlines()), result

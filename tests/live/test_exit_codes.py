@@ -1,0 +1,73 @@
+"""Exit codes: the program's own, untouched, whatever the starter makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from .cells import HELLO, WAYS, Way, cells, possible
+from .reports import check, ranks
+from .stage import Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+# What the program does, and how mnrun must end.
+ENDS: dict[str, tuple[tuple[str, ...], int]] = {
+    "0": ((HELLO,), 0),
+    "1": ((HELLO, "-x", "1"), 1),
+    "7": ((HELLO, "-x", "7"), 7),
+    "137": ((HELLO, "-x", "137"), 137),
+    "SIGKILL": ((HELLO, "-k", "9"), 137),
+    "SIGSEGV": ((HELLO, "-k", "11"), 139),
+    "SIGTERM": ((HELLO, "-k", "15"), 143),
+    "all 3": (("sh", "-c", "exit 3"), 3),
+    "all SIGKILL": (("sh", "-c", "kill -9 $$"), 137),
+    "not found": (("no-such-program",), 127),
+    "not there": (("/no/such/program", "with words"), 127),
+    "not executable": (("/etc/passwd",), 126),
+    "a folder": (("/etc",), 126),
+}
+OPEN_MPI = tuple(way for way in WAYS if way.image != "mpich")
+MATRIX = cells(
+    {
+        "end": tuple(ENDS),
+        "start": ("inside", "mpirun", "srun"),
+        "image": ("ompi5", "ompi4", "host"),  # Hydra says 9 and 11 of ranks that a signal ended
+        "per": ("auto", "rank"),
+    },
+    lambda end, start, image, per: possible(start, image, per),
+)
+
+
+@pytest.mark.parametrize(("end", "start", "image", "per"), MATRIX)
+def test_exit_code_is_the_programs(cluster: Cluster, end: str, start: str, image: str, per: str) -> None:
+    """0, any code, 128+n for a signal, 127 not found, 126 not executable."""
+    words, code = ENDS[end]
+    result = cluster.mnrun(*Way(start, image, per).words, "--", *words, nodes=2)
+    assert result.code == code, result
+    assert "Traceback" not in result.err, result
+    if words[0] == HELLO:
+        assert [rank.rank for rank in ranks(result)] == [0, 1, 2, 3], result
+
+
+@pytest.mark.parametrize("way", OPEN_MPI, ids=str)
+def test_exit_of_one_rank_ends_the_others(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """A rank that fails ends the job on every node at once, with its code; the others would sleep for an hour."""
+    program = desk.put("uneven", "#!/bin/sh\n[ $(uname -n) = node01 ] || exit 9\nexec sleep 3600\n", 0o755)
+    result = cluster.mnrun(*way.words, "--", program, nodes=2, tasks=1, seconds=60)
+    assert result.code == 9, result
+
+
+def test_exit_code_of_an_mpi_abort(cluster: Cluster) -> None:
+    """MPI_Abort's code is the job's."""
+    code = "from mpi4py import MPI; w = MPI.COMM_WORLD; w.rank == 1 and w.Abort(11); w.Barrier()"
+    for way in OPEN_MPI:
+        if way.image != "host":
+            result = cluster.mnrun(*way.words, "--", "python3", "-c", code, nodes=2, tasks=1)
+            assert result.code == 11, (str(way), result)
+
+
+def test_exit_code_0_is_kept_with_noise(cluster: Cluster) -> None:
+    """A program that writes a lot to standard error and ends well has ended well."""
+    result = cluster.mnrun(*Way("inside", "ompi5").words, "--", "sh", "-c", f"seq 1000 >&2; exec {HELLO}", nodes=2)
+    check(result, "node01", "node02")
+    assert result.err.splitlines().count("1000") == 4, result

@@ -1,0 +1,178 @@
+"""A user whose own files and habits are hostile: it runs all the same, and keys stay private."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, WAYS, Way, some
+from .reports import check, everybody_spoke
+from .stage import LOGIN, Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+NOISE = "echo 'hello from a startup file'; echo noise >&2; export PATH=/nowhere; unset LD_LIBRARY_PATH; cd /\n"
+SSH_CONFIG = "Host *\n  Port 1\n  User nobody\n  ProxyCommand /bin/false\n  IdentityFile /nowhere\n  BatchMode no\n"
+
+
+@contextmanager
+def in_home(cluster: Cluster, files: dict[str, str], mode: int = 0o644) -> Iterator[None]:
+    """Files of alice's home replaced for a while."""
+    before: dict[str, bytes | None] = {}
+    for name, text in files.items():
+        place = cluster.path(f"/home/alice/{name}")
+        before[name] = place.read_bytes() if place.exists() else None
+        cluster.put(f"/home/alice/{name}", text, mode)
+    try:
+        yield
+    finally:
+        for name, content in before.items():
+            if content is None:
+                cluster.path(f"/home/alice/{name}").unlink()
+            else:
+                cluster.put(f"/home/alice/{name}", content, 0o600)
+
+
+@contextmanager
+def login_shell(cluster: Cluster, shell: str) -> Iterator[None]:
+    """Alice's login shell on all nodes."""
+    nodes = (LOGIN, *cluster.nodes)
+    try:
+        for node in nodes:
+            cluster.root(node, "usermod", "--shell", shell, "alice")
+        yield
+    finally:
+        for node in nodes:
+            cluster.root(node, "usermod", "--shell", "/bin/bash", "alice")
+
+
+EACH = some(WAYS, (*MAIN, Way("inside", "ompi4"), Way("inside", "mpich"), Way("inside", "host")))
+
+
+# Without a container it is the user's own shell that sshd starts.
+BOXED = tuple(way for way in EACH if way.image != "host")
+
+
+@pytest.mark.parametrize("way", BOXED, ids=str)
+def test_hostile_everything(cluster: Cluster, way: Way) -> None:
+    """A login shell that no image has, startup files that print and reset PATH, an ~/.ssh/config that leads nowhere."""
+    startup = dict.fromkeys((".bashrc", ".profile", ".bash_profile", ".zshrc", ".zshenv", ".bash_login"), NOISE)
+    with ExitStack() as stack:
+        stack.enter_context(login_shell(cluster, "/usr/bin/zsh"))
+        stack.enter_context(in_home(cluster, startup))
+        stack.enter_context(in_home(cluster, {".ssh/config": SSH_CONFIG, ".ssh/known_hosts": "garbage\n"}, 0o666))
+        result = cluster.mnrun(*way.words, "--", HELLO, env={"SHELL": "/usr/bin/zsh"})
+        check(result, *cluster.nodes)
+        assert "noise" not in result.err, result
+
+
+@pytest.mark.parametrize("way", EACH, ids=str)
+def test_hostile_variables(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """Variables that change what shells, ssh, Python and temporary files do."""
+    env = {
+        "BASH_ENV": desk.put("startup", NOISE),
+        "ENV": f"{desk.path}/startup",
+        "TMPDIR": "/no/such/directory",
+        "CDPATH": "/:/tmp:/home",
+        "GREP_OPTIONS": "--color=always",
+        "IFS": "mnrun/",
+        "POSIXLY_CORRECT": "1",
+        "LC_ALL": "xx_YY.nothing",
+        "PS4": "$(touch /tmp/pwned)",
+        "SHELLOPTS": "xtrace",
+        "BASH_FUNC_cd%%": "() { echo hijacked; }",
+        "SSH_AUTH_SOCK": "/no/such/socket",
+        "PYTHONPATH": desk.path,
+        "PYTHONSTARTUP": f"{desk.path}/startup",
+    }
+    desk.put("click.py", "raise SystemExit('hijacked')\n")
+    del env["PYTHONPATH"]  # that would be the user's mnrun, not its nodes
+    result = cluster.mnrun(*way.words, "--", HELLO, env=env)
+    check(result, *cluster.nodes)
+    assert not cluster.path("/tmp/pwned", "node01").exists()
+    assert "hijacked" not in result.err
+
+
+@pytest.mark.parametrize("mask", ["0000", "0077"])
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_hostile_umask(cluster: Cluster, way: Way, mask: str) -> None:
+    """With umask 0000 keys and directories are the user's alone; with 0077 it runs too."""
+    words = [str(word) for word in cluster.launch(*way.words, "--", HELLO, "-s", "3600")]
+    with cluster.running(["sh", "-c", f'umask {mask}; exec "$@"', "sh", *words]) as job:
+        job.saying(everybody_spoke(8), "running")
+        seen = 0
+        for node in cluster.nodes:
+            for top in (*cluster.path("/tmp", node).glob("mnrun.*"), *cluster.path("/dev/shm", node).glob("mnrun.*")):
+                for path in (top, *top.rglob("*")):
+                    if path.is_symlink():
+                        continue
+                    mode = path.lstat().st_mode
+                    above = [folder.lstat().st_mode for folder in path.parents if top in (folder, *folder.parents)]
+                    private = mode & 0o077 == 0 or any(folder & 0o077 == 0 for folder in above)
+                    assert private, f"{node}: {path} has mode {stat.filemode(mode)}"
+                    if path.is_file() and b"PRIVATE KEY" in path.read_bytes():
+                        assert mode & 0o7777 == 0o600, path
+                        seen += 1
+        assert seen == (8 if way.start == "inside" else 0)  # the user's and the host's, on each node
+        (records,) = cluster.path("/home/alice/.mnrun/jobs").iterdir()
+        assert records.stat().st_mode & 0o777 == 0o700
+        assert all(path.stat().st_mode & 0o077 == 0 for path in records.rglob("*"))
+
+
+def test_hostile_home_is_not_touched(cluster: Cluster) -> None:
+    """~/.ssh is as it was: no key is added, no host is remembered."""
+
+    def state() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in cluster.path("/home/alice/.ssh").iterdir()}
+
+    before = state()
+    check(cluster.mnrun(*INSIDE.words, "--", HELLO), *cluster.nodes)
+    assert state() == before
+
+
+@pytest.mark.parametrize("image", [OMPI5, OMPI4])
+def test_hostile_home_is_not_needed(cluster: Cluster, image: str) -> None:
+    """--no-home: nothing of home is in the container, and it runs."""
+    for mode in ("inside-out", "outside-in"):
+        words = ["--mode", mode, "--image", image, "--no-home", "--chdir", "/tmp"]
+        check(cluster.mnrun(*words, "--", HELLO), *cluster.nodes)
+        result = cluster.mnrun(*words, "--", "sh", "-c", "ls -A /home/alice 2>/dev/null; echo; pwd", nodes=1, tasks=1)
+        assert (result.code, result.out) == (0, "\n/tmp\n"), result
+
+
+def test_hostile_stdin_closed(cluster: Cluster) -> None:
+    """Standard input closed, as cron and some daemons leave it."""
+    for way in MAIN:
+        words = [str(word) for word in cluster.launch(*way.words, "--", HELLO)]
+        check(cluster.alice(["sh", "-c", 'exec "$@" <&-', "sh", *words]), *cluster.nodes)
+
+
+def test_hostile_signals_ignored(cluster: Cluster) -> None:
+    """Started with nohup, or with SIGINT ignored as a shell does for `&`."""
+    words = [str(word) for word in cluster.launch(*INSIDE.words, "--", HELLO)]
+    check(cluster.alice(["sh", "-c", 'trap "" HUP INT; "$@"', "sh", *words]), *cluster.nodes)
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_hostile_umask_of_the_program(cluster: Cluster, way: Way) -> None:
+    """Our files are private, and the program's umask is the user's own, on every node."""
+    for mask in ("0002", "0027"):
+        words = [str(word) for word in cluster.launch(*way.words, "--", "sh", "-c", "umask")]
+        result = cluster.alice(["sh", "-c", f'umask {mask}; exec "$@"', "sh", *words])
+        assert result.code == 0, result
+        assert result.out.splitlines() == [mask] * 8, result
+
+
+@pytest.mark.parametrize("image", [OMPI5, OMPI4])
+def test_hostile_files_and_ssh_within(cluster: Cluster, image: str) -> None:
+    """`ssh NODE COMMAND` of the user's own, in the container: no startup file prints into it or leads it astray."""
+    with login_shell(cluster, "/usr/bin/zsh"), in_home(cluster, {".bashrc": NOISE, ".profile": NOISE}):
+        line = ["--image", image, "--script", "/bin/sh", "--", "-c", "ssh node02 'uname -n; pwd; command -v mpirun'"]
+        result = cluster.mnrun(*line, nodes=2, tasks=1)
+    assert result.code == 0, result
+    host, where, mpirun = result.out.splitlines()
+    assert (host, where) == ("node02", "/home/alice"), result
+    assert mpirun.endswith("/bin/mpirun"), result

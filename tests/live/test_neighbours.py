@@ -1,0 +1,136 @@
+"""Several jobs at once on the same nodes: all succeed, and none sees, ends or disturbs another's."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, cells
+from .reports import check, everybody_spoke
+from .stage import LOGIN, Cluster, Job
+
+pytestmark = pytest.mark.live
+
+TRIPLES = cells({"first": tuple(map(str, MAIN)), "second": tuple(map(str, MAIN))})
+NAMED = {str(way): way for way in MAIN}
+
+
+def started(job: Job) -> None:
+    job.saying(everybody_spoke(8), "running on all ranks")
+
+
+@pytest.mark.parametrize(("first", "second"), TRIPLES)
+def test_neighbours_all_succeed(cluster: Cluster, first: str, second: str) -> None:
+    """Two jobs of alice's and one of bob's run at once on all nodes; every one of them is whole."""
+    with ExitStack() as stack:
+        jobs = [
+            stack.enter_context(cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "4"), user=user))
+            for way, user in ((NAMED[first], "alice"), (NAMED[second], "alice"), (INSIDE, "bob"))
+        ]
+        for job in jobs:
+            started(job)
+        assert len(cluster.mnruns()) == 3  # all at once, that is
+        for job in jobs:
+            check(job.end(), *cluster.nodes)
+
+
+def test_neighbours_in_one_allocation(cluster: Cluster) -> None:
+    """Four launches in the same Slurm job, at once."""
+    runs = " ".join(
+        f"mnrun {' '.join(way.words)} -- {HELLO} >$HOME/.one.{n} &" for n, way in enumerate([*MAIN, INSIDE])
+    )
+    script = f"umask 077; {runs} wait; cat $HOME/.one.?; rm $HOME/.one.?"
+    result = cluster.alice(["salloc", "-Q", "-N4", "--ntasks-per-node=2", "sh", "-c", script])
+    assert result.code == 0, result
+    lines = result.out.splitlines()
+    assert len(lines) == 32, result
+    for rank in range(8):
+        assert sum(line.startswith(f"rank {rank} of 8 ") for line in lines) == 4, result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_neighbours_survive_each_others_ends(cluster: Cluster, way: Way) -> None:
+    """Jobs come and go, one by kill -9 and one by scancel; those of alice and bob beside them run on."""
+    with ExitStack() as stack:
+        long_ones = [
+            stack.enter_context(cluster.running(cluster.launch(*kind.words, "--", "sh", "-c", SLOW), user=user))
+            for kind, user in ((way, "alice"), (INSIDE, "bob"))
+        ]
+        for job in long_ones:
+            started(job)
+        survivors = {process.pid for process in cluster.mnruns()}
+        check(cluster.mnrun(*way.words, "--", HELLO), *cluster.nodes)
+
+        with cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "3600")) as victim:
+            started(victim)
+            (launcher,) = (p.pid for p in cluster.mnruns() if p.pid not in survivors)
+            os.kill(launcher, signal.SIGKILL)
+            victim.end()
+        with cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "3600")) as victim:
+            started(victim)
+            newest = max(map(int, cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()))
+            cluster.alice(["scancel", str(newest)])
+            victim.end()
+
+        for path in cluster.path("/home/alice").glob(".mnrun/jobs/*"):  # of the one that was killed
+            if path.name.split("-")[0] == str(newest - 1):
+                cluster.root(LOGIN, "rm", "-r", f"/home/alice/.mnrun/jobs/{path.name}")
+        for user in ("alice", "bob"):
+            cluster.put(f"/home/{user}/.finish", "", uid={"alice": 1500, "bob": 1501}[user])
+        try:
+            for job in long_ones:
+                result = job.end()
+                assert result.code == 0, result
+                assert result.out.count("to the end\n") == 8, result
+        finally:
+            for user in ("alice", "bob"):
+                cluster.root(LOGIN, "rm", f"/home/{user}/.finish")
+
+
+# Says a line, and another once it is told to by a file.
+SLOW = 'echo "on $(uname -n)"; until [ -e ~/.finish ]; do sleep 0.2; done; echo to the end'
+
+
+def test_neighbours_cannot_look_in(cluster: Cluster) -> None:
+    """Bob can read nothing of alice's job: not her keys, her values or her records, nor on a command line."""
+    secret = "the-combination-of-the-safe"
+    line = cluster.launch(*INSIDE.words, "-x", "TOKEN", "--", HELLO, "-s", "3600", env={"TOKEN": secret})
+    with cluster.running(line) as job:
+        started(job)
+        for node in (LOGIN, *cluster.nodes):
+            look = (
+                "for f in $(find /tmp /dev/shm /var/tmp /home/alice /run /proc/[0-9]*/environ 2>/dev/null); do "
+                "if [ -f $f ] && [ -r $f ]; then grep -lsF -e PRIVATE -e the-combination-of-the-safe $f; fi; done; "
+                "ls -A /tmp/mnrun.* /dev/shm/mnrun.*"
+            )
+            seen = cluster.alice(["sh", "-c", look], node=node, user="bob")
+            assert seen.out == "", seen
+        for process in cluster.processes():
+            if process.argv[0] not in ("salloc", "env"):
+                assert secret not in " ".join(process.argv), process
+                assert "PRIVATE KEY" not in " ".join(process.argv), process
+
+
+def test_neighbours_are_out_of_sight_inside_out(cluster: Cluster) -> None:
+    """Each container has a pid namespace of its own: the program sees its own job's processes and no others."""
+    with cluster.running(cluster.launch("--mode", "inside-out", "--image", OMPI4, "--", HELLO, "-s", "3600")) as job:
+        started(job)
+        result = cluster.mnrun("--image", OMPI5, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '", nodes=1)
+        assert result.code == 0, result
+        assert "3600" not in result.out, result
+        assert "ompi4" not in result.out, result
+
+
+def test_neighbours_keep_their_gpus(cluster: Cluster) -> None:
+    """Two jobs with two GPUs each on the same nodes: four different ones."""
+    with cluster.running(
+        cluster.launch(*INSIDE.words, "--", HELLO, "-g", "-s", "3600", salloc=["--gres=gpu:2"])
+    ) as job:
+        started(job)
+        first = {line.split("gpus=")[1] for line in job.so_far().out.splitlines()}
+        second = check(cluster.mnrun(*INSIDE.words, "--", HELLO, "-g", salloc=["--gres=gpu:2"]), *cluster.nodes)
+        assert first == {"0,1"}
+        assert {rank.gpus for rank in second} == {"2,3"}

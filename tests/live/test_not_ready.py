@@ -1,0 +1,182 @@
+"""Nodes that never become ready: their names, the reason, a code of ours, and everything cleaned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI5, Way
+from .reports import check, refusal
+from .stage import LOGIN, Cluster, Desk, wait_for
+
+pytestmark = pytest.mark.live
+
+SOON = 20.0  # far below the deadline for starting, which is 120 s
+
+
+@contextmanager
+def image_on(cluster: Cluster, *nodes: str) -> Iterator[str]:
+    """An image that only these nodes have."""
+    path = "/var/tmp/local.sif"
+    try:
+        for node in nodes:
+            cluster.root(node, "ln", "-s", OMPI5, path)
+        yield path
+    finally:
+        for node in nodes:
+            cluster.root(node, "rm", "-f", path)
+
+
+def refused_soon(cluster: Cluster, words: list[str], *wanted: str, without: tuple[str, ...] = ()) -> None:
+    """Refused with code 121, long before the deadline, naming what is wanted and nobody else."""
+    begin = time.monotonic()
+    line = refusal(cluster.mnrun(*words), 121, *wanted)
+    assert time.monotonic() - begin < SOON
+    for text in without:
+        assert text not in line
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_not_ready_without_the_image(cluster: Cluster, way: Way) -> None:
+    """The image is missing on one node: its name, and that of the image."""
+    with image_on(cluster, "node01", "node02", "node04") as image:
+        words = [*way.words[:-1], image, "--", HELLO]
+        refused_soon(cluster, words, "node03", image, without=("node01", "node02", "node04"))
+
+
+def test_not_ready_with_images_on_all_nodes_but_not_here(cluster: Cluster) -> None:
+    """What is a fact of a node is asked there: the login node need not have the image."""
+    with image_on(cluster, *cluster.nodes) as image:
+        assert not cluster.path(image, LOGIN).is_symlink()
+        check(cluster.mnrun("--mode", "inside-out", "--image", image, "--", HELLO), *cluster.nodes)
+
+
+@pytest.mark.parametrize("way", [INSIDE], ids=str)
+def test_not_ready_with_a_broken_image(cluster: Cluster, way: Way) -> None:
+    """One node has half an image: its name, and what the runtime says of it."""
+    with image_on(cluster, "node01", "node03", "node04") as image:
+        cluster.root("node02", "sh", "-c", f"head -c 5000000 {OMPI5} >{image}")
+        try:
+            result = cluster.mnrun(*way.words[:-1], image, "--", HELLO, seconds=60)
+        finally:
+            cluster.root("node02", "rm", "-f", image)
+        refusal(result, (121, 125), "node02")
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_not_ready_without_the_runtime(cluster: Cluster, way: Way) -> None:
+    """Apptainer is missing on one node."""
+    cluster.root("node02", "mv", "/usr/bin/apptainer", "/usr/bin/apptainer.away")
+    try:
+        refused_soon(cluster, [*way.words, "--", HELLO], "node02", "apptainer", without=("node03",))
+    finally:
+        cluster.root("node02", "mv", "/usr/bin/apptainer.away", "/usr/bin/apptainer")
+
+
+def test_not_ready_without_mpirun(cluster: Cluster) -> None:
+    """Outside-in needs the nodes' own mpirun."""
+    cluster.root("node01", "mv", "/usr/bin/mpirun", "/usr/bin/mpirun.away")
+    try:
+        refused_soon(cluster, [*MPIRUN.words, "--", HELLO], "node01", "mpirun")
+    finally:
+        cluster.root("node01", "mv", "/usr/bin/mpirun.away", "/usr/bin/mpirun")
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_not_ready_where_nothing_can_be_written(cluster: Cluster, way: Way) -> None:
+    """A node whose /tmp is not writable."""
+    cluster.root("node04", "chmod", "755", "/tmp")
+    try:
+        refused_soon(cluster, [*way.words, "--", HELLO], "node04", "/tmp", without=("node02",))
+    finally:
+        cluster.root("node04", "chmod", "1777", "/tmp")
+
+
+def test_not_ready_without_sshd(cluster: Cluster) -> None:
+    """An image without sshd: said at once, with what to install; outside-in does not need it."""
+    refused_soon(cluster, ["--mode", "inside-out", "--image", NOSSHD, "--", HELLO], "sshd", "openssh-server")
+    check(cluster.mnrun("--mode", "outside-in", "--image", NOSSHD, "--", HELLO), *cluster.nodes)
+
+
+def test_not_ready_at_the_deadline(cluster: Cluster, desk: Desk) -> None:
+    """One node's sshd never listens: at --start-timeout that node is named, with our code for a deadline."""
+    lazy = desk.put(
+        "sshd",
+        '#!/bin/sh\n[ "$(uname -n)" = node02 ] && exec sleep 3600\nexec /usr/sbin/sshd "$@"\n',
+        0o755,
+    )
+    begin = time.monotonic()
+    words = ["--start-timeout", "6s", "--bind", f"{lazy}:/usr/local/sbin/sshd", *INSIDE.words]
+    result = cluster.mnrun(*words, "--", HELLO, seconds=60)
+    line = refusal(result, 124, "node02", "6 s", "--start-timeout")
+    assert "node03" not in line
+    assert 5 < time.monotonic() - begin < 40
+
+
+def test_not_ready_with_the_sshd_s_last_words(cluster: Cluster, desk: Desk) -> None:
+    """One node's sshd ends: that node and what sshd said, at once."""
+    words = '#!/bin/sh\n[ "$(uname -n)" = node02 ] && { echo "it is monday" >&2; exit 1; }\nexec /usr/sbin/sshd "$@"\n'
+    moody = desk.put("sshd", words, 0o755)
+    line = ["--bind", f"{moody}:/usr/local/sbin/sshd", *INSIDE.words, "--", HELLO]
+    refused_soon(cluster, line, "node02", "it is monday", without=("node03",))
+
+
+# Ports
+
+
+@contextmanager
+def taken(cluster: Cluster, node: str, *ports: int) -> Iterator[None]:
+    """Ports of a node that somebody else listens on."""
+    code = (
+        "import socket, sys, signal\n"
+        "held = [socket.create_server(('', int(port))) for port in sys.argv[1:]]\n"
+        "print('listening', flush=True)\n"
+        "signal.pause()\n"
+    )
+    words = ["python3", "-c", code, *map(str, ports)]
+    with cluster.running(words, node=node, user="root") as job:
+        job.saying(lambda result: "listening" in result.out, "listening")
+        yield
+    wait_for(lambda: cluster.root(node, "sh", "-c", f"ss -Hltn sport = :{ports[0]}") == "", "free again")
+
+
+def test_not_ready_without_a_free_port(cluster: Cluster) -> None:
+    """All ports of the range are taken on one node: its name, and the range."""
+    with taken(cluster, "node02", 23456, 23457):
+        words = ["--ports", "23456-23457", *INSIDE.words, "--", HELLO]
+        refused_soon(cluster, words, "node02", "23456-23457", without=("node03",))
+
+
+def test_ready_on_the_last_free_port(cluster: Cluster) -> None:
+    """One port of the range is left on a node: that one is taken."""
+    with taken(cluster, "node02", 23456, 23458):
+        check(cluster.mnrun("--ports", "23456-23458", *INSIDE.words, "--", HELLO), *cluster.nodes)
+
+
+def test_ready_within_the_range_of_ports(cluster: Cluster) -> None:
+    """sshd listens where --ports lets it."""
+    with cluster.running(cluster.launch("--ports", "23456-23459", *INSIDE.words, "--", HELLO, "-s", "3600")) as job:
+        job.saying(lambda result: result.out.count("\n") == 8, "running")
+        for node in cluster.nodes:
+            listening = cluster.root(node, "sh", "-c", "ss -Hltn 'sport >= :23456 && sport <= :23459'")
+            assert len(listening.splitlines()) == 1, listening
+
+
+# Bound paths
+
+
+def test_not_ready_with_a_bind_source_missing_on_one_node(cluster: Cluster) -> None:
+    """--bind of a path that one node lacks."""
+    with cluster.desk(("node01", "node02", "node03"), under="/var/tmp") as desk:
+        words = ["--bind", f"{desk.path}:/data", *INSIDE.words, "--", HELLO]
+        refused_soon(cluster, words, "node04", desk.path, without=("node02",))
+
+
+def test_not_ready_without_the_working_directory(cluster: Cluster) -> None:
+    """The current directory is not there on the nodes."""
+    with cluster.desk((LOGIN, "node01"), under="/var/tmp") as desk:
+        result = cluster.mnrun(*INSIDE.words, "--", HELLO, cwd=desk.path)
+        refusal(result, 121, desk.path, "node[02-04]")

@@ -1,0 +1,208 @@
+"""`mnrun plan`: what run would do, down to the words, before anything is done."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .reports import check, mine
+from .stage import LOGIN, Cluster, Result
+
+pytestmark = pytest.mark.live
+
+SRUN = ("--overlap", "--nodes=", "--ntasks=", "--mem=0", "--cpu-bind=none", "--gpu-bind=none", "--mpi=", "--input=")
+JOB = re.compile(r"(?<=mnrun\.)(\d+|JOB|local)-[a-z0-9]{6}")
+
+
+def plan(result: Result) -> dict[str, Any]:
+    assert result.code == 0, result
+    found: dict[str, Any] = json.loads(result.out)
+    return found
+
+
+def nameless(words: list[str]) -> list[str]:
+    """Words without the name that each launch has of its own."""
+    return [JOB.sub("ID", word) for word in words]
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_plan_is_what_runs(cluster: Cluster, way: Way) -> None:
+    """The words of each step, shown in JSON, are those that `run -v` starts, to the last one."""
+    words = [*way.words, "-x", "FOO=a 'b'", "-B", "/usr:/data:ro", "--ntasks-per-node", "2", "--", HELLO, "a b", "$c"]
+    with cluster.held("-N2", "--ntasks-per-node=2") as job:
+        env = ["env", f"SLURM_JOB_ID={job}", "mnrun"]
+        shown = plan(cluster.alice([*env, "plan", "--format", "json", *words]))
+        ran = cluster.alice([*env, "run", "-v", *words])
+    assert ran.code == 0, ran
+    started = [shlex.split(line[2:]) for line in ran.err.splitlines() if line.startswith("+ ")]
+    steps = {step["phase"]: step["argv"] for step in shown["steps"]}
+    assert [nameless(line) for line in started[:2]] == [nameless(steps["serve"]), nameless(steps["run"])], ran
+    assert shown["layout"]["nodes"] == ["node01", "node02"]
+    assert shown["layout"]["ranks"] == [2, 2]
+
+
+def test_plan_inside_an_allocation(cluster: Cluster) -> None:
+    """The job's nodes, the ranks on each, the origin of every value; and no node is touched."""
+    with cluster.held("-N4", "--gres=gpu:2") as job:
+        env = {"SLURM_JOB_ID": job, "MNRUN_IMAGE": OMPI5, "MNRUN_START_TIMEOUT": "3m"}
+        line = ["env", *(f"{n}={v}" for n, v in env.items()), "mnrun", "plan", "--keep", "-N", "3", "--", HELLO]
+        text = cluster.alice(line)
+        assert text.code == 0, text
+        steps = cluster.root(LOGIN, "squeue", "-h", "-s", "-o", "%i %j").split()
+        assert [step for step in steps if step.startswith(f"{job}.") and not step.endswith("extern")] == []
+    assert text.err == "", text
+    for wanted in (
+        "ranks: 6 (one per GPU",
+        "nodes: 3 (--nodes 3",
+        "  node01: 2\n  node02: 2\n  node03: 2\n",
+        f"image = {OMPI5}    # MNRUN_IMAGE\n",
+        "start_timeout = 180    # MNRUN_START_TIMEOUT\n",
+        "keep = true    # command line\n",
+        "nodes = 3    # command line\n",
+        "mode = inside-out    # built-in\n",
+        "--nodes=3",
+    ):
+        assert wanted in text.out, (wanted, text)
+
+
+def test_plan_without_an_allocation(cluster: Cluster) -> None:
+    """Nobody holds nodes yet: a plan is made all the same, with JOB where the job's number will be."""
+    words = ["--nodes", "4", "--ntasks-per-node", "2", "--image", OMPI5, "--", HELLO]
+    text = cluster.alice(["mnrun", "plan", *words])
+    assert (text.code, text.err) == (0, ""), text
+    assert "ranks: 8" in text.out, text
+    assert "/tmp/mnrun.JOB-" in text.out, text
+    shown = plan(cluster.alice(["mnrun", "plan", "--format", "json", *words]))
+    assert shown["layout"]["ranks"] == [2, 2, 2, 2]
+    assert [step["phase"] for step in shown["steps"]] == ["serve", "run", "await", "stop"]
+    assert shown["values"]["nodes"] == {"value": "4", "origin": "command line"}
+    assert cluster.root(LOGIN, "squeue", "-h", "-a", "-t", "all", "-o", "%T").split().count("PENDING") == 0
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_plan_of_one_machine(cluster: Cluster, way: Way) -> None:
+    """--local: the words start right here, so that none is a scheduler's."""
+    if way.start == "srun":
+        result = cluster.alice(["mnrun", "plan", "--local", *way.words, "--", HELLO])
+        assert result.code == 2, result
+        return
+    shown = plan(cluster.alice(["mnrun", "plan", "--local", "--format", "json", *way.words, "--", HELLO]))
+    for step in shown["steps"]:
+        assert "srun" not in step["argv"], step
+    assert shown["layout"] == {**shown["layout"], "nodes": [LOGIN], "ranks": [1]}
+
+
+def test_plan_leaves_no_trace(cluster: Cluster) -> None:
+    """No process, no file, no directory: not even ~/.mnrun."""
+    with cluster.desk(under="/tmp") as desk:
+        line = ["env", f"HOME={desk.path}", "mnrun", "plan", "--image", OMPI5, "--", HELLO]
+        assert cluster.alice(line).code == 0
+        assert desk.names() == []
+    assert cluster.leftovers() == []
+
+
+def test_plan_hides_values(cluster: Cluster) -> None:
+    """-x TOKEN=… may be a secret: its name is shown, its value never; in no argv of a process either."""
+    words = ["--image", OMPI5, "-x", "TOKEN=very-secret", "--", HELLO]
+    for form in ("steps", "json"):
+        shown = cluster.alice(["mnrun", "plan", "--format", form, *words])
+        assert shown.code == 0, shown
+        assert "TOKEN" in shown.out, shown
+        assert "very-secret" not in shown.out + shown.err, shown
+
+
+# What mnrun itself says, and keeps
+
+
+def test_own_lines(cluster: Cluster) -> None:
+    """-Q: nothing at all; -v: each command, in words that a shell takes; neither: a line or two."""
+    for way in MAIN:
+        quiet = cluster.mnrun(*way.words, "-Q", "--", HELLO, nodes=2)
+        check(quiet, "node01", "node02")
+        assert quiet.err == "", quiet
+        plain = cluster.mnrun(*way.words, "--", HELLO, nodes=2)
+        check(plain, "node01", "node02")
+        assert 1 <= len(plain.err.splitlines()) <= 2, plain
+        assert len(mine(plain)) == len(plain.err.splitlines()), plain
+        loud = cluster.mnrun(*way.words, "-v", "--", HELLO, nodes=2)
+        check(loud, "node01", "node02")
+        commands = [shlex.split(line[2:]) for line in loud.err.splitlines() if line.startswith("+ ")]
+        assert [line[0] for line in commands] == ["srun", "srun"], loud
+
+
+def test_own_lines_of_a_quiet_refusal(cluster: Cluster) -> None:
+    """-Q keeps errors."""
+    result = cluster.mnrun("-Q", *INSIDE.words, "-n", "99", "--", HELLO, nodes=1)
+    assert result.code == 122, result
+    assert len(mine(result)) == len(result.err.splitlines()) == 1, result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_own_records(cluster: Cluster, way: Way) -> None:
+    """--keep keeps the records here and the directory of each node, says where, and no key is among them."""
+    try:
+        result = cluster.mnrun(*way.words, "--keep", "--", HELLO, nodes=2)
+        check(result, "node01", "node02")
+        (kept,) = [line for line in mine(result) if line.startswith("kept: ")]
+        here, there = re.findall(r"(/\S+?)(?=,| on the nodes)", kept)
+        assert sorted(path.name for path in cluster.path(here).iterdir() if path.name.startswith("node")) == [
+            "node.node01.json",
+            "node.node02.json",
+        ]
+        assert json.loads(cluster.path(f"{here}/node.node01.json").read_text())["name"] == "node01"
+        for node in ("node01", "node02"):
+            files = [path for path in cluster.path(there, node).rglob("*") if path.is_file()]
+            assert files
+            assert not [path for path in files if b"PRIVATE KEY" in path.read_bytes()]
+    finally:
+        cluster.wipe()
+
+
+def test_own_deadline(cluster: Cluster) -> None:
+    """--start-timeout: the deadline names itself, the nodes that are missing, and the remedy."""
+    cluster.root("node02", "sh", "-c", "mv /usr/bin/apptainer /usr/bin/apptainer.away")
+    cluster.root(
+        "node02",
+        "sh",
+        "-c",
+        "printf '#!/bin/sh\\nexec sleep 3600\\n' >/usr/bin/apptainer; chmod 755 /usr/bin/apptainer",
+    )
+    try:
+        result = cluster.mnrun(*INSIDE.words, "--start-timeout", "4s", "--", HELLO, nodes=2)
+    finally:
+        cluster.root("node02", "sh", "-c", "mv /usr/bin/apptainer.away /usr/bin/apptainer")
+    assert (result.code, result.out) == (124, ""), result
+    line = mine(result)[-1]
+    for wanted in ("1 of 2 nodes not ready after 4 s", "node02", "--start-timeout"):
+        assert wanted in line, result
+    assert "node01" not in line, result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_plan_of_every_step_says_everything(cluster: Cluster, way: Way) -> None:
+    """Every srun of ours states its nodes, tasks, overlap, memory, bindings, MPI and input."""
+    with cluster.held("-N4", "--ntasks-per-node=2") as job:
+        line = ["env", f"SLURM_JOB_ID={job}", "mnrun", "plan", "--format", "json", *way.words, "--", HELLO]
+        for step in plan(cluster.alice(line))["steps"]:
+            if step["argv"]:
+                assert step["argv"][0] == "srun", step
+                for flag in SRUN:
+                    assert any(word.startswith(flag) for word in step["argv"]), (flag, step)
+
+
+def test_help_and_version_answer_at_once(cluster: Cluster) -> None:
+    """-h of mnrun and of its verbs names every option; -V is the version."""
+    for words in (["-h"], ["run", "--help"], ["plan", "-h"]):
+        result = cluster.alice(["mnrun", *words])
+        assert result.code == 0, result
+        assert "Traceback" not in result.err, result
+        if words[0] != "-h":
+            for option in ("--image", "--ntasks-per-node", "--container-per", "--start-timeout", "--gpus-per-node"):
+                assert option in result.out, result
+    result = cluster.alice(["mnrun", "--version"])
+    assert re.fullmatch(r"mnrun \d+\.\d+\.\d+\n", result.out), result

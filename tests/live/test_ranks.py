@@ -1,0 +1,153 @@
+"""Ranks: as many as asked for, on all the nodes that were asked for, and all of them of one MPI job."""
+
+from __future__ import annotations
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, MPICH, MPIRUN, OMPI4, OMPI5, WAYS, Way, cells, possible
+from .reports import OURS, check, mine, ranks, refusal
+from .stage import Cluster
+
+pytestmark = pytest.mark.live
+
+# What is asked for, of the job and of mnrun, and how many ranks then run where.
+SHAPES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...], dict[str, int]]] = {
+    "4x2": (4, ("--ntasks-per-node=2",), (), {"node01": 2, "node02": 2, "node03": 2, "node04": 2}),
+    "one node": (1, ("--ntasks-per-node=2",), (), {"node01": 2}),
+    "2 of 4": (4, ("--ntasks-per-node=2",), ("-N", "2"), {"node01": 2, "node02": 2}),
+    "n7": (4, ("--ntasks-per-node=2",), ("-n", "7"), {"node01": 2, "node02": 2, "node03": 2, "node04": 1}),
+    "nodelist": (4, ("--ntasks-per-node=2",), ("--nodelist", "node[02,04]"), {"node02": 2, "node04": 2}),
+    "exclude": (
+        3,
+        ("--ntasks-per-node=3",),
+        ("--exclude", "node01", "--ntasks-per-node", "3"),
+        {"node02": 3, "node03": 3},
+    ),
+    "one of 4": (4, ("--ntasks-per-node=3",), ("--nodelist", "node03", "-n", "3"), {"node03": 3}),
+}
+MATRIX = cells(
+    {
+        "shape": tuple(SHAPES),
+        "start": ("inside", "mpirun", "srun"),
+        "image": ("ompi5", "ompi4", "mpich"),
+        "per": ("auto", "node", "rank"),
+    },
+    lambda shape, start, image, per: possible(start, image, per),
+    always=[("4x2", start, image, "auto") for start in ("inside", "mpirun") for image in ("ompi5", "ompi4")],
+)
+
+
+@pytest.mark.parametrize(("shape", "start", "image", "per"), MATRIX)
+def test_ranks_are_where_they_were_asked_for(cluster: Cluster, shape: str, start: str, image: str, per: str) -> None:
+    """Every rank once, on the nodes that were asked for and nowhere else, and Allreduce over all of them."""
+    nodes, salloc, asked, spread = SHAPES[shape]
+    words = [*Way(start, image, per).words, *asked, "--", HELLO]
+    check(cluster.mnrun(*words, nodes=nodes, tasks=0, salloc=salloc), spread=spread)
+
+
+@pytest.mark.parametrize("start", ["inside", "mpirun", "srun"])
+def test_ranks_without_a_container(cluster: Cluster, start: str) -> None:
+    """--runtime host: the same job with the nodes' own MPI."""
+    check(cluster.mnrun(*Way(start, "host").words, "--", HELLO), *cluster.nodes)
+
+
+@pytest.mark.parametrize(
+    ("salloc", "asked", "spread", "origin"),
+    [
+        (("-n", "6"), (), {"node01": 3, "node02": 1, "node03": 1, "node04": 1}, "asked for 6"),
+        (("--ntasks-per-node=3",), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 3), "asked for 3"),
+        (("--gres=gpu:2",), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 2), "one per GPU"),
+        (("--gpus-per-node=3",), ("-N", "2"), {"node01": 3, "node02": 3}, "one per GPU"),
+        ((), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 1), "one per node"),
+        (("--ntasks-per-node=3",), ("--ntasks-per-node", "1"), {f"node0{n}": 1 for n in (1, 2, 3, 4)}, "command line"),
+        (("--gres=gpu:2", "-n", "4"), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 1), "asked for 4"),
+    ],
+)
+def test_ranks_default_and_its_origin(
+    cluster: Cluster, salloc: tuple[str, ...], asked: tuple[str, ...], spread: dict[str, int], origin: str
+) -> None:
+    """Asked for explicitly, else the job's tasks, else one per granted GPU, else one per node; it is said which."""
+    result = cluster.mnrun(*INSIDE.words, *asked, "--", HELLO, tasks=0, salloc=salloc)
+    check(result, spread=spread)
+    assert any(origin in line for line in mine(result)), result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_ranks_of_a_python_program(cluster: Cluster, way: Way) -> None:
+    """mpi4py in the image is a rank like any other."""
+    code = (
+        "from mpi4py import MPI; w = MPI.COMM_WORLD; names = w.allgather(MPI.Get_processor_name());"
+        "w.rank == 0 and print(w.size, sorted(names))"
+    )
+    result = cluster.mnrun(*way.words, "--", "python3", "-c", code)
+    assert result.code == 0, result
+    assert result.out == f"8 {sorted(list(cluster.nodes) * 2)}\n", result
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.image != "host"], ids=str)
+def test_ranks_that_end_at_once(cluster: Cluster, way: Way) -> None:
+    """A program that is over before its neighbours have started harms none of them, five times in a row."""
+    with cluster.held("-N4", "--ntasks-per-node=2") as job:
+        for _ in range(5):
+            line = ["env", f"SLURM_JOB_ID={job}", "mnrun", *way.words, "--ntasks-per-node", "2", "--", "true"]
+            result = cluster.alice(line)
+            assert result.code == 0, result
+            assert result.out == "", result
+
+
+@pytest.mark.parametrize("way", [Way("srun", "ompi5"), Way("srun", "ompi5", "rank")], ids=str)
+def test_ranks_by_srun_do_not_race_in_init(cluster: Cluster, way: Way) -> None:
+    """Open MPI 5 under srun --mpi=pmix dies in MPI_Init in some of a hundred starts unless the fence is right."""
+    with cluster.held("-N4", "--ntasks-per-node=2") as job:
+        for _ in range(10):
+            line = ["env", f"SLURM_JOB_ID={job}", "mnrun", *way.words, "--ntasks-per-node", "2", "--", HELLO]
+            check(cluster.alice(line), *cluster.nodes)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--launcher", "srun", "--mpi", "pmix", "--image", MPICH), "MPICH"),
+        (("--launcher", "mpirun", "--image", MPICH), "MPICH"),
+        (("--launcher", "srun", "--mpi", "pmi2", "--image", OMPI5), "Open MPI"),
+        (("--launcher", "srun", "--mpi", "pmi2", "--image", OMPI4), "Open MPI"),
+    ],
+)
+def test_ranks_never_are_silent_singletons(cluster: Cluster, words: tuple[str, ...], why: str) -> None:
+    """An MPI that does not speak the starter's protocol makes each rank "0 of 1": mnrun fails, and says why."""
+    result = cluster.mnrun("--mode", "outside-in", *words, "--", HELLO)
+    refusal(result, OURS, why, "0 of 1")
+
+
+def test_ranks_of_an_image_whose_mpirun_is_hidden(cluster: Cluster) -> None:
+    """Eight lines "rank 0 of 1" and exit code 0 are never a success, whatever kept the ranks apart."""
+    result = cluster.mnrun(*MPIRUN.words, "--", "env", "-u", "PMIX_NAMESPACE", "-u", "PMIX_RANK", HELLO)
+    assert result.code in OURS, result
+    assert "0 of 1" in mine(result)[-1], result
+
+
+def test_ranks_elsewhere_are_noticed(cluster: Cluster) -> None:
+    """mpirun arguments that put all ranks on one node: not the nodes that were asked for, so mnrun fails."""
+    result = cluster.mnrun(*INSIDE.words, "--mpi-args", "--host node01:8", "--", HELLO)
+    assert result.code in OURS, result
+    assert "node01" in mine(result)[-1], result
+    assert "node04" in mine(result)[-1], result
+
+
+def test_ranks_bound_as_asked(cluster: Cluster) -> None:
+    """--bind-to reaches mpirun; with GPUs or -c nothing is bound unless it is asked for."""
+    mask = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
+    bound = cluster.mnrun(*INSIDE.words, "--bind-to", "hwthread", "-n", "2", "--", *mask, nodes=1)
+    free = cluster.mnrun(*INSIDE.words, "-c", "1", "-n", "2", "--", *mask, nodes=1)
+    assert bound.code == free.code == 0, (bound, free)
+    assert len(set(bound.out.splitlines())) == 2, bound
+    assert len(set(free.out.splitlines())) == 1, free
+    assert set(free.out.splitlines()).isdisjoint(bound.out.splitlines()), (bound, free)
+
+
+def test_ranks_more_than_slots_with_force(cluster: Cluster) -> None:
+    """--force oversubscribes, in both modes."""
+    for way in MAIN:
+        result = cluster.mnrun(*way.words, "--force", "-n", "5", "--", HELLO, nodes=1, tasks=0)
+        assert result.code == 0, result
+        assert [rank.rank for rank in ranks(result)] == [0, 1, 2, 3, 4], result

@@ -1,0 +1,208 @@
+"""Sites differ: CPUs that are bound, a bare login node, no shared filesystem, GPUs granted in every way, more nodes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way
+from .reports import check, mine
+from .stage import LOGIN, Cluster, Desk, Result
+from .terminal import Terminal
+
+pytestmark = pytest.mark.live
+
+Variant = Callable[..., Cluster]
+LOOK = """\
+import json, os, socket, subprocess, sys
+print(json.dumps({
+    "host": socket.gethostname(),
+    "cpus": sorted(os.sched_getaffinity(0)),
+    "nproc": int(subprocess.run(["nproc"], stdout=subprocess.PIPE, check=True).stdout),
+    "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    "devices": sorted(name for name in os.listdir("/dev") if name.startswith("nvidia")),
+}))
+"""
+
+
+def looks(result: Result) -> dict[str, list[dict[str, Any]]]:
+    """What each rank saw, by host."""
+    assert result.code == 0, result
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in result.out.splitlines():
+        report = json.loads(line)
+        found.setdefault(report["host"], []).append(report)
+    return found
+
+
+# CPUs
+
+
+def test_variant_affinity(variant: Variant) -> None:
+    """task/affinity: each node's container, and each rank in it, has all CPUs that the job holds there."""
+    ours = variant(4, "--affinity")
+    cores = int(ours.root("node01", "nproc", "--all"))
+    for way in MAIN:
+        check(ours.mnrun(*way.words, "--", HELLO, tasks=min(2, cores)), *ours.nodes, tasks=min(2, cores))
+        salloc = ["-c", str(cores)]
+        result = ours.mnrun(*way.words, "--bind-to", "none", "--", "python3", "-c", LOOK, tasks=1, salloc=salloc)
+        found = looks(result)
+        assert sorted(found) == list(ours.nodes), result
+        for reports in found.values():
+            assert [(len(report["cpus"]), report["nproc"]) for report in reports] == [(cores, cores)], result
+    script = "for node in $(echo $hostlist | tr , ' '); do ssh ${node%:*} nproc; done; nproc"
+    result = ours.mnrun(*INSIDE.words, "--script", "/bin/sh", "--", "-c", script, tasks=1, salloc=["-c", str(cores)])
+    assert result.out.split() == [str(cores)] * 5, result
+    start = ["srun", "-N4", "-n4", "-c", str(cores), "--gres=gpu:2", "--pty", "bash"]
+    with Terminal(ours.argv(LOGIN, "alice", start)) as terminal:
+        terminal.expect(r"node01.*\$ ")
+        look = "echo $(uname -n) has $(nproc) and $CUDA_VISIBLE_DEVICES"
+        terminal.write(f"mnrun --image {OMPI5} --ntasks-per-node 1 -- sh -c {shlex.quote(look)}\n")
+        hosts = {terminal.expect(rf"(node0\d) has {cores} and 0,1\n")[1] for _ in ours.nodes}
+        assert hosts == set(ours.nodes), terminal.seen
+        terminal.expect(r"node01.*\$ ")
+        terminal.write("exit\n")
+        terminal.end()
+
+
+# Nodes
+
+
+def test_variant_bare_login(variant: Variant) -> None:
+    """A login node with no container runtime and no mpirun: what is a fact of the nodes is asked there."""
+    ours = variant(4, "--bare-login")
+    assert ours.alice(["sh", "-c", "command -v apptainer || command -v mpirun"]).out == ""
+    for way in MAIN:
+        check(ours.mnrun(*way.words, "--", HELLO), *ours.nodes)
+    result = ours.alice(["mnrun", "--local", "--image", OMPI5, "--", HELLO])
+    assert result.code == 121, result
+    assert "apptainer is not installed" in mine(result)[-1], result
+
+
+def test_variant_separate_home(variant: Variant) -> None:
+    """No shared filesystem at all: nothing but what is in the images and on every node is needed."""
+    ours = variant(4, "--separate-home")
+    for way in MAIN:
+        for place in ("/tmp", "/home/alice"):
+            check(ours.mnrun(*way.words, "--", HELLO, cwd=place), *ours.nodes)
+    with ours.desk() as desk:
+        result = ours.mnrun(*INSIDE.words, "--", HELLO, nodes=2, cwd=desk.path)
+        assert result.code == 121, result
+        assert f"node[01-02]: the working directory {desk.path} is not there" in mine(result)[-1], result
+
+
+def test_variant_sixteen_nodes(variant: Variant) -> None:
+    """16 nodes, 32 ranks."""
+    ours = variant(16)
+    for way in MAIN:
+        check(ours.mnrun(*way.words, "--", HELLO, nodes=16, seconds=300), *ours.nodes)
+
+
+# GPUs: null devices of the right names, so that all that can be seen is what is said of them
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize(
+    ("salloc", "gpus"),
+    [
+        (("--gres=gpu:2",), "0,1"),
+        (("--gpus-per-node=2",), "0,1"),
+        (("--gpus-per-node=4",), "0,1,2,3"),
+        (("--gpus-per-task=1",), "0,1"),
+    ],
+    ids=["--gres=gpu:2", "--gpus-per-node=2", "--gpus-per-node=4", "--gpus-per-task=1"],
+)
+def test_gpus_of_the_job(cluster: Cluster, way: Way, salloc: tuple[str, ...], gpus: str) -> None:
+    """However the job asked for its GPUs: each rank sees all that the job has on its node, and no other."""
+    result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, salloc=salloc)
+    found = check(result, "node01", "node02")
+    assert [rank.gpus for rank in found] == [gpus] * 4, result
+
+
+def test_gpus_that_mnrun_is_asked_for(cluster: Cluster) -> None:
+    """--gpus-per-node of ours takes that many of the job's."""
+    for way in MAIN:
+        words = [*way.words, "--gpus-per-node", "2", "--ntasks-per-node", "2", "--", HELLO, "-g"]
+        found = check(cluster.mnrun(*words, nodes=2, salloc=("--gres=gpu:4",)), "node01", "node02")
+        assert {len(rank.gpus.split(",")) for rank in found} == {2}
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_gpus_make_ranks(cluster: Cluster, way: Way) -> None:
+    """A job that asks for GPUs and for no tasks gets a rank for each GPU, and it is said so."""
+    result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, tasks=0, salloc=("--gres=gpu:3",))
+    found = check(result, "node01", "node02", tasks=3)
+    assert {rank.gpus for rank in found} == {"0,1,2"}
+    assert any("one per GPU" in line for line in mine(result)), result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_gpus_of_two_jobs_at_once(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """Two jobs on the same nodes have disjoint GPUs."""
+    wait = (
+        f"{HELLO} -g && touch {desk.path}/$0 && until [ -e {desk.path}/a ] && [ -e {desk.path}/b ]; do sleep 0.1; done"
+    )
+    shape: dict[str, Any] = {"nodes": 2, "tasks": 1, "salloc": ("--gres=gpu:2", "-w", "node[01-02]")}
+    lines = [cluster.launch(*way.words, "--", "sh", "-c", wait, name, **shape) for name in "ab"]
+    with cluster.running(lines[0]) as one, cluster.running(lines[1]) as two:
+        found = [check(job.end(), "node01", "node02", tasks=1) for job in (one, two)]
+    for first, second in zip(*found):
+        assert first.host == second.host
+        assert {*first.gpus.split(","), *second.gpus.split(",")} == {"0", "1", "2", "3"}, found
+
+
+def test_gpus_that_were_not_asked_for(cluster: Cluster) -> None:
+    """A job without GPUs has none, and its ranks see none of the launching shell's."""
+    for way in MAIN:
+        result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, env={"CUDA_VISIBLE_DEVICES": "3"})
+        found = check(result, "node01", "node02")
+        assert {rank.gpus for rank in found} == {""}, result
+
+
+def test_gpus_with_an_interactive_step(cluster: Cluster) -> None:
+    """--gpus-per-task=1 inside `srun`, whose own task has but one of the GPUs: the job's ranks have all."""
+    shape = ["salloc", "-Q", "-N2", "--ntasks-per-node=2", "--gpus-per-task=1", "srun", "-N1", "-n1"]
+    for way in (INSIDE, MPIRUN, SRUN):
+        line = [*shape, "mnrun", *way.words, "--ntasks-per-node", "2", "--", HELLO, "-g"]
+        found = check(cluster.alice(line), "node01", "node02")
+        assert {rank.gpus for rank in found} == {"0,1"}, found
+
+
+def test_gpus_need_no_driver(cluster: Cluster) -> None:
+    """The nodes have GPUs by name and no NVIDIA driver: nothing complains of --nv."""
+    for way in MAIN:
+        result = cluster.mnrun(*way.words, "--", HELLO, nodes=1, salloc=("--gres=gpu:1",))
+        check(result, "node01")
+        strange = [line for line in result.err.splitlines() if not line.startswith("mnrun: ")]
+        assert not strange, shlex.join(strange)
+
+
+def test_gpus_are_named_where_there_are_too_few(cluster: Cluster) -> None:
+    """--gres of ours that the job does not hold: the scheduler's refusal in a line of ours, with no trace."""
+    result = cluster.mnrun(*INSIDE.words, "--gres", "gpu:3", "--", HELLO, nodes=1, salloc=("--gres=gpu:1",))
+    assert result.code in (121, 122, 123), result
+    assert "gpu" in mine(result)[-1].lower() or "gres" in mine(result)[-1], result
+    assert cluster.root(LOGIN, "squeue", "-h") == ""
+
+
+def granted(cluster: Cluster, job: str) -> dict[str, str]:
+    """What Slurm itself lets a step of the job see, by node."""
+    step = ["srun", "--overlap", "-N4", "--ntasks-per-node=1", "sh", "-c", "echo $(uname -n) $CUDA_VISIBLE_DEVICES"]
+    result = cluster.alice(["env", f"SLURM_JOB_ID={job}", *step])
+    assert result.code == 0, result
+    return dict(line.split() for line in result.out.splitlines())
+
+
+def test_gpus_are_those_of_slurm(cluster: Cluster) -> None:
+    """With other jobs on the nodes ours are not the first ones: as a step of Slurm's own sees them."""
+    with cluster.held("-N2", "--gres=gpu:1"), cluster.held("-N4", "--gres=gpu:2") as job:
+        slurm = granted(cluster, job)
+        assert len(set(slurm.values())) == 2, slurm
+        for way in MAIN:
+            words = ["mnrun", *way.words, "--ntasks-per-node", "1", "--", HELLO, "-g"]
+            found = check(cluster.alice(["env", f"SLURM_JOB_ID={job}", *words]), *cluster.nodes, tasks=1)
+            assert {rank.host: rank.gpus for rank in found} == slurm

@@ -1,0 +1,62 @@
+/* The least an MPI job can prove: who I am, where, and that all of us can talk.
+ *
+ *   hello [-e NAME] [-s SECONDS] [-x CODE] [-k SIGNAL] [-g]
+ *
+ * Each rank prints one line: rank R of N on HOST sum S VAR=<value> [gpus=<list>]
+ * -e  the variable to show        -s  sleep before the end
+ * -x  exit code of the last rank  -k  the last rank kills itself with this signal
+ * -g  show CUDA_VISIBLE_DEVICES
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+    const char *name = NULL;
+    int seconds = 0, code = 0, sig = 0, gpus = 0, option;
+    int rank, size, one, sum = 0;
+    char host[256] = "";
+
+    MPI_Init(&argc, &argv);
+    while ((option = getopt(argc, argv, "e:s:x:k:g")) != -1) {
+        switch (option) {
+        case 'e': name = optarg; break;
+        case 's': seconds = atoi(optarg); break;
+        case 'x': code = atoi(optarg); break;
+        case 'k': sig = atoi(optarg); break;
+        case 'g': gpus = 1; break;
+        default: MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    gethostname(host, sizeof host - 1);
+
+    one = rank + 1;
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (sum != size * (size + 1) / 2) {
+        fprintf(stderr, "rank %d: the sum is %d, not %d\n", rank, sum, size * (size + 1) / 2);
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+
+    /* One write per line, so that lines of different ranks do not mix. */
+    char line[65536];
+    const char *value = name ? getenv(name) : NULL;
+    const char *cuda = getenv("CUDA_VISIBLE_DEVICES");
+    int length = snprintf(line, sizeof line, "rank %d of %d on %s sum %d VAR=%s%s%s\n", rank, size,
+                          host, sum, value ? value : "", gpus ? " gpus=" : "",
+                          gpus && cuda ? cuda : "");
+    if (length >= (int)sizeof line)
+        length = sizeof line - 1;
+    fwrite(line, 1, length, stdout);
+    fflush(stdout);
+
+    if (seconds)
+        sleep(seconds);
+    if (sig && rank == size - 1)
+        raise(sig);
+    MPI_Finalize();
+    return rank == size - 1 ? code : 0;
+}

@@ -1,0 +1,104 @@
+"""The command line: `scripts/cluster --help`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from .errors import ClusterError
+from .model import LOGIN, Cluster, Options
+
+VARIANTS = {
+    "affinity": "task/affinity, and as many CPUs as there really are",
+    "separate_home": "no shared filesystem: each node has its own /home",
+    "bare_login": "no container runtime and no mpirun on the login node",
+    "accounting": "slurmdbd and MariaDB, so that sacct answers",
+}
+ON_NODE = {
+    "kill": "power off: all its processes end at once, without a word",
+    "cut": "pull its wire out; its processes live on",
+    "heal": "wire in, power on, and wait until Slurm has it back",
+    "ssh": "a login shell there, as alice",
+}
+PLAIN = {
+    "down": "leave nothing of the cluster behind",
+    "status": "a line per node",
+    "install": "put the checkout's mnrun into the running cluster",
+    "images": "build the test images that are missing",
+    "build": "build the node tree and the images, and start nothing",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """All verbs and options."""
+    top = argparse.ArgumentParser(prog="cluster", description="A real Slurm cluster on one machine.")
+    default = os.environ.get("MNRUN_CLUSTER") or "mnrun"
+    top.add_argument("--name", default=default, help=f"which cluster ({default})")
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+    up = verbs.add_parser("up", help="build what is missing, start, return when all nodes are idle")
+    up.add_argument("-n", "--nodes", type=int, default=4, help="compute nodes (4)")
+    for name, text in VARIANTS.items():
+        up.add_argument("--" + name.replace("_", "-"), action="store_true", help=text)
+    for name, text in PLAIN.items():
+        verbs.add_parser(name, help=text)
+    run = verbs.add_parser("exec", help="run a command in a node")
+    run.add_argument("-u", "--user", default="root", help="root, alice or bob (root)")
+    run.add_argument("--cwd", help="where (the user's home)")
+    run.add_argument("node")
+    run.add_argument("command", nargs=argparse.REMAINDER)
+    for name, text in ON_NODE.items():
+        verbs.add_parser(name, help=text).add_argument("node")
+    return top
+
+
+def main(argv: list[str]) -> int:
+    """Do what argv says; the exit code."""
+    args = parser().parse_args(argv)
+    try:
+        cluster = Cluster(args.name)
+        if args.verb == "exec":
+            return _exec(cluster, args)
+        return _act(cluster, args)
+    except ClusterError as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _exec(cluster: Cluster, args: argparse.Namespace) -> int:
+    # The other modules stay unread: this is called hundreds of times.
+    from .enter import enter
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    return enter(cluster, args.node, command or ["/bin/bash", "-l"], args.user, args.cwd)
+
+
+def _act(cluster: Cluster, args: argparse.Namespace) -> int:
+    from . import cluster as whole
+    from . import host, images, install, trees
+    from .shell import locked
+
+    host.need_linux_root()
+    if args.verb == "up":
+        whole.up(cluster, Options(args.nodes, **{name: getattr(args, name) for name in VARIANTS}))
+    elif args.verb == "down":
+        whole.down(cluster)
+    elif args.verb == "status":
+        print(whole.status(cluster))
+    elif args.verb == "ssh":
+        from .enter import enter
+
+        return enter(cluster, LOGIN, ["ssh", cluster.node(args.node)], "alice")
+    elif args.verb in ("kill", "cut", "heal"):
+        getattr(whole, args.verb)(cluster, args.node)
+    elif args.verb == "install":
+        with locked(cluster.lock):
+            install.install(cluster)
+    else:
+        host.install_tools()
+        if args.verb == "build":
+            print(trees.node_tree())
+        print(images.ensure())
+    return 0

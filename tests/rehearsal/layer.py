@@ -1,0 +1,134 @@
+"""What all nodes of one cluster have in common: a thin layer over the tree.
+
+lower = layer : tree        upper = the node's own, on a tmpfs
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import slurm
+from .chamber import Bind, inside
+from .model import USERS, Cluster, Options
+from .recipe import HERE
+
+SSHD = """\
+# Without PAM a login costs a few ms less, and nothing here needs it.
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+X11Forwarding no
+UseDNS no
+LogLevel VERBOSE
+# Sixty-four nodes and their tests knock at once.
+MaxStartups 1000
+MaxSessions 1000
+PerSourcePenalties no
+PerSourceMaxStartups none
+"""
+
+KEYS = """
+set -eu
+cd /keys
+for name in ssh_host_ed25519_key alice bob; do
+    ssh-keygen -q -t ed25519 -N '' -C "$name" -f "$name"
+done
+"""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the layer; the owner by name, as the tree's passwd has it."""
+
+    text: str
+    mode: int = 0o644
+    owner: str = "root"
+
+
+def hosts(options: Options) -> str:
+    """/etc/hosts: the only name service there is."""
+    names = [f"{options.address(node)}\t{node}" for node in options.everyone]
+    return "\n".join(["127.0.0.1\tlocalhost", *names, ""])
+
+
+def files(name: str, options: Options, host_key: str) -> dict[str, File]:
+    """Path in the node → what it holds."""
+    everyone = ",".join(word for node in options.everyone for word in (node, options.address(node)))
+    result = {
+        "/etc/hosts": File(hosts(options)),
+        "/etc/nsswitch.conf": File("passwd: files\ngroup: files\nshadow: files\nhosts: files\n"),
+        "/etc/resolv.conf": File(""),
+        "/etc/ssh/sshd_config.d/rehearsal.conf": File(SSHD),
+        "/etc/ssh/ssh_known_hosts": File(f"{everyone} {host_key}"),
+        "/etc/rehearsal/accounting": File("yes\n" if options.accounting else ""),
+    }
+    for file, text in slurm.files(name, options).items():
+        result[f"/etc/slurm/{file}"] = File(text)
+    if options.accounting:
+        result["/etc/slurm/slurmdbd.conf"] = File(slurm.dbd(), 0o600, "slurm")
+    return result
+
+
+def write(cluster: Cluster, options: Options) -> None:
+    """The layer and the homes of a cluster about to start."""
+    tree, layer, keys = cluster.tree, cluster.state / "layer", cluster.state / "keys"
+    keys.mkdir(mode=0o700)
+    inside(tree, ["/bin/sh", "-c", KEYS], binds=[Bind(keys, "/keys", write=True)])
+    host_key = (keys / "ssh_host_ed25519_key.pub").read_text()
+
+    ids = _ids(tree)
+
+    def put(path: str, data: bytes, mode: int, owner: str) -> None:
+        place = layer / path.lstrip("/")
+        _folder(layer, tree, place.parent)
+        place.write_bytes(data)
+        place.chmod(mode)
+        os.chown(place, *ids[owner])
+
+    for path, file in files(cluster.name, options, host_key).items():
+        put(path, file.text.encode(), file.mode, file.owner)
+    put("/etc/ssh/ssh_host_ed25519_key", (keys / "ssh_host_ed25519_key").read_bytes(), 0o600, "root")
+    put("/etc/munge/munge.key", os.urandom(1024), 0o400, "munge")
+    put("/etc/rehearsal/rc.sh", (HERE / "inside/rc.sh").read_bytes(), 0o755, "root")
+
+    link = layer / "usr/local/bin/mnrun"
+    _folder(layer, tree, link.parent)
+    link.symlink_to("/opt/mnrun/venv/bin/mnrun")
+    _homes(cluster.state / "home", keys, tree)
+
+
+def _folder(layer: Path, tree: Path, folder: Path) -> None:
+    """Make a folder as it is in the tree: in an overlay the upper one's owner and mode count."""
+    for part in (*reversed(folder.relative_to(layer).parents), folder.relative_to(layer)):
+        if (layer / part).exists():
+            continue
+        (layer / part).mkdir(parents=True)
+        if (tree / part).exists():
+            there = (tree / part).stat()
+            (layer / part).chmod(there.st_mode & 0o7777)
+            os.chown(layer / part, there.st_uid, there.st_gid)
+
+
+def _ids(tree: Path) -> dict[str, tuple[int, int]]:
+    lines = (tree / "etc/passwd").read_text().splitlines()
+    fields = [line.split(":") for line in lines]
+    return {field[0]: (int(field[2]), int(field[3])) for field in fields}
+
+
+def _homes(home: Path, keys: Path, tree: Path) -> None:
+    home.mkdir(mode=0o755)
+    for user, uid in USERS.items():
+        if not uid:
+            continue
+        place = home / user
+        shutil.copytree(tree / "etc/skel", place)
+        ssh = place / ".ssh"
+        ssh.mkdir()
+        shutil.copy(keys / user, ssh / "id_ed25519")
+        shutil.copy(keys / f"{user}.pub", ssh / "authorized_keys")
+        for path in (place, *place.rglob("*")):
+            os.chown(path, uid, uid)
+            path.chmod(0o700 if path.is_dir() else 0o600)

@@ -1,0 +1,71 @@
+"""Linux namespaces by their system calls: make them for a node, and step into a node's.
+
+The `os` module has these only from Python 3.12 on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+from .errors import ClusterError
+
+NEWNS = 0x00020000
+NEWUTS = 0x04000000
+NEWIPC = 0x08000000
+NEWPID = 0x20000000
+NEWNET = 0x40000000
+
+
+def _call(name: str, *words: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*words):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def first_process(netns: str, become: Callable[[], NoReturn]) -> int:
+    """Start pid 1 of new mount, pid, uts and ipc namespaces in a named network; return its pid.
+
+    It belongs to nobody (its parent has ended), so it outlives the caller.
+    """
+    reader, writer = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        try:
+            os.setsid()
+            with open(f"/run/netns/{netns}", "rb") as file:
+                _call("setns", file.fileno(), NEWNET)
+            _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWPID)
+            first = os.fork()
+            if first == 0:
+                become()
+            os.write(writer, str(first).encode())
+        except OSError as error:
+            os.write(writer, f"{netns}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(middle, 0)
+    with open(reader, "rb") as pipe:
+        text = pipe.read()
+    if not text.isdigit():
+        raise ClusterError(f"a node's first process did not start: {text.decode()}")
+    return int(text)
+
+
+def usual_signals() -> None:
+    """All signals as a login finds them: Python ignores some, and a shell's `&` some more."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def step_into(pid: int) -> None:
+    """Join all namespaces of a process; children that are forked from now on are in its pid one."""
+    handle = os.pidfd_open(pid)
+    _call("setns", handle, NEWNS | NEWUTS | NEWIPC | NEWPID | NEWNET)
+    os.close(handle)

@@ -1,0 +1,84 @@
+"""What is built: the node tree and the test images, as data.
+
+A tree is known by the hash of everything that goes into it, so a change of one
+package, script or program makes a new one, and an old one is never taken for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE.parent / "programs"
+COMPILE = "programs.sh"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A Debian root file system."""
+
+    name: str
+    suite: str
+    packages: tuple[str, ...]
+    # Scripts of build/, run in the tree as root, in this order, with the network.
+    steps: tuple[str, ...] = ()
+    # For build/programs.sh, which compiles in a spare of the tree.
+    compiler: tuple[str, ...] = ("gcc", "libc6-dev", "libopenmpi-dev")
+    mpicc: str = "mpicc.openmpi"
+
+
+SLURM = ("slurmctld", "slurmd", "slurm-client", "munge")
+ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server")
+SSH = ("openssh-server", "openssh-client")
+MPI = ("openmpi-bin", "mpich", "hwloc-nox")
+CONTAINERS = ("squashfs-tools", "squashfuse", "fuse-overlayfs", "fuse3", "uidmap")
+EVERYDAY = (
+    "ca-certificates", "python3", "python3-venv", "pdsh", "tini", "procps", "psmisc", "lsof",
+    "iproute2", "iputils-ping", "util-linux", "zsh", "less", "strace", "netcat-openbsd",
+)  # fmt: skip
+
+NODE = Tree(
+    "node",
+    "trixie",
+    SLURM + ACCOUNTING + SSH + MPI + CONTAINERS + EVERYDAY,
+    steps=("apptainer.sh", "mpi-yield.sh", "node.sh"),
+)
+
+OMPI5 = Tree(
+    "ompi5",
+    "trixie",
+    ("openmpi-bin", *SSH, "python3", "python3-mpi4py", "iproute2", "procps"),
+    steps=("mpi-yield.sh", "image.sh"),
+)
+OMPI4 = replace(OMPI5, name="ompi4", suite="bookworm")
+NOSSHD = replace(OMPI5, name="nosshd", packages=tuple(p for p in OMPI5.packages if p != "openssh-server"))
+MPICH = replace(
+    OMPI5,
+    name="mpich",
+    # Without python3-mpi4py, which brings Open MPI along.
+    packages=("mpich", "hwloc-nox", *SSH, "python3", "iproute2", "procps"),
+    steps=("image.sh",),
+    compiler=("gcc", "libc6-dev", "libmpich-dev"),
+    mpicc="mpicc.mpich",
+)
+
+IMAGES = (OMPI5, OMPI4, MPICH, NOSSHD)
+
+
+def key(tree: Tree) -> str:
+    """Sixteen hex digits of everything that goes into the tree."""
+    digest = hashlib.sha256(repr(tree).encode())
+    for file in (*(HERE / "build" / step for step in (*tree.steps, COMPILE)), *programs()):
+        digest.update(f"\n{file.name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def set_key() -> str:
+    """One key for all the images together."""
+    return hashlib.sha256("".join(key(image) for image in IMAGES).encode()).hexdigest()[:16]
+
+
+def programs() -> list[Path]:
+    return sorted(PROGRAMS.glob("*.c"))

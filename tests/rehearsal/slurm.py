@@ -1,0 +1,113 @@
+"""The texts of Slurm's configuration; pure functions of the cluster's name and options."""
+
+from __future__ import annotations
+
+import os
+
+from .model import LOGIN, Options
+
+GPUS = 4
+CPUS = 8
+MEMORY_MB = 16000
+
+# With the reasons, since a site's own file would have other values here.
+CONF = """\
+ClusterName={name}
+SlurmctldHost={login}
+SlurmUser=slurm
+AuthType=auth/munge
+CredType=cred/munge
+
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+
+# No cgroups of its own: the nodes share the machine's.
+ProctrackType=proctrack/linuxproc
+JobAcctGatherType=jobacct_gather/none
+TaskPlugin={task}
+# Or more CPUs than the machine has are refused.
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+GresTypes=gpu
+MpiDefault=none
+LaunchParameters=use_interactive_step
+
+# Short, so that a test sees what a site sees in minutes.
+SlurmdTimeout=20
+SlurmctldTimeout=20
+MessageTimeout=6
+InactiveLimit=0
+KillWait=5
+UnkillableStepTimeout=60
+ReturnToService=2
+SchedulerParameters=sched_interval=5,bf_interval=5,batch_sched_delay=0,sched_min_interval=200000
+MaxJobCount=10000
+{accounting}
+NodeName={nodes} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE DefaultTime=60 OverSubscribe=YES:4
+"""
+
+ACCOUNTING = """
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={login}
+AccountingStoreFlags=job_comment,job_env,job_script
+AccountingStorageTRES=gres/gpu
+"""
+
+DBD = """\
+AuthType=auth/munge
+DbdHost={login}
+SlurmUser=slurm
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StoragePass=rehearsal
+StorageLoc=slurm_acct_db
+LogFile=/var/log/slurm/slurmdbd.log
+PidFile=/run/slurmdbd.pid
+"""
+
+CGROUP = "CgroupPlugin=disabled\n"
+# A GPU without a file is dropped and its node called invalid: these are stand-ins.
+GRES = f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]\n"
+
+
+def bracket(nodes: list[str]) -> str:
+    """node01 … node04 as Slurm writes them."""
+    if len(nodes) == 1:
+        return nodes[0]
+    return f"node[{nodes[0][len('node') :]}-{nodes[-1][len('node') :]}]"
+
+
+def conf(name: str, options: Options) -> str:
+    """slurm.conf."""
+    return CONF.format(
+        name=name,
+        login=LOGIN,
+        nodes=bracket(options.compute),
+        # task/affinity binds to CPUs that exist.
+        cpus=os.cpu_count() if options.affinity else CPUS,
+        task="task/affinity" if options.affinity else "task/none",
+        memory=MEMORY_MB,
+        gpus=GPUS,
+        accounting=ACCOUNTING.format(login=LOGIN) if options.accounting else "",
+    )
+
+
+def files(name: str, options: Options) -> dict[str, str]:
+    """Everything of /etc/slurm but slurmdbd.conf, which only slurmdbd may read."""
+    return {
+        "slurm.conf": conf(name, options),
+        "gres.conf": GRES,
+        "cgroup.conf": CGROUP,
+    }
+
+
+def dbd() -> str:
+    """slurmdbd.conf."""
+    return DBD.format(login=LOGIN)

@@ -1,0 +1,92 @@
+"""For every unit test: the world is forbidden, and nothing of a surrounding job is in the environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from . import texts
+from .world import World, rooms
+
+# Whatever a surrounding Slurm job, mpirun or mnrun left there would shape what is tested.
+SURROUNDINGS = ("SLURM", "SBATCH_", "SALLOC_", "SRUN_", "MNRUN_", "OMPI_", "PRTE_", "PMI", "HYDRA_", "I_MPI_")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--accept", action="store_true", help="take what the golden tests produce as what they expect")
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(autouse=True)
+def _no_world(
+    world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    for name in [name for name in os.environ if name.startswith(SURROUNDINGS)]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("PYTHONNOUSERSITE", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    with world.forbidden(rooms(tmp_path_factory)):
+        yield
+
+
+class Shell(Protocol):
+    """`sh(script, *words)` runs a script for real and gives its standard output; it must end with `code`."""
+
+    def __call__(
+        self,
+        script: str,
+        *words: str,
+        shell: str = ...,
+        stdin: bytes = ...,
+        environ: Mapping[str, str] = ...,
+        code: int = ...,
+    ) -> bytes: ...
+
+
+@pytest.fixture
+def sh(world: World, tmp_path: Path) -> Shell:
+    """The one way for a unit test to start a process: a shell, in tmp_path, with a bare environment."""
+
+    def run(
+        script: str,
+        *words: str,
+        shell: str = "sh",
+        stdin: bytes = b"",
+        environ: Mapping[str, str] = {},  # read only
+        code: int = 0,
+    ) -> bytes:
+        binary = shutil.which(shell)
+        if binary is None:
+            pytest.skip(f"there is no {shell} here")
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", **environ}
+        with world.allowed():
+            done = subprocess.run(
+                [binary, "-c", script, "test", *words],
+                cwd=tmp_path,
+                env=env,
+                input=stdin,
+                capture_output=True,
+                timeout=30,
+                check=False,
+            )
+        assert done.returncode == code, done.stderr.decode(errors="replace")
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def expected(request: pytest.FixtureRequest, world: World) -> texts.Expected:
+    """Compares a text with a golden file, or rewrites the file under `--accept`."""
+    return texts.Expected(bool(request.config.getoption("--accept", default=False)), world)

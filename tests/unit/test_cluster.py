@@ -1,0 +1,146 @@
+"""Asking the scheduler: what becomes of an answer, of none, and of a refusal."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Callable
+
+import pytest
+from pytest_mock import MockerFixture
+
+from launcher import cluster
+from launcher.errors import SchedulerError
+from launcher.model import Site
+
+from .samples import recorded
+
+Answer = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def slurm(mocker: MockerFixture) -> dict[str, str]:
+    """A Slurm that answers each command with a text; one that starts with `!` is its refusal."""
+    answers: dict[str, str] = {}
+
+    def run(argv: tuple[str, ...], **how: object) -> subprocess.CompletedProcess[str]:
+        assert how["stdin"] == subprocess.DEVNULL, "it would read the program's input"
+        assert how["timeout"], "it would hang with slurmctld"
+        if argv[0] not in answers:
+            raise FileNotFoundError(argv[0])
+        said = answers[argv[0]]
+        refused = said.startswith("!")
+        return subprocess.CompletedProcess(argv, int(refused), "" if refused else said, said[1:] if refused else "")
+
+    mocker.patch("subprocess.run", side_effect=run)
+    return answers
+
+
+def test_the_job_that_we_are_in(slurm: dict[str, str]) -> None:
+    """Its nodes as scontrol has them, and what of this Slurm shapes our steps."""
+    said, environ = recorded("gpus_per_task")
+    slurm.update({"srun": "slurm-wlm 24.11.5\n", "scontrol": said})
+    allocation, site = cluster.current(environ)
+    assert [node.name for node in allocation.nodes] == ["node01", "node02"]
+    assert site == Site("slurm", "86", (24, 11), "--external-launcher", {"node01": 4, "node02": 1})
+
+
+def test_a_job_of_which_slurm_knows_nothing(slurm: dict[str, str]) -> None:
+    """Slurm's own words, with the command that they answer."""
+    slurm.update({"srun": "slurm 24.11.5", "scontrol": "!slurm_load_jobs error: Invalid job id specified\n"})
+    with pytest.raises(SchedulerError) as wrong:
+        cluster.current({"SLURM_JOB_ID": "99"})
+    assert str(wrong.value) == "scontrol -d -o show job 99: slurm_load_jobs error: Invalid job id specified"
+
+
+def test_no_slurm_on_path(slurm: dict[str, str]) -> None:
+    """The variables came along, the commands did not."""
+    with pytest.raises(SchedulerError) as wrong:
+        cluster.current({"SLURM_JOB_ID": "7"})
+    assert str(wrong.value) == ("srun is not on PATH, though SLURM_JOB_ID is set; load Slurm's module, or use --local")
+
+
+def test_a_slurm_that_does_not_answer(mocker: MockerFixture) -> None:
+    """We do not wait for ever."""
+    mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("srun", 60))
+    with pytest.raises(SchedulerError) as wrong:
+        cluster.on_paper()
+    assert str(wrong.value) == "srun did not answer within 60 s; ask the cluster's admins about slurmctld"
+
+
+def test_a_site_on_paper(slurm: dict[str, str]) -> None:
+    """A plan without a job still knows the version, whose words it writes."""
+    slurm["srun"] = "slurm 20.11.9"
+    assert cluster.on_paper() == Site("slurm", "JOB", (20, 11))
+
+
+def test_what_slurm_thinks_of_nodes(slurm: dict[str, str]) -> None:
+    """Only what explains a silent node; a good state is no reason."""
+    slurm["sinfo"] = "node01 mixed\nnode02 down*\nnode03 drained\nnode04 idle*\nnode05 failing\nodd\n"
+    assert cluster.why_down(["node01", "node02"]) == {
+        "node02": "down*",
+        "node03": "drained",
+        "node04": "idle*",
+        "node05": "failing",
+    }
+
+
+def test_a_reason_is_never_a_second_failure(slurm: dict[str, str]) -> None:
+    """Where sinfo itself fails there is no reason to tell, and that is all."""
+    slurm["sinfo"] = "!cannot contact slurmctld"
+    assert cluster.why_down(["node01"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "ending"),
+    [
+        ("JobId=7 JobState=CANCELLED Reason=None", "CANCELLED"),
+        ("JobId=7 JobState=TIMEOUT Reason=TimeLimit", "TIMEOUT"),
+        ("JobId=7 JobState=NODE_FAIL Reason=None", "NODE_FAIL"),
+        ("JobId=7 JobState=RUNNING Reason=None", "RUNNING"),
+        ("what", ""),
+        ("!Invalid job id specified", ""),
+    ],
+)
+def test_how_a_job_ends(slurm: dict[str, str], said: str, ending: str) -> None:
+    """In Slurm's word, or no word where it has none."""
+    slurm["scontrol"] = said
+    assert cluster.ending("7") == ending
+
+
+def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
+    """So we ask again, a few times, a moment apart."""
+    states = iter(["COMPLETING", "COMPLETING", "TIMEOUT"])
+    mocker.patch(
+        "subprocess.run",
+        side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, 0, f"JobState={next(states)}", ""),
+    )
+    sleep = mocker.patch("time.sleep")
+    assert cluster.ending("7") == "TIMEOUT"
+    assert sleep.call_count == 2
+
+
+def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
+    """After some seconds we do without its word."""
+    done = subprocess.CompletedProcess((), 0, "JobState=COMPLETING", "")
+    run = mocker.patch("subprocess.run", return_value=done)
+    mocker.patch("time.sleep")
+    assert cluster.ending("7") == ""
+    assert run.call_count == cluster.ENDING_ASKS
+
+
+def test_ending_a_step_that_has_ended(mocker: MockerFixture) -> None:
+    """scancel's complaint is nobody's business, and its output goes nowhere."""
+    run = mocker.patch("subprocess.run", return_value=subprocess.CompletedProcess((), 1))
+    cluster.end_step("7.3")
+    assert run.call_args.args == (["scancel", "7.3"],)
+    assert run.call_args.kwargs["capture_output"]
+    assert run.call_args.kwargs["stdin"] == subprocess.DEVNULL
+    assert not run.call_args.kwargs["check"]
+
+
+@pytest.mark.parametrize(("found", "has"), [("/usr/bin/sbatch", True), (None, False)])
+def test_a_slurm_site_has_sbatch(mocker: MockerFixture, found: str | None, has: bool) -> None:
+    """It is how mnrun knows that running on this machine alone would be a mistake."""
+    mocker.patch.object(shutil, "which", return_value=found)
+    assert cluster.has_slurm() is has

@@ -1,0 +1,55 @@
+"""How the master's container reaches the others: the texts that go to every node."""
+
+from __future__ import annotations
+
+import re
+
+from launcher.connect import ssh
+from launcher.model import Worker
+
+WORKERS = (
+    Worker("node01", "node01", "10.0.0.1", 22345, "3"),
+    Worker("node02", "n2.site", "10.0.0.2", 22346, "3"),
+    Worker("node03", "node03", "", 22345, "3"),
+)
+
+
+def test_ssh_config_whole() -> None:
+    """A Host block per worker with its own address and port, by both of its names; nothing of ~/.ssh is read."""
+    assert ssh.files("/tmp/mnrun.7-abc", "alice", WORKERS) == {
+        "ssh_config": """\
+# Written by mnrun for one job; always used as `ssh -F`, so that neither ~/.ssh nor /etc/ssh is read.
+Host node01
+    HostName 10.0.0.1
+    Port 22345
+Host node02 n2.site
+    HostName 10.0.0.2
+    Port 22346
+Host node03
+    HostName node03
+    Port 22345
+Host *
+    User alice
+    IdentityFile /tmp/mnrun.7-abc/key
+    IdentitiesOnly yes
+    HostKeyAlias mnrun
+    UserKnownHostsFile /tmp/mnrun.7-abc/known_hosts
+    GlobalKnownHostsFile /dev/null
+    StrictHostKeyChecking yes
+    BatchMode yes
+    ForwardAgent no
+    ForwardX11 no
+    LogLevel ERROR
+    ConnectTimeout 30
+    ConnectionAttempts 3
+    ServerAliveInterval 30
+    ControlMaster no
+"""
+    }
+
+
+def test_sixty_four_workers_have_sixty_four_blocks() -> None:
+    """One for each; the common part once, at the end, where ssh takes what was not said before."""
+    workers = [Worker(f"node{n:02}", f"node{n:02}", f"10.0.0.{n}", 20000 + n) for n in range(1, 65)]
+    text = ssh.files("/tmp/x", "alice", workers)["ssh_config"]
+    assert re.findall(r"^Host (\S+)", text, re.MULTILINE) == [*(worker.name for worker in workers), "*"]

@@ -1,0 +1,202 @@
+"""Which variables reach a container, and that values get there byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher import environment
+from launcher.environment import BARE, CONTEXTS, INSIDE, MPIRUN, SRUN, dropped
+from launcher.errors import UsageError
+from launcher.model import Variable
+
+from .conftest import Shell
+
+# name -> the contexts in which it is taken away
+FATES: dict[str, set[str]] = {
+    "SLURM_NTASKS": {INSIDE, MPIRUN},
+    "SLURM_JOB_ID": {INSIDE, MPIRUN},
+    "SLURM_": {INSIDE, MPIRUN},
+    "SLURMD_NODENAME": set(),
+    "SRUN_DEBUG": {INSIDE, MPIRUN, SRUN},
+    "SBATCH_PARTITION": {INSIDE, MPIRUN, SRUN},
+    "SALLOC_ACCOUNT": {INSIDE, MPIRUN, SRUN},
+    "PMI_RANK": {INSIDE},
+    "PMI2_X": {INSIDE},
+    "PMIX_RANK": {INSIDE},
+    "PMIX_SERVER_URI41": {INSIDE},
+    "OMPI_COMM_WORLD_RANK": {INSIDE},
+    "OMPI_MCA_ess": {INSIDE},
+    "OMPI_MCA_orte_hnp_uri": {INSIDE},
+    "OMPI_MCA_plm_slurm_args": {INSIDE},
+    "PRTE_MCA_plm_slurm_args": {INSIDE},
+    "PRTE_MCA_ras_base_x": {INSIDE},
+    "HYDRA_BOOTSTRAP": {INSIDE},
+    "HYDRA_LAUNCHER_EXTRA_ARGS": {INSIDE},
+    "I_MPI_HYDRA_BOOTSTRAP": {INSIDE},
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": {INSIDE},
+    "OMPI_MCA_btl": set(),
+    "OMPI_MCA_btl_tcp_if_include": set(),
+    "I_MPI_FABRICS": set(),
+    "CUDA_VISIBLE_DEVICES": set(),
+    "NCCL_DEBUG": set(),
+    "PATH": set(),
+    "HOME": set(),
+    "MNRUN_JOB_ID": set(),
+    "A_SLURM_X": set(),
+}
+# The host's own, which only a container must not see.
+BOXED: dict[str, set[str]] = {
+    "OMPI_MCA_mca_base_component_path": {INSIDE, MPIRUN, SRUN},
+    "OPAL_PREFIX": {INSIDE, MPIRUN, SRUN},
+    "PRTE_PREFIX": {INSIDE, MPIRUN, SRUN},
+    "LD_LIBRARY_PATH": {INSIDE, MPIRUN, SRUN},
+    "LD_PRELOAD": {INSIDE, MPIRUN, SRUN},
+    "PYTHONPATH": {INSIDE, MPIRUN, SRUN},
+    "PYTHONHOME": {INSIDE, MPIRUN, SRUN},
+    "BASH_ENV": {INSIDE, MPIRUN, SRUN},
+    "BASH_FUNC_module%%": {INSIDE, MPIRUN, SRUN},
+    "PYTHONUNBUFFERED": set(),
+}
+ODD = ("", "_", "slurm_ntasks", "SLURM", "X SLURM_A", "SLURM_A B", "PATH*", "BASH_FUNC_ml()", "A:SLURM_X", "ü")
+
+NASTY = [
+    *(
+        "",
+        " ",
+        "a b",
+        " lead and trail ",
+        "it's",
+        "''",
+        "'\\''",
+        '"',
+        '"$HOME"',
+        "$HOME",
+        "${x:-y}",
+        "$(touch x)",
+        "`id`",
+    ),
+    *("\\", "\\\\n", "a\\", "*", "?[a-z]*", "~", "#no", "!!", "a;b&c|d>e<f(g)", "-n", "--", "a=b=c", "a,b:c", "%s%%"),
+    *("\n", "two\nlines", "trailing\n\n", "\n\nleading", "\t", "\r", "\r\n", "\x1b[31m", "\x01\x7f", "\x0b\x0c\x1c"),
+    *("ü 漢 🚀", "\u2028 \x85", "\udcff\udc80", "x" * 100_000, "'" * 999),
+]
+
+
+@pytest.mark.parametrize("name", FATES)
+def test_what_is_taken_away(name: str) -> None:
+    """The scheduler's and the surrounding launcher's: with a container and without one."""
+    everywhere = {context + bare for context in FATES[name] for bare in ("", BARE)}
+    assert {c + bare for c in CONTEXTS for bare in ("", BARE) if dropped(name, c + bare)} == everywhere
+
+
+@pytest.mark.parametrize("name", BOXED)
+def test_what_is_taken_away_from_a_container_alone(name: str) -> None:
+    """The host's libraries and modules are right on the host itself."""
+    assert {c + bare for c in CONTEXTS for bare in ("", BARE) if dropped(name, c + bare)} == BOXED[name]
+
+
+def test_pmix_reaches_a_rank_that_the_host_started() -> None:
+    """Outside-in lives by them; PMIX_PREFIX is the host's own library all the same."""
+    assert not dropped("PMIX_RANK", MPIRUN)
+    assert not dropped("PMIX_RANK", SRUN)
+    assert dropped("PMIX_PREFIX", SRUN)
+    assert not dropped("PMIX_PREFIX", SRUN + BARE)
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
+def test_the_shell_says_the_same(sh: Shell, shell: str) -> None:
+    """box.sh asks `dropped CONTEXT:NAME`: for every name and context it hears what Python would say."""
+    names = [*FATES, *BOXED, *ODD]
+    asked = [(context + bare, name) for name in names for context in CONTEXTS for bare in ("", BARE)]
+    script = environment.rules_script() + 'for word; do if dropped "$word"; then echo yes; else echo no; fi; done'
+    said = sh(script, *(f"{context}:{name}" for context, name in asked), shell=shell).decode().splitlines()
+    assert dict(zip(asked, said)) == {(c, name): "yes" if dropped(name, c) else "no" for c, name in asked}
+
+
+def test_srun_keeps_nothing_that_would_shape_a_step() -> None:
+    """Only which job, which cluster and how loud; everything else of Slurm's is the surrounding job's."""
+    environ = {
+        "PATH": "/bin",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOBID": "7",
+        "SLURM_CONF": "/etc/slurm/slurm.conf",
+        "SLURM_CLUSTER_NAME": "mnrun",
+        "SLURM_DEBUG": "1",
+        "SLURM_NTASKS": "8",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_CPU_BIND": "quiet",
+        "SLURM_GPUS": "5",
+        "SLURM_STEP_ID": "0",
+        "SLURM_PMIX_FENCE": "tree",
+        "SRUN_DEBUG": "3",
+        "SLURMD_NODENAME": "node01",
+        "OMPI_MCA_btl": "tcp",
+    }
+    assert sorted(environment.for_srun(environ)) == [
+        *("OMPI_MCA_btl", "PATH", "SLURMD_NODENAME", "SLURM_CLUSTER_NAME", "SLURM_CONF"),
+        *("SLURM_DEBUG", "SLURM_JOBID", "SLURM_JOB_ID"),
+    ]
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
+def test_values_arrive_byte_for_byte(sh: Shell, shell: str) -> None:
+    """Whatever a value holds, `export` lines bring it into the environment, and no shell ever reads it as code."""
+    variables = [Variable(f"V{number}", value) for number, value in enumerate(NASTY)]
+    script = environment.exports(variables) + "exec env -0"
+    found = sh("cat >vars; . ./vars", shell=shell, stdin=script.encode("utf-8", "surrogateescape"))
+    arrived = dict(line.split(b"=", 1) for line in found.split(b"\0") if line.startswith(b"V"))
+    wanted = {v.name.encode(): (v.value or "").encode("utf-8", "surrogateescape") for v in variables}
+    assert arrived == wanted
+
+
+def test_a_variable_without_a_value_is_taken_away(sh: Shell) -> None:
+    """`unset`, and no complaint where it was not set."""
+    lines = environment.exports([Variable("GONE", None), Variable("NEVER", None), Variable("KEPT", "")])
+    assert lines == "unset GONE\nunset NEVER\nexport KEPT=''\n"
+    assert sh(f'set -eu\n{lines}echo "${{GONE-gone}}${{KEPT-lost}}"', environ={"GONE": "1"}) == b"gone\n"
+
+
+def test_assignments_are_for_our_own_wrappers(sh: Shell) -> None:
+    """Set, not exported: they are nobody else's business."""
+    lines = environment.assignments({"job_id": "7-abcdef", "job_chdir": "/it's here", "count": 3})
+    assert lines == "job_id='7-abcdef'\njob_chdir='/it'\\''s here'\ncount='3'\n"
+    assert sh(lines + 'echo "$job_chdir"; env | grep -c job_ || true') == b"/it's here\n0\n"
+
+
+def test_an_env_file_is_read_as_docker_reads_it() -> None:
+    """NAME=VALUE, the value as it stands; NAME alone passes it on; comments and blank lines."""
+    text = "# comment\n\nA=1\nB= blank 'and' \"quotes\" \nC=\nD\n   # indented\nE=a=b#c\nF=$HOME\\n"
+    assert environment.read_file(text, "f") == (
+        Variable("A", "1"),
+        Variable("B", " blank 'and' \"quotes\" "),
+        Variable("C", ""),
+        Variable("D", None),
+        Variable("E", "a=b#c"),
+        Variable("F", "$HOME\\n"),
+    )
+
+
+@pytest.mark.parametrize("odd", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_an_env_files_lines_end_at_newlines_alone(odd: str) -> None:
+    """A value may hold what Python, and nobody else, takes for the end of a line."""
+    assert environment.read_file(f"A=one{odd}two\nB=3\n", "f") == (Variable("A", f"one{odd}two"), Variable("B", "3"))
+
+
+def test_an_env_file_from_elsewhere_may_end_its_lines_with_cr() -> None:
+    """A file that was edited on Windows sets no value that ends in \\r."""
+    assert environment.read_file("A=1\r\n\r\nB=2\r\n", "f") == (Variable("A", "1"), Variable("B", "2"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("A=1\nexport B=2\n", "f, line 2: 'export B=2' is not NAME=VALUE"),
+        ("# x\n=1\n", "f, line 2: '=1' is not NAME=VALUE"),
+        ("A-B=1", "f, line 1: 'A-B=1' is not NAME=VALUE"),
+        (" A=1", "f, line 1: ' A=1' is not NAME=VALUE"),
+    ],
+)
+def test_an_env_file_that_is_none(text: str, said: str) -> None:
+    """File and line are named."""
+    with pytest.raises(UsageError) as wrong:
+        environment.read_file(text, "f")
+    assert str(wrong.value) == said

@@ -1,0 +1,42 @@
+"""This machine as a node."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from launcher import node
+from launcher.model import Where
+from launcher.schedulers import local
+
+from .conftest import Shell
+from .samples import SITE, build, make
+
+
+def test_this_machine_is_an_allocation_of_one_node() -> None:
+    """With the CPUs that this process may use."""
+    here = node.here()
+    assert (here.scheduler, here.job, len(here.nodes)) == ("local", "local", 1)
+    assert here.nodes[0].cpus >= 1
+
+
+@pytest.mark.parametrize("name", ["login", "login.site.example"])
+def test_it_is_called_as_its_guard_calls_itself(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """guard.sh says `ready $(uname -n)`: a host whose name has a domain must be found under it."""
+    monkeypatch.setattr(platform, "node", lambda: name)
+    assert node.here().nodes[0].name == name
+
+
+def test_the_guards_name_is_platform_node(sh: Shell) -> None:
+    """What the test above takes for granted."""
+    assert sh("uname -n").decode().strip() == platform.node()
+
+
+@pytest.mark.parametrize("where", Where)
+def test_a_step_is_simply_started(where: Where) -> None:
+    """No scheduler, no words of one, no variables of one."""
+    plan = make(build("./app"), 1)
+    assert local.reach(where, plan, SITE) == ()
+    assert local.launch_environment(plan, SITE) == ()
+    assert local.client_environment({"A": "b"}, plan) == {"A": "b"}

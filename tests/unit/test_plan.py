@@ -1,0 +1,242 @@
+"""A job and a layout to steps, and steps to the words that start them: what differs between the modes.
+
+The whole words are in golden/; here stands what must hold of them, and what is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from launcher import carry, plan
+from launcher.errors import Impossible
+from launcher.model import JobSpec, Layout, Phase, Plan, Where
+
+from .samples import SITE, build, make
+
+INSIDE = {"mode": "inside-out"}
+BY_MPIRUN = {"mode": "outside-in", "launcher": "mpirun"}
+BY_SRUN = {"mode": "outside-in", "launcher": "srun"}
+KINDS: dict[str, dict[str, Any]] = {"inside-out": INSIDE, "by mpirun": BY_MPIRUN, "by srun": BY_SRUN}
+
+
+def planned(*ranks: int, command: str = "./app", **given: Any) -> Plan:
+    return make(build(command, **given), *ranks)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_four_phases(kind: str) -> None:
+    """A guard on every node, readiness, the program, and an end whatever happened."""
+    steps = planned(2, 2, **KINDS[kind]).steps
+    assert sorted(step.phase.value for step in steps) == ["await", "run", "serve", "stop"]
+    assert (steps[0].phase, steps[0].where, steps[0].background) == (Phase.SERVE, Where.ALL, True)
+    assert steps[-1].phase is Phase.STOP
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"), [("inside-out", Where.HEAD), ("by mpirun", Where.HEAD), ("by srun", Where.RANKS)]
+)
+def test_where_the_program_starts(kind: str, where: Where) -> None:
+    """mpirun on the first node; srun brings the ranks itself."""
+    assert planned(2, 2, **KINDS[kind]).step(Phase.RUN).where is where
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_step_has_a_nodes_name(kind: str) -> None:
+    """A plan is complete before anyone holds nodes; names come with carry."""
+    made = planned(2, 1, **KINDS[kind])
+    assert not [step for step in made.steps if re.search(r"node0\d", " ".join(step.argv))]
+    paper = plan.make(made.spec, Layout((), (2, 1)), made.job)
+    assert paper.steps == made.steps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_is_pure(kind: str) -> None:
+    """Made twice, it is the same."""
+    assert planned(2, 1, **KINDS[kind]) == planned(2, 1, **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_arrives_as_it_was_given(kind: str) -> None:
+    """Its words are the last ones, unquoted and unread."""
+    words = ("./app", "a b", "$HOME", "--", "-n", "", "it's", "*", "\n", "ü")
+    made = make(build(*words, **KINDS[kind]), 2, 2)
+    assert made.step(Phase.RUN).argv[-len(words) :] == words
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "mpirun -n 4 sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        ({"mpi_args": ("--map-by slot",)}, "mpirun -n 4 --map-by slot sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        ({"script": "job.sh"}, "/home/alice/run/job.sh ./app"),
+    ],
+)
+def test_what_the_master_container_runs(given: dict[str, Any], words: str) -> None:
+    """mpirun with the layout's ranks, or the user's script once."""
+    argv = planned(2, 2, **given).step(Phase.RUN).argv
+    assert " ".join(argv[argv.index("/tmp/mnrun.7-abcdef/go.sh") + 1 :]) == words
+
+
+@pytest.mark.parametrize(("mpi", "starter"), [("auto", "mpirun"), ("openmpi", "mpirun"), ("mpich", "mpiexec.hydra")])
+def test_the_hosts_starter_goes_by_its_own_name(mpi: str, starter: str) -> None:
+    """Outside-in it must be on the nodes, and it is what starts the ranks."""
+    made = planned(2, 1, **BY_MPIRUN, mpi=mpi)
+    argv = made.step(Phase.RUN).argv
+    assert argv[argv.index("/tmp/mnrun.7-abcdef/go.sh") + 1 :][:3] == (starter, "-n", "3")
+    assert ("program", starter) in made.needs
+
+
+def test_an_mpirun_of_the_users_own_is_not_started_by_ours() -> None:
+    """It runs once, and says so."""
+    made = make(build("mpirun", "-n", "3", "./app"), 2, 2)
+    assert made.step(Phase.RUN).argv[-4:] == ("mpirun", "-n", "3", "./app")
+    assert made.step(Phase.RUN).argv.count("mpirun") == 1
+    assert "mpirun starts its own ranks: run once, in the master container" in made.notes
+
+
+@pytest.mark.parametrize(
+    ("given", "command", "counted", "stdin"),
+    [
+        (INSIDE, "./app", True, "rank"),
+        ({**INSIDE, "script": "job.sh"}, "./app", False, ""),
+        (INSIDE, "mpirun", False, ""),
+        (BY_MPIRUN, "./app", True, "rank"),
+        (BY_SRUN, "./app", True, ""),
+    ],
+)
+def test_who_is_counted_and_who_reads(given: dict[str, Any], command: str, counted: bool, stdin: str) -> None:
+    """Ranks that we start are counted; mpirun loses standard input, so that it goes around it; srun does not."""
+    made = planned(2, 2, command=command, **given)
+    assert (made.counted, made.stdin) == (counted, stdin)
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "shared", "alone"),
+    [
+        (INSIDE, (2, 2), False, False),
+        (BY_SRUN, (1, 1), False, False),
+        (BY_SRUN, (2, 1), True, False),
+        ({**BY_SRUN, "container_per": "rank"}, (2, 1), False, True),
+        ({**BY_SRUN, "container_per": "node"}, (1, 1), True, False),
+        ({**BY_MPIRUN, "container_per": "rank"}, (1, 1), False, False),
+        ({**BY_MPIRUN, "runtime": "host"}, (2, 2), False, False),
+    ],
+)
+def test_who_shares_a_container(given: dict[str, Any], ranks: tuple[int, ...], shared: bool, alone: bool) -> None:
+    """A node's ranks do where there are several, unless asked otherwise."""
+    made = planned(*ranks, **given)
+    assert (made.shared, made.alone) == (shared, alone)
+    assert ("--sharens" in made.step(Phase.RUN).argv) == shared
+
+
+def test_a_serving_container_has_pids_of_its_own() -> None:
+    """When its first process ends the kernel ends all others; ranks of a node must see each other instead."""
+    assert "--pid" in planned(1).step(Phase.SERVE).argv
+    assert "--pid" in planned(1).step(Phase.RUN).argv
+    assert "--pid" not in planned(2, **BY_SRUN).step(Phase.RUN).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "mounted"),
+    [
+        ({}, False),
+        ({"chdir": "/home/alice"}, False),
+        ({"chdir": "/home/alicia"}, True),
+        ({"chdir": "/scratch"}, True),
+        ({"no_home": True}, True),
+        ({"chdir": "/"}, False),
+    ],
+)
+def test_the_working_directory_is_there(given: dict[str, Any], mounted: bool) -> None:
+    """Mounted by itself where home does not bring it."""
+    made = planned(1, **given)
+    chdir = made.spec.chdir
+    assert (f"{chdir}:{chdir}" in made.step(Phase.RUN).argv) == mounted
+    assert "--pwd" in made.step(Phase.RUN).argv
+
+
+def test_a_users_mounts_come_after_ours() -> None:
+    """So that his can lie above them."""
+    argv = planned(1, bind=("/data:/etc/group",)).step(Phase.RUN).argv
+    binds = [argv[place + 1] for place, word in enumerate(argv) if word == "--bind"]
+    assert binds == [
+        "/tmp/mnrun.7-abcdef:/tmp/mnrun.7-abcdef",
+        "/tmp/mnrun.7-abcdef/etc.passwd:/etc/passwd",
+        "/tmp/mnrun.7-abcdef/etc.group:/etc/group",
+        "/data:/etc/group",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "command", "said"),
+    [
+        (
+            {"script": "job.sh"},
+            "./app",
+            "--script runs once in the master container, which outside-in has not; use --mode inside-out",
+        ),
+        (
+            {},
+            "/opt/bin/mpirun",
+            "/opt/bin/mpirun runs once in the master container, which outside-in has not; use --mode inside-out",
+        ),
+    ],
+)
+def test_what_has_no_master_container(given: dict[str, Any], command: str, said: str) -> None:
+    """Outside-in there is none."""
+    with pytest.raises(Impossible) as wrong:
+        planned(1, command=command, **BY_MPIRUN, **given)
+    assert str(wrong.value) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "notes"),
+    [
+        ({}, ("mode is inside-out (the default for now)",)),
+        (INSIDE, ()),
+        (BY_SRUN, ()),
+    ],
+)
+def test_a_mode_that_nobody_chose_is_told(given: dict[str, Any], notes: tuple[str, ...]) -> None:
+    """--mode auto says what it became."""
+    assert planned(1, **given).notes == notes
+
+
+def test_two_jobs_have_nothing_in_common_on_a_node() -> None:
+    """Every path of ours has the job's own name in it."""
+    one, other = (plan.make(build("./app"), Layout(("node01",), (1,)), job) for job in ("7-aaaaaa", "7-bbbbbb"))
+    assert one.node_dir != other.node_dir
+    assert "7-bbbbbb" not in repr(one.steps)
+    assert len(one.node_dir) < 40, "a Unix socket's path below it has room for 108 bytes"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_carry_puts_the_schedulers_words_in_front(kind: str) -> None:
+    """One command for each step that starts something; the step's own words unchanged behind."""
+    made = planned(2, 2, **KINDS[kind])
+    commands = carry.carry(made, SITE)
+    assert [command.step for command in commands] == [s for s in made.steps if s.where is not Where.HERE]
+    for command in commands:
+        assert command.argv[0] == "srun"
+        assert command.argv[len(command.argv) - len(command.step.argv) :] == command.step.argv
+
+
+def test_carry_without_a_scheduler() -> None:
+    """The step's words are all there is."""
+    made = planned(2)
+    local = dataclasses.replace(SITE, scheduler="local")
+    assert [command.argv for command in carry.carry(made, local)] == [
+        command.step.argv for command in carry.carry(made, SITE)
+    ]
+
+
+def test_host_is_the_same_job_without_containers() -> None:
+    """The baseline: the same steps, no runtime's word in them, and nothing that a node would need of one."""
+    made = make(JobSpec(command=("./app",), runtime="host", chdir="/run"), 2, 2)
+    assert "apptainer" not in repr(made.steps)
+    assert made.needs == (("working directory", "/run"),)
+    assert "inside-bare" in made.step(Phase.RUN).argv

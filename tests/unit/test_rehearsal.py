@@ -1,0 +1,138 @@
+"""The pure parts of the rehearsal cluster; nothing here needs root or touches the machine."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rehearsal import cli, enter, host, layer, recipe, slurm
+from rehearsal.errors import Unable
+from rehearsal.model import Cluster, Options
+
+
+def settings(text: str) -> dict[str, str]:
+    """Key → the rest of its line."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_slurm_conf_of_four_nodes() -> None:
+    conf = settings(slurm.conf("mnrun", Options()))
+    assert conf["ClusterName"] == "mnrun"
+    assert conf["SlurmctldHost"] == "login"
+    assert conf["TaskPlugin"] == "task/none"
+    assert conf["LaunchParameters"] == "use_interactive_step"
+    assert conf["NodeName"] == "node[01-04] CPUs=8 RealMemory=16000 Gres=gpu:4 State=UNKNOWN"
+    assert conf["PartitionName"].startswith("main Nodes=ALL Default=YES")
+    assert not [key for key in conf if key.startswith("Accounting")]
+
+
+def test_affinity_has_the_cpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    conf = settings(slurm.conf("mnrun", Options(affinity=True)))
+    assert conf["TaskPlugin"] == "task/affinity"
+    assert " CPUs=2 " in conf["NodeName"]
+
+
+def test_accounting_adds_its_lines_and_its_file() -> None:
+    options = Options(accounting=True)
+    assert settings(slurm.conf("c", options))["AccountingStorageHost"] == "login"
+    private = layer.files("c", options, "ssh-ed25519 AAAA login\n")["/etc/slurm/slurmdbd.conf"]
+    assert (private.mode, private.owner) == (0o600, "slurm")
+    assert "/etc/slurm/slurmdbd.conf" not in layer.files("c", Options(), "ssh-ed25519 AAAA login\n")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"), [(1, "node01"), (2, "node[01-02]"), (64, "node[01-64]"), (120, "node[001-120]")]
+)
+def test_nodes_as_slurm_writes_them(nodes: int, text: str) -> None:
+    assert slurm.bracket(Options(nodes=nodes).compute) == text
+
+
+def test_gpu_stand_ins_are_those_that_boot_makes() -> None:
+    boot = (recipe.HERE / "inside/boot.sh").read_text()
+    numbers = re.search(r"for gpu in ([\d ]+);", boot)
+    assert numbers is not None
+    assert [int(word) for word in numbers[1].split()] == list(range(slurm.GPUS))
+    assert slurm.GRES == "Name=gpu File=/dev/nvidia[0-3]\n"
+
+
+def test_hosts_file() -> None:
+    assert layer.hosts(Options(nodes=2)) == (
+        "127.0.0.1\tlocalhost\n10.77.0.1\tlogin\n10.77.0.2\tnode01\n10.77.0.3\tnode02\n"
+    )
+
+
+def test_every_node_is_a_known_host() -> None:
+    known = layer.files("c", Options(nodes=1), "ssh-ed25519 AAAA login\n")["/etc/ssh/ssh_known_hosts"]
+    assert known.text == "login,10.77.0.1,node01,10.77.0.2 ssh-ed25519 AAAA login\n"
+
+
+def test_a_key_covers_packages_steps_and_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recipe.key(recipe.NODE)
+    assert re.fullmatch(r"[0-9a-f]{16}", before)
+    assert recipe.key(recipe.NODE) == before
+    assert recipe.key(replace(recipe.NODE, packages=(*recipe.NODE.packages, "docker.io"))) != before
+    assert recipe.key(replace(recipe.NODE, steps=recipe.NODE.steps[1:])) != before
+    (tmp_path / "other.c").write_text("int main(void) { return 0; }\n")
+    monkeypatch.setattr(recipe, "PROGRAMS", tmp_path)
+    assert recipe.key(recipe.NODE) != before
+
+
+def test_each_image_has_its_own_key() -> None:
+    assert len({recipe.key(image) for image in recipe.IMAGES}) == len(recipe.IMAGES) == 4
+
+
+def test_nosshd_differs_by_sshd_alone() -> None:
+    assert set(recipe.OMPI5.packages) - set(recipe.NOSSHD.packages) == {"openssh-server"}
+
+
+@pytest.mark.parametrize("name", ["", "A", "a.b", "../x", "-a", "a" * 40])
+def test_names_that_would_confuse_paths_are_refused(name: str) -> None:
+    with pytest.raises(Unable):
+        Cluster(name)
+
+
+def test_no_cluster_owns_anothers_networks() -> None:
+    assert not Cluster("a-b").netns("login").startswith(Cluster("a").netns(""))
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 251])
+def test_impossible_sizes_are_refused(nodes: int) -> None:
+    with pytest.raises(Unable):
+        Options(nodes=nodes)
+
+
+def test_pip_gets_the_machines_registry_but_none_of_its_paths(tmp_path: Path) -> None:
+    file = tmp_path / "pip.conf"
+    file.write_text(
+        "[global]\nindex-url = https://index.example/simple\nfind-links = /opt/wheels\n"
+        "extra-index-url =\n    file:///opt/simple\n    https://more.example/simple\n"
+    )
+    environ = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(file), "PIP_DEFAULT_TIMEOUT": "180"}
+    found = host.pip_settings(environ)
+    assert found["PIP_INDEX_URL"] == "https://index.example/simple"
+    assert found["PIP_EXTRA_INDEX_URL"] == "https://more.example/simple"
+    assert found["PIP_DEFAULT_TIMEOUT"] == "180"
+    assert "PIP_FIND_LINKS" not in found
+
+
+def test_exec_gives_a_login_and_leaves_words_alone() -> None:
+    nasty = ["printf", "%s", "a b", "$(x)", "ü;'\"\n", "--", "-n"]
+    line = enter.words(nasty, "alice", None, "dumb")
+    assert line[-len(nasty) :] == nasty
+    assert {"HOME=/home/alice", "USER=alice", "LANG=C.UTF-8"} <= set(line)
+    with pytest.raises(Unable):
+        enter.words(["true"], "carol", None, "dumb")
+
+
+def test_exec_takes_the_rest_of_the_line_as_it_is() -> None:
+    args = cli.parser().parse_args(["--name", "x", "exec", "-u", "bob", "node01", "ls", "-u", "--name", "y"])
+    assert (args.name, args.user, args.node) == ("x", "bob", "node01")
+    assert args.command == ["ls", "-u", "--name", "y"]

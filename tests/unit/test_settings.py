@@ -1,0 +1,186 @@
+"""Layers of values: how each is read, which one is believed, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher import settings
+from launcher.errors import UsageError
+from launcher.options import BY_NAME
+from launcher.settings import Setting
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "value"),
+    [
+        ("nodes", "4", 4),
+        ("nodes", "0004", 4),
+        ("image", "a b.sif", "a b.sif"),
+        ("mode", "outside-in", "outside-in"),
+        ("keep", True, True),
+        ("keep", "1", True),
+        ("keep", "Yes", True),
+        ("keep", "0", False),
+        ("keep", "no", False),
+        ("bind", "/a", ("/a",)),
+        ("bind", ("/a", "/b:/c:ro"), ("/a", "/b:/c:ro")),
+        ("env", ("A=b=c d", "B"), ("A=b=c d", "B")),
+        ("mpi_args", ("--map-by slot", "--mca 'a b'"), ("--map-by", "slot", "--mca", "a b")),
+        ("mpi_args", (r"\$HOME \"",), ("$HOME", '"')),
+        ("container_args", ("",), ()),
+        ("start_timeout", "120", 120),
+        ("start_timeout", "90s", 90),
+        ("start_timeout", "2m", 120),
+        ("start_timeout", "1h", 3600),
+    ],
+)
+def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) -> None:
+    """Each kind of option has its own reading."""
+    assert settings.parse(BY_NAME[name], raw, "here") == value
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "said"),
+    [
+        ("nodes", "four", "--nodes 'four' is not a number from 1 up (here)"),
+        ("nodes", "0", "--nodes '0' is not a number from 1 up (here)"),
+        ("nodes", "-1", "--nodes '-1' is not a number from 1 up (here)"),
+        ("nodes", "2-4", "--nodes '2-4' is not a number from 1 up (here)"),
+        ("ntasks", "p", "--ntasks 'p' is not a number from 1 up (here)"),
+        ("ntasks", "", "--ntasks '' is not a number from 1 up (here)"),
+        ("ntasks_per_node", "1.5", "--ntasks-per-node '1.5' is not a number from 1 up (here)"),
+        ("image", "", "--image is empty (here)"),
+        ("mode", "inside_out", "--mode 'inside_out' is unknown (here); did you mean inside-out?"),
+        ("mode", "outsidein", "--mode 'outsidein' is unknown (here); did you mean outside-in?"),
+        ("mode", "", "--mode '' is unknown (here); it is one of auto, inside-out, outside-in"),
+        ("runtime", "docker", "--runtime 'docker' is unknown (here); it is one of apptainer, host"),
+        ("mpi", "pmi1", "--mpi 'pmi1' is unknown (here); did you mean pmix?"),
+        ("keep", "maybe", "--keep 'maybe' is neither true nor false (here)"),
+        ("mpi_args", ("a", "it's"), '--mpi-args "it\'s": no closing quotation (here)'),
+        ("start_timeout", "0", "--start-timeout '0' is not a time (here); write 120s, 5m or 1h"),
+        ("start_timeout", "1:30", "--start-timeout '1:30' is not a time (here); write 120s, 5m or 1h"),
+        ("start_timeout", "-5", "--start-timeout '-5' is not a time (here); write 120s, 5m or 1h"),
+    ],
+)
+def test_parse_says_what_is_wrong_with_a_value(name: str, raw: object, said: str) -> None:
+    """Option, value and origin are in the line, and what would have been right."""
+    with pytest.raises(UsageError) as wrong:
+        settings.parse(BY_NAME[name], raw, "here")
+    assert str(wrong.value) == said
+    assert wrong.value.code == 2
+
+
+def test_built_in_values() -> None:
+    """What holds when nobody says anything."""
+    assert {name: setting.value for name, setting in settings.builtin().items()} == {
+        "runtime": "apptainer",
+        "container_per": "auto",
+        "mode": "auto",
+        "launcher": "auto",
+        "mpi": "auto",
+        "connect": "auto",
+        "ports": "20000-29999",
+        "start_timeout": 120,
+        "job_dir": "~/.mnrun/jobs",
+    }
+    assert {setting.origin for setting in settings.builtin().values()} == {"built-in"}
+
+
+def test_environment_is_read_by_the_options_names() -> None:
+    """MNRUN_ + the long name, whatever the verb; an empty variable is none; others are left alone."""
+    environ = {
+        "MNRUN_NTASKS": "8",
+        "MNRUN_IMAGE": "",
+        "MNRUN_KEEP": "1",
+        "MNRUN_LOCAL": "0",
+        "MNRUN_ENV": "A=b",
+        "MNRUN_JOB_ID": "7-abcdef",
+        "MNRUN_NONSENSE": "x",
+        "NTASKS": "9",
+    }
+    assert settings.from_environment(environ) == {
+        "ntasks": Setting(8, "MNRUN_NTASKS"),
+        "keep": Setting(True, "MNRUN_KEEP"),
+        "local": Setting(False, "MNRUN_LOCAL"),
+    }
+
+
+def test_environment_splits_lists_at_commas() -> None:
+    """As APPTAINER_BIND: a path may have blanks in it, and no comma."""
+    found = settings.from_environment({"MNRUN_BIND": "/a:/b:ro,/my data", "MNRUN_ENV_FILE": "a,b"})
+    assert found["bind"].value == ("/a:/b:ro", "/my data")
+    assert found["env_file"].value == ("a", "b")
+
+
+def test_environment_splits_words_as_a_shell_does() -> None:
+    """Words are not a list: mpirun's own values have commas in them."""
+    found = settings.from_environment({"MNRUN_MPI_ARGS": "--mca btl tcp,self --map-by 'ppr:2:node'"})
+    assert found["mpi_args"].value == ("--mca", "btl", "tcp,self", "--map-by", "ppr:2:node")
+
+
+def test_a_wrong_variable_is_named() -> None:
+    """The line says which variable holds the wrong value."""
+    with pytest.raises(UsageError) as wrong:
+        settings.from_environment({"MNRUN_MODE": "outside"})
+    assert str(wrong.value) == "--mode 'outside' is unknown (MNRUN_MODE); did you mean outside-in?"
+
+
+def test_command_line_takes_what_was_given() -> None:
+    """click hands None, False and () for what was not."""
+    given: dict[str, object] = {
+        "nodes": "2",
+        "ntasks": None,
+        "keep": True,
+        "force": False,
+        "bind": ("/a", "/b"),
+        "env": (),
+        "image": "app.sif",
+    }
+    assert settings.from_command_line(given) == {
+        "nodes": Setting(2, "command line"),
+        "keep": Setting(True, "command line"),
+        "bind": Setting(("/a", "/b"), "command line"),
+        "image": Setting("app.sif", "command line"),
+    }
+
+
+def test_an_empty_value_on_the_command_line_is_an_error() -> None:
+    """`--image "$UNSET"` is a mistake, not the default."""
+    with pytest.raises(UsageError, match=r"^--image is empty \(command line\)$"):
+        settings.from_command_line({"image": ""})
+
+
+def test_the_later_layer_is_believed() -> None:
+    """built-in < environment < command line, each value with where it came from."""
+    merged = settings.merge(
+        settings.builtin(),
+        settings.from_environment({"MNRUN_MODE": "inside-out", "MNRUN_NODES": "2", "MNRUN_PORTS": "3000-4000"}),
+        settings.from_command_line({"mode": "outside-in", "ntasks": "4"}),
+    )
+    chosen = {name: merged[name] for name in ("mode", "nodes", "ports", "ntasks", "runtime")}
+    assert chosen == {
+        "mode": Setting("outside-in", "command line"),
+        "nodes": Setting(2, "MNRUN_NODES"),
+        "ports": Setting("3000-4000", "MNRUN_PORTS"),
+        "ntasks": Setting(4, "command line"),
+        "runtime": Setting("apptainer", "built-in"),
+    }
+
+
+def test_lists_and_words_add_up() -> None:
+    """The site's binds stay when a user adds one; both origins are named."""
+    merged = settings.merge(
+        settings.from_environment({"MNRUN_BIND": "/site", "MNRUN_CONTAINER_ARGS": "--writable-tmpfs"}),
+        settings.from_command_line({"bind": ("/mine",), "container_args": ("--no-mount hostfs",)}),
+    )
+    assert merged == {
+        "bind": Setting(("/site", "/mine"), "MNRUN_BIND, command line"),
+        "container_args": Setting(("--writable-tmpfs", "--no-mount", "hostfs"), "MNRUN_CONTAINER_ARGS, command line"),
+    }
+
+
+def test_merging_changes_no_layer() -> None:
+    """Layers are read, never written."""
+    below = settings.from_command_line({"bind": ("/a",)})
+    settings.merge(below, settings.from_command_line({"bind": ("/b",)}))
+    assert below == {"bind": Setting(("/a",), "command line")}

@@ -1,0 +1,125 @@
+"""Starting one command and hearing of it. Real processes, small ones: `sh` in a folder of the test's own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from launcher import transports
+from launcher.transports import Event, Running
+
+from .world import World
+
+
+class Starter:
+    """transports.start, with what its process said up to its end."""
+
+    def __init__(self) -> None:
+        self.events: queue.Queue[Event] = queue.Queue()
+
+    def start(self, script: str, held: bool = True) -> Running:
+        environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+        return transports.start("step", ("sh", "-c", script), environ, self.events, held)
+
+    def said(self) -> list[Event]:
+        found = [self.events.get(timeout=10)]
+        while found[-1][0] != "ended":
+            found.append(self.events.get(timeout=10))
+        return found
+
+
+@pytest.fixture
+def starter(world: World) -> Iterator[Starter]:
+    with world.allowed():
+        yield Starter()
+
+
+def close(running: Running) -> None:
+    assert running.process.stdin is not None
+    running.process.stdin.close()
+
+
+def test_lines_then_the_end(starter: Starter) -> None:
+    """A process's last words come before its end, the last line's newline or not."""
+    close(starter.start("echo one; printf 'two\\nthree'; exit 7"))
+    assert starter.said() == [
+        ("line", "step", "one"),
+        ("line", "step", "two"),
+        ("line", "step", "three"),
+        ("ended", "step", 7),
+    ]
+
+
+def test_errors_are_noise(starter: Starter) -> None:
+    """What srun complains of is kept apart from what guards say."""
+    close(starter.start("echo oops >&2"))
+    assert starter.said() == [("noise", "step", "oops"), ("ended", "step", 0)]
+
+
+def test_bytes_that_are_no_text(starter: Starter) -> None:
+    """A container's log may hold anything."""
+    close(starter.start("printf 'a\\377b\\n'"))
+    assert starter.said()[0] == ("line", "step", "a\N{REPLACEMENT CHARACTER}b")
+
+
+def test_a_signals_death_is_told_as_a_shell_tells_it(starter: Starter) -> None:
+    """128 + n."""
+    close(starter.start("kill -KILL $$"))
+    assert starter.said() == [("ended", "step", 137)]
+
+
+def test_the_lease_is_its_input(starter: Starter) -> None:
+    """What we write arrives at once, unbuffered; its end is the end that we make."""
+    running = starter.start("read -r line; echo got $line; cat >/dev/null; echo end")
+    assert running.process.stdin is not None
+    running.process.stdin.write(b"hello\n")
+    assert starter.events.get(timeout=10) == ("line", "step", "got hello")
+    close(running)
+    assert starter.said() == [("line", "step", "end"), ("ended", "step", 0)]
+
+
+def test_a_session_of_its_own(starter: Starter) -> None:
+    """Ctrl-C on the terminal reaches mnrun alone."""
+    running = starter.start("cat >/dev/null")
+    assert os.getsid(running.process.pid) == running.process.pid
+    close(running)
+    starter.said()
+
+
+def test_ending_reaches_the_children_too(starter: Starter) -> None:
+    """And may be done twice."""
+    running = starter.start("sleep 60 & wait")
+    running.end(signal.SIGKILL)
+    assert starter.said() == [("ended", "step", 137)]
+    running.process.wait()
+    running.end(signal.SIGKILL)
+
+
+def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, starter: Starter) -> None:
+    """The lease's end is enough, and srun would kill its guards; the program's has the second net."""
+    monkeypatch.setattr(transports, "_tied", lambda argv: ("sh", "-c", "exit 3"))
+    close(starter.start("exit 4"))
+    assert starter.said() == [("ended", "step", 4)]
+    starter.start("exit 4", held=False)
+    assert starter.said() == [("ended", "step", 3)]
+
+
+def test_no_such_program(starter: Starter) -> None:
+    """Whoever starts it says so in his own words."""
+    with pytest.raises(FileNotFoundError):
+        transports.start("step", ("/nowhere/srun",), {}, starter.events, True)
+
+
+def test_signals_become_events(world: World) -> None:
+    """For as long as they are watched; afterwards they are what they were."""
+    events: queue.Queue[Event] = queue.Queue()
+    before = [signal.getsignal(signum) for signum in transports.Signals.ALL]
+    with transports.Signals(events), world.allowed():
+        for signum in transports.Signals.ALL:
+            os.kill(os.getpid(), signum)
+    assert [events.get_nowait() for _ in before] == [("signal", "", signum) for signum in transports.Signals.ALL]
+    assert [signal.getsignal(signum) for signum in transports.Signals.ALL] == before

@@ -1,0 +1,92 @@
+"""The guard of the unit tests: what it stops, and what it lets through."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from . import texts
+from .conftest import Shell
+
+HERE = Path(__file__)
+NOWHERE = HERE.with_name("nowhere")  # should the guard ever fail, nothing comes to harm
+TOUCHES: dict[str, tuple[Callable[[], object], str]] = {
+    "run": (lambda: subprocess.run(["true"], check=False), "started a process"),
+    "popen": (lambda: os.popen("true"), "started a process"),
+    "system": (lambda: os.system("true"), "started a process"),
+    "exec": (lambda: os.execv(NOWHERE, ["true"]), "started a process"),
+    "spawn": (lambda: os.posix_spawn(NOWHERE, ["true"], {}), "started a process"),
+    "kill": (lambda: os.kill(os.getpid(), signal.SIGCONT), "sent a signal"),
+    "socket": (socket.socket, "went to the network"),
+    "resolve": (lambda: socket.getaddrinfo("localhost", 22), "went to the network"),
+    "open": (lambda: HERE.open("a"), "changed a file outside tmp_path"),
+    "os.open": (lambda: os.open(HERE, os.O_RDWR), "changed a file outside tmp_path"),
+    "write_text": (lambda: (NOWHERE / "new").write_text("x"), "changed a file outside tmp_path"),
+    "mkdir": (lambda: (NOWHERE / "new").mkdir(), "changed a file outside tmp_path"),
+    "unlink": (NOWHERE.unlink, "changed a file outside tmp_path"),
+    "rename": (lambda: NOWHERE.rename(NOWHERE / "new"), "changed a file outside tmp_path"),
+    "rmtree": (lambda: shutil.rmtree(NOWHERE), "changed a file outside tmp_path"),
+    "chmod": (lambda: HERE.chmod(HERE.stat().st_mode), "changed a file outside tmp_path"),
+    "symlink": (lambda: (NOWHERE / "new").symlink_to(HERE), "changed a file outside tmp_path"),
+}
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+def test_touching_the_world_says_what_it_was(touch: str) -> None:
+    """Whatever would leave the test ends it, with what was done and what to do instead."""
+    act, what = TOUCHES[touch]
+    with pytest.raises(pytest.fail.Exception) as stopped:
+        act()
+    assert str(stopped.value).startswith(f"A unit test {what} (")
+    assert "unit tests touch nothing of the world: " in str(stopped.value)
+
+
+def test_no_handler_of_the_code_under_test_hides_it() -> None:
+    """`except Exception` does not swallow the guard's word."""
+    with pytest.raises(pytest.fail.Exception), contextlib.suppress(Exception):
+        subprocess.run(["true"], check=False)
+
+
+def test_tmp_path_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under tmp_path everything goes, by relative names too."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b").write_text("x")
+    (tmp_path / "a/b").rename(tmp_path / "c")
+    monkeypatch.chdir(tmp_path)
+    Path("d").write_text("x")
+    shutil.rmtree("a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d"]
+
+
+def test_reading_is_free() -> None:
+    """The guard is about what changes."""
+    assert HERE.read_text()
+    assert os.listdir(HERE.parent)
+
+
+def test_nothing_of_a_surrounding_job_is_there() -> None:
+    """What a test sees does not depend on where it runs."""
+    assert not [name for name in os.environ if name.startswith(("SLURM_", "MNRUN_", "OMPI_", "PMI"))]
+
+
+def test_the_shell_helper_is_bare(sh: Shell, tmp_path: Path) -> None:
+    """`sh` starts in tmp_path, with no variable of ours."""
+    assert sh('pwd; printf %s "${PYTHONPATH-none} $1"', "a b").decode() == f"{tmp_path}\nnone a b"
+
+
+def test_a_changed_text_shows_its_lines_and_how_to_accept_it() -> None:
+    """What a developer reads when a golden text changed."""
+    file = texts.GOLDEN / "story/plan.txt"
+    assert texts.changes(file, "a\nb\nc\n", "a\nB\nc\n") == (
+        "golden/story/plan.txt is not what it says now:\n--- expected\n+++ now\n-b\n+B\n"
+        "If that is how it should be, accept it with\n    pytest tests/unit/test_golden.py --accept\n"
+        "and read `git diff` before you commit it."
+    )

@@ -1,0 +1,254 @@
+"""The wrappers that end in `exec "$@"`, run for real in a node directory that lies in tmp_path.
+
+No container, no MPI, no Slurm: what they set, drop, say and become. guard.sh and sweep.sh end
+processes, and sshd.sh starts one: those are for the live tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import kit
+
+from .conftest import Shell
+from .samples import build, make
+
+BARE = {"PATH": os.environ["PATH"]}
+SHELLS = ("sh", "dash", "bash")
+
+
+class Node:
+    """A node's directory as the guard leaves it, but that `up` is a file, so that it can be read at leisure."""
+
+    def __init__(self, sh: Shell, path: Path) -> None:
+        self._sh = sh
+        self.path = path
+
+    def fill(self, *ranks: int, launch: str = "", **given: Any) -> None:
+        plan = make(build("./app", **{"chdir": str(self.path), **given}), *ranks)
+        (self.path / "bin").mkdir(parents=True)
+        files = kit.files(plan, {"launch.env": launch, "share": f"{ranks[0]}\n", "up": ""})
+        for name, text in files.items():
+            (self.path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+        for program in (self.path / "bin").iterdir():
+            program.chmod(0o700)
+
+    def run(self, wrapper: str, *words: str, shell: str = "sh", before: str = "", **how: Any) -> bytes:
+        """`WRAPPER WORDS`, by its own shell, after the lines `before`."""
+        return self._sh(before + 'exec "$@"', shell, str(self.path / wrapper), *words, **how)
+
+    @property
+    def said(self) -> str:
+        """What would have gone up to the launcher."""
+        return (self.path / "up").read_text()
+
+
+@pytest.fixture
+def node(sh: Shell, tmp_path: Path) -> Node:
+    return Node(sh, tmp_path / "mnrun.7-abcdef")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3", "PMIX_RANK": "9"}, "rank 2 3\n"),
+        ({"PMIX_RANK": "1", "SLURM_NTASKS": "3", "SLURM_PROCID": "9"}, "rank 1 3\n"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "3", "SLURM_PROCID": "9", "SLURM_NTASKS": "9"}, "rank 1 3\n"),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "3"}, "rank 2 3\n"),
+        ({}, "rank 0 1\n"),
+    ],
+)
+def test_a_rank_says_who_it_is(node: Node, environ: Mapping[str, str], said: str, shell: str) -> None:
+    """From the variables of whoever started it."""
+    node.fill(1, script="job.sh")
+    node.run("rank.sh", "true", environ=environ, shell=shell)
+    assert node.said == said
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_rank_becomes_the_program_with_its_words_and_variables(node: Node, shell: str) -> None:
+    """Byte for byte; a variable that was taken away is away."""
+    words = ("a b", "", "$HOME", "it's", '"', "*", "--", "-n", "two\nlines", "ü\udcff")
+    node.fill(1, script="job.sh", env=("V=it's $HOME\n`x`",))
+    script = 'printf "%s\\0" "$V" "$@"'
+    said = node.run("rank.sh", "sh", "-c", script, "x", *words, shell=shell)
+    assert [os.fsdecode(word) for word in said.split(b"\0")[:-1]] == ["it's $HOME\n`x`", *words]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("sh", "-c", "exit 7"), 7), (("./none",), 127), (("none-such-word",), 127), (("/etc/passwd",), 126)],
+)
+def test_a_ranks_code_is_the_programs_or_the_shells(node: Node, words: tuple[str, ...], code: int, shell: str) -> None:
+    """126 and 127 as a shell gives them, whatever the starter would make of them."""
+    node.fill(1, script="job.sh")
+    node.run("rank.sh", *words, code=code, shell=shell)
+
+
+@pytest.mark.parametrize(("rank", "read"), [("0", b"a\0b\n"), ("1", b"")])
+def test_standard_input_goes_to_rank_0_alone(node: Node, rank: str, read: bytes) -> None:
+    """From the node's own pipe, since mpirun would lose it."""
+    node.fill(1)
+    (node.path / "stdin").write_bytes(b"a\0b\n")
+    environ = {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2"}
+    assert node.run("rank.sh", "cat", environ=environ, stdin=b"not this") == read
+
+
+def test_a_rank_of_srun_reads_its_own_input_where_it_was_told_to_be(node: Node, tmp_path: Path) -> None:
+    """srun starts it elsewhere, and hands standard input on by itself."""
+    node.fill(1, mode="outside-in", launcher="srun", chdir=str(tmp_path), force=True)
+    environ = {"PMIX_RANK": "0", "SLURM_NTASKS": "1"}
+    said = node.run("rank.sh", "sh", "-c", "pwd; cat", before="cd /\n", environ=environ, stdin=b"input")
+    assert said.decode() == f"{tmp_path}\ninput"
+
+
+def test_ranks_that_share_a_container_wait_for_each_other(node: Node) -> None:
+    """It would die with the first process that leaves."""
+    node.fill(2, mode="outside-in", launcher="srun", force=True)
+    script = """
+    rank() { PMIX_RANK=$1 SLURM_NTASKS=2 sh "$0" echo "$1"; }
+    rank 0 >first & sleep 0.2; cat first; echo none yet; rank 1; wait; cat first
+    """
+    assert node._sh(script.replace("$0", str(node.path / "rank.sh"))) == b"none yet\n1\n0\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "environ", "speaks"),
+    [
+        ("mpirun (Open MPI) 5.0.7", {"PMIX_RANK": "0"}, ""),
+        ("mpirun (Open MPI) 5.0.7", {"PMI_RANK": "0"}, "Open MPI, which needs PMIx"),
+        ("HYDRA build details:", {"PMI_RANK": "0"}, ""),
+        ("HYDRA build details:", {"PMIX_RANK": "0"}, "MPICH or its kin, which needs PMI"),
+        ("Intel(R) MPI Library", {"PMIX_RANK": "0"}, "MPICH or its kin, which needs PMI"),
+        ("something else", {"PMIX_RANK": "0"}, ""),
+    ],
+)
+def test_an_image_that_does_not_suit_the_starter(
+    node: Node, tmp_path: Path, image: str, environ: dict[str, str], speaks: str
+) -> None:
+    """Rank 0 says so before every rank takes itself for 0 of 1."""
+    node.fill(1, mode="outside-in", launcher="srun")
+    mpirun = tmp_path / "image/mpirun"
+    mpirun.parent.mkdir()
+    mpirun.write_text(f"#!/bin/sh\necho '{image}'\n")
+    mpirun.chmod(0o700)
+    environ = {**environ, "PATH": f"{mpirun.parent}:{os.environ['PATH']}"}
+    node.run("rank.sh", "true", environ=environ, code=1 if speaks else 0)
+    assert node.said.startswith(f"fail the image has {speaks}, and srun --mpi=pmix does not" if speaks else "rank 0 ")
+
+
+@pytest.mark.parametrize(("rank", "watched"), [("0", False), ("1", True)])
+def test_a_rank_that_takes_itself_for_the_only_one_leaves_a_trace(node: Node, rank: str, watched: bool) -> None:
+    """Open MPI writes the file as rank 0 alone, so that any other's tells; a user's own use of it goes before."""
+    node.fill(1, script="job.sh")
+    show = 'echo "${OMPI_MCA_mpi_show_mca_params-} ${OMPI_MCA_mpi_show_mca_params_file-}"'
+    environ = {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2"}
+    said = node.run("rank.sh", "sh", "-c", show, environ=environ).decode().strip()
+    assert said == (f"api {node.path}/alone.1" if watched else "")
+    own = {**environ, "OMPI_MCA_mpi_show_mca_params": "all"}
+    assert node.run("rank.sh", "sh", "-c", show, environ=own).decode().strip() == "all"
+
+
+def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
+    """The rules of this context; the job's mark; a TMPDIR of its own; its session noted for the guard."""
+    node.fill(1)
+    (node.path / "sessions").write_text("")
+    leaks = {"SLURM_NTASKS": "8", "LD_PRELOAD": "", "PMIX_RANK": "1", "BASH_FUNC_ml%%": "() { :; }", "TMPDIR": "/x"}
+    kept = {"CUDA_VISIBLE_DEVICES": "0,1", "ODD": "two\nlines=SLURM_X"}
+    found = node.run("box.sh", "inside", "tmp", "env", "-0", shell="bash", environ={**leaks, **kept})
+    arrived = dict(pair.decode().split("=", 1) for pair in found.split(b"\0")[:-1])
+    assert {name: arrived[name] for name in kept} == kept
+    assert (arrived["MNRUN_JOB_ID"], arrived["TMPDIR"]) == ("7-abcdef", f"{node.path}/tmp")
+    assert (set(leaks) - {"TMPDIR"}) & set(arrived) == set()
+    assert (node.path / "sessions").read_text().strip().isdecimal()
+
+
+def test_without_a_driver_no_word_of_it(node: Node) -> None:
+    """--nv only where an NVIDIA driver is; what Slurm granted goes along by itself."""
+    node.fill(1)
+    if Path("/proc/driver/nvidia/version").exists():
+        pytest.skip("this machine has a driver")
+    assert node.run("gpus.sh", "sh", "-c", 'echo "${APPTAINER_NV-none}"', shell="bash") == b"none\n"
+
+
+def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:
+    """The program of the step reads nothing; the node's pipe gets every byte."""
+    node.fill(1)
+    words = ("sh", "-c", "cat; cat ./stdin")
+    said = node.run("head.sh", *words, before=f"cd {node.path}; mkfifo stdin\n", shell="bash", stdin=b"a\0b")
+    assert said == b"a\0b"
+
+
+def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path) -> None:
+    """In the environment of the launch, where the job begins."""
+    node.fill(1, launch="export FOUND=hosts\n", chdir=str(tmp_path))
+    before = f"cd {node.path}; mkfifo go; exec 9<>go; (sleep 0.1; echo go >&9) &\n"
+    assert node.run("go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
+
+
+def test_the_master_ends_with_its_job(node: Node) -> None:
+    """Where the guard that holds `go` ends before it was said, nothing starts."""
+    node.fill(1)
+    before = f"cd {node.path}; mkfifo go; (exec 9>go) &\n"
+    assert node.run("go.sh", "echo", "started", before=before, code=1) == b""
+
+
+@pytest.mark.parametrize("name", ["mpirun", "mpiexec", "prterun"])
+def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name: str) -> None:
+    """Found past ours, with its words, and without the scheduler's variables; ours stays first on PATH."""
+    node.fill(1)
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / name).write_text('#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env | grep -cE "^(SLURM_|PMI)" || true\n')
+    (image / name).chmod(0o700)
+    path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
+    environ = {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "PMIX_RANK": "0", "PMI_FD": "3"}
+    assert node.run(f"bin/{name}", "-n", "2", "./a b", environ=environ).decode() == f"<-n><2><./a b>{path}\n0\n"
+
+
+def test_an_image_without_mpirun_says_so(node: Node) -> None:
+    """At once, with the PATH that was searched."""
+    node.fill(1)
+    environ = {"PATH": f"{node.path}/bin:/bin"}
+    node.run("bin/prterun", environ=environ, code=127)
+    assert node.said.startswith("fail the image has no prterun on its PATH (/bin): ")
+
+
+def test_ssh_inside_is_the_images_own_with_the_jobs_configuration(node: Node, tmp_path: Path) -> None:
+    """Never ~/.ssh; every other word is the caller's."""
+    node.fill(1)
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / "ssh").write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
+    (image / "ssh").chmod(0o700)
+    environ = {"PATH": f"{node.path}/bin:{image}:{os.environ['PATH']}"}
+    said = node.run("bin/ssh", "-x", "node02", "echo 'a b'", environ=environ).decode()
+    assert said == f"<-F><{node.path}/ssh_config><-x><node02><echo 'a b'>"
+
+
+def test_what_ssh_runs_on_a_node_begins_where_the_job_does(node: Node, tmp_path: Path) -> None:
+    """With the container's own environment, and the job's above it."""
+    node.fill(1, env=("B=job",), chdir=str(tmp_path))
+    (node.path / "session.env").write_text("export A='container'\nexport B='container'\n")
+    environ = {"SSH_ORIGINAL_COMMAND": 'echo "$A $B"; pwd; exit 5'}
+    said = node.run("session.sh", environ=environ, code=5).decode()
+    assert said == f"container job\n{tmp_path}\n"
+
+
+def test_everybody_is_somebody_in_the_container(node: Node) -> None:
+    """root, nobody and the user with /bin/sh: sshd refuses a shell that the image lacks."""
+    node.fill(1)
+    node.run("user.sh", shell="bash", before=f"cd {node.path}\n", environ={"HOME": "/home/alice"})
+    entries = [line.split(":") for line in (node.path / "etc.passwd").read_text().splitlines()]
+    assert [entry[0] for entry in entries[:2]] == ["root", "nobody"]
+    assert entries[2][2:4] == [str(os.getuid()), str(os.getgid())]
+    assert entries[2][5:] == ["/home/alice", "/bin/sh"]
+    groups = {line.split(":")[2] for line in (node.path / "etc.group").read_text().splitlines()}
+    assert {str(os.getgid()), "0", "65534"} <= groups

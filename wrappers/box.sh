@@ -1,0 +1,21 @@
+#!/bin/bash
+# `box.sh CONTEXT PLACE WORDS…` runs WORDS, a container runtime's, as a process of the job: without
+# what leaks from the host and its scheduler in this context (launcher/environment.py has the
+# rules), with the job's mark, and with PLACE in the node directory as its own TMPDIR.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+context=$1 place=$here/$2
+shift 2
+source "$here/job.sh"
+source "$here/rules.sh"
+
+read -r _ _ _ _ _ session _ </proc/self/stat
+echo "$session" >>"$here/sessions" # the guard ends whatever is left of it
+echo "$PPID" >>"$here/parents"     # by which Apptainer names what --sharens leaves when it is killed
+
+drop=()
+while IFS= read -r -d '' pair; do
+  name=${pair%%=*}
+  if dropped "$context:$name"; then drop+=(-u "$name"); fi
+done </proc/self/environ
+exec env "${drop[@]}" "MNRUN_JOB_ID=$job_id" "TMPDIR=$place" "$@"

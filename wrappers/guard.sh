@@ -1,0 +1,139 @@
+#!/bin/bash
+# The node's side of a job: `guard.sh [CONTAINER WORDS…]`, one per node, outside the container.
+#
+# Its standard input is the lease, a pipe that the launcher holds. Lines on it:
+#     file NAME BASE64    write this file into the job's node directory
+#     go                  everything is there: let the master begin
+#     signal NAME         to the program: to its mpirun, or to srun's ranks themselves
+# At its end (or a TERM from the scheduler) everything of the job on this node ends, and
+# the node directory goes. On standard output it speaks in lines `WORD NODE …`:
+#     ready fail gone log rank alone bye
+set -euo pipefail +o posix
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here"
+source ./job.sh
+source ./sweep.sh
+node=${SLURMD_NODENAME:-$(uname -n)}
+
+# Everyone on this node (guard, container, ranks) speaks through this pipe; a line is below
+# PIPE_BUF, so that it arrives whole. Held open for reading and writing: nobody blocks on it.
+mkfifo up
+exec {up}<>up
+say() { printf '%s\n' "$*" >&"$up"; }
+
+address() { # where other nodes reach this one: not the 127.0.1.1 that Debian writes for itself
+  getent ahostsv4 "$(uname -n)" | awk '$1 !~ /^127\./ { print $1; exit }' || true
+}
+
+forward() { # to the launcher, each line with the node's name
+  local word rest facts
+  facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-}"
+  while read -r word rest; do
+    [[ $word == ready ]] && rest="$facts $rest"
+    printf '%s %s %s\n' "$word" "$node" "$rest"
+    [[ $word == bye ]] && return
+  done <&"$up"
+}
+
+is_image() { # a SIF, a squashfs, or an unpacked tree
+  [[ -e $1/bin/sh || -L $1/bin/sh ]] || head -c 512 "$1" | grep -aqE 'SIF_MAGIC|^hsqs'
+}
+
+check() { # what every node must have, before anything is started
+  local kind what
+  while IFS=$'\t' read -r kind what; do
+    case $kind in
+      program) command -v "$what" >/dev/null || { say "fail $what is not installed on this node"; return 1; } ;;
+      image)
+        [[ -e $what ]] || { say "fail the image $what is not there"; return 1; }
+        [[ -r $what ]] || { say "fail the image $what cannot be read"; return 1; }
+        is_image "$what" || { say "fail $what is not a container image (SIF, squashfs or directory)"; return 1; } ;;
+      script)
+        [[ -e $what ]] || { say "fail the script $what is not there"; return 1; }
+        [[ -x $what ]] || { say "fail the script $what cannot be executed: chmod +x"; return 1; } ;;
+      *) [[ -e $what ]] || { say "fail the $kind $what is not there"; return 1; } ;;
+    esac
+  done <needs
+}
+
+dismiss() { # the head, which waits for a go that does not come
+  local round
+  [[ -z ${went-} && -e pid.head ]] || return 0
+  echo stop >&"$go"
+  for round in {1..50}; do
+    [[ -e /proc/$(<pid.head) ]] || break
+    sleep 0.02
+  done
+}
+
+finish() {
+  trap '' TERM INT HUP
+  set +e
+  rm -f key hostkey # first of all
+  dismiss
+  for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
+  left=$(sweep)
+  [[ -z ${box_PID-} ]] || wait "$box_PID"
+  cd /
+  say "bye $left"
+  wait "$forwarder"
+  wipe
+}
+
+# Where even this guard is killed (srun's own helper does that to the tasks of a killed srun), its
+# undertaker notices: it reads a pipe that this shell alone writes, as no child of its step.
+exec {life}> >(setsid bash -p -c 'bash -p ./sweep.sh watch <&0 >/dev/null 2>&1 &')
+
+forward {life}>&- &
+forwarder=$!
+trap finish EXIT
+trap 'exit 143' TERM INT HUP
+trap : USR1 USR2 CONT # a warning for the program is none for us
+
+mkdir -m 700 tmp serve
+mkdir -m 700 "$shm"
+awk '{ print $6 }' /proc/$$/stat >sessions
+: >parents
+bash -p ./user.sh
+awk -v node="$node" '$1 == node { print $2 }' layout >share # of the ranks: how many come here
+if ! check; then
+  cat >/dev/null # the launcher ends it: it may want to hear from all nodes
+  exit
+fi
+
+mkfifo stdin
+mkfifo go.new
+exec {go}<>go.new
+mv go.new go # the head waits for it
+
+if (($#)); then
+  # its standard input is a pipe that only this shell holds: it cannot outlive its guard
+  # shellcheck disable=SC2034  # box: the pipe is held, never written
+  coproc box {
+    exec {life}>&-
+    code=0
+    "$@" >>serve.log 2>&1 {up}>&- {go}>&- || code=$?
+    tail -n 5 serve.log | while read -r line; do say "log ${line:0:500}"; done
+    say "gone $code"
+  }
+else
+  say ready
+fi
+
+while read -r word name data; do
+  case $word in
+    file)
+      base64 -d <<<"$data" >"$name.new"
+      mv "$name.new" "$name"
+      ;;
+    go)
+      went=1
+      echo go >&"$go"
+      ;;
+    signal)
+      for file in pid.*; do
+        [[ ! -e $file ]] || kill -s "$name" "$(<"$file")" 2>/dev/null || true
+      done
+      ;;
+  esac
+done

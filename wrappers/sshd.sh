@@ -1,0 +1,71 @@
+#!/bin/sh
+# A user's own sshd on a free port of this node, in the foreground, from within the container.
+# Says `ready port=N` once it listens.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here"
+. ./job.sh
+fail() {
+  echo "fail $*" 1<>up
+  exit 1
+}
+
+PATH=${PATH#"$here/bin:"}:/usr/sbin:/sbin:/usr/local/sbin
+sshd=$(command -v sshd) || fail "the image has no sshd: add openssh-server to it, or use --mode outside-in"
+command -v ssh >/dev/null || fail "the image has no ssh: add openssh-client to it, or use --mode outside-in"
+
+# Unknown keywords are fatal, so each is written only where the version knows it.
+version=$(ssh -V 2>&1 | sed 's/^OpenSSH_\([0-9]*\)\.\([0-9]*\).*/\1 \2/')
+since() { # MAJOR MINOR
+  # shellcheck disable=SC2086  # two words
+  set -- "$1" "$2" $version
+  [ "$3" -gt "$1" ] || { [ "$3" -eq "$1" ] && [ "$4" -ge "$2" ]; }
+}
+{
+  cat <<END
+AddressFamily inet
+HostKey $here/hostkey
+AuthorizedKeysFile $here/authorized_keys
+AuthenticationMethods publickey
+PasswordAuthentication no
+StrictModes no
+UsePAM no
+PidFile none
+AllowUsers $(id -un)
+AllowTcpForwarding no
+X11Forwarding no
+PermitTunnel no
+UseDNS no
+# all nodes of a tree, and several mpiruns, connect at once
+MaxStartups 1000
+LoginGraceTime 60
+LogLevel VERBOSE
+ForceCommand exec /bin/sh $here/session.sh
+END
+  # without a full PATH an absolute mpirun still loses its daemons (Open MPI 5)
+  if since 7 8; then echo "SetEnv PATH=$here/bin:$PATH"; fi
+  # else a few connections without a login lock the master out
+  if since 9 8; then echo "PerSourcePenalties no"; fi
+  # mandatory up to 7.5, and it wants root's directories
+  if ! since 7 6; then echo "UsePrivilegeSeparation no"; fi
+} >sshd_config
+# modes of a file made before are kept: nobody else has business here
+chmod 600 key hostkey sshd_config
+
+from=${job_ports%-*}
+count=$((${job_ports#*-} - from + 1))
+# each job starts to look at a place of its own
+start=$(printf '%s' "$job_id" | cksum | cut -d' ' -f1)
+tried=0
+while [ "$tried" -lt "$count" ] && [ "$tried" -lt 200 ]; do
+  port=$((from + (start + tried) % count))
+  tried=$((tried + 1))
+  "$sshd" -D -e -f "$here/sshd_config" -p "$port" 2>&1 | while read -r line; do
+    echo "$line" >>sshd.log
+    case $line in
+      "Server listening on "*) echo "ready port=$port" 1<>up ;;
+    esac
+  done
+  grep -q 'Address already in use' sshd.log || fail "sshd ended: $(tail -n 1 sshd.log)"
+done
+fail "no free port in $job_ports for sshd ($tried tried)"

@@ -1,0 +1,59 @@
+#!/bin/bash
+# Ends everything of a job on its node, and removes the job's directory there. The guard has these
+# functions; `sweep.sh watch` is its undertaker, which acts once its standard input ends;
+# `sweep.sh` alone acts at once, for a launcher whose guards have gone without a farewell.
+set -euo pipefail +o posix
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+shm=/dev/shm/${here##*/}
+source "$here/job.sh"
+
+marked() { # carry the job's mark in their environment, however far they have gone
+  grep -slzxF -- "MNRUN_JOB_ID=$job_id" /proc/[0-9]*/environ | cut -d/ -f3 || true
+}
+
+kin() { # of what box.sh started: by session (squashfuse_ll has no environment of the job's) or by
+  # descent from the guard's own container (sshd's processes hide theirs); never the caller's helpers
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v caller=$$ -v box="${box_PID:-0}" -v list="$(tr '\n' ' ' <"$here/sessions")" '
+    BEGIN { n = split(list, s); for (i = 1; i <= n; i++) ours[s[i]] = 1 }
+    { pid = $1; sub(/^.*\) /, "") } # state ppid pgrp session
+    $1 != "Z" { parent[pid] = $2; session[pid] = $4 }
+    END {
+      for (pid in parent) {
+        boxed = 0
+        for (p = pid; p in parent && p != caller; p = parent[p]) if (p == box && pid != box) boxed = 1
+        if (boxed || (session[pid] in ours && p != caller)) print pid
+      }
+    }'
+}
+
+sweep() { # until nothing of the job is left; says what could not be ended
+  local round left=""
+  for round in {1..100}; do
+    left=$({ marked; kin; } | sort -u | while read -r pid; do
+      if kill -0 "$pid" 2>/dev/null; then printf '%s ' "$pid"; fi # not the scheduler's own, nor what is gone
+    done)
+    [[ -n ${left// /} ]] || break
+    # shellcheck disable=SC2086  # a list of pids
+    kill -KILL $left 2>/dev/null || true
+    ((round == 1)) || sleep 0.05
+  done
+  echo "$left"
+}
+
+wipe() {
+  local parent
+  while read -r parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$here/parents"
+  cd /
+  if [[ -z $job_keep ]]; then rm -rf -- "$here" "$shm"; fi
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  if [[ ${1-} == watch ]]; then
+    cat >/dev/null
+    [[ -d $here ]] || exit 0 # the guard has done it
+  fi
+  rm -f "$here"/{key,hostkey}
+  left=$(sweep)
+  wipe
+  [[ -z $left ]] || { echo "could not be ended: $left" >&2; exit 1; }
+fi
