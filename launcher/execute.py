@@ -30,6 +30,7 @@ from .schedulers import SCHEDULERS
 from .transports import Event, Running, Signals, start
 
 GRACE = 3.0  # seconds for a program to end by itself after a signal
+ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
 FAREWELL = 10.0  # seconds for the guards to end everything and say so
 
 
@@ -60,6 +61,7 @@ class Launch:
         self.went = False
         self.serving_ended = False
         self.cut_off = False  # the serving step did not end because of us
+        self.silent: tuple[str, ...] = ()  # nodes that were there, and did not say farewell
 
     def run(self) -> Outcome:
         with Signals(self.events):
@@ -117,9 +119,17 @@ class Launch:
             if refused:
                 deadline = min(deadline, time.monotonic() + GRACE)  # the rest has a moment to speak too
             if not self._next(deadline):
+                self._ask_for_logs()
                 raise self._not_ready(late=True)
         for worker in self.roster.in_order():
             self.records.ready(worker)
+
+    def _ask_for_logs(self) -> None:
+        """What the containers that are not ready have said so far."""
+        self._send(b"log\n")
+        deadline = time.monotonic() + ANSWER
+        while self._next(deadline):
+            pass
 
     def _go(self) -> None:
         layout = self.plan.layout
@@ -202,13 +212,13 @@ class Launch:
 
     def _force_end(self) -> None:
         """What did not end by itself: a cut node, or guards whose srun was killed and they with it."""
-        silent = [node for node in self.roster.workers if node not in self.roster.bye]
+        self.silent = tuple(node for node in self.roster.workers if node not in self.roster.bye)
         for process in filter(None, (self.running, self.serving)):
             process.end(signal.SIGKILL)
-        if silent and self.serving_ended:
+        if self.silent and self.serving_ended:
             self._sweep()
-        elif silent:
-            self.screen.warn(f"no farewell from {nodeset.fold(silent)}: Slurm ends what is left there once it can")
+        elif self.silent:
+            self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: Slurm ends what is left there once it can")
             step = next((worker.step for worker in self.roster.workers.values()), "")
             cluster.end_step(f"{self.site.job}.{step}")
 
@@ -226,10 +236,13 @@ class Launch:
             raise self._failure()
         if self.cut_off:
             raise self._why_cut_off()
+        if self.code and self.silent and not self.serving_ended:
+            raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
         ranks = {node: len(found) for node, found in self.roster.ranks.items()}
         if self.code == 0 and self.plan.counted:
             self._count(ranks)
-        return Outcome(self.code, ranks)
+        # srun's own is that of the ranks that it ended because one failed
+        return Outcome(self.code and (self.roster.first_bad or self.code), ranks)
 
     def _count(self, ranks: Mapping[str, int]) -> None:
         asked = dict(zip(self.plan.layout.nodes, self.plan.layout.ranks))
@@ -253,7 +266,8 @@ class Launch:
         missing = self.roster.missing
         thoughts = cluster.why_down(missing) if self.site.scheduler == "slurm" else {}
         reasons = _folded({node: self.roster.why(node, thoughts) for node in missing})
-        noise = f" ({' | '.join(self.noise[-3:])})" if self.noise else ""
+        words = [line for line in self.noise if any(node in line for node in missing)] or self.noise
+        noise = f" ({' | '.join(words[-3:])})" if words else ""
         count = f"{len(missing)} of {len(self.roster.nodes)} nodes not ready"
         if late and not self.roster.failed and not self.roster.gone:
             return DeadlineError(
@@ -272,6 +286,10 @@ class Launch:
             return JobEnded(f"job {job} was cancelled")
         if state == "TIMEOUT":
             return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
+        lost = cluster.why_down(self.plan.layout.nodes) if self.site.scheduler == "slurm" else {}
+        if lost:
+            said = _folded({node: f"Slurm says {thought}" for node, thought in lost.items()})
+            return NodeError(f"lost while the program ran: {said}")
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {job} failed")
         return NodeError(

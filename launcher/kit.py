@@ -18,12 +18,13 @@ from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
-# First words on a node: make the directory, unpack the kit from standard input, become the guard;
-# where the lease ends before that, nothing stays. The kit's size comes first, since tar would read
-# on into the lease. Of several tasks on a node one is enough.
+# First words on a node: say so, make the directory, unpack the kit from standard input, become the
+# guard; where the lease ends before that, nothing stays. A word before the kit, since srun hands on
+# no input before all nodes have answered. The kit's size comes first, since tar would read on into
+# the lease. Of several tasks on a node one is enough.
 BOOT = (
-    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; umask 077; read -r size || exit 1; '
-    'mkdir "$0" || { echo "fail ${SLURMD_NODENAME:-$(uname -n)} cannot make $0 on this node"; exit 1; }; '
+    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; node=${SLURMD_NODENAME:-$(uname -n)}; echo "here $node"; '
+    'umask 077; read -r size || exit 1; mkdir "$0" || { echo "fail $node cannot make $0 on this node"; exit 1; }; '
     """trap 'rm -rf "$0"' EXIT; """
     'cd "$0" && head -c "$size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
 )

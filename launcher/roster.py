@@ -1,10 +1,12 @@
 """Who has said what: the lines that the nodes' guards send up, understood. Pure.
 
+here NODE              it has begun, and waits for the kit
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
 fail NODE why          this node cannot take part
 gone NODE CODE         its container has ended
 log NODE line          of the container's own log
 rank NODE RANK SIZE    a rank has started there, and how many it thinks there are
+ended NODE RANK CODE   how a rank that srun started has ended
 alone NODE RANK        that rank took itself for rank 0 of 1
 bye NODE PIDS          everything has ended there, but for these
 """
@@ -21,11 +23,13 @@ class Roster:
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self.nodes = tuple(nodes)
+        self.here: set[str] = set()
         self.workers: dict[str, Worker] = {}
         self.failed: dict[str, str] = {}
         self.gone: dict[str, str] = {}
         self.logs: dict[str, list[str]] = {}
         self.ranks: dict[str, dict[int, str]] = {}
+        self.first_bad = 0  # the exit code of the first rank that failed
         self.alone: list[str] = []
         self.left: dict[str, str] = {}
         self.bye: set[str] = set()
@@ -38,11 +42,13 @@ class Roster:
             return ""
         try:
             return word if self._take(word, node, said) else ""
-        except ValueError:
+        except (ValueError, IndexError):
             return ""
 
     def _take(self, word: str, node: str, said: str) -> bool:
-        if word == "ready":
+        if word == "here":
+            self.here.add(node)
+        elif word == "ready":
             self.workers[node] = _worker(node, said)
         elif word == "fail":
             self.failed.setdefault(node, said)
@@ -54,6 +60,8 @@ class Roster:
             rank, _, size = said.partition(" ")
             number = int(rank)
             self.ranks.setdefault(node, {})[number] = size
+        elif word == "ended":
+            self.first_bad = self.first_bad or int(said.split()[1])
         elif word == "alone":
             self.alone.append(said)
         elif word == "bye":
@@ -75,7 +83,10 @@ class Roster:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        return tuple(node for node in self.nodes if node not in self.workers)
+        """The nodes that keep the job from starting: where some cannot, others may only wait for them."""
+        unready = tuple(node for node in self.nodes if node not in self.workers)
+        refusing = {*self.failed, *self.gone, *(set(unready) - self.here)}
+        return tuple(node for node in unready if node in refusing) or unready
 
     def in_order(self) -> tuple[Worker, ...]:
         """The workers in the order of the nodes, the head's first."""
@@ -88,7 +99,9 @@ class Roster:
         log = "; ".join(self.logs.get(node, [])[-3:])
         if node in self.gone:
             return f"its container ended with {self.gone[node]}" + (f" ({log})" if log else "")
-        return f"no word from it (Slurm says {thoughts[node]})" if node in thoughts else "no word from it"
+        said = f"not ready yet ({log})" if log else "not ready yet"
+        word = said if node in self.here else "no word from it"
+        return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
 
 
 def _worker(node: str, said: str) -> Worker:

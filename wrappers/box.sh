@@ -11,11 +11,21 @@ source "$here/rules.sh"
 
 read -r _ _ _ _ _ session _ </proc/self/stat
 echo "$session" >>"$here/sessions" # the guard ends whatever is left of it
-echo "$PPID" >>"$here/parents"     # by which Apptainer names what --sharens leaves when it is killed
+echo "$$ $PPID" >>"$here/parents"  # by the second Apptainer names what --sharens leaves when it is killed
 
 drop=()
 while IFS= read -r -d '' pair; do
   name=${pair%%=*}
   if dropped "$context:$name"; then drop+=(-u "$name"); fi
 done </proc/self/environ
-exec env "${drop[@]}" "MNRUN_JOB_ID=$job_id" "TMPDIR=$place" "$@"
+run=(env "${drop[@]}" "MNRUN_JOB_ID=$job_id" "TMPDIR=$place" "$@")
+[[ $context == srun* ]] || exec "${run[@]}"
+
+# srun's exit code is the highest of all ranks', also of those that it ended because one failed
+# (srun(1), RETURN VALUE): this tells the launcher whose came first. Signals are for the rank.
+trap : HUP INT QUIT TERM USR1 USR2 ALRM
+code=0
+exec {errors}>&2 2>/dev/null # this shell would say `Terminated`, as srun does
+"${run[@]}" 2>&"$errors" {errors}>&- || code=$?
+echo "ended $SLURM_PROCID $code" 1<>"$here/up"
+exit "$code"

@@ -5,9 +5,10 @@
 #     file NAME BASE64    write this file into the job's node directory
 #     go                  everything is there: let the master begin
 #     signal NAME         to the program: to its mpirun, or to srun's ranks themselves
+#     log                 say what the container has said so far
 # At its end (or a TERM from the scheduler) everything of the job on this node ends, and
 # the node directory goes. On standard output it speaks in lines `WORD NODE …`:
-#     ready fail gone log rank alone bye
+#     ready fail gone log rank ended alone bye
 set -euo pipefail +o posix
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
@@ -23,6 +24,10 @@ say() { printf '%s\n' "$*" >&"$up"; }
 
 address() { # where other nodes reach this one: not the 127.0.1.1 that Debian writes for itself
   getent ahostsv4 "$(uname -n)" | awk '$1 !~ /^127\./ { print $1; exit }' || true
+}
+
+last_words() { # the container's own
+  tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
 }
 
 forward() { # to the launcher, each line with the node's name
@@ -56,6 +61,23 @@ check() { # what every node must have, before anything is started
   done <needs
 }
 
+release() { # Apptainer waits for all who hold the file by which it knows who shares a container: also
+  # for what a rank left in the background, and its mpirun would wait too
+  local pid fd held pause
+  exec {pause}<> <(:) # never written: to wait without a process
+  until [[ -e joined ]] && (($(wc -l <joined) >= $(<share))); do read -rt 1 -u "$pause" || true; done
+  while read -r pid; do
+    while [[ -e /proc/$pid ]]; do read -rt 1 -u "$pause" || true; done
+  done <joined
+  for fd in /proc/[0-9]*/fd/*; do
+    held=$(readlink "$fd") || continue
+    pid=${fd#/proc/} pid=${pid%%/*}
+    if [[ $held == /dev/shm/sharens_instance_* ]] && grep -q " ${held##*_}$" parents; then
+      grep -q "^$pid " parents || kill -KILL "$pid" || true
+    fi
+  done
+}
+
 dismiss() { # the head, which waits for a go that does not come
   local round
   [[ -z ${went-} && -e pid.head ]] || return 0
@@ -69,6 +91,7 @@ dismiss() { # the head, which waits for a go that does not come
 finish() {
   trap '' TERM INT HUP
   set +e
+  [[ -z ${release-} ]] || kill "$release"
   rm -f key hostkey # first of all
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
@@ -106,6 +129,10 @@ mkfifo go.new
 exec {go}<>go.new
 mv go.new go # the head waits for it
 
+if [[ -n $job_shared ]]; then
+  release {life}>&- {go}>&- </dev/null >/dev/null 2>&1 &
+  release=$!
+fi
 if (($#)); then
   # its standard input is a pipe that only this shell holds: it cannot outlive its guard
   # shellcheck disable=SC2034  # box: the pipe is held, never written
@@ -113,7 +140,7 @@ if (($#)); then
     exec {life}>&-
     code=0
     "$@" >>serve.log 2>&1 {up}>&- {go}>&- || code=$?
-    tail -n 5 serve.log | while read -r line; do say "log ${line:0:500}"; done
+    last_words
     say "gone $code"
   }
 else
@@ -130,6 +157,7 @@ while read -r word name data; do
       went=1
       echo go >&"$go"
       ;;
+    log) last_words ;;
     signal)
       for file in pid.*; do
         [[ ! -e $file ]] || kill -s "$name" "$(<"$file")" 2>/dev/null || true

@@ -48,9 +48,9 @@ fi
 
 # A container that the node's ranks share dies with its first process unless all have joined.
 if [ -n "$job_shared" ]; then
-  echo >>"$here/joined" # one byte; appended whole
+  echo $$ >>"$here/joined" # appended whole; the guard waits for their ends
   share=$(cat "$here/share") left=3000 # of 20 ms
-  while joined=$(wc -c <"$here/joined") && [ "$joined" -lt "$share" ]; do
+  while joined=$(wc -l <"$here/joined") && [ "$joined" -lt "$share" ]; do
     left=$((left - 1))
     if [ "$left" = 0 ]; then
       echo "fail only $joined of this node's $share ranks have come: use --container-per rank" 1<>"$here/up"

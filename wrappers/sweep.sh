@@ -42,7 +42,7 @@ sweep() { # until nothing of the job is left; says what could not be ended
 
 wipe() {
   local parent
-  while read -r parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$here/parents"
+  while read -r _ parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$here/parents"
   cd /
   if [[ -z $job_keep ]]; then rm -rf -- "$here" "$shm"; fi
 }

@@ -9,12 +9,14 @@ import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 IMAGES = {name: f"/images/{name}.sif" for name in ("ompi5", "ompi4", "mpich", "nosshd")}
 OMPI5, OMPI4, MPICH, NOSSHD = IMAGES.values()
 HELLO = "/opt/mpi/hello"
 
 Cell = tuple[str, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ def cells(
     return chosen
 
 
-def some(every: Sequence[Way], few: Sequence[Way]) -> Sequence[Way]:
-    """All ways with --full, else a few."""
+def some(every: Sequence[T], few: Sequence[T]) -> Sequence[T]:
+    """All of them with --full, else a few."""
     return every if full() else few
 
 

@@ -56,7 +56,8 @@ def everybody_spoke(size: int) -> Any:
 
 def mine(result: Result) -> list[str]:
     """mnrun's own lines on standard error, without its name."""
-    return [line[len("mnrun: ") :] for line in result.err.splitlines() if line.startswith("mnrun: ")]
+    lines = result.err.replace("\0", "").splitlines()  # mpirun 5 ends its long messages with one
+    return [line[len("mnrun: ") :] for line in lines if line.startswith("mnrun: ")]
 
 
 def refusal(result: Result, code: int | tuple[int, ...], *wanted: str) -> str:

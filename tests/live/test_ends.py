@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from .cells import HELLO, INSIDE, MAIN, WAYS, Way, cells, some
-from .reports import check, everybody_spoke
+from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
 
@@ -108,6 +109,24 @@ def test_end_by_the_time_limit(cluster: Cluster) -> None:
             assert result.code != 0, result
             assert "Traceback" not in result.err, result
         clean_soon(cluster, begin)
+
+
+LOSSES = tuple(itertools.product(("cut", "kill"), map(str, MAIN)))
+
+
+@pytest.mark.parametrize(("how", "start_as"), some(LOSSES, (LOSSES[0], LOSSES[-1])))
+def test_end_of_a_node(cluster: Cluster, how: str, start_as: str) -> None:
+    """A node that loses its network or its power: its name, our code, and nothing is left there once it is back."""
+    with cluster.running(cluster.launch(*STARTS[start_as].words, "--", *FOREVER)) as job:
+        start(cluster, job)
+        cluster.tool(how, "node03")
+        try:
+            result = job.end()
+            lost = [line for line in mine(result) if "node03" in line and "lost" in line]
+            assert (result.code, len(lost)) == (121, 1), result
+        finally:
+            cluster.tool("heal", "node03")
+        clean_soon(cluster, time.monotonic())
 
 
 @pytest.mark.parametrize("way", MAIN, ids=str)

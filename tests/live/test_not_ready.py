@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI5, Way
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI5, Way, some
 from .reports import check, refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
 
@@ -93,6 +94,17 @@ def test_not_ready_where_nothing_can_be_written(cluster: Cluster, way: Way) -> N
         refused_soon(cluster, [*way.words, "--", HELLO], "node04", "/tmp", without=("node02",))
     finally:
         cluster.root("node04", "chmod", "1777", "/tmp")
+
+
+@pytest.mark.parametrize("way", some(MAIN, [INSIDE]), ids=str)
+def test_not_ready_with_a_cut_node(cluster: Cluster, way: Way) -> None:
+    """A node that nobody reaches: it alone is named, though no other got to work without it."""
+    cluster.tool("cut", "node03")
+    try:
+        line = refusal(cluster.mnrun("--start-timeout", "30s", *way.words, "--", HELLO), (121, 124), "node03")
+        assert not {"node01", "node02", "node04"} & set(re.findall(r"node\d+", line)), line
+    finally:
+        cluster.tool("heal", "node03")
 
 
 def test_not_ready_without_sshd(cluster: Cluster) -> None:

@@ -55,10 +55,11 @@ def signalled(*signums: int) -> list[Event]:
 
 @dataclass
 class Play:
-    """What is heard once the kit has arrived, after go, after `signal TERM`, and after the lease's end."""
+    """What is heard once the kit has arrived, after go, after `log` and `signal TERM`, and after the lease's end."""
 
     kit: list[Event] = field(default_factory=lambda: say(*READY))
     go: list[Event] = field(default_factory=lambda: say(*RANKS) + ended("run", 0))
+    log: list[Event] = field(default_factory=list)
     term: list[Event] = field(default_factory=lambda: ended("run", 143))
     close: list[Event] = field(default_factory=lambda: say(*BYE) + ended("serve", 0))
 
@@ -68,6 +69,7 @@ class Lease:
 
     def __init__(self, play: Play, events: queue.Queue[Event]) -> None:
         self._play, self._events = play, events
+        self._answers = {b"go": play.go, b"log": play.log, b"signal TERM": play.term}
         self._pending = b""
         self.kit = b""
         self.lines: list[bytes] = []
@@ -90,7 +92,7 @@ class Lease:
         while b"\n" in self._pending:
             line, _, self._pending = self._pending.partition(b"\n")
             self.lines.append(line)
-            self._hear({b"go": self._play.go, b"signal TERM": self._play.term}.get(line, []))
+            self._hear(self._answers.get(line, []))
 
     def _hear(self, events: list[Event]) -> None:
         for event in events:
@@ -183,6 +185,7 @@ def stage(mocker: MockerFixture, slurm: Slurm) -> Iterator[Stage]:
     mocker.patch.object(execute, "start", stage.start)
     mocker.patch.object(execute, "GRACE", 0.05)
     mocker.patch.object(execute, "FAREWELL", 0.05)
+    mocker.patch.object(execute, "ANSWER", 0.05)
     mocker.patch("getpass.getuser", return_value="alice")
     before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     yield stage
@@ -289,6 +292,14 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
         Play(go=say(*RANKS, "log node02 oom", "gone node02 137")),
         NodeError("node02: its container ended with 137 (oom)"),
     ),
+    "ranks that srun ended because one failed": (
+        Play(go=say(*RANKS, "ended node02 2 9", "ended node01 0 143") + ended("run", 143)),
+        Outcome(9, FOUND),
+    ),
+    "a node that is silent after a failure": (
+        Play(go=say(*RANKS) + ended("run", 1), close=say(BYE[0])),
+        NodeError("node02: lost while the program ran"),
+    ),
     "a serving step that is killed": (
         Play(go=say(*RANKS) + noise("srun: error: slurmd gone") + ended("serve", 137), close=[]),
         NodeError("the serving step ended while the program ran (srun: error: slurmd gone)"),
@@ -335,6 +346,22 @@ def test_a_job_that_ends_under_us(
     with pytest.raises(LaunchError) as wrong:
         launch(Play(go=program + ended("serve", 143), close=[]))
     assert (type(wrong.value), str(wrong.value)) == (type(expected), str(expected))
+
+
+def test_a_node_that_slurm_has_lost(launch: Launcher, slurm: Slurm) -> None:
+    """By its name, with Slurm's word for it."""
+    slurm.ending, slurm.thoughts = "NODE_FAIL", {"node02": "down*"}
+    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*$"):
+        launch(Play(go=say(*RANKS) + ended("serve", 143), close=[]))
+
+
+def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
+    """At the deadline their guards are asked for it."""
+    here = say("here node01", "here node02", READY[0])
+    stage.play = Play(kit=here, log=say("log node02 Server cannot bind"))
+    plan = make(build("./app"), 2, 1)
+    with pytest.raises(DeadlineError, match=r"^1 of 2 nodes .* node02: not ready yet \(Server cannot bind\)"):
+        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0)))
 
 
 def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm) -> None:

@@ -200,6 +200,9 @@ def test_what_a_plain_mpirun_finds_inside() -> None:
     )
 
 
+HERE = {"SLURMD_NODENAME": "node01"}
+
+
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
 def test_a_node_unpacks_it_and_keeps_the_lease(sh: Shell, tmp_path: Path, umask: str) -> None:
     """The first words on a node take exactly the kit from standard input: what follows is the guard's."""
@@ -207,15 +210,16 @@ def test_a_node_unpacks_it_and_keeps_the_lease(sh: Shell, tmp_path: Path, umask:
     node = tmp_path / "node dir"
     lease = kit.pack({"guard.sh": guard, "key": "secret", "bin/ssh": "x"}) + b"go\nfile x eHg=\n"
     words = kit.guard(str(node), ("sh", "a b", "$x"))
-    said = sh(f'umask {umask}; exec "$@"', *words, stdin=lease)
-    assert said.decode() == f"{node}\n<sh><a b><$x>\n700 .\n600 key\n700 bin/ssh\ngo\nfile x eHg=\n"
+    said = sh(f'umask {umask}; exec "$@"', *words, stdin=lease, environ=HERE)
+    assert said.decode() == f"here node01\n{node}\n<sh><a b><$x>\n700 .\n600 key\n700 bin/ssh\ngo\nfile x eHg=\n"
 
 
 @pytest.mark.parametrize("cut", [0, 1, 3, 200])
 def test_a_lease_that_ends_too_early_leaves_nothing(sh: Shell, tmp_path: Path, cut: int) -> None:
     """mnrun was killed while it sent the kit: no half of it stays on the node, and no guard starts."""
     lease = kit.pack({"guard.sh": "echo started\n", "big": "".join(map(str, range(5000)))})
-    assert sh('"$@" 2>/dev/null || exit 9', *kit.guard(str(tmp_path / "node"), ()), stdin=lease[:cut], code=9) == b""
+    words = kit.guard(str(tmp_path / "node"), ())
+    assert sh('"$@" 2>/dev/null || exit 9', *words, stdin=lease[:cut], environ=HERE, code=9) == b"here node01\n"
     assert not (tmp_path / "node").exists()
 
 
@@ -232,8 +236,8 @@ def test_a_node_directory_that_is_there_is_somebody_elses(sh: Shell, tmp_path: P
     node.mkdir()
     (node / "precious").write_text("x")
     words = kit.guard(str(node), ())
-    said = sh('"$@" 2>/dev/null', *words, stdin=kit.pack({}), environ={"SLURMD_NODENAME": "node01"}, code=1)
-    assert said.decode() == f"fail node01 cannot make {node} on this node\n"
+    said = sh('"$@" 2>/dev/null', *words, stdin=kit.pack({}), environ=HERE, code=1)
+    assert said.decode() == f"here node01\nfail node01 cannot make {node} on this node\n"
     assert (node / "precious").exists()
 
 

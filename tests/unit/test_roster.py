@@ -67,6 +67,8 @@ def test_the_first_reason_counts(roster: Roster) -> None:
     [
         ([], {}, "no word from it"),
         ([], {"node01": "down*"}, "no word from it (Slurm says down*)"),
+        (["here node01"], {}, "not ready yet"),
+        (["here node01", "log node01 a"], {"node01": "drained"}, "not ready yet (a) (Slurm says drained)"),
         (["gone node01 255"], {}, "its container ended with 255"),
         (["log node01 a", "log node01 b", "gone node01 255"], {}, "its container ended with 255 (a; b)"),
         (["log node01 " + c for c in "abcde"] + ["gone node01 1"], {}, "its container ended with 1 (c; d; e)"),
@@ -78,6 +80,25 @@ def test_why_a_node_is_not_ready(roster: Roster, lines: list[str], thoughts: dic
     for line in lines:
         roster.hear(line)
     assert roster.why("node01", thoughts) == why
+
+
+@pytest.mark.parametrize(
+    ("lines", "missing"),
+    [
+        ([], ("node01", "node02")),
+        (["here node01"], ("node02",)),
+        (["here node01", "here node02"], ("node01", "node02")),
+        (["here node01", "here node02", "fail node02 why"], ("node02",)),
+        (["here node01", "here node02", "gone node02 1"], ("node02",)),
+        (["here node01", "fail node01 why"], ("node01", "node02")),
+        (["here node01", READY], ("node01",)),
+    ],
+)
+def test_who_keeps_the_job_from_starting(roster: Roster, lines: list[str], missing: tuple[str, ...]) -> None:
+    """Not those that only wait: srun hands on no kit before all nodes have answered."""
+    for line in lines:
+        roster.hear(line)
+    assert roster.missing == missing
 
 
 def test_ranks_are_counted_by_node(roster: Roster) -> None:
@@ -92,6 +113,13 @@ def test_ranks_that_took_themselves_for_the_only_one(roster: Roster) -> None:
     roster.hear("alone node01 1")
     roster.hear("alone node02 2")
     assert roster.alone == ["1", "2"]
+
+
+def test_the_code_of_the_first_rank_that_failed(roster: Roster) -> None:
+    """Not that of the ranks that were ended because of it."""
+    for line in ("ended node01 0 0", "ended node02 1 9", "ended node01 2 143"):
+        assert roster.hear(line) == "ended"
+    assert roster.first_bad == 9
 
 
 def test_farewell(roster: Roster) -> None:
@@ -109,7 +137,10 @@ def test_other_peoples_lines_are_none_of_ours(roster: Roster, line: str) -> None
     assert (roster.workers, roster.failed, roster.ranks) == ({}, {}, {})
 
 
-@pytest.mark.parametrize("line", ["ready node01 port=y", "rank node01", "rank node01  8", "rank node01 one 8"])
+@pytest.mark.parametrize(
+    "line",
+    ["ready node01 port=y", "rank node01", "rank node01  8", "rank node01 one 8", "ended node01 1", "ended node01"],
+)
 def test_a_broken_line_is_none_of_ours(roster: Roster, line: str) -> None:
     """Every process of the job can write into the pipe: half a line is no reason to break down."""
     assert roster.hear(line) == ""

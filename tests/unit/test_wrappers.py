@@ -252,3 +252,16 @@ def test_everybody_is_somebody_in_the_container(node: Node) -> None:
     assert entries[2][5:] == ["/home/alice", "/bin/sh"]
     groups = {line.split(":")[2] for line in (node.path / "etc.group").read_text().splitlines()}
     assert {str(os.getgid()), "0", "65534"} <= groups
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("exit 0", 0), ("exit 9", 9), ("kill -SEGV $$", 139), ("kill -TERM $PPID $$", 143)]
+)
+def test_a_box_of_srun_tells_how_its_rank_ended(node: Node, command: str, code: int) -> None:
+    """Whichever signal both were sent; a box of anyone else's becomes what it starts."""
+    node.fill(1, mode="outside-in", launcher="srun")
+    environ = {"SLURM_PROCID": "5"}
+    node.run("box.sh", "srun", "tmp", "sh", "-c", command, shell="bash", environ=environ, code=code)
+    assert node.said == f"ended 5 {code}\n"
+    node.run("box.sh", "mpirun", "tmp", "sh", "-c", "exit 0", shell="bash", environ=environ)
+    assert node.said == f"ended 5 {code}\n"
