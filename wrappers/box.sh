@@ -18,14 +18,4 @@ while IFS= read -r -d '' pair; do
   name=${pair%%=*}
   if dropped "$context:$name"; then drop+=(-u "$name"); fi
 done </proc/self/environ
-run=(env "${drop[@]}" "MNRUN_JOB_ID=$job_id" "TMPDIR=$place" "$@")
-[[ $context == srun* ]] || exec "${run[@]}"
-
-# srun's exit code is the highest of all ranks', also of those that it ended because one failed
-# (srun(1), RETURN VALUE): this tells the launcher whose came first. Signals are for the rank.
-trap : HUP INT QUIT TERM USR1 USR2 ALRM
-code=0
-exec {errors}>&2 2>/dev/null # this shell would say `Terminated`, as srun does
-"${run[@]}" 2>&"$errors" {errors}>&- || code=$?
-echo "ended $SLURM_PROCID $code" 1<>"$here/up"
-exit "$code"
+exec env "${drop[@]}" "MNRUN_JOB_ID=$job_id" "TMPDIR=$place" "$@"

@@ -41,10 +41,7 @@ if [ "$rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
   export OMPI_MCA_mpi_show_mca_params=api "OMPI_MCA_mpi_show_mca_params_file=$here/alone.$rank"
 fi
 
-if [ "$job_starter" = srun ]; then
-  echo $$ >"$here/pid.$rank"
-  cd "$job_chdir" || exit 1
-fi
+if [ "$job_starter" = srun ]; then cd "$job_chdir" || exit 1; fi
 
 # A container that the node's ranks share dies with its first process unless all have joined.
 if [ -n "$job_shared" ]; then
@@ -62,4 +59,14 @@ fi
 if [ "$job_stdin" = rank ]; then
   if [ "$rank" = 0 ]; then exec <"$here/stdin"; else exec </dev/null; fi
 fi
-exec "$@"
+[ "$job_starter" = srun ] || exec "$@"
+
+# srun's exit code is the highest of all ranks', also of those that it ended because one failed
+# (srun(1), RETURN VALUE): this tells the launcher whose came first. Signals are for the program,
+# and this shell need not say `Terminated`, as srun does.
+trap : HUP INT QUIT TERM USR1 USR2 ALRM
+exec 9>&2 2>/dev/null
+sh -c 'exec 2>&9 9>&-; echo $$ >"$0"; exec "$@"' "$here/pid.$rank" "$@"
+code=$?
+echo "ended $rank $code" 1<>"$here/up"
+exit $code

@@ -44,7 +44,7 @@ class Node:
 
     @property
     def said(self) -> str:
-        """What would have gone up to the launcher."""
+        """What would have gone up to the launcher; later words lie over earlier ones, as in no pipe."""
         return (self.path / "up").read_text()
 
 
@@ -141,7 +141,7 @@ def test_an_image_that_does_not_suit_the_starter(
     mpirun.chmod(0o700)
     environ = {**environ, "PATH": f"{mpirun.parent}:{os.environ['PATH']}"}
     node.run("rank.sh", "true", environ=environ, code=1 if speaks else 0)
-    assert node.said.startswith(f"fail the image has {speaks}, and srun --mpi=pmix does not" if speaks else "rank 0 ")
+    assert node.said.startswith(f"fail the image has {speaks}, and srun --mpi=pmix does not" if speaks else "ended 0 0")
 
 
 @pytest.mark.parametrize(("rank", "watched"), [("0", False), ("1", True)])
@@ -254,14 +254,16 @@ def test_everybody_is_somebody_in_the_container(node: Node) -> None:
     assert {str(os.getgid()), "0", "65534"} <= groups
 
 
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("command", "code"), [("exit 0", 0), ("exit 9", 9), ("kill -SEGV $$", 139), ("kill -TERM $PPID $$", 143)]
 )
-def test_a_box_of_srun_tells_how_its_rank_ended(node: Node, command: str, code: int) -> None:
-    """Whichever signal both were sent; a box of anyone else's becomes what it starts."""
-    node.fill(1, mode="outside-in", launcher="srun")
-    environ = {"SLURM_PROCID": "5"}
-    node.run("box.sh", "srun", "tmp", "sh", "-c", command, shell="bash", environ=environ, code=code)
-    assert node.said == f"ended 5 {code}\n"
-    node.run("box.sh", "mpirun", "tmp", "sh", "-c", "exit 0", shell="bash", environ=environ)
+def test_a_rank_of_srun_tells_how_it_ended(node: Node, command: str, code: int, shell: str) -> None:
+    """Whichever signal both were sent, and without a word of the shell's own."""
+    node.fill(1, mode="outside-in", launcher="srun", force=True)
+    environ = {"PMIX_RANK": "5", "SLURM_NTASKS": "8"}
+    script = f"echo $$; echo said >&2; {command}"
+    said = node.run("rank.sh", "sh", "-c", script, before="exec 2>&1\n", shell=shell, environ=environ, code=code)
+    pid = (node.path / "pid.5").read_text()
+    assert said.decode() == f"{pid}said\n"
     assert node.said == f"ended 5 {code}\n"
