@@ -28,11 +28,13 @@ BOOT = (
     """trap 'rm -rf "$0"' EXIT; """
     'cd "$0" && head -c "$size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
 )
-# The head's first words: its node's guard makes the pipe `go` once it has found everything there,
-# or takes the directory away again.
+# The head's first words: its node's guard makes the pipe `gate` once it has found everything there,
+# or takes the directory away again. Whoever renames it first has it: the head to begin, the guard
+# to end without one. From then on the head carries the job's mark.
 WAIT = (
-    'until [ -p "$0/go" ]; do if [ -d "$0" ]; then seen=1; elif [ "${seen-}" ]; then exit 0; fi; sleep 0.02; done; '
-    'exec bash -p "$0/head.sh" "$@"'
+    'until [ -p "$0/gate" ] && mv "$0/gate" "$0/go" 2>/dev/null; do '
+    'if [ -d "$0" ]; then seen=1; elif [ "${seen-}" ]; then exit 0; fi; sleep 0.02; done; '
+    'MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p "$0/head.sh" "$@"'
 )
 
 

@@ -20,6 +20,7 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
         return _on_paper(spec)
     nodes, why_nodes = _choose_nodes(spec, allocation)
     _refuse_missing_gpus(spec, nodes)
+    _refuse_uneven_gpus(spec, nodes)
     ntasks, caps, why = _choose_ranks(spec, allocation, nodes)
     if ntasks < len(nodes):
         if spec.nodes is not None:
@@ -44,6 +45,18 @@ def _refuse_missing_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
         if _gpus_asked(spec) > node.gpus:
             held = f"the job holds {node.gpus or 'none'} on {node.name}"
             raise Impossible(f"{_gpus_asked(spec)} GPUs per node, but {held}", "ask for them in salloc or sbatch")
+
+
+def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
+    """The host's mpirun starts its daemons in one step on all nodes but the first, and a step has as
+    many GPUs on each of its nodes."""
+    counts = [node.gpus for node in nodes[1:]]
+    if spec.mode == "outside-in" and spec.launcher != "srun" and len(set(counts)) > 1 and not _gpus_asked(spec):
+        held = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
+        raise Impossible(
+            f"the host's mpirun cannot have different numbers of GPUs on its nodes ({held})",
+            "use --launcher srun, --mode inside-out, or as many everywhere: --gpus-per-node",
+        )
 
 
 def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:

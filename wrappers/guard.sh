@@ -78,12 +78,12 @@ release() { # Apptainer waits for all who hold the file by which it knows who sh
   done
 }
 
-dismiss() { # the head, which waits for a go that does not come
+dismiss() { # the head, which has come through the gate and waits for a go that does not come
   local round
-  [[ -z ${went-} && -e pid.head ]] || return 0
-  echo stop >&"$go"
-  for round in {1..50}; do
-    [[ -e /proc/$(<pid.head) ]] || break
+  if [[ -z ${go-} ]] || mv gate closed 2>/dev/null; then return; fi # nobody has come, nor will now
+  [[ -n ${went-} ]] || echo stop >&"$go"
+  for round in {1..100}; do
+    if [[ -e pid.head ]] && [[ -n ${went-} || ! -e /proc/$(<pid.head) ]]; then break; fi
     sleep 0.02
   done
 }
@@ -125,9 +125,9 @@ if ! check; then
 fi
 
 mkfifo stdin
-mkfifo go.new
-exec {go}<>go.new
-mv go.new go # the head waits for it
+mkfifo gate.new
+exec {go}<>gate.new
+mv gate.new gate # the head waits for it, and makes it `go` as it comes
 
 if [[ -n $job_shared ]]; then
   release {life}>&- {go}>&- </dev/null >/dev/null 2>&1 &

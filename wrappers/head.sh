@@ -5,8 +5,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/job.sh"
-export MNRUN_JOB_ID=$job_id
-echo $$ >"$here/pid.head" # before anything is started: without its directory nothing may be
+echo $$ >"$here/pid.head"
 if [[ $job_stdin == rank ]]; then
   # opened by a process that carries the job's mark: it waits here for as long as rank 0 does not
   # read, and so must not hold the step's own output

@@ -144,7 +144,9 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
     """What the host's Open MPI needs to start its daemons by srun, shaped to this launch:
     without it mpirun takes the whole job's nodes, or falls back to ssh between the hosts."""
     nodes = nodeset.fold(plan.layout.nodes)
-    gres = [word.partition("=")[2] for word in _gpus(plan.spec, [site.gpus.get(n, 0) for n in plan.layout.nodes])]
+    # where it starts daemons; layout.py has refused different numbers there
+    daemons = [site.gpus.get(name, 0) for name in plan.layout.nodes[1:] or plan.layout.nodes]
+    gres = [word.partition("=")[2] for word in _gpus(plan.spec, daemons)]
     values = {
         "SLURM_JOBID": site.job,
         "SLURM_JOB_ID": site.job,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way
-from .reports import check, mine
+from .reports import check, mine, only_line, ranks
 from .stage import LOGIN, Cluster, Desk, Result
 from .terminal import Terminal
 
@@ -187,6 +188,18 @@ def test_gpus_are_named_where_there_are_too_few(cluster: Cluster) -> None:
     assert result.code in (121, 122, 123), result
     assert "gpu" in mine(result)[-1].lower() or "gres" in mine(result)[-1], result
     assert cluster.root(LOGIN, "squeue", "-h") == ""
+
+
+def test_gpus_unevenly_granted(cluster: Cluster) -> None:
+    """As many ranks as GPUs on each node, and all GPUs of a node for each; mpirun's daemons cannot have that."""
+    salloc = ("--gpus=11", "--cpus-per-gpu=1")
+    for way in (INSIDE, SRUN):
+        result = cluster.mnrun(*way.words, "--", HELLO, "-g", tasks=0, salloc=salloc)
+        counts = Counter(rank.host for rank in ranks(result))
+        assert sorted(counts.values()) in ([1, 2, 4, 4], [1, 3, 3, 4], [2, 2, 3, 4]), result
+        assert all(len(rank.gpus.split(",")) == counts[rank.host] for rank in ranks(result)), result
+    result = cluster.mnrun(*MPIRUN.words, "--", HELLO, tasks=0, salloc=salloc)
+    only_line(result, 122, "GPUs", "node01: 4", "--launcher srun")
 
 
 def granted(cluster: Cluster, job: str) -> dict[str, str]:

@@ -242,7 +242,10 @@ def test_a_node_directory_that_is_there_is_somebody_elses(sh: Shell, tmp_path: P
 
 
 def test_the_head_waits_for_its_node(sh: Shell, tmp_path: Path) -> None:
-    """It begins once the guard has made the pipe `go`, and its words arrive as they are."""
-    (tmp_path / "head.sh").write_text("printf '<%s>' \"$@\"\n")
-    script = '(sleep 0.1; mkfifo go) & exec "$@"'
-    assert sh(script, *kit.head(str(tmp_path), ("sh", "a b", "$x;"))) == b"<sh><a b><$x;>"
+    """It begins once the guard has made the pipe `gate`, with the job's mark, and its words arrive as they are."""
+    node = tmp_path / "mnrun.7-abcdef"
+    node.mkdir()
+    (node / "head.sh").write_text('printf \'<%s>\' "$MNRUN_JOB_ID" "$@"\n')
+    script = f'(sleep 0.1; mkfifo {node}/gate) & exec "$@"'
+    assert sh(script, *kit.head(str(node), ("sh", "a b", "$x;"))) == b"<7-abcdef><sh><a b><$x;>"
+    assert [path.name for path in node.iterdir() if path.name != "head.sh"] == ["go"]

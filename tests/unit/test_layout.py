@@ -18,6 +18,7 @@ def ask(**wanted: object) -> JobSpec:
 FOUR = ("node01", "node02", "node03", "node04")
 PLAIN = held(*FOUR)
 GPUS = held(*FOUR, gpus=2)
+UNEVEN = Allocation("slurm", "7", (Node("node01", 8, 4), Node("node02", 8, 2), Node("node03", 8, 1)))
 MIXED = Allocation("slurm", "7", (Node("node01", 8, 4), Node("node02", 2, 1), Node("node03", 2, 1)))
 
 
@@ -39,6 +40,15 @@ MIXED = Allocation("slurm", "7", (Node("node01", 8, 4), Node("node02", 2, 1), No
         pytest.param({"ntasks": 4}, held(*FOUR, ntasks=7), (1, 1, 1, 1), "--ntasks (command line)", id="asked wins"),
         pytest.param({}, GPUS, (2, 2, 2, 2), "one per GPU (2 on each node)", id="GPUs held"),
         pytest.param({}, MIXED, (4, 1, 1), "one per GPU (1, 4 on each node)", id="GPUs mixed"),
+        pytest.param({}, UNEVEN, (4, 2, 1), "one per GPU (1, 2, 4 on each node)", id="GPUs uneven"),
+        pytest.param({"mode": "outside-in"}, MIXED, (4, 1, 1), "one per GPU (1, 4 on each node)", id="daemons' even"),
+        pytest.param(
+            {"mode": "outside-in", "launcher": "srun"},
+            UNEVEN,
+            (4, 2, 1),
+            "one per GPU (1, 2, 4 on each node)",
+            id="srun",
+        ),
         pytest.param(
             {}, held(*FOUR, gpus=2, ntasks=4), (1, 1, 1, 1), "job 7 asked for 4 tasks", id="tasks before GPUs"
         ),
@@ -159,6 +169,13 @@ def test_this_machine() -> None:
             PLAIN,
             Impossible,
             "no node is left to run on; the job holds node[01-04]",
+        ),
+        (
+            {"mode": "outside-in", "launcher": "mpirun"},
+            UNEVEN,
+            Impossible,
+            "the host's mpirun cannot have different numbers of GPUs on its nodes (node01: 4, node02: 2, node03: 1); "
+            "use --launcher srun, --mode inside-out, or as many everywhere: --gpus-per-node",
         ),
         (
             {"nodelist": "node[1"},
