@@ -41,7 +41,7 @@ setup(
     ],
     extras_require={
         "slurm": ["pyslurm"],  # its major.minor must be the cluster's Slurm's
-        "test": ["pytest", "pytest-mock"],
+        "test": ["pytest", "pytest-mock", "pytest-xdist>=3"],
         "lint": [  # pinned: what is clean today stays clean
             "ruff==0.17.5",
             "mypy==2.4.1",

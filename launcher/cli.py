@@ -5,6 +5,7 @@ Prints, and turns a LaunchError into one line and an exit code. What a verb does
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import secrets
@@ -22,7 +23,11 @@ from .model import Allocation, JobSpec, Plan, Site
 from .options import BY_FLAG, FOREIGN, OPTIONS, Option
 from .progress import Screen
 
-VERBS = ("run", "plan")
+# verb -> the module that has it; only that of the verb which was asked for is read
+VERBS = {
+    "run": "cli",
+    "plan": "cli",
+}
 _COMMAND = {
     "ignore_unknown_options": False,
     "allow_interspersed_args": False,
@@ -32,6 +37,15 @@ _COMMAND = {
 
 class DefaultVerb(click.Group):
     """`mnrun OPTIONS COMMAND` is `mnrun run OPTIONS COMMAND`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        found: click.Command = getattr(importlib.import_module(f".{VERBS[name]}", __package__), name)
+        return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
@@ -101,7 +115,7 @@ def main() -> None:
     """
 
 
-@main.command(cls=JobVerb, context_settings=_COMMAND)
+@click.command(cls=JobVerb, context_settings=_COMMAND)
 @job_options
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
@@ -120,7 +134,7 @@ def run(command: tuple[str, ...], **given: object) -> None:
     sys.exit(outcome.code)
 
 
-@main.command(cls=JobVerb, context_settings=_COMMAND)
+@click.command(cls=JobVerb, context_settings=_COMMAND)
 @click.option("--format", "form", type=click.Choice(["steps", "json"]), default="steps", help="How to show it.")
 @job_options
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:

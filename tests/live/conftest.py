@@ -16,6 +16,8 @@ import pytest
 from .stage import TOOL, Cluster, Desk
 
 SECONDS_TO_CLEAN = 15.0
+# Each worker of pytest-xdist has clusters of its own.
+NAME = "mnrun-live" + os.environ.get("PYTEST_XDIST_WORKER", "").replace("gw", "-w")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +54,7 @@ def cluster() -> Iterator[Cluster]:
         tool(given, "install")
         yield Cluster(given)
         return
-    with up("mnrun-live", 4) as ours:
+    with up(NAME, 4) as ours:
         yield ours
 
 
@@ -66,7 +68,7 @@ def variant() -> Iterator[Callable[..., Cluster]]:
 @contextmanager
 def clean(nodes: int, *options: str) -> Iterator[Cluster]:
     """A cluster of a variant, on which nothing may be left either."""
-    with up("-".join(["mnrun-live", str(nodes), *(option.lstrip("-") for option in options)]), nodes, *options) as ours:
+    with up("-".join([NAME, str(nodes), *(option.lstrip("-") for option in options)]), nodes, *options) as ours:
         yield ours
         left = ours.wait_clean(SECONDS_TO_CLEAN)
         assert not left, "left behind:\n" + "\n".join(left)
