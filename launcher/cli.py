@@ -27,8 +27,9 @@ from .progress import Screen
 VERBS = {
     "run": "cli",
     "plan": "cli",
+    "submit": "cli_submit",
 }
-_COMMAND = {
+COMMAND = {
     "ignore_unknown_options": False,
     "allow_interspersed_args": False,
     "help_option_names": ["-h", "--help"],
@@ -115,13 +116,13 @@ def main() -> None:
     """
 
 
-@click.command(cls=JobVerb, context_settings=_COMMAND)
+@click.command(cls=JobVerb, context_settings=COMMAND)
 @job_options
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
     from . import execute, job_dir
 
-    job = _spec(command, given)
+    job = spec_of(command, given)
     screen = Screen(job.quiet, job.verbose)
     allocation, site = _held(job)
     plan = _plan(job, allocation, site)
@@ -134,20 +135,25 @@ def run(command: tuple[str, ...], **given: object) -> None:
     sys.exit(outcome.code)
 
 
-@click.command(cls=JobVerb, context_settings=_COMMAND)
-@click.option("--format", "form", type=click.Choice(["steps", "json"]), default="steps", help="How to show it.")
+@click.command(cls=JobVerb, context_settings=COMMAND)
+@click.option(
+    "--format", "form", type=click.Choice(["steps", "sbatch", "json"]), default="steps", help="How to show it."
+)
 @job_options
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     """Show what run would do: every step, every value and where it came from."""
-    from . import show
+    from . import cli_submit, show
 
-    job = _spec(command, given)
+    if form == "sbatch":
+        click.echo(cli_submit.written(command, given)[1].text, nl=False)
+        return
+    job = spec_of(command, given)
     allocation, site = _held_or_paper(job)
     made = _plan(job, allocation, site)
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 
-def _spec(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
+def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
     merged = settings.merge(
         settings.builtin(), settings.from_environment(os.environ), settings.from_command_line(given)
     )
@@ -233,8 +239,12 @@ def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
 
     if site.scheduler == "local" and job.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
-    token = "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(6))
-    return planner.make(job, layout.lay_out(job, allocation), f"{site.job}-{token}")
+    return planner.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
+
+
+def token() -> str:
+    """What makes a name one launch's own."""
+    return "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(6))
 
 
 def _summary(plan: Plan, allocation: Allocation | None) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from . import node
 from .errors import SchedulerError
-from .model import Allocation, Site
+from .model import Allocation, JobSpec, Site
 from .schedulers import slurm
 
 ENDING_ASKS = 10  # at most, a second apart
@@ -24,10 +24,9 @@ def has_slurm() -> bool:
 def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     """The Slurm job that we are in. Raises SchedulerError where Slurm does not know it."""
     job = environ["SLURM_JOB_ID"]
-    version = slurm.version(_ask("srun", "--version"))
     allocation = slurm.allocation(_ask("scontrol", "-d", "-o", "show", "job", job), environ)
     gpus = {node.name: node.gpus for node in allocation.nodes}
-    return allocation, Site("slurm", allocation.job, version, environ.get("PRTE_MCA_plm_slurm_args", ""), gpus)
+    return allocation, Site("slurm", allocation.job, version(), environ.get("PRTE_MCA_plm_slurm_args", ""), gpus)
 
 
 def this_machine() -> tuple[Allocation, Site]:
@@ -36,7 +35,24 @@ def this_machine() -> tuple[Allocation, Site]:
 
 def on_paper() -> Site:
     """This Slurm site, for a plan that is made before there is a job."""
-    return Site("slurm", "JOB", slurm.version(_ask("srun", "--version")))
+    return Site("slurm", "JOB", version())
+
+
+def version() -> tuple[int, int]:
+    """This Slurm's."""
+    return slurm.version(_ask("srun", "--version"))
+
+
+def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> str:
+    """Hand in the script at `path`; the job's id. Its options are all in the script: none comes from SBATCH_*.
+
+    Raises SchedulerError with sbatch's own words, and the option of ours that they are about.
+    """
+    clean = {name: value for name, value in environ.items() if not name.startswith("SBATCH_")}
+    try:
+        return _ask("sbatch", "--parsable", path, environ=clean).strip().partition(";")[0]
+    except SchedulerError as error:
+        raise slurm.refusal(error.message, spec) from None
 
 
 def why_down(names: Sequence[str]) -> dict[str, str]:
@@ -47,6 +63,15 @@ def why_down(names: Sequence[str]) -> dict[str, str]:
         return {}
     states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
     return {n: s for n, s in states.items() if s.endswith("*") or s.startswith(("down", "fail", "drain"))}
+
+
+def runs(job: str) -> bool:
+    """Whether a job goes on, or nobody knows better; else it is cancelled, out of time, being cleaned up …"""
+    try:
+        found = re.search(r"JobState=(\w+)", _ask("scontrol", "-o", "show", "job", job))
+    except SchedulerError:
+        return True
+    return found is None or found[1] in ("RUNNING", "SUSPENDED")
 
 
 def ending(job: str) -> str:
@@ -70,12 +95,14 @@ def end_step(step: str) -> None:
     subprocess.run(["scancel", step], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
 
 
-def _ask(*argv: str) -> str:
+def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
     except FileNotFoundError:
         raise SchedulerError(
-            f"{argv[0]} is not on PATH, though SLURM_JOB_ID is set", "load Slurm's module, or use --local"
+            f"{argv[0]} is not on PATH", "load Slurm's module, or use --local"
         ) from None
     except subprocess.TimeoutExpired:
         raise SchedulerError(

@@ -18,12 +18,9 @@ from dataclasses import replace
 
 from . import cluster, connect, keys, kit, nodeset
 from .carry import carry
-from .environment import exports
 from .errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
 from .job_dir import Records
-from .model import Allocation, Command, Outcome, Phase, Plan, Site, Variable, Where
-from .mpi import Places
-from .mpi.openmpi import binding
+from .model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from .progress import Screen
 from .roster import Roster
 from .schedulers import SCHEDULERS
@@ -91,7 +88,8 @@ class Launch:
         if self.plan.spec.mode == "inside-out":
             own.update(keys.make())
         else:
-            own["launch.env"] = _outside_environment(self.plan, self.site)
+            launch = SCHEDULERS[self.site.scheduler].launch_environment(self.plan, self.site)
+            own["launch.env"] = kit.outside_environment(self.plan, launch)
         self._send(kit.pack(kit.files(self.plan, own)))
 
     def _start_run(self) -> None:
@@ -147,12 +145,15 @@ class Launch:
     def _await_end(self) -> None:
         while self.code is None:
             self._next(None)
-            if self.roster.failed:
+            if self.roster.failed or self.roster.gone:
                 raise self._failure()
-            if self.roster.gone:
-                raise self._lost(tuple(self.roster.gone))
-            if self.serving_ended and self.code is None:
+            if self.code is None and (self.serving_ended or self._is_over()):
                 raise self._why_cut_off()
+
+    def _is_over(self) -> bool:
+        """Whether a TERM of the scheduler's was no mere warning; each is asked about once."""
+        asked, self.roster.warned = self.roster.warned, False
+        return asked and not cluster.runs(self.site.job)
 
     def _next(self, deadline: float | None) -> bool:
         """Take in one event; False where none came before `deadline`."""
@@ -234,7 +235,7 @@ class Launch:
         assert self.code is not None
         if self.roster.failed and self.code:
             raise self._failure()
-        if self.cut_off:
+        if self.cut_off or (self.code and self._is_over()):
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
@@ -276,7 +277,12 @@ class Launch:
         return NodeError(f"{count}: {reasons}" + ("" if self.roster.failed else noise))
 
     def _failure(self) -> LaunchError:
-        return RuntimeFailed(_folded(self.roster.failed))
+        """What a node says of its failure, unless that is because the job is over."""
+        if self._is_over():
+            return self._why_cut_off()
+        if self.roster.failed:
+            return RuntimeFailed(_folded(self.roster.failed))
+        return NodeError(_folded({node: self.roster.why(node, {}) for node in self.roster.gone}))
 
     def _why_cut_off(self) -> LaunchError:
         """The serving step ended, and not because of us: the job did, or its srun was killed."""
@@ -296,9 +302,6 @@ class Launch:
             f"the serving step ended while the program ran ({' | '.join(self.noise[-3:]) or 'without a word'})"
         )
 
-    def _lost(self, nodes: tuple[str, ...]) -> LaunchError:
-        return NodeError(_folded({node: self.roster.why(node, {}) for node in nodes}))
-
 
 def execute(
     plan: Plan, allocation: Allocation, site: Site, environ: Mapping[str, str], records: Records, screen: Screen
@@ -313,13 +316,6 @@ def execute(
 def _client_environment(plan: Plan, site: Site, environ: Mapping[str, str]) -> dict[str, str]:
     scheduler = SCHEDULERS[site.scheduler]
     return dict(scheduler.client_environment(environ, plan))
-
-
-def _outside_environment(plan: Plan, site: Site) -> str:
-    """launch.env of outside-in: what the host's mpirun must see."""
-    settings = binding(Places("", "", plan.spec.bind_to, plan.spec.force))
-    own = (Variable("TMPDIR", f"{plan.node_dir}/tmp"), *(Variable(*pair) for pair in settings.items()))
-    return "# shellcheck shell=sh\n" + exports((*SCHEDULERS[site.scheduler].launch_environment(plan, site), *own))
 
 
 def _folded(reasons: Mapping[str, str]) -> str:

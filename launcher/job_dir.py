@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -84,3 +84,20 @@ def _clear(parent: Path) -> None:
                 shutil.rmtree(owner.parent, ignore_errors=True)
         except (OSError, ValueError):
             continue
+
+
+def stage(path: str, files: Mapping[str, str]) -> str:
+    """Write a batch script's files into its stage, for the user alone; the script's path.
+
+    Raises UsageError where that cannot be done (rights, a full disk).
+    """
+    try:
+        for name, text in files.items():
+            place = Path(path) / name
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", errors="surrogateescape")
+            place.chmod(0o700 if name == "script" or name.startswith("kit/bin/") else 0o600)
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        raise UsageError(f"cannot write to {path}: {error.strerror}", "name another with --job-dir") from None
+    return str(Path(path) / "script")

@@ -16,6 +16,7 @@ from .model import Layout, Plan, Variable, Words
 from .mpi import Places, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
+from .mpi.openmpi import binding
 from .resources import folder
 
 # First words on a node: say so, make the directory, unpack the kit from standard input, become the
@@ -47,10 +48,19 @@ def head(plan_dir: str, words: Words) -> Words:
     return ("bash", "-p", "-c", WAIT, plan_dir, *words)
 
 
+# What runs where the launcher does; nodes are not sent it.
+_NOT_SENT = ("walk.sh", "srun_singularity.sh")
+
+
+def walker() -> str:
+    """The batch script's side of a launch."""
+    return (folder("wrappers") / "walk.sh").read_text(encoding="utf-8")
+
+
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh")}
+    found = {p.name: p.read_text(encoding="utf-8") for p in root.glob("*.sh") if p.name not in _NOT_SENT}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):
         found[f"bin/{name}"] = (root / "bin/mpirun").read_text(encoding="utf-8")
@@ -132,6 +142,13 @@ def hostfiles(layout: Layout) -> dict[str, str]:
         "hostfile": "".join(f"{node} slots={ranks}\n" for node, ranks in pairs),
         "hostfile.hydra": "".join(f"{node}:{ranks}\n" for node, ranks in pairs),
     }
+
+
+def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
+    """launch.env of outside-in: what the host's mpirun must see, its scheduler's variables first."""
+    settings = binding(Places("", "", plan.spec.bind_to, plan.spec.force))
+    own = (Variable("TMPDIR", f"{plan.node_dir}/tmp"), *(Variable(*pair) for pair in settings.items()))
+    return "# shellcheck shell=sh\n" + environment.exports((*scheduler, *own))
 
 
 def inside_environment(plan: Plan, layout: Layout) -> str:

@@ -42,10 +42,13 @@ class Mount:
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of the job. `value` None takes it away."""
+    """One variable of the job. `value` None takes it away; an `inherited` one has the value that
+    it has where the job starts, which is written down nowhere."""
 
     name: str
     value: str | None
+    inherited: bool = field(default=False, compare=False)
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

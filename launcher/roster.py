@@ -7,6 +7,7 @@ gone NODE CODE         its container has ended
 log NODE line          of the container's own log
 rank NODE RANK SIZE    a rank has started there, and how many it thinks there are
 ended NODE RANK CODE   how a rank that srun started has ended
+warned NODE            the scheduler has sent a TERM there
 alone NODE RANK        that rank took itself for rank 0 of 1
 bye NODE PIDS          everything has ended there, but for these
 """
@@ -30,6 +31,7 @@ class Roster:
         self.logs: dict[str, list[str]] = {}
         self.ranks: dict[str, dict[int, str]] = {}
         self.first_bad = 0  # the exit code of the first rank that failed
+        self.warned = False
         self.alone: list[str] = []
         self.left: dict[str, str] = {}
         self.bye: set[str] = set()
@@ -62,6 +64,8 @@ class Roster:
             self.ranks.setdefault(node, {})[number] = size
         elif word == "ended":
             self.first_bad = self.first_bad or int(said.split()[1])
+        elif word == "warned":
+            self.warned = True
         elif word == "alone":
             self.alone.append(said)
         elif word == "bye":

@@ -124,8 +124,8 @@ def _of_the_job(around: Surroundings, home: str) -> tuple[Variable, ...]:
     """What ranks get back of the scheduler's, and what we set ourselves."""
     variables = [Variable(*pair) for pair in environment.given_back(around.environ).items()]
     if home:
-        # home is mounted: ~/.local must not shadow the image's packages
-        variables.append(Variable("PYTHONNOUSERSITE", around.environ.get("PYTHONNOUSERSITE", "1")))
+        why = "home is mounted: ~/.local must not shadow the image's packages"
+        variables.append(Variable("PYTHONNOUSERSITE", around.environ.get("PYTHONNOUSERSITE", "1"), why=why))
     return tuple(variables)
 
 
@@ -157,7 +157,9 @@ def _value_of(name: str, value: str | None, around: Surroundings, asked: str) ->
     if value is None and name not in around.environ:
         hint = f"to leave a node out write --exclude {name}" if asked == "-x" else f"write {name}=VALUE"
         raise UsageError(f"{asked} {name}: there is no variable {name} here", hint)
-    return Variable(name, around.environ[name] if value is None else value)
+    if value is None:
+        return Variable(name, around.environ[name], inherited=True, why=asked)
+    return Variable(name, value, why=asked)
 
 
 def _launcher(settings: Settings) -> str:

@@ -6,9 +6,10 @@
 #     go                  everything is there: let the master begin
 #     signal NAME         to the program: to its mpirun, or to srun's ranks themselves
 #     log                 say what the container has said so far
-# At its end (or a TERM from the scheduler) everything of the job on this node ends, and
-# the node directory goes. On standard output it speaks in lines `WORD NODE …`:
-#     ready fail gone log rank ended alone bye
+# At its end everything of the job on this node ends, and the node directory goes. A TERM from the
+# scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
+# On standard output it speaks in lines `WORD NODE …`:
+#     ready fail gone log rank ended warned alone bye
 set -euo pipefail +o posix
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
@@ -30,8 +31,11 @@ last_words() { # the container's own
   tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
 }
 
+deaf() { trap '' HUP INT TERM USR1 USR2; } # a signal to a step reaches every process of it
+
 forward() { # to the launcher, each line with the node's name
   local word rest facts
+  deaf
   facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-}"
   while read -r word rest; do
     [[ $word == ready ]] && rest="$facts $rest"
@@ -64,6 +68,7 @@ check() { # what every node must have, before anything is started
 release() { # Apptainer waits for all who hold the file by which it knows who shares a container: also
   # for what a rank left in the background, and its mpirun would wait too
   local pid fd held pause
+  deaf
   exec {pause}<> <(:) # never written: to wait without a process
   until [[ -e joined ]] && (($(wc -l <joined) >= $(<share))); do read -rt 1 -u "$pause" || true; done
   while read -r pid; do
@@ -110,7 +115,8 @@ exec {life}> >(setsid bash -p -c 'bash -p ./sweep.sh watch <&0 >/dev/null 2>&1 &
 forward {life}>&- &
 forwarder=$!
 trap finish EXIT
-trap 'exit 143' TERM INT HUP
+trap 'exit 143' INT HUP
+trap 'say warned' TERM
 trap : USR1 USR2 CONT # a warning for the program is none for us
 
 mkdir -m 700 tmp serve
@@ -137,6 +143,7 @@ if (($#)); then
   # its standard input is a pipe that only this shell holds: it cannot outlive its guard
   # shellcheck disable=SC2034  # box: the pipe is held, never written
   coproc box {
+    deaf
     exec {life}>&-
     code=0
     "$@" >>serve.log 2>&1 {up}>&- {go}>&- || code=$?

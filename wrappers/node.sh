@@ -3,6 +3,7 @@
 # environment for whoever comes later, starts what the connect needs, and ends with its
 # standard input, which the node's guard holds.
 set -eu
+trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 cd "$1"
 . ./job.sh
 PATH=$1/bin:$PATH

@@ -49,6 +49,7 @@ wipe() {
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   if [[ ${1-} == watch ]]; then
+    trap '' HUP INT TERM USR1 USR2
     cat >/dev/null
     [[ -d $here ]] || exit 0 # the guard has done it
   fi

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 
 from .. import environment, nodeset
 from ..errors import SchedulerError
-from ..model import Allocation, JobSpec, Node, Plan, Site, Variable, Where, Words
+from ..model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Where, Words
+
+
+# In steps that are planned before anyone holds nodes: all of them, the first, and each once per rank.
+NODES, HEAD, EACH = "MNRUN_NODES", "MNRUN_HEAD", "MNRUN_EACH"
 
 
 def version(text: str) -> tuple[int, int]:
@@ -95,11 +99,11 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
 
     Nodes go by name: --relative was seen to give another node than the first.
     """
-    names = list(plan.layout.nodes) or ["NODE"] * plan.layout.nnodes
+    names = list(plan.layout.nodes) or [NODES] * plan.layout.nnodes
     ranks = list(plan.layout.ranks)
     gpus = [site.gpus.get(name, 0) for name in names]
     if where is Where.HEAD:
-        return [*_tasks(names[:1], [1]), *_gpus(plan.spec, gpus[:1])]
+        return [*_tasks([HEAD if names[0] == NODES else names[0]], [1]), *_gpus(plan.spec, gpus[:1])]
     if where is Where.RANKS:
         each = ["--gpus-per-task=1"] if len(set(gpus)) > 1 and ranks == gpus and not _asked(plan.spec) else []
         return [*_tasks(names, ranks), *_gpus(plan.spec, gpus), *each]
@@ -112,13 +116,11 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
 
 def _tasks(names: list[str], counts: list[int]) -> list[str]:
     words = [f"--nodes={len(names)}", f"--ntasks={sum(counts)}"]
-    if names[0] == "NODE":  # on paper
-        return [*words, f"--ntasks-per-node={max(counts)}"]
     if len(set(counts)) == 1:
         return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.fold(names)}"]
     each = [name for name, count in zip(names, counts) for _ in range(count)]
     # refused together with --nodes: the list says how many
-    return [words[1], "--distribution=arbitrary", f"--nodelist={','.join(each)}"]
+    return [words[1], "--distribution=arbitrary", f"--nodelist={EACH if names[0] == NODES else ','.join(each)}"]
 
 
 def _asked(spec: JobSpec) -> str:
@@ -138,6 +140,74 @@ def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
 def _cpu_bind(spec: JobSpec, where: Where) -> str:
     bind = spec.bind_to if where is Where.RANKS else ""
     return {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
+
+
+# What sbatch is told, in this order; a key is sbatch's own long option with _ (sbatch(1)).
+_DIRECTIVES = (
+    *("job_name", "partition", "account", "qos", "reservation", "constraint", "licenses", "nodelist", "exclude"),
+    *("exclusive", "nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gres", "gpus_per_node", "gpus_per_task"),
+    *("mem", "mem_per_cpu", "mem_per_gpu", "time", "output", "error", "mail_type", "mail_user"),
+    *("dependency", "array", "signal", "requeue", "export"),
+)
+# ulimit(1)'s letters for the names of limits.conf(5)
+ULIMITS = {"memlock": "l", "stack": "s", "nofile": "n", "core": "c", "nproc": "u", "data": "d", "as": "v", "cpu": "t"}
+
+
+def job_name(spec: JobSpec) -> str:
+    """The job's name: as asked, else that of its program."""
+    words = (spec.script,) if spec.script else spec.command
+    return spec.job_name or words[0].rpartition("/")[2] or "mnrun"
+
+
+def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
+    """(`--option=value` of sbatch, where it came from), the passthrough's last."""
+    even = len(set(layout.ranks)) == 1
+    chosen = {
+        "job_name": (job_name(spec), "the program's name"),
+        "nodes": (str(layout.nnodes), layout.why_nodes),
+        "ntasks": ("" if even else str(layout.ntasks), layout.why_ranks),
+        "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
+        "output": (spec.output or "%x-%j.out", "built-in"),
+    }
+    found = []
+    for name in _DIRECTIVES:
+        value, why = chosen.get(name) or (getattr(spec, name), "")
+        if value not in ("", None, False):
+            text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+            found.append((text, spec.origins.get(name) or why))
+    return [*found, *((f"--{word}", spec.origins["slurm"]) for word in spec.slurm)]
+
+
+# What sbatch says, and the options of ours that it may be about.
+_REFUSALS = {
+    "partition": ("partition", "account", "qos"),
+    "account": ("account", "partition"),
+    "qos": ("qos",),
+    "time limit": ("time",),
+    "node configuration": ("nodes", "gres", "gpus_per_node", "gpus_per_task", "ntasks_per_node", "cpus_per_task", "mem"),
+    "node count": ("nodes",),
+    "generic resource": ("gres", "gpus_per_node", "gpus_per_task"),
+    "gres": ("gres", "gpus_per_node", "gpus_per_task"),
+    "feature": ("constraint",),
+    "constraint": ("constraint",),
+    "reservation": ("reservation",),
+    "dependency": ("dependency",),
+    "license": ("licenses",),
+    "array": ("array",),
+    "memory": ("mem", "mem_per_cpu", "mem_per_gpu"),
+    "mail": ("mail_type", "mail_user"),
+    "signal": ("signal",),
+    "invalid option": ("slurm",),
+    "unrecognized option": ("slurm",),
+}
+
+
+def refusal(said: str, spec: JobSpec) -> SchedulerError:
+    """sbatch's own words, with the options that were given and that they may be about."""
+    about = {name for words, names in _REFUSALS.items() if words in said.lower() for name in names}
+    given = [name for name in spec.origins if name in about and spec.origins[name] != "built-in"]
+    options = [f"--{name.replace('_', '-')} ({spec.origins[name]})" for name in given]
+    return SchedulerError(" | ".join(said.splitlines()), f"see {' and '.join(options)}" if options else "")
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

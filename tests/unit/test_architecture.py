@@ -28,7 +28,7 @@ FLOORS = (
     ("errors", "model", "options"),
     ("nodeset", "resources", "render", "environment", "settings", "layout", "roster"),
     ROOMS,
-    ("spec", "plan", "carry", "kit", "show"),
+    ("spec", "plan", "carry", "kit", "show", "script"),
     ("keys", "node", "cluster", "job_dir", "transports", "progress", "execute"),
     ("cli", "__main__"),
 )
@@ -38,6 +38,7 @@ NEIGHBOURS = {
     "layout": {"nodeset"},
     "plan": {"kit"},
     "show": {"carry"},
+    "script": {"carry", "kit"},
     "cluster": {"node"},
     "execute": {"cluster", "keys", "job_dir", "transports", "progress"},
     "__main__": {"cli"},

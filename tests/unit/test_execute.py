@@ -167,6 +167,7 @@ class Slurm:
     thoughts: dict[str, str] = field(default_factory=dict)
     ending: str = ""
     ended_steps: list[str] = field(default_factory=list)
+    runs: bool = True
 
 
 @pytest.fixture
@@ -174,6 +175,7 @@ def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
     mocker.patch("launcher.cluster.why_down", side_effect=lambda names: answers.thoughts)
     mocker.patch("launcher.cluster.ending", side_effect=lambda job: answers.ending)
+    mocker.patch("launcher.cluster.runs", side_effect=lambda job: answers.runs)
     mocker.patch("launcher.cluster.end_step", side_effect=answers.ended_steps.append)
     return answers
 
@@ -346,6 +348,23 @@ def test_a_job_that_ends_under_us(
     with pytest.raises(LaunchError) as wrong:
         launch(Play(go=program + ended("serve", 143), close=[]))
     assert (type(wrong.value), str(wrong.value)) == (type(expected), str(expected))
+
+
+WARNED = say(*RANKS, "warned node01", "warned node02")
+
+
+@pytest.mark.parametrize("then", [[], say("fail node02 sshd ended"), say("gone node02 1"), ended("run", 143)])
+def test_a_term_that_ends_the_job(launch: Launcher, slurm: Slurm, then: list[Event]) -> None:
+    """scancel tells every process: what else is heard is only its consequence."""
+    slurm.ending, slurm.runs = "CANCELLED", False
+    with pytest.raises(JobEnded, match="^job 7 was cancelled$"):
+        launch(Play(go=WARNED + then))
+
+
+def test_a_term_that_is_a_warning(launch: Launcher) -> None:
+    """--signal=TERM@60, or a preemption with a time of grace: the program may make use of it."""
+    assert launch(Play(go=WARNED + ended("run", 0))) == Outcome(0, FOUND)
+    assert launch(Play(go=WARNED + ended("run", 15))) == Outcome(15, FOUND)
 
 
 def test_a_node_that_slurm_has_lost(launch: Launcher, slurm: Slurm) -> None:

@@ -18,8 +18,9 @@ import pytest
 from click.testing import CliRunner
 from pytest_mock import MockerFixture
 
-from launcher import cli, execute, kit, show
+from launcher import cli, kit, show
 from launcher.model import Plan, Site
+from launcher.schedulers import SCHEDULERS
 
 from .samples import recorded
 from .texts import GOLDEN, Expected
@@ -72,7 +73,11 @@ def answer(story: Story) -> str:
 def sent(made: Plan, site: Site) -> str:
     """What each node of the job gets, but for the wrappers and the rules, which are files of their own."""
     outside = made.spec.mode == "outside-in"
-    launch = execute._outside_environment(made, site) if outside else kit.inside_environment(made, made.layout)
+    launch = (
+        kit.outside_environment(made, SCHEDULERS[site.scheduler].launch_environment(made, site))
+        if outside
+        else kit.inside_environment(made, made.layout)
+    )
     files = {**kit.files(made, {"launch.env": launch}), **({} if outside else kit.hostfiles(made.layout))}
     known = {*kit.wrappers(), "rules.sh"}
     return "".join(f"--- {name}\n{text}" for name, text in files.items() if name not in known)

@@ -238,15 +238,15 @@ def test_ranks_with_everything_asked_for() -> None:
 
 
 def test_before_anyone_holds_nodes() -> None:
-    """A plan on paper has numbers and no names."""
+    """A plan on paper has numbers, and stand-ins for names."""
     words = {"command": ("./app",), "image": "/app.sif", "mode": "outside-in", "launcher": "srun", "mpi": "pmix"}
     paper = plan.make(JobSpec(**words), Layout((), (2, 2, 1)), "JOB-abcdef")  # type: ignore[arg-type]
     for where, shape in {
-        Where.HEAD: ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1"),
-        Where.ALL: ("--nodes=3", "--ntasks=3", "--ntasks-per-node=1"),
-        Where.RANKS: ("--nodes=3", "--ntasks=5", "--ntasks-per-node=2"),
+        Where.HEAD: ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--nodelist=MNRUN_HEAD"),
+        Where.ALL: ("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--nodelist=MNRUN_NODES"),
+        Where.RANKS: ("--ntasks=5", "--distribution=arbitrary", "--nodelist=MNRUN_EACH"),
     }.items():
-        assert slurm.reach(where, paper, SITE)[3:6] == shape
+        assert slurm.reach(where, paper, SITE)[3 : 3 + len(shape)] == shape
 
 
 UNEVEN = Site("slurm", "87", (24, 11), gpus={"node01": 3, "node02": 1, "node03": 1})

@@ -1,0 +1,53 @@
+"""`mnrun submit`: the job as a batch script, handed in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import click
+
+from . import cli, job_dir, layout, script
+from . import plan as planner
+from .errors import Impossible, UsageError
+from .model import JobSpec
+
+
+def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, script.Script, str]:
+    """The job that is asked for, its script, and the stage in which the script expects its files."""
+    from . import cluster
+
+    job = cli.spec_of(command, given)
+    if job.local:
+        raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
+    if not cluster.has_slurm():
+        raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
+    laid = layout.lay_out(job, None)
+    made = planner.make(job, script.on_paper(laid), script.JOB)
+    where = script.site(job, cluster.version(), laid)
+    stage = os.path.join(os.path.dirname(job.job_dir), "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
+    source = f" from {job.origins['job_file']}" if "job_file" in job.origins else ""
+    return job, script.write(made, where, stage, source), stage
+
+
+@click.command(cls=cli.JobVerb, context_settings=cli.COMMAND)
+@click.option("--dry-run", is_flag=True, help="Print the script, and hand nothing in.")
+@click.option("--wait", is_flag=True, help="Leave when the job ends, with its exit code.")
+@cli.job_options
+def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) -> None:
+    """Hand the job in as a batch script; prints its id."""
+    from . import cluster
+
+    job, made, stage = written(command, given)
+    if dry_run:
+        click.echo(made.text, nl=False)
+        return
+    path = job_dir.stage(stage, {"script": made.text, **made.stage})
+    number = cluster.submit(path, job, os.environ)
+    job_dir.submitted(job.job_dir, number, job, path)
+    click.echo(number)
+    if wait:
+        sys.stdout.flush()
+        os.execv(sys.argv[0], [sys.argv[0], "wait", number])

@@ -1,0 +1,159 @@
+"""A plan as a batch script that stands alone: bash and our wrappers, no Python on the nodes. Pure.
+
+The script runs the very words that `mnrun plan` shows. What is known only in the job stands in
+them as a name of ours, which becomes a variable of the script's here, and in the files that the
+nodes are sent is filled in by wrappers/walk.sh.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from . import __version__, connect, environment, kit
+from .carry import carry
+from .errors import Impossible
+from .model import JobSpec, Layout, Phase, Plan, Site, Words
+from .render import render
+from .schedulers import slurm
+from .schedulers.slurm import EACH, HEAD, NODES
+
+JOB = "MNRUN_JOB"  # our id of the launch
+SLURM_JOB = "MNRUN_SLURM"
+HOSTS = "MNRUN_HOSTS"
+
+_VARIABLES = {f"/tmp/mnrun.{JOB}": "$here", JOB: "$id", HEAD: "$head", EACH: "$each", NODES: "$nodes"}
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script's text, and the files that it finds in its stage: name -> text."""
+
+    text: str
+    stage: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the script, and why it is there."""
+
+    text: str
+    why: str
+
+
+def site(spec: JobSpec, version: tuple[int, int], layout: Layout) -> Site:
+    """What of this cluster shapes the steps of a job that nobody holds yet.
+
+    Raises Impossible where its steps' GPUs cannot be known before.
+    """
+    each = spec.gpus_per_task
+    if each and len(set(layout.ranks)) > 1:
+        raise Impossible("--gpus-per-task with different numbers of ranks on its nodes", "use --gpus-per-node")
+    gpus = {NODES: int(each.rpartition(":")[2]) * layout.ranks[0]} if each else {}
+    return Site("slurm", SLURM_JOB, version, gpus=gpus)
+
+
+def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
+    """The script of `plan`, whose wrappers will lie in the directory `stage`; `source` says where it comes from."""
+    spec = plan.spec
+    carried = {command.step.phase: command.argv for command in carry(plan, where)}
+    inside = spec.mode == "inside-out"
+    known = slurm.client_environment({}, plan)
+    text = render(
+        "slurm.sh",
+        title=_title(plan),
+        version=__version__,
+        source=source,
+        directives=_aligned([Line(f"#SBATCH {text}", why) for text, why in slurm.directives(spec, plan.layout)]),
+        setup=_aligned(_setup(spec)),
+        stage=shlex.quote(stage),
+        jobs=shlex.quote(spec.job_dir),
+        ranks=" ".join(map(str, plan.layout.ranks)),
+        variables=_aligned(_variables(plan)),
+        inherited=" ".join(v.name for v in spec.env if v.inherited),
+        inside="1" if inside else "",
+        counted="1" if plan.counted else "",
+        exports=[f"export {name}={shlex.quote(value)}" for name, value in known.items()],
+        boot=shlex.quote(kit.BOOT),
+        wait=shlex.quote(kit.WAIT),
+        serve=_words(carried[Phase.SERVE]),
+        run=_words(carried[Phase.RUN]),
+        sweep=_words(carried[Phase.STOP]),
+        early=_is_early(plan),
+        start_timeout=spec.start_timeout,
+    )
+    return Script(text, _stage(plan, where, inside))
+
+
+def on_paper(layout: Layout) -> Layout:
+    """The layout with names that stand for nodes which nobody holds yet."""
+    return replace(layout, nodes=(NODES,) * layout.nnodes)
+
+
+def _is_early(plan: Plan) -> bool:
+    """Whether the program's step starts before all nodes are ready, and waits for go."""
+    phases = [step.phase for step in plan.steps]
+    return phases.index(Phase.RUN) < phases.index(Phase.AWAIT)
+
+
+def _title(plan: Plan) -> str:
+    spec, layout = plan.spec, plan.layout
+    ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
+    how = "mpirun runs inside the image" if spec.mode == "inside-out" else f"the host's {plan.starter} starts the ranks"
+    return f"{slurm.job_name(spec)}: {layout.nnodes} nodes x {ranks} ranks, {spec.mode} ({how}), {spec.runtime}"
+
+
+def _setup(spec: JobSpec) -> list[Line]:
+    modules = [Line(f"module load {shlex.quote(name)}", spec.origins["module"]) for name in spec.module]
+    limits = []
+    for limit in spec.ulimit:
+        name, _, value = limit.partition("=")
+        limits.append(Line(f"ulimit -{slurm.ULIMITS[name]} {shlex.quote(value)}", spec.origins["ulimit"]))
+    return [*modules, *limits, *(Line(text, "") for text in spec.setup)]
+
+
+def _variables(plan: Plan) -> list[Line]:
+    """NAME=VALUE of every rank, but for what is the job's own: that is found in the job."""
+    lines = []
+    for variable in plan.spec.env:
+        if variable.value is None or variable.inherited or environment.is_given_back(variable.name):
+            continue
+        lines.append(Line(shlex.quote(f"{variable.name}={variable.value}"), variable.why))
+    return lines
+
+
+def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
+    """The nodes' files as they are before there is a job, walk.sh, and what it fills in."""
+    bare = replace(plan, spec=replace(plan.spec, env=()))
+    launch = (
+        kit.inside_environment(bare, Layout((HOSTS,), (plan.layout.ntasks,)))
+        if inside
+        else kit.outside_environment(plan, slurm.launch_environment(plan, where))
+    )
+    nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
+    own = {"walk.sh": kit.walker(), "srun.sh": environment.srun_script()}
+    if inside:
+        own.update(connect.CONNECTS[plan.spec.connect].files(plan.node_dir, "MNRUN_USER", ()))
+    return {**own, **nodes}
+
+
+def _words(argv: Words) -> str:
+    """The words of a command, for bash, with the script's variables in them."""
+    return " ".join({kit.BOOT: '"$boot"', kit.WAIT: '"$wait"'}.get(word) or _word(word) for word in argv)
+
+
+def _word(word: str) -> str:
+    if not any(name in word for name in _VARIABLES):
+        return shlex.quote(word)
+    for special in '\\"`$':
+        word = word.replace(special, f"\\{special}")
+    for name, variable in _VARIABLES.items():
+        word = word.replace(name, variable)
+    return f'"{word}"'
+
+
+def _aligned(lines: list[Line]) -> list[str]:
+    """Each with its reason as a comment, in one column as far as that goes."""
+    width = max((len(line.text) for line in lines if line.why and len(line.text) <= 60), default=0)
+    return [f"{line.text:<{width}}  # {line.why}" if line.why else line.text for line in lines]

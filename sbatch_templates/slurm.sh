@@ -1,0 +1,47 @@
+#!/bin/bash
+# {{ title }}
+# Written by mnrun {{ version }}{{ source }}; `mnrun plan` shows the same commands.
+{% for line in directives %}
+{{ line }}
+{% endfor %}
+
+{% for line in setup %}
+{{ line }}
+{% endfor %}
+set -euo pipefail  # not before: modules are not all safe under -u
+stage={{ stage }}  # our wrappers; absolute, since slurmd runs a copy of this file
+jobs={{ jobs }}    # records: outcome, log
+ranks=({{ ranks }})  # on each node
+variables=(  # of every rank
+{% for line in variables %}
+  {{ line }}
+{% endfor %}
+)
+inherited=({{ inherited }})  # of every rank, with the values that they have here
+inside={{ inside }} counted={{ counted }}
+source "$stage/walk.sh"
+
+begin  # $here is the job's directory on each node, $head the first of $nodes
+{% for line in exports %}
+{{ line }}
+{% endfor %}
+boot={{ boot }}
+wait={{ wait }}
+
+# 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
+serve {{ serve }}
+{% if early %}
+# 2 run: starts now, and waits on its node for go
+run {{ run }}
+# 3 await: every node is ready, or who is not, and why
+await {{ start_timeout }}
+go
+{% else %}
+# 2 await: every node is ready, or who is not, and why
+await {{ start_timeout }}
+go
+# 3 run
+run {{ run }}
+{% endif %}
+# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
+finish {{ sweep }}
