@@ -120,16 +120,17 @@ def main() -> None:
 @job_options
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
-    from . import execute, job_dir
+    from . import execute, job_dir, modules
 
     job = spec_of(command, given)
+    environ = modules.load(job.module, os.environ)
     screen = Screen(job.quiet, job.verbose)
     allocation, site = _held(job)
     plan = _plan(job, allocation, site)
     for note in _summary(plan, allocation):
         screen.say(note)
     with job_dir.opened(job.job_dir, plan.job, job.keep) as records:
-        outcome = execute.execute(plan, allocation, site, os.environ, records, screen)
+        outcome = execute.execute(plan, allocation, site, environ, records, screen)
         if job.keep:
             screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
     sys.exit(outcome.code)

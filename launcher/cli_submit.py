@@ -11,8 +11,10 @@ import click
 
 from . import cli, job_dir, layout, script
 from . import plan as planner
-from .errors import Impossible, UsageError
+from .errors import Impossible, SchedulerError, UsageError
 from .model import JobSpec
+from .records import Submitted
+from .schedulers import slurm
 
 
 def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, script.Script, str]:
@@ -32,6 +34,23 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     return job, script.write(made, where, stage, source), stage
 
 
+def _record(number: str, job: JobSpec) -> Submitted:
+    def absolute(path: str) -> str:
+        return os.path.abspath(path) if path else ""
+
+    return Submitted(
+        id=number,
+        name=slurm.job_name(job),
+        cluster=os.environ.get("SLURM_CLUSTER_NAME", ""),
+        nodes=job.nodes or 0,
+        command=(job.script, *job.command) if job.script else job.command,
+        time=time.time(),
+        output=absolute(job.output or slurm.OUTPUT),
+        error=absolute(job.error),
+        split_output=absolute(job.split_output),
+    )
+
+
 @click.command(cls=cli.JobVerb, context_settings=cli.COMMAND)
 @click.option("--dry-run", is_flag=True, help="Print the script, and hand nothing in.")
 @click.option("--wait", is_flag=True, help="Leave when the job ends, with its exit code.")
@@ -45,8 +64,12 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
         click.echo(made.text, nl=False)
         return
     path = job_dir.stage(stage, {"script": made.text, **made.stage})
-    number = cluster.submit(path, job, os.environ)
-    job_dir.submitted(job.job_dir, number, job, path)
+    try:
+        number = cluster.submit(path, job, os.environ)
+    except SchedulerError:
+        job_dir.discard(stage)
+        raise
+    job_dir.submitted(job.job_dir, _record(number, job), path)
     click.echo(number)
     if wait:
         sys.stdout.flush()

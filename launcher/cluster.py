@@ -101,9 +101,7 @@ def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
             argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
         )
     except FileNotFoundError:
-        raise SchedulerError(
-            f"{argv[0]} is not on PATH", "load Slurm's module, or use --local"
-        ) from None
+        raise SchedulerError(f"{argv[0]} is not on PATH", "load Slurm's module, or use --local") from None
     except subprocess.TimeoutExpired:
         raise SchedulerError(
             f"{argv[0]} did not answer within 60 s", "ask the cluster's admins about slurmctld"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .errors import UsageError
 from .model import Worker
+from .records import SCRIPT, SUBMITTED, Submitted, text
 
 OWNER = "launcher"  # the file that names host and pid while a launch is under way
 
@@ -101,3 +102,17 @@ def stage(path: str, files: Mapping[str, str]) -> str:
         shutil.rmtree(path, ignore_errors=True)
         raise UsageError(f"cannot write to {path}: {error.strerror}", "name another with --job-dir") from None
     return str(Path(path) / "script")
+
+
+def discard(stage: str) -> None:
+    """Take the stage of a job away that was not taken."""
+    shutil.rmtree(stage, ignore_errors=True)
+
+
+def submitted(base: str, record: Submitted, script: str) -> None:
+    """Note what was handed in, where its followers look for it; a failure to is no reason to lose the job."""
+    records = Records(Path(base) / record.id)
+    with suppress(OSError):
+        records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        records.write(SCRIPT, Path(script).read_text(encoding="utf-8"))
+        records.write(SUBMITTED, text(record))

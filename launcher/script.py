@@ -140,7 +140,7 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
 
 def _words(argv: Words) -> str:
     """The words of a command, for bash, with the script's variables in them."""
-    return " ".join({kit.BOOT: '"$boot"', kit.WAIT: '"$wait"'}.get(word) or _word(word) for word in argv)
+    return " ".join({kit.BOOT: '"$boot"', kit.WAIT: '"$until_go"'}.get(word) or _word(word) for word in argv)
 
 
 def _word(word: str) -> str:

@@ -5,9 +5,13 @@
 {{ line }}
 {% endfor %}
 
+{% if setup %}
+trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
 {% for line in setup %}
 {{ line }}
 {% endfor %}
+trap - ERR
+{% endif %}
 set -euo pipefail  # not before: modules are not all safe under -u
 stage={{ stage }}  # our wrappers; absolute, since slurmd runs a copy of this file
 jobs={{ jobs }}    # records: outcome, log
@@ -26,7 +30,7 @@ begin  # $here is the job's directory on each node, $head the first of $nodes
 {{ line }}
 {% endfor %}
 boot={{ boot }}
-wait={{ wait }}
+until_go={{ wait }}
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
 serve {{ serve }}

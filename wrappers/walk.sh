@@ -7,7 +7,10 @@
 #
 # The lease is a pipe that this shell alone writes: it ends with it, whatever happens.
 
+# shellcheck source=/dev/null  # shapes_a_step, from mnrun's table of rules
+source "$stage/srun.sh"
 GRACE=3 ANSWER=1 FAREWELL=10 # seconds, as in execute.py
+RESTARTS=5                   # how often Slurm may requeue a job before it is given up
 
 say() { printf 'mnrun: %s\n' "$*" >&2; }
 
@@ -41,6 +44,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   mine=$(mktemp -d "/tmp/mnrun.$id.script.XXXXXX")
   trap ending EXIT
   restart=${SLURM_RESTART_COUNT:-0}
+  ((restart <= RESTARTS)) || die 121 "this is start number $((restart + 1)): something ends this job again and again"
   label=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   record=$jobs/${label:-$job}/$restart
   (umask 077 && mkdir -p "$record") || die 121 "cannot write to the job directory $record"
@@ -243,7 +247,7 @@ go() {
         printf 'Host %s\n    HostName %s\n    Port %s\n' "$name${host[$name]:+ ${host[$name]}}" \
           "${address[$name]:-${host[$name]:-$name}}" "${port[$name]}"
       done
-      sed "s|MNRUN_JOB|$id|g" "$stage/ssh_config"
+      sed "s|MNRUN_JOB|$id|g; s|MNRUN_USER|$(id -un)|" "$stage/ssh_config"
     } | send ssh_config
     for i in "${!names[@]}"; do echo "${names[i]} slots=${ranks[i]}"; done | send hostfile
     for i in "${!names[@]}"; do echo "${names[i]}:${ranks[i]}"; done | send hostfile.hydra

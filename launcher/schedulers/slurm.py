@@ -13,7 +13,6 @@ from .. import environment, nodeset
 from ..errors import SchedulerError
 from ..model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Where, Words
 
-
 # In steps that are planned before anyone holds nodes: all of them, the first, and each once per rank.
 NODES, HEAD, EACH = "MNRUN_NODES", "MNRUN_HEAD", "MNRUN_EACH"
 
@@ -149,6 +148,7 @@ _DIRECTIVES = (
     *("mem", "mem_per_cpu", "mem_per_gpu", "time", "output", "error", "mail_type", "mail_user"),
     *("dependency", "array", "signal", "requeue", "export"),
 )
+OUTPUT = "%x-%j.out"  # where the job's output goes if nobody says
 # ulimit(1)'s letters for the names of limits.conf(5)
 ULIMITS = {"memlock": "l", "stack": "s", "nofile": "n", "core": "c", "nproc": "u", "data": "d", "as": "v", "cpu": "t"}
 
@@ -167,7 +167,7 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         "nodes": (str(layout.nnodes), layout.why_nodes),
         "ntasks": ("" if even else str(layout.ntasks), layout.why_ranks),
         "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
-        "output": (spec.output or "%x-%j.out", "built-in"),
+        "output": (spec.output or OUTPUT, "built-in"),
     }
     found = []
     for name in _DIRECTIVES:
@@ -184,7 +184,15 @@ _REFUSALS = {
     "account": ("account", "partition"),
     "qos": ("qos",),
     "time limit": ("time",),
-    "node configuration": ("nodes", "gres", "gpus_per_node", "gpus_per_task", "ntasks_per_node", "cpus_per_task", "mem"),
+    "node configuration": (
+        "nodes",
+        "gres",
+        "gpus_per_node",
+        "gpus_per_task",
+        "ntasks_per_node",
+        "cpus_per_task",
+        "mem",
+    ),
     "node count": ("nodes",),
     "generic resource": ("gres", "gpus_per_node", "gpus_per_task"),
     "gres": ("gres", "gpus_per_node", "gpus_per_task"),

@@ -57,7 +57,7 @@ def test_no_slurm_on_path(slurm: dict[str, str]) -> None:
     """The variables came along, the commands did not."""
     with pytest.raises(SchedulerError) as wrong:
         cluster.current({"SLURM_JOB_ID": "7"})
-    assert str(wrong.value) == ("srun is not on PATH, though SLURM_JOB_ID is set; load Slurm's module, or use --local")
+    assert str(wrong.value) == "scontrol is not on PATH; load Slurm's module, or use --local"
 
 
 def test_a_slurm_that_does_not_answer(mocker: MockerFixture) -> None:

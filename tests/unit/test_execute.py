@@ -357,7 +357,7 @@ WARNED = say(*RANKS, "warned node01", "warned node02")
 def test_a_term_that_ends_the_job(launch: Launcher, slurm: Slurm, then: list[Event]) -> None:
     """scancel tells every process: what else is heard is only its consequence."""
     slurm.ending, slurm.runs = "CANCELLED", False
-    with pytest.raises(JobEnded, match="^job 7 was cancelled$"):
+    with pytest.raises(JobEnded, match=r"^job 7 was cancelled$"):
         launch(Play(go=WARNED + then))
 
 

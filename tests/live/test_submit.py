@@ -1,0 +1,221 @@
+"""Submitted jobs: the script does what a live run does, with the same words, and nothing of it stays on a node."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .reports import check, ranks, refusal
+from .stage import LOGIN, Cluster, Desk, Result, wait_for
+
+pytestmark = pytest.mark.live
+
+USR1 = """\
+#!/bin/sh
+rank=${OMPI_COMM_WORLD_RANK-$PMIX_RANK}
+trap 'echo "got $rank"; got=1' USR1
+echo "up $rank"
+until [ "${got-}" ]; do sleep 0.1; done
+sleep 1
+"""
+
+
+def submit(cluster: Cluster, desk: Desk, *words: str, **more: Any) -> str:
+    """The id of the job that was handed in, from the desk."""
+    result = cluster.alice(["mnrun", "submit", "-o", "%x-%A_%a-%j.out", *words], cwd=desk.path, **more)
+    assert result.code == 0, result
+    assert result.out.strip().isdecimal(), result
+    return result.out.strip()
+
+
+def state(cluster: Cluster, job: str) -> dict[str, str]:
+    said = cluster.root(LOGIN, "scontrol", "-o", "show", "job", job)
+    return dict(word.split("=", 1) for word in said.split() if "=" in word)
+
+
+def output(desk: Desk, job: str) -> str:
+    found = [name for name in desk.names() if name.endswith(f"-{job}.out")]
+    return "".join(desk.read(name).decode() for name in found)
+
+
+def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
+    """How it ended, by Slurm's word, and what it said."""
+    wait_for(
+        lambda: state(cluster, job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"),
+        "ended",
+        seconds,
+        lambda: output(desk, job),
+    )
+    code, _, signum = state(cluster, job)["ExitCode"].partition(":")
+    said = output(desk, job)
+    ours = "".join(f"{line}\n" for line in said.splitlines() if line.startswith("rank "))
+    forget(cluster)
+    return Result(int(code) or 128 * bool(int(signum)) + int(signum), ours.encode(), said)
+
+
+def forget(cluster: Cluster) -> None:
+    """What a submitted job keeps in the user's home on purpose."""
+    for folder in ("stage", "jobs"):
+        cluster.root(LOGIN, "rm", "-rf", f"/home/alice/.mnrun/{folder}")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> None:
+    """The same ranks on the same nodes, the same values byte for byte, the same code as the live run."""
+    words = ["-x", "V=a 'b' $c:,;*=é", "-x", "SECRET", *way.words, "--", HELLO, "-e", "V", "-x", str(code)]
+    env = {"SECRET": "x y"}
+    live = cluster.mnrun(*words, env=env)
+    shape = ["-N", "4", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes)]
+    handed = cluster.alice(["env", "SECRET=x y", "mnrun", "submit", "-o", "%j.out", *shape, *words], cwd=desk.path)
+    assert handed.code == 0, handed
+    job = handed.out.strip()
+    place = cluster.path("/home/alice/.mnrun")
+    wait_for(lambda: (place / "jobs" / job / "0" / "outcome").exists(), "ended", state=lambda: str(desk.names()))
+    outcome = json.loads((place / "jobs" / job / "0" / "outcome").read_text())
+    assert outcome["code"] == code == live.code, (outcome, live)
+    for path in place.rglob("*"):
+        assert not path.is_file() or b"x y" not in path.read_bytes(), path
+    wait_for(lambda: state(cluster, job)["JobState"] in ("COMPLETED", "FAILED"), "ended by Slurm's word")
+    said = Result(code, b"", desk.read(f"{job}.out").decode())
+    lines = [line for line in said.err.splitlines() if line.startswith("rank ")]
+    assert sorted(lines) == sorted(line for line in live.out.splitlines() if line.startswith("rank ")), said
+    assert state(cluster, job)["ExitCode"] == f"{code}:0"
+    forget(cluster)
+
+
+def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:
+    """--dry-run and plan --format sbatch print the script, which is plain bash; nothing is handed in or written."""
+    words = ["-N", "2", "--image", OMPI5, "--", HELLO]
+    shown = cluster.alice(["mnrun", "submit", "--dry-run", *words], cwd=desk.path)
+    assert shown.code == 0, shown
+    assert "#SBATCH --nodes=2" in shown.out, shown
+    planned = cluster.alice(["mnrun", "plan", "--format", "sbatch", *words], cwd=desk.path)
+    assert [line for line in planned.out.splitlines() if not line.startswith("stage=")] == [
+        line for line in shown.out.splitlines() if not line.startswith("stage=")
+    ]
+    desk.put("script", shown.out)
+    tested = cluster.alice(["sbatch", "--test-only", f"{desk.path}/script"])
+    assert tested.code == 0, tested
+    assert not cluster.path("/home/alice/.mnrun/stage").exists()
+
+
+def test_submit_uneven_ranks_by_srun(cluster: Cluster, desk: Desk) -> None:
+    """Which rank runs where is written out in the job, when its nodes have names."""
+    job = submit(cluster, desk, "-N", "3", "-n", "7", "--mode", "outside-in", "--launcher", "srun",
+                 "--image", OMPI5, "--", HELLO)  # fmt: skip
+    result = end(cluster, desk, job)
+    assert result.code == 0, result
+    assert len(ranks(result)) == 7, result
+    assert {rank.total for rank in ranks(result)} == {28}, result
+
+
+def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
+    """A node that cannot take part is named, at once, with our code."""
+    path = "/var/tmp/local.sif"
+    cluster.root("node01", "ln", "-s", OMPI5, path)
+    try:
+        job = submit(cluster, desk, "-N", "2", "-w", "node[01-02]", "--image", path, "--", HELLO)
+        result = end(cluster, desk, job)
+    finally:
+        cluster.root("node01", "rm", path)
+    assert result.code == 121, result
+    assert f"mnrun: 1 of 2 nodes not ready: node02: the image {path} is not there" in result.err, result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_submit_a_signal_reaches_every_rank_once(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """As --signal=B:USR1@… sends it: to the script, which passes it on, on one way."""
+    program = desk.put("usr1", USR1, 0o755)
+    job = submit(cluster, desk, "-N", "2", "--ntasks-per-node", "2", *way.words, "--", program)
+    wait_for(lambda: output(desk, job).count("up ") == 4, "up", state=lambda: output(desk, job))
+    cluster.root(LOGIN, "scancel", "--batch", "--signal=USR1", job)
+    result = end(cluster, desk, job)
+    assert result.code == 0, result
+    assert sorted(line for line in result.err.splitlines() if line.startswith("got")) == [f"got {n}" for n in range(4)]
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """Everything ends everywhere, and no key is left."""
+    job = submit(cluster, desk, "-N", "4", "--ntasks-per-node", "2", *way.words, "--", HELLO, "-s", "3600")
+    wait_for(lambda: output(desk, job).count("rank ") == 8, "running", state=lambda: output(desk, job))
+    begin = time.monotonic()
+    cluster.root(LOGIN, "scancel", job)
+    end(cluster, desk, job, 40)
+    left = [line for line in cluster.wait_clean(20) if "desk" not in line]
+    assert not left, f"after {time.monotonic() - begin:.0f} s: {left}"
+
+
+def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
+    """Four tasks, two at a time; then one that waits for them all; each task has records of its own."""
+    words = ["-N", "1", "--image", OMPI5, "--"]
+    array = submit(cluster, desk, "-a", "0-3%2", *words, "sh", "-c", "echo task $SLURM_ARRAY_TASK_ID")
+    after = submit(cluster, desk, "-d", f"afterok:{array}", *words, "echo", "after")
+    wait_for(lambda: "after" in output(desk, after), "after", state=lambda: str(desk.names()))
+    said = [desk.read(name).decode().strip() for name in desk.names() if f"-{array}_" in name]
+    assert sorted(said) == [f"task {n}" for n in range(4)]
+    jobs = cluster.path("/home/alice/.mnrun/jobs")
+    for number in range(4):
+        assert json.loads((jobs / f"{array}_{number}" / "0" / "outcome").read_text())["code"] == 0
+    end(cluster, desk, after)
+
+
+def test_submit_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
+    """It starts again, knows that it does, and succeeds; each start has its own records."""
+    line = '[ "${SLURM_RESTART_COUNT:-0}" = 1 ] && echo again && exit; echo first; sleep 3600'
+    job = submit(cluster, desk, "-N", "2", "--requeue", *INSIDE.words, "--", "sh", "-c", line)
+    wait_for(lambda: "first" in output(desk, job), "running", state=lambda: output(desk, job))
+    cluster.root(LOGIN, "scontrol", "requeue", job)
+    wait_for(lambda: "again" in output(desk, job), "running again", 240, lambda: output(desk, job))
+    wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed")
+    jobs = cluster.path("/home/alice/.mnrun/jobs")
+    assert json.loads((jobs / job / "1" / "outcome").read_text())["code"] == 0
+    end(cluster, desk, job)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-p", "none"), ("invalid partition", "--partition (command line)")),
+        (("--gpus-per-node", "9"), ("node configuration", "--gpus-per-node (command line)")),
+        (("-N", "9"), ("--nodes (command line)",)),
+        (("-d", "afterok:x"), ("ependency", "--dependency (command line)")),
+    ],
+)
+def test_submit_what_sbatch_refuses(
+    cluster: Cluster, desk: Desk, words: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    """Its own words, the option of ours that they are about, and nothing stays."""
+    result = cluster.alice(["mnrun", "submit", *words, "--image", OMPI5, "--", HELLO], cwd=desk.path)
+    refusal(result, 123, *said)
+    assert not list(cluster.path("/home/alice/.mnrun").glob("stage/*"))
+
+
+def test_submit_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:
+    """The sample of a guide (-N 2 -n 8 --ntasks-per-node 4 -p … --gres=gpu:4, two modules) and its run."""
+    modules = 'module() { [ "$1" = load ] && [ "$2" != none ] && echo "loaded $2"; }; export -f module; '
+    words = "-N 2 -n 8 --ntasks-per-node 4 -p main --gres gpu:4 --module shared --module cuda92/toolkit"
+    line = f"{modules} mnrun submit -o %j.out {words} --image {OMPI5} -- {HELLO} -g"
+    handed = cluster.alice(["bash", "-c", line], cwd=desk.path)
+    assert handed.code == 0, handed
+    job = handed.out.strip()
+    result = end(cluster, desk, job)
+    said = desk.read(f"{job}.out").decode()
+    assert said.startswith("loaded shared\nloaded cuda92/toolkit\n"), said
+    spoke = Result(result.code, "".join(f"{x}\n" for x in said.splitlines() if x.startswith("rank ")).encode(), said)
+    nodes = sorted({rank.host for rank in ranks(spoke)})
+    found = check(spoke, *nodes, tasks=4)
+    assert {rank.gpus for rank in found} == {"0,1,2,3"}
+
+
+def test_submit_with_a_module_that_is_not_there(cluster: Cluster, desk: Desk) -> None:
+    """The line that failed is shown, and the program does not start."""
+    job = submit(cluster, desk, "-N", "1", "--module", "none", "--image", OMPI5, "--", HELLO)
+    result = end(cluster, desk, job)
+    assert (result.code, result.out) == (122, ""), result
+    assert "module load none" in result.err, result
