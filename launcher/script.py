@@ -75,8 +75,6 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         inside="1" if inside else "",
         counted="1" if plan.counted else "",
         exports=[f"export {name}={shlex.quote(value)}" for name, value in known.items()],
-        boot=shlex.quote(kit.BOOT),
-        wait=shlex.quote(kit.WAIT),
         serve=_words(carried[Phase.SERVE]),
         run=_words(carried[Phase.RUN]),
         sweep=_words(carried[Phase.STOP]),
@@ -132,7 +130,8 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
         else kit.outside_environment(plan, slurm.launch_environment(plan, where))
     )
     nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
-    own = {"walk.sh": kit.walker(), "srun.sh": environment.srun_script()}
+    words = environment.assignments({"boot": kit.BOOT, "until_go": kit.WAIT})
+    own = {"walk.sh": kit.walker(), "words.sh": environment.srun_script() + words}
     if inside:
         own.update(connect.CONNECTS[plan.spec.connect].files(plan.node_dir, "MNRUN_USER", ()))
     return {**own, **nodes}

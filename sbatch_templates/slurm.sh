@@ -4,6 +4,7 @@
 {% for line in directives %}
 {{ line }}
 {% endfor %}
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
 {% if setup %}
 trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
@@ -22,15 +23,13 @@ variables=(  # of every rank
 {% endfor %}
 )
 inherited=({{ inherited }})  # of every rank, with the values that they have here
-inside={{ inside }} counted={{ counted }}
+inside='{{ inside }}' counted='{{ counted }}'
 source "$stage/walk.sh"
 
-begin  # $here is the job's directory on each node, $head the first of $nodes
+begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
 {% for line in exports %}
 {{ line }}
 {% endfor %}
-boot={{ boot }}
-until_go={{ wait }}
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
 serve {{ serve }}

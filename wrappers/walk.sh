@@ -1,4 +1,5 @@
 #!/bin/bash
+# shellcheck disable=SC2154  # what is given
 # The batch script's side of a launch, as launcher/execute.py is a live one's. The generated script
 # sources it, and says in its own lines what runs:
 #     begin; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
@@ -7,8 +8,8 @@
 #
 # The lease is a pipe that this shell alone writes: it ends with it, whatever happens.
 
-# shellcheck source=/dev/null  # shapes_a_step, from mnrun's table of rules
-source "$stage/srun.sh"
+# shellcheck disable=SC1091
+source "$stage/words.sh" # shapes_a_step, from mnrun's table of rules; $boot and $until_go
 GRACE=3 ANSWER=1 FAREWELL=10 # seconds, as in execute.py
 RESTARTS=5                   # how often Slurm may requeue a job before it is given up
 

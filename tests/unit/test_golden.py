@@ -11,7 +11,7 @@ import os
 import secrets
 import shlex
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -98,7 +98,21 @@ def test_a_storys_kit(told: Story, expected: Expected, request: pytest.FixtureRe
     expected(GOLDEN / request.node.callspec.params["told"] / "kit.txt", sent(*carried.call_args.args))
 
 
+PAPER = [name for name in STORIES if read(GOLDEN / name).job == "paper"]
+
+
+@pytest.mark.parametrize("told", PAPER, indirect=True)
+def test_a_storys_script(
+    told: Story, expected: Expected, request: pytest.FixtureRequest, mocker: MockerFixture
+) -> None:
+    """The whole batch script of a job that nobody holds nodes for; scripts/lint has shellcheck read it."""
+    mocker.patch("time.strftime", return_value="20260101-090000")
+    words = ("plan", "--format", "sbatch", *told.words[1:])
+    expected(GOLDEN / request.node.callspec.params["told"] / "script.sh", answer(replace(told, words=words)))
+
+
 def test_every_folder_is_a_story() -> None:
     """No golden text is left behind by a story that is no longer told."""
     for folder in GOLDEN.iterdir():
-        assert {path.name for path in folder.iterdir()} <= {"command", read(folder).file, "kit.txt"}
+        known = {"command", read(folder).file, "kit.txt", *(["script.sh"] if folder.name in PAPER else [])}
+        assert {path.name for path in folder.iterdir()} == known

@@ -1,0 +1,33 @@
+#!/bin/bash
+# app: 3 nodes x 1-2 ranks, outside-in (the host's srun starts the ranks), apptainer
+# Written by mnrun 0.1.0; `mnrun plan` shows the same commands.
+#SBATCH --job-name=app      # the program's name
+#SBATCH --nodes=3           # command line
+#SBATCH --ntasks=5          # command line
+#SBATCH --gres=gpu:2        # command line
+#SBATCH --output=%x-%j.out  # built-in
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
+
+set -euo pipefail  # not before: modules are not all safe under -u
+stage=/home/alice/.mnrun/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
+jobs=/home/alice/.mnrun/jobs    # records: outcome, log
+ranks=(2 2 1)  # on each node
+variables=(  # of every rank
+  PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
+)
+inherited=()  # of every rank, with the values that they have here
+inside='' counted='1'
+source "$stage/walk.sh"
+
+begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+export SLURM_PMIX_FENCE=ring
+
+# 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
+serve srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here"
+# 2 await: every node is ready, or who is not, and why
+await 120
+go
+# 3 run
+run srun --quiet --overlap --ntasks=5 --distribution=arbitrary "--nodelist=$each" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=pmix --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=1 --wait=60 bash -p "$here/box.sh" srun tmp bash -p "$here/gpus.sh" apptainer -q exec --bind "$here:$here" --pwd /home/alice/run /home/alice/run/app.sif sh "$here/rank.sh" ./app
+# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
+finish srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
