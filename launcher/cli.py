@@ -20,7 +20,7 @@ import click
 from . import __version__, layout, nodeset, settings, spec
 from .errors import BUG, LaunchError, UsageError
 from .model import Allocation, JobSpec, Plan, Site
-from .options import BY_FLAG, FOREIGN, OPTIONS, Option
+from .options import BY_FLAG, BY_NAME, FOREIGN, OPTIONS, Option
 from .progress import Screen
 
 # verb -> the module that has it; only that of the verb which was asked for is read
@@ -77,7 +77,7 @@ def refuse_foreign(args: Sequence[str]) -> None:
             raise UsageError(f"{name} is another tool's option", f"here it is {FOREIGN[name]}")
         if word == "-v" and ":" in following:
             raise UsageError(f"-v is --verbose here, not docker's volume {following}", f"write --bind {following}")
-        if word == "-e" or (word.startswith("-e") and "=" in word and not word.startswith("--")):
+        if word.startswith("-e") and "=" in (following if word == "-e" else word):
             meant = word[2:] or following or "NAME=VALUE"
             raise UsageError("-e is another tool's option", f"for a variable write -x {meant}")
         option = BY_FLAG.get(name)
@@ -127,7 +127,7 @@ def run(command: tuple[str, ...], **given: object) -> None:
     screen = Screen(job.quiet, job.verbose)
     allocation, site = _held(job)
     plan = _plan(job, allocation, site)
-    for note in _summary(plan, allocation):
+    for note in (*_summary(plan, allocation), *_ineffective(job)):
         screen.say(note)
     with job_dir.opened(job.job_dir, plan.job, job.keep) as records:
         outcome = execute.execute(plan, allocation, site, environ, records, screen)
@@ -168,6 +168,13 @@ def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
         umask=_umask(),
     )
     return spec.build(merged, command, around)
+
+
+def _ineffective(job: JobSpec) -> list[str]:
+    """A note on what only a job that is still to be submitted can be asked for."""
+    given = [name for name in job.origins if BY_NAME[name].batch]
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []
 
 
 def _umask() -> str:

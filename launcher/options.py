@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun itself"
+_BATCH = "Batch job, in sbatch's words"
+
 
 @dataclass(frozen=True)
 class Option:
@@ -23,6 +26,11 @@ class Option:
     metavar: str = ""
     choices: tuple[str, ...] = ()
     default: str | None = None  # as a person would write it
+
+    @property
+    def batch(self) -> bool:
+        """Whether it asks sbatch for something, and so means nothing inside an allocation."""
+        return self.section == _BATCH
 
     @property
     def takes_value(self) -> bool:
@@ -53,8 +61,6 @@ def _option(flags: str, kind: str, help: str, section: str, **rest: str) -> Opti
     )
 
 
-_WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun itself"
-
 OPTIONS: tuple[Option, ...] = (
     _option("-N --nodes", "number", "Nodes to run on.", _WHERE, metavar="N"),
     _option("-n --ntasks -np", "number", "Ranks in all.", _WHERE, metavar="N"),
@@ -71,6 +77,34 @@ OPTIONS: tuple[Option, ...] = (
     _option("-w --nodelist", "text", "Run on these nodes of the allocation: node[01-02].", _WHERE, metavar="NODES"),
     _option("--exclude", "text", "Leave these nodes of the allocation out.", _WHERE, metavar="NODES"),
     _option("--local", "flag", "Run on this one machine, without a scheduler.", _WHERE),
+    _option("-J --job-name", "text", "Name of the job.", _BATCH, metavar="NAME"),
+    _option("-p --partition", "text", "Partition.", _BATCH, metavar="NAME"),
+    _option("-A --account", "text", "Account that pays.", _BATCH, metavar="NAME"),
+    _option("-q --qos", "text", "Quality of service.", _BATCH, metavar="NAME"),
+    _option("-t --time", "text", "Time limit: 30, 12:00:00, 2-0.", _BATCH, metavar="TIME"),
+    _option("-C --constraint", "text", "Features that nodes must have.", _BATCH, metavar="LIST"),
+    _option("--reservation", "text", "Reservation.", _BATCH, metavar="NAME"),
+    _option("--exclusive", "flag", "Share no node with another job.", _BATCH),
+    _option("-L --licenses", "text", "Licences.", _BATCH, metavar="LIST"),
+    _option("--mem", "text", "Memory on each node: 64G.", _BATCH, metavar="SIZE"),
+    _option("--mem-per-cpu", "text", "Memory for each CPU.", _BATCH, metavar="SIZE"),
+    _option("--mem-per-gpu", "text", "Memory for each GPU.", _BATCH, metavar="SIZE"),
+    _option("--gpus-per-task", "text", "GPUs for each rank, though each sees all of its node.", _BATCH, metavar="N"),
+    _option("-a --array", "text", "Tasks of an array: 0-9%2.", _BATCH, metavar="LIST"),
+    _option("-d --dependency", "text", "Start after other jobs: afterok:123.", _BATCH, metavar="LIST"),
+    _option("--mail-type", "text", "When to write a mail: END,FAIL.", _BATCH, metavar="LIST"),
+    _option("--mail-user", "text", "To whom.", _BATCH, metavar="ADDRESS"),
+    _option("--signal", "text", "A signal before the end: B:USR1@120; every rank gets it.", _BATCH, metavar="SIGNAL"),
+    _option("--requeue", "flag", "Start again when a node fails, or after a preemption.", _BATCH),
+    _option("--export", "text", "Variables that the job takes along: ALL, NONE, or a list.", _BATCH, metavar="LIST"),
+    _option("-o --output", "text", "Output file: %x-%j.out, %A_%a.out.", _BATCH, metavar="FILE"),
+    _option("-e --error", "text", "File for standard error.", _BATCH, metavar="FILE"),
+    _option("--slurm", "list", "Any other long option of sbatch: --slurm switches=1@30:00.", _BATCH, metavar="OPTION"),
+    _option("--module", "list", "Load this environment module before.", _START, metavar="NAME"),
+    _option(
+        "--setup", "list", "A line of shell for the batch script, before anything of ours.", _BATCH, metavar="LINE"
+    ),
+    _option("--ulimit", "list", "A limit in the batch script: memlock=unlimited.", _BATCH, metavar="NAME=VALUE"),
     _option("--image", "text", "The image: a SIF file or an unpacked directory.", _BOX, metavar="REF"),
     _option(
         "--runtime",
@@ -183,5 +217,5 @@ FOREIGN = {
     "--slots_per_node": "--ntasks-per-node N",
     "--cleanenv": "-x NAME, since only what is named reaches every rank",
     "--timeout": "--start-timeout TIME",
-    "-time": "--time of salloc",
+    "-time": "--time TIME",
 }

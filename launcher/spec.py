@@ -6,13 +6,19 @@ import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import environment
 from .errors import Impossible, UsageError
 from .model import JobSpec, Mount, Variable
 from .runtimes import RUNTIMES
+from .schedulers.slurm import ULIMITS
 from .settings import Settings
 
+_BATCH_TEXTS = (
+    *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
+    *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error"),
+)
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -70,9 +76,11 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         cpus_per_task=_number(get("cpus_per_task")),
         gres=text("gres"),
         gpus_per_node=_gpus(text("gpus_per_node"), text("gres")),
+        gpus_per_task=_gpus_each("--gpus-per-task", text("gpus_per_task")),
         nodelist=text("nodelist"),
         exclude=text("exclude"),
         local=bool(get("local")),
+        **_batch(settings),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
         keep=bool(get("keep")),
@@ -82,6 +90,15 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         verbose=bool(get("verbose")),
         origins={name: setting.origin for name, setting in settings.items()},
     )
+
+
+def _batch(settings: Settings) -> dict[str, Any]:
+    """What only a batch script needs."""
+    values = {name: setting.value for name, setting in settings.items()}
+    found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}
+    found.update({name: bool(values.get(name)) for name in ("exclusive", "requeue")})
+    found.update({name: _words(values.get(name)) for name in ("slurm", "module", "setup")})
+    return {**found, "ulimit": tuple(_limit(word) for word in _words(values.get("ulimit")))}
 
 
 def _number(value: object) -> int | None:
@@ -186,9 +203,22 @@ def _default_binding(settings: Settings) -> str:
 def _gpus(text: str, gres: str) -> str:
     if text and gres:
         raise UsageError("--gres and --gpus-per-node exclude each other")
+    return _gpus_each("--gpus-per-node", text)
+
+
+def _gpus_each(option: str, text: str) -> str:
     if text and not text.rpartition(":")[2].isdecimal():
-        raise UsageError(f"--gpus-per-node {text!r} is not [TYPE:]NUMBER")
+        raise UsageError(f"{option} {text!r} is not [TYPE:]NUMBER")
     return text
+
+
+def _limit(word: str) -> str:
+    name, _, value = word.partition("=")
+    if name not in ULIMITS or not re.fullmatch(r"\d+|unlimited|hard|soft", value):
+        raise UsageError(
+            f"--ulimit {word!r} is not NAME=NUMBER or NAME=unlimited", f"NAME is one of {', '.join(ULIMITS)}"
+        )
+    return word
 
 
 def _ports(text: str) -> str:

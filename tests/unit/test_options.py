@@ -87,5 +87,5 @@ def test_a_foreign_spelling_is_answered_with_an_option_of_ours(spelling: str) ->
 def test_what_repeats() -> None:
     """Lists add up over the layers, and on the command line; everything else is said once."""
     assert {option.name for option in OPTIONS if option.repeats} == {
-        *("bind", "env", "env_file", "container_args", "mpi_args"),
+        *("bind", "env", "env_file", "container_args", "mpi_args", "module", "setup", "slurm", "ulimit"),
     }
