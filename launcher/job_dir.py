@@ -107,6 +107,8 @@ def stage(path: str, files: Mapping[str, str]) -> str:
 def discard(stage: str) -> None:
     """Take the stage of a job away that was not taken."""
     shutil.rmtree(stage, ignore_errors=True)
+    with suppress(OSError):
+        Path(stage).parent.rmdir()  # where it was the only one
 
 
 def submitted(base: str, record: Submitted, script: str) -> None:

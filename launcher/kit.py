@@ -13,10 +13,9 @@ from collections.abc import Mapping
 
 from . import environment
 from .model import Layout, Plan, Variable, Words
-from .mpi import Places, rank_settings
+from .mpi import Places, openmpi, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
-from .mpi.openmpi import binding
 from .resources import folder
 
 # First words on a node: say so, make the directory, unpack the kit from standard input, become the
@@ -146,7 +145,7 @@ def hostfiles(layout: Layout) -> dict[str, str]:
 
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     """launch.env of outside-in: what the host's mpirun must see, its scheduler's variables first."""
-    settings = binding(Places("", "", plan.spec.bind_to, plan.spec.force))
+    settings = openmpi.binding(Places("", "", plan.spec.bind_to, plan.spec.force))
     own = (Variable("TMPDIR", f"{plan.node_dir}/tmp"), *(Variable(*pair) for pair in settings.items()))
     return "# shellcheck shell=sh\n" + environment.exports((*scheduler, *own))
 

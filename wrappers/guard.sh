@@ -4,7 +4,8 @@
 # Its standard input is the lease, a pipe that the launcher holds. Lines on it:
 #     file NAME BASE64    write this file into the job's node directory
 #     go                  everything is there: let the master begin
-#     signal NAME         to the program: to its mpirun, or to srun's ranks themselves
+#     signal NAME         to the program: one that ends it to its mpirun, where there is one; any other
+#                         to the ranks, where they can be seen from here: mpirun's would end squashfuse_ll
 #     log                 say what the container has said so far
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
@@ -80,6 +81,14 @@ release() { # Apptainer waits for all who hold the file by which it knows who sh
     if [[ $held == /dev/shm/sharens_instance_* ]] && grep -q " ${held##*_}$" parents; then
       grep -q "^$pid " parents || kill -KILL "$pid" || true
     fi
+  done
+}
+
+pass_on() { # SIGNAL
+  local file ranks=(pid.[0-9]*) to=(pid.head)
+  if [[ -e ${ranks[0]} && ! ($1 == TERM && -e pid.head) ]]; then to=("${ranks[@]}"); fi
+  for file in "${to[@]}"; do
+    [[ ! -e $file ]] || kill -s "$1" "$(<"$file")" 2>/dev/null || true
   done
 }
 
@@ -166,9 +175,7 @@ while read -r word name data; do
       ;;
     log) last_words ;;
     signal)
-      for file in pid.*; do
-        [[ ! -e $file ]] || kill -s "$name" "$(<"$file")" 2>/dev/null || true
-      done
+      pass_on "$name"
       ;;
   esac
 done

@@ -59,7 +59,10 @@ fi
 if [ "$job_stdin" = rank ]; then
   if [ "$rank" = 0 ]; then exec <"$here/stdin"; else exec </dev/null; fi
 fi
-[ "$job_starter" = srun ] || exec "$@"
+if [ "$job_starter" != srun ]; then
+  if [ -z "$job_connect" ]; then echo $$ >"$here/pid.$rank"; fi
+  exec "$@"
+fi
 
 # srun's exit code is the highest of all ranks', also of those that it ended because one failed
 # (srun(1), RETURN VALUE): this tells the launcher whose came first. Signals are for the program,

@@ -51,7 +51,8 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   if [[ ${1-} == watch ]]; then
     trap '' HUP INT TERM USR1 USR2
     cat >/dev/null
-    [[ -d $here ]] || exit 0 # the guard has done it
+    rm -rf -- "$here".script.* # of a batch script that was killed as well
+    [[ -d $here ]] || exit 0   # the guard has done it
   fi
   rm -f "$here"/{key,hostkey}
   left=$(sweep)

@@ -108,13 +108,17 @@ clean_environment() { # what would shape our steps, or have a rank take itself f
   done < <(compgen -e)
 }
 
+deaf() { trap '' HUP INT TERM USR1 USR2; } # a signal to the batch step reaches every process of it
+
 relay() { # whole lines, each at once
   local line
+  deaf
   while IFS= read -r line; do printf '%s\n' "${line:0:4000}" >&"$up"; done
 }
 
 serve() { # WORDS: the serving step, with a guard on every node; its input is the lease
   {
+    deaf
     exec {lease}>&-
     "$@" <"$mine/lease" 2>"$mine/noise" && echo serve-ended 0 || echo "serve-ended $?"
   } | relay {lease}>&- &
@@ -128,8 +132,8 @@ serve() { # WORDS: the serving step, with a guard on every node; its input is th
 
 run() { # WORDS: the program's step
   {
+    deaf # signals go by the lease
     exec {lease}>&-
-    trap '' USR1 USR2 TERM INT # they go by the lease
     "$@" && echo run-ended 0 >&"$up" || echo "run-ended $?" >&"$up"
   } &
   runner=$!
@@ -261,8 +265,10 @@ finish() { # SWEEPING WORDS: wait for the program, end everything, and leave wit
   sweeping=("$@")
   while [[ -z $code ]]; do
     hear 60 || continue
-    if [[ -n $warned ]] && ! runs; then break; fi
-    warned=''
+    if [[ -n $warned ]]; then
+      runs || break
+      warned=''
+    fi
     ((${#failed[@]} + ${#gone[@]} == 0)) || break
     [[ -z $served ]] || break
   done
@@ -270,7 +276,6 @@ finish() { # SWEEPING WORDS: wait for the program, end everything, and leave wit
 }
 
 runs() { # whether the job goes on, or nobody knows better
-  local state
   state=$(scontrol -o show job "$job" 2>/dev/null | grep -o 'JobState=[A-Z_]*') || return 0
   [[ $state == JobState=RUNNING || $state == JobState=SUSPENDED ]]
 }
@@ -304,9 +309,16 @@ ending() { # whatever happened: the program, the lease, every guard's farewell, 
 
 judge() { # STATUS SILENT: the program's own code, unless ranks are missing or nodes were lost
   local name i
-  status=${code:-$1}
-  if ((status != 0)) && [[ -n $first_bad ]]; then status=$first_bad; fi # srun's is that of those it ended
   blamed() { why=${*:2} status=$1; say "$why"; }
+  status=${code:-$1}
+  if [[ $code != 0 && -n $warned ]] && ! runs; then # scancel tells every process: the rest is its consequence
+    case $state in
+      *TIMEOUT) blamed 124 "job $job reached its time limit" ;;
+      *) blamed 143 "job $job was cancelled" ;;
+    esac
+    return
+  fi
+  if ((status != 0)) && [[ -n $first_bad ]]; then status=$first_bad; fi # srun's is that of those it ended
   for name in "${!failed[@]}"; do
     [[ $code == 0 ]] || { blamed 125 "$name: ${failed[$name]}"; return; }
   done

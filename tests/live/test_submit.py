@@ -171,6 +171,8 @@ def test_submit_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
     job = submit(cluster, desk, "-N", "2", "--requeue", *INSIDE.words, "--", "sh", "-c", line)
     wait_for(lambda: "first" in output(desk, job), "running", state=lambda: output(desk, job))
     cluster.root(LOGIN, "scontrol", "requeue", job)
+    wait_for(lambda: state(cluster, job)["JobState"] == "PENDING", "requeued")
+    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now")  # Slurm lets it wait two minutes
     wait_for(lambda: "again" in output(desk, job), "running again", 240, lambda: output(desk, job))
     wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed")
     jobs = cluster.path("/home/alice/.mnrun/jobs")
