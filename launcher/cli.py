@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from . import __version__, layout, nodeset, settings, spec
+from . import __version__, layout, nodeset, spec
 from .errors import BUG, LaunchError, UsageError
 from .model import Allocation, JobSpec, Plan, Site
 from .options import BY_FLAG, BY_NAME, FOREIGN, OPTIONS, Option
@@ -60,18 +60,28 @@ class JobVerb(click.Command):
     """A verb whose words end at the first that is no option; foreign spellings are answered by name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        refuse_foreign(args)
-        return super().parse_args(ctx, args)
+        end = refuse_foreign(args)
+        file = ""
+        if end < len(args) and args[end].endswith(".toml"):
+            file = args[end]
+            args = [*args[:end], *args[end + 1 :]]
+            refuse_foreign(args)
+        rest = super().parse_args(ctx, args)
+        ctx.params["job_file"] = file
+        return rest
 
 
-def refuse_foreign(args: Sequence[str]) -> None:
-    """Raise UsageError at another tool's spelling among the options, before the command begins."""
+def refuse_foreign(args: Sequence[str]) -> int:
+    """Where the options end: at the first word that is none.
+
+    Raises UsageError at another tool's spelling among them.
+    """
     words = iter(range(len(args)))
     for place in words:
         word = args[place]
         following = args[place + 1] if place + 1 < len(args) else ""
         if word == "--" or not word.startswith("-"):
-            return
+            return place
         name = word.partition("=")[0]
         if name in FOREIGN:
             raise UsageError(f"{name} is another tool's option", f"here it is {FOREIGN[name]}")
@@ -83,6 +93,7 @@ def refuse_foreign(args: Sequence[str]) -> None:
         option = BY_FLAG.get(name)
         if option is not None and option.takes_value and "=" not in word:
             next(words, None)
+    return len(args)
 
 
 def job_options(verb: Any) -> Any:
@@ -155,19 +166,25 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
 
 
 def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
-    merged = settings.merge(
-        settings.builtin(), settings.from_environment(os.environ), settings.from_command_line(given)
-    )
-    files = merged["env_file"].value if "env_file" in merged else ()
+    from .gather import gather
+
+    path = str(given.pop("job_file", "") or "")
+    cwd, home = _cwd(), str(Path.home())
+    found = gather(given, path, os.environ, cwd, home)
+    files = found.settings["env_file"].value if "env_file" in found.settings else ()
     assert isinstance(files, tuple)
+    for warning in found.warnings:
+        Screen().warn(warning)
     around = spec.Surroundings(
-        cwd=_cwd(),
-        home=str(Path.home()),
+        cwd=cwd,
+        home=home,
         environ=os.environ,
         env_files={path: _read(path) for path in files},
         umask=_umask(),
+        whys=found.whys or {},
+        job_file=path,
     )
-    return spec.build(merged, command, around)
+    return spec.build(found.settings, command or found.command, around)
 
 
 def _ineffective(job: JobSpec) -> list[str]:

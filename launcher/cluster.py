@@ -38,6 +38,16 @@ def on_paper() -> Site:
     return Site("slurm", "JOB", version())
 
 
+def name(environ: Mapping[str, str]) -> str:
+    """Slurm's ClusterName; "" where there is no Slurm."""
+    if environ.get("SLURM_CLUSTER_NAME"):
+        return environ["SLURM_CLUSTER_NAME"]
+    if not has_slurm():
+        return ""
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", _ask("scontrol", "show", "config"), re.MULTILINE)
+    return found[1] if found else ""
+
+
 def version() -> tuple[int, int]:
     """This Slurm's."""
     return slurm.version(_ask("srun", "--version"))

@@ -116,6 +116,10 @@ class JobSpec:
     keep: bool = False
     force: bool = False
     job_dir: str = ""
+    job_file: str = ""  # as it was named
+    profile: str = ""
+    slurm_poll: int = 30  # seconds between two questions to Slurm, at least
+    templates: str = ""  # a directory that goes before ours
     quiet: bool = False
     verbose: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)  # option -> where it came from

@@ -177,6 +177,11 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "--job-dir", "text", "Where the launcher writes its records.", _OURS, metavar="DIR", default="~/.mnrun/jobs"
     ),
+    _option("--profile", "text", "Use this profile of the site's or your own.", _OURS, metavar="NAME"),
+    _option(
+        "--slurm-poll", "seconds", "Least time between two questions to Slurm.", _OURS, metavar="TIME", default="30s"
+    ),
+    _option("--templates", "text", "Templates of your own, before those of mnrun.", _BATCH, metavar="DIR"),
     _option("--keep", "flag", "Keep the records of this run.", _OURS),
     _option("--force", "flag", "Run what mnrun would refuse.", _OURS),
     _option("-v --verbose", "flag", "Say what is run.", _OURS),

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from .errors import UsageError
 from .resources import folder
 
 
-def render(template: str, **values: object) -> str:
-    """The text of `sbatch_templates/<template>` with `values`; an unknown name in it is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def render(template: str, before: str = "", **values: object) -> str:
+    """The text of `sbatch_templates/<template>` with `values`, or of its namesake in the directory `before`.
+
+    Raises UsageError with file and line where it is no template, or has a name that is unknown.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 
     environment = Environment(
-        loader=FileSystemLoader(folder("sbatch_templates")),
+        loader=FileSystemLoader([*([before] if before else []), folder("sbatch_templates")]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)
+    try:
+        return environment.get_template(template).render(**values)
+    except TemplateSyntaxError as error:
+        raise UsageError(f"{error.filename} line {error.lineno}: {error.message}") from None
+    except TemplateError as error:
+        place = environment.get_template(template).filename
+        raise UsageError(f"{place}: {error.message}", "CONTRIBUTING.md lists what a template is given") from None

@@ -62,6 +62,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
     known = slurm.client_environment({}, plan)
     text = render(
         "slurm.sh",
+        spec.templates,
         title=_title(plan),
         version=__version__,
         source=source,

@@ -1,4 +1,7 @@
-"""Layers of option values, merged: built-in < environment < command line, each with its origin."""
+"""Layers of option values, merged, each value with its origin:
+
+built-in < site defaults < profile < its partition < user < job file < MNRUN_* < SBATCH_* < command line
+"""
 
 from __future__ import annotations
 
@@ -50,17 +53,54 @@ def from_command_line(given: Mapping[str, object]) -> Settings:
     }
 
 
+# sbatch's own variables (sbatch(1), INPUT ENVIRONMENT VARIABLES); the script's lines would yield to them.
+SBATCH = {
+    "SBATCH_TIMELIMIT": "time",
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_MEM_PER_NODE": "mem",
+    **{
+        f"SBATCH_{name.upper()}": name
+        for name in (
+            *("account", "constraint", "error", "exclusive", "export", "gpus_per_task", "job_name", "mem_per_cpu"),
+            *("mem_per_gpu", "output", "partition", "qos", "requeue", "reservation", "signal", "gres"),
+        )
+    },
+}
+
+
+def from_sbatch(environ: Mapping[str, str]) -> Settings:
+    """SBATCH_* variables; a flag is set by being there."""
+    found = {}
+    for variable, name in SBATCH.items():
+        if variable in environ:
+            option = BY_NAME[name]
+            raw = "true" if option.kind == "flag" else environ[variable]
+            found[name] = Setting(parse(option, raw, variable), variable)
+    return found
+
+
 def merge(*layers: Settings) -> dict[str, Setting]:
-    """The layers, later ones first to be believed; lists and words add up."""
+    """The layers, later ones first to be believed; lists and words add up, and `!X` takes X away."""
     merged: dict[str, Setting] = {}
     for layer in layers:
         for name, setting in layer.items():
             below = merged.get(name)
-            if below is not None and BY_NAME[name].repeats:
-                assert isinstance(below.value, tuple) and isinstance(setting.value, tuple)
-                setting = Setting(below.value + setting.value, f"{below.origin}, {setting.origin}")
+            if BY_NAME[name].repeats:
+                setting = _added(below, setting, BY_NAME[name].kind != "words")
             merged[name] = setting
     return merged
+
+
+def _added(below: Setting | None, above: Setting, takes_away: bool) -> Setting:
+    assert isinstance(above.value, tuple)
+    value = below.value if below is not None else ()
+    assert isinstance(value, tuple)
+    for word in above.value:
+        if takes_away and word.startswith("!"):
+            value = tuple(old for old in value if re.split("[=:]", old)[0] != word[1:])
+        else:
+            value = (*value, word)
+    return Setting(value, f"{below.origin}, {above.origin}" if below is not None else above.origin)
 
 
 def parse(option: Option, raw: object, origin: str) -> Value:

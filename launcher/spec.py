@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import environment
@@ -17,7 +17,7 @@ from .settings import Settings
 
 _BATCH_TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
-    *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error"),
+    *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
 )
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
@@ -31,16 +31,18 @@ class Surroundings:
     environ: Mapping[str, str]
     env_files: Mapping[str, str]  # path -> text
     umask: str = "0022"
+    whys: Mapping[str, str] = field(default_factory=dict)  # variable -> why it has the value that it has
+    job_file: str = ""
 
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings) -> JobSpec:
     """The job that is asked for. Raises UsageError or Impossible."""
 
-    def get(name: str, default: object = None) -> object:
-        return settings[name].value if name in settings else default
+    def get(name: str) -> object:
+        return settings[name].value if name in settings else None
 
     def text(name: str) -> str:
-        return str(get(name, ""))
+        return str(get(name) or "")
 
     script = text("script")
     if not script and not command:
@@ -80,24 +82,28 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         nodelist=text("nodelist"),
         exclude=text("exclude"),
         local=bool(get("local")),
-        **_batch(settings),
+        **_batch(settings, around),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
         keep=bool(get("keep")),
         force=bool(get("force")),
         job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
+        job_file=around.job_file,
+        slurm_poll=_number(get("slurm_poll")) or 30,
         quiet=bool(get("quiet")),
         verbose=bool(get("verbose")),
         origins={name: setting.origin for name, setting in settings.items()},
     )
 
 
-def _batch(settings: Settings) -> dict[str, Any]:
+def _batch(settings: Settings, around: Surroundings) -> dict[str, Any]:
     """What only a batch script needs."""
     values = {name: setting.value for name, setting in settings.items()}
     found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}
     found.update({name: bool(values.get(name)) for name in ("exclusive", "requeue")})
     found.update({name: _words(values.get(name)) for name in ("slurm", "module", "setup")})
+    if "templates" in values:
+        found["templates"] = _absolute(str(values["templates"]), around)
     return {**found, "ulimit": tuple(_limit(word) for word in _words(values.get("ulimit")))}
 
 
@@ -176,7 +182,7 @@ def _value_of(name: str, value: str | None, around: Surroundings, asked: str) ->
         raise UsageError(f"{asked} {name}: there is no variable {name} here", hint)
     if value is None:
         return Variable(name, around.environ[name], inherited=True, why=asked)
-    return Variable(name, value, why=asked)
+    return Variable(name, value, why=around.whys.get(name) or asked)
 
 
 def _launcher(settings: Settings) -> str:

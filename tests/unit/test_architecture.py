@@ -26,16 +26,18 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
 ROOMS = ("runtimes", "schedulers", "connect", "mpi")
 FLOORS = (
     ("errors", "model", "options"),
-    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "records"),
+    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "jobfile", "records"),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show", "script"),
-    ("keys", "node", "cluster", "modules", "job_dir", "transports", "progress", "execute"),
+    ("keys", "node", "cluster", "modules", "profiles", "gather", "job_dir", "transports", "progress", "execute"),
     ("cli", "cli_submit", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
     "render": {"resources"},
     "layout": {"nodeset"},
+    "jobfile": {"settings"},
+    "gather": {"cluster", "profiles"},
     "plan": {"kit"},
     "show": {"carry"},
     "script": {"carry", "kit"},
@@ -52,12 +54,14 @@ DOORS = {
     "cryptography": {"keys"},
     "ClusterShell": {"nodeset"},
     "rich": {"progress"},
+    "tomllib": {"jobfile"},
+    "tomli": {"jobfile"},
     "subprocess": {"transports", "cluster", "modules"},
 }
 # What the floors below the acting ones may use of Python: nothing in it starts, sends, waits or draws lots.
 PURE = {
     *("__future__", "collections", "dataclasses", "enum", "types", "typing"),
-    *("difflib", "fnmatch", "gzip", "importlib", "io", "json", "os.path", "pathlib", "re", "shlex", "tarfile"),
+    *("difflib", "fnmatch", "gzip", "importlib", "io", "json", "os.path", "pathlib", "re", "shlex", "sys", "tarfile"),
 }
 HEAVY = ("jinja2", "rich", "paramiko", "cryptography", "ClusterShell", "psutil", "spython", "subprocess")
 
@@ -177,7 +181,7 @@ def test_no_dependency_comes_in_without_a_door() -> None:
 
 def test_what_is_below_the_acting_floor_is_pure() -> None:
     """Floors 0 to 3 decide; files that ship with mnrun are all that they read."""
-    allowed = {*PURE, "jinja2", "ClusterShell"}
+    allowed = {*PURE, "jinja2", "ClusterShell", "tomllib", "tomli"}
     below = [found for found in OTHERS if found.module != "__init__" and floor(found.module) <= 3]
     assert [at(f) for f in below if not {f.target, f.target.split(".")[0]} & allowed] == []
 

@@ -82,6 +82,7 @@ def test_built_in_values() -> None:
         "ports": "20000-29999",
         "start_timeout": 120,
         "job_dir": "~/.mnrun/jobs",
+        "slurm_poll": 30,
     }
     assert {setting.origin for setting in settings.builtin().values()} == {"built-in"}
 
