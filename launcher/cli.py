@@ -28,6 +28,9 @@ VERBS = {
     "run": "cli",
     "plan": "cli",
     "submit": "cli_submit",
+    "init": "cli_setup",
+    "profile": "cli_setup",
+    "completion": "cli_setup",
 }
 COMMAND = {
     "ignore_unknown_options": False,
@@ -169,14 +172,14 @@ def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
     from .gather import gather
 
     path = str(given.pop("job_file", "") or "")
-    cwd, home = _cwd(), str(Path.home())
-    found = gather(given, path, os.environ, cwd, home)
+    here, home = cwd(), str(Path.home())
+    found = gather(given, path, os.environ, here, home)
     files = found.settings["env_file"].value if "env_file" in found.settings else ()
     assert isinstance(files, tuple)
     for warning in found.warnings:
         Screen().warn(warning)
     around = spec.Surroundings(
-        cwd=cwd,
+        cwd=here,
         home=home,
         environ=os.environ,
         env_files={path: _read(path) for path in files},
@@ -200,7 +203,7 @@ def _umask() -> str:
     return f"{now:04o}"
 
 
-def _cwd() -> str:
+def cwd() -> str:
     """$PWD, which keeps the links that a person walked, where it names the current directory."""
     logical = os.environ.get("PWD", "")
     try:

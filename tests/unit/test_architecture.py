@@ -26,11 +26,11 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
 ROOMS = ("runtimes", "schedulers", "connect", "mpi")
 FLOORS = (
     ("errors", "model", "options"),
-    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "jobfile", "records"),
+    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "jobfile", "records", "manual"),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show", "script"),
     ("keys", "node", "cluster", "modules", "profiles", "gather", "job_dir", "transports", "progress", "execute"),
-    ("cli", "cli_submit", "__main__"),
+    ("cli", "cli_submit", "cli_setup", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -45,10 +45,12 @@ NEIGHBOURS = {
     "execute": {"cluster", "keys", "job_dir", "transports", "progress"},
     "cli": {"cli_submit"},
     "cli_submit": {"cli"},
+    "cli_setup": {"cli"},
+    "manual": {"settings"},
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli", "cli_submit"},
+    "click": {"cli", "cli_submit", "cli_setup"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},

@@ -59,7 +59,7 @@ def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pyt
     )
     mocker.patch("launcher.cluster.has_slurm", return_value=True)
     mocker.patch.object(secrets, "choice", return_value="x")
-    mocker.patch.object(cli, "_cwd", return_value="/home/alice/run")
+    mocker.patch.object(cli, "cwd", return_value="/home/alice/run")
     monkeypatch.setattr(os, "environ", {**environ, **story.variables, "HOME": "/home/alice", "PATH": "/usr/bin"})
     return story
 

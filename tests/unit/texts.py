@@ -38,10 +38,10 @@ def changes(file: Path, before: str, after: str) -> str:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "expected", "now", n=0, lineterm="")
     return "\n".join(
         [
-            f"{file.relative_to(GOLDEN.parent)} is not what it says now:",
+            f"{file.relative_to(GOLDEN.parents[2])} is not what it says now:",
             *(line for line in lines if not line.startswith("@@")),
             "If that is how it should be, accept it with",
-            "    pytest tests/unit/test_golden.py --accept",
+            "    pytest tests/unit --accept",
             "and read `git diff` before you commit it.",
         ]
     )

@@ -1,0 +1,76 @@
+"""`mnrun init`, `profile` and `completion`: what a person does once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from . import cli, cluster, manual, profiles
+from .errors import UsageError
+from .gather import gather
+from .progress import Screen
+
+
+@click.command()
+@click.argument("file", default="job.toml")
+def init(file: str) -> None:
+    """Write a commented job file; never over another."""
+    known = gather({}, "", os.environ, cli.cwd(), str(Path.home())).settings
+    try:
+        with open(file, "x", encoding="utf-8") as page:
+            page.write(manual.job_file(known))
+    except FileExistsError:
+        raise UsageError(f"{file} exists", "name another: mnrun init FILE") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+    click.echo(file)
+
+
+@click.group()
+def profile() -> None:
+    """What this site, and you, have set for every job."""
+
+
+@profile.command("list")
+def list_() -> None:
+    """The profiles that there are; `*` is the one that is chosen here."""
+    shelf = profiles.find(os.environ, str(Path.home()))
+    chosen = profiles.choose(shelf.profiles, os.environ.get("MNRUN_PROFILE", ""), lambda: cluster.name(os.environ))
+    for found in shelf.profiles:
+        when = " ".join(filter(None, (found.cluster and f"cluster={found.cluster}", found.hostname)))
+        click.echo(f"{'*' if found == chosen else ' '} {found.name}  {found.path}  {when}".rstrip())
+    for warning in shelf.warnings:
+        Screen().warn(warning)
+
+
+@profile.command()
+@click.argument("name", default="")
+def show(name: str) -> None:
+    """Every value that a job begins with, and where it comes from."""
+    found = gather({"profile": name} if name else {}, "", os.environ, cli.cwd(), str(Path.home()))
+    for key, setting in found.settings.items():
+        value = " ".join(setting.value) if isinstance(setting.value, tuple) else setting.value
+        if key == "env":  # values may be secrets
+            value = " ".join(word.partition("=")[0] for word in setting.value)  # type: ignore[union-attr]
+        click.echo(f"{key} = {value}    # {setting.origin}")
+    for warning in found.warnings:
+        Screen().warn(warning)
+
+
+@profile.command()
+def schema() -> None:
+    """The JSON Schema of job files, for editors."""
+    click.echo(manual.schema(), nl=False)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """The words that make SHELL complete mnrun's options: `eval "$(mnrun completion bash)"`."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli.main, {}, "mnrun", "_MNRUN_COMPLETE").source())
