@@ -86,7 +86,7 @@ def test_a_changed_text_shows_its_lines_and_how_to_accept_it() -> None:
     """What a developer reads when a golden text changed."""
     file = texts.GOLDEN / "story/plan.txt"
     assert texts.changes(file, "a\nb\nc\n", "a\nB\nc\n") == (
-        "golden/story/plan.txt is not what it says now:\n--- expected\n+++ now\n-b\n+B\n"
-        "If that is how it should be, accept it with\n    pytest tests/unit/test_golden.py --accept\n"
+        "tests/unit/golden/story/plan.txt is not what it says now:\n--- expected\n+++ now\n-b\n+B\n"
+        "If that is how it should be, accept it with\n    pytest tests/unit --accept\n"
         "and read `git diff` before you commit it."
     )
