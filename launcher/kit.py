@@ -81,6 +81,7 @@ def values(plan: Plan) -> str:
             "job_judge": "" if spec.force or spec.mode == "inside-out" else _starter(plan),
             "job_ports": spec.ports,
             "job_umask": plan.spec.umask,
+            "job_split": spec.split_output,
             "job_keep": "1" if spec.keep else "",
         }
     )

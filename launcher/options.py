@@ -99,6 +99,9 @@ OPTIONS: tuple[Option, ...] = (
     _option("--export", "text", "Variables that the job takes along: ALL, NONE, or a list.", _BATCH, metavar="LIST"),
     _option("-o --output", "text", "Output file: %x-%j.out, %A_%a.out.", _BATCH, metavar="FILE"),
     _option("-e --error", "text", "File for standard error.", _BATCH, metavar="FILE"),
+    _option(
+        "--split-output", "text", "Each rank's output in files of its own here: rank.R.out.", _START, metavar="DIR"
+    ),
     _option("--slurm", "list", "Any other long option of sbatch: --slurm switches=1@30:00.", _BATCH, metavar="OPTION"),
     _option("--module", "list", "Load this environment module before.", _START, metavar="NAME"),
     _option(

@@ -138,6 +138,8 @@ def _box(spec: JobSpec, here: str, inside_out: bool) -> Box:
             what = f"the working directory {spec.chdir!r} has a comma, a colon or a newline"
             raise UsageError(f"{what}, so that it cannot be mounted", "name another with --chdir")
         own.append(Mount(spec.chdir))
+    if spec.split_output:
+        own.append(Mount(spec.split_output))
     return Box(spec.image, (*own, *spec.binds), spec.home, spec.chdir, spec.container_args)
 
 

@@ -74,6 +74,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         variables=_aligned(_variables(plan)),
         inherited=" ".join(v.name for v in spec.env if v.inherited),
         inside="1" if inside else "",
+        split=shlex.quote(spec.split_output),
         counted="1" if plan.counted else "",
         exports=[f"export {name}={shlex.quote(value)}" for name, value in known.items()],
         serve=_words(carried[Phase.SERVE]),

@@ -102,8 +102,8 @@ def _batch(settings: Settings, around: Surroundings) -> dict[str, Any]:
     found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}
     found.update({name: bool(values.get(name)) for name in ("exclusive", "requeue")})
     found.update({name: _words(values.get(name)) for name in ("slurm", "module", "setup")})
-    if "templates" in values:
-        found["templates"] = _absolute(str(values["templates"]), around)
+    for name in ("templates", "split_output"):
+        found[name] = _absolute(str(values[name]), around) if name in values else ""
     return {**found, "ulimit": tuple(_limit(word) for word in _words(values.get("ulimit")))}
 
 
@@ -164,7 +164,7 @@ def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
         if not environment.NAME.match(name):
             hint = "" if equals else f"to leave nodes out write --exclude {word}"
             raise UsageError(f"-x {word!r} is not NAME or NAME=VALUE", hint)
-        variables.append(_value_of(name, value if equals else None, around, "-x"))
+        variables.append(_value_of(name, value if equals else None, around, "-x", settings["env"].origin))
     return tuple(variables)
 
 
@@ -176,13 +176,13 @@ def _merged(variables: Sequence[Variable]) -> tuple[Variable, ...]:
     return tuple(found.values())
 
 
-def _value_of(name: str, value: str | None, around: Surroundings, asked: str) -> Variable:
+def _value_of(name: str, value: str | None, around: Surroundings, asked: str, why: str = "") -> Variable:
     if value is None and name not in around.environ:
         hint = f"to leave a node out write --exclude {name}" if asked == "-x" else f"write {name}=VALUE"
         raise UsageError(f"{asked} {name}: there is no variable {name} here", hint)
     if value is None:
-        return Variable(name, around.environ[name], inherited=True, why=asked)
-    return Variable(name, value, why=around.whys.get(name) or asked)
+        return Variable(name, around.environ[name], inherited=True, why=why or asked)
+    return Variable(name, value, why=around.whys.get(name) or why or asked)
 
 
 def _launcher(settings: Settings) -> str:

@@ -134,6 +134,7 @@ awk '{ print $6 }' /proc/$$/stat >sessions
 : >parents
 bash -p ./user.sh
 awk -v node="$node" '$1 == node { print $2 }' layout >share # of the ranks: how many come here
+[[ -z $job_split ]] || (umask "$job_umask" && mkdir -p "$job_split") || say "fail cannot make $job_split"
 if ! check; then
   cat >/dev/null # the launcher ends it: it may want to hear from all nodes
   exit

@@ -59,6 +59,7 @@ fi
 if [ "$job_stdin" = rank ]; then
   if [ "$rank" = 0 ]; then exec <"$here/stdin"; else exec </dev/null; fi
 fi
+if [ -n "$job_split" ]; then exec >"$job_split/rank.$rank.out" 2>"$job_split/rank.$rank.err"; fi
 if [ "$job_starter" != srun ]; then
   if [ -z "$job_connect" ]; then echo $$ >"$here/pid.$rank"; fi
   exec "$@"

@@ -4,7 +4,8 @@
 # sources it, and says in its own lines what runs:
 #     begin; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
 # Given: stage, jobs, ranks (how many on each node), variables (NAME=VALUE of every rank),
-# inherited (names whose values are the job's own), inside (1 for inside-out).
+# inherited (names whose values are the job's own), inside (1 for inside-out), split (where each rank's
+# output goes, if apart).
 #
 # The lease is a pipe that this shell alone writes: it ends with it, whatever happens.
 
@@ -49,8 +50,8 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   label=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   record=$jobs/${label:-$job}/$restart
   (umask 077 && mkdir -p "$record") || die 121 "cannot write to the job directory $record"
-  printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s"}\n' "$(date +%s)" "$nodes" "$head" \
-    "$(readlink -f /proc/$$/fd/1)" >"$record/begun"
+  printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "error": "%s", "split_output": "%s"}\n' \
+    "$(date +%s)" "$nodes" "$head" "$(readlink -f /proc/$$/fd/1)" "$(readlink -f /proc/$$/fd/2)" "$split" >"$record/begun"
   : >"$record/log"
   write_kit
   clean_environment

@@ -7,6 +7,7 @@ Every step of ours says everything about itself; what the surrounding job says o
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 
 from .. import environment, nodeset
@@ -174,8 +175,8 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         value, why = chosen.get(name) or (getattr(spec, name), "")
         if value not in ("", None, False):
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
-            found.append((text, spec.origins.get(name) or why))
-    return [*found, *((f"--{word}", spec.origins["slurm"]) for word in spec.slurm)]
+            found.append((shlex.quote(text), spec.origins.get(name) or why))
+    return [*found, *((shlex.quote(f"--{word}"), spec.origins["slurm"]) for word in spec.slurm)]
 
 
 # What sbatch says, and the options of ours that it may be about.

@@ -221,3 +221,43 @@ def test_submit_with_a_module_that_is_not_there(cluster: Cluster, desk: Desk) ->
     result = end(cluster, desk, job)
     assert (result.code, result.out) == (122, ""), result
     assert "module load none" in result.err, result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_split_output(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """Each rank's output in files of its own, in a live run as in a submitted one."""
+    words = ["--split-output", f"{desk.path}/split", *way.words, "--", HELLO]
+    live = cluster.mnrun(*words, nodes=2)
+    assert (live.code, live.out) == (0, ""), live
+    names = [f"rank.{rank}.{stream}" for rank in range(4) for stream in ("err", "out")]
+    place = cluster.path(f"{desk.path}/split")
+    assert sorted(path.name for path in place.iterdir()) == names
+    for rank in range(4):
+        assert (place / f"rank.{rank}.out").read_text().startswith(f"rank {rank} of 4 "), rank
+
+
+def test_submit_from_a_job_file(cluster: Cluster, desk: Desk) -> None:
+    """All that the command line can say, with the line of each value; words of sbatch that are none of ours too."""
+    desk.put(
+        "job.toml",
+        'name = "greet"\ncommand = ["/opt/mpi/hello", "-e", "V"]\noutput = "%x.out"\n[container]\n'
+        'image = "${IMAGES}/ompi5.sif"\n[resources]\nnodes = 2\nntasks_per_node = 2\ntime = "10"\n'
+        '[env]\nV = "a b"\nTOKEN = true\n[slurm]\ncomment = "hi there"\n',
+    )
+    env = ["env", "IMAGES=/images", "TOKEN=s3cret", "SBATCH_TIMELIMIT=7"]
+    shown = cluster.alice([*env, "mnrun", "submit", "--dry-run", "job.toml"], cwd=desk.path)
+    for line in ("--nodes=2             # job.toml line 7", "--time=7              # SBATCH_TIMELIMIT",
+                 "'--comment=hi there'  # job.toml"):  # fmt: skip
+        assert f"#SBATCH {line}\n" in shown.out, shown
+    handed = cluster.alice([*env, "mnrun", "submit", "job.toml"], cwd=desk.path)
+    assert handed.code == 0, handed
+    job = handed.out.strip()
+    wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed")
+    assert (state(cluster, job)["TimeLimit"], state(cluster, job)["Comment"]) == ("00:07:00", "hi")
+    said = desk.read("greet.out").decode().splitlines()
+    assert [line.endswith("VAR=a b") for line in said] == [True] * 4, said
+    live = cluster.alice(["salloc", "-Q", "-N2", "--ntasks-per-node=2", *env, "mnrun", "job.toml", "-Q"], cwd=desk.path)
+    assert sorted(line.partition(" on ")[0] for line in live.out.splitlines()) == sorted(
+        line.partition(" on ")[0] for line in said
+    ), live
+    forget(cluster)

@@ -77,6 +77,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "job_judge=''\n"
         "job_ports='3000-4000'\n"
         "job_umask='0022'\n"
+        "job_split=''\n"
         "job_keep='1'\n"
     )
 
@@ -96,6 +97,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "job_judge='srun --mpi=pmix'\n"
         "job_ports='20000-29999'\n"
         "job_umask='0022'\n"
+        "job_split=''\n"
         "job_keep=''\n"
     )
 

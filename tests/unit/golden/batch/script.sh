@@ -15,10 +15,10 @@ jobs=/home/alice/.mnrun/jobs    # records: outcome, log
 ranks=(8 8 8 8)  # on each node
 variables=(  # of every rank
   PYTHONNOUSERSITE=1      # home is mounted: ~/.local must not shadow the image's packages
-  'GREETING=it'"'"'s $5'  # -x
+  'GREETING=it'"'"'s $5'  # command line
 )
 inherited=(WANDB_API_KEY)  # of every rank, with the values that they have here
-inside='1' counted='1'
+inside='1' counted='1' split=''
 source "$stage/walk.sh"
 
 begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
