@@ -26,7 +26,7 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
 ROOMS = ("runtimes", "schedulers", "connect", "mpi")
 FLOORS = (
     ("errors", "model", "options"),
-    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster"),
+    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "records"),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show"),
     ("keys", "node", "cluster", "job_dir", "transports", "progress", "execute"),

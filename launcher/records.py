@@ -1,0 +1,148 @@
+"""What a submitted job leaves in its directory, as text: read here, and written in the same words.
+
+    <base>/<ID>/submitted          by `mnrun submit`; ID is 123, or 123_4 for a task of an array
+    <base>/<ID>/script             the script as it was handed in
+    <base>/<ID>/<RESTART>/begun    by the job itself, as it starts; RESTART is Slurm's SLURM_RESTART_COUNT
+    <base>/<ID>/<RESTART>/log      the guards' lines
+    <base>/<ID>/<RESTART>/outcome  by the job itself, last and whole; a job that was killed hard has none
+
+An array has <base>/123/ with `submitted` alone; its tasks have directories of their own. Times are seconds of
+the epoch. Nothing here touches a file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Union
+
+SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What was asked for. `nodes` and `gpus` (in all) are 0 where nobody said; `output` and `error` are
+    Slurm's patterns, absolute, and `split_output` a directory, absolute; "" where there is none."""
+
+    id: str
+    name: str = ""
+    cluster: str = ""
+    nodes: int = 0
+    gpus: int = 0
+    command: tuple[str, ...] = ()
+    time: float = 0
+    output: str = ""
+    error: str = ""
+    split_output: str = ""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Where a start of the job runs. `nodes` is folded (node[01-04]); the paths are absolute, without patterns."""
+
+    time: float
+    nodes: str = ""
+    head: str = ""
+    output: str = ""
+    error: str = ""
+    split_output: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a start of the job ended: its exit code, and why where it was not the program."""
+
+    time: float
+    code: int
+    why: str = ""
+
+
+Record = Union[Submitted, Begun, Ended]
+
+
+def text(record: Record) -> str:
+    """The record as its file has it: one line of JSON."""
+    return json.dumps(asdict(record)) + "\n"
+
+
+def submitted(text: str) -> Submitted | None:
+    """The record in a file's text; None where it is none, or not whole yet."""
+    said = _object(text)
+    if said is None or not is_id(str(said.get("id", ""))):
+        return None
+    command = said.get("command")
+    return Submitted(
+        id=str(said["id"]),
+        name=_text(said, "name"),
+        cluster=_text(said, "cluster"),
+        nodes=_number(said, "nodes"),
+        gpus=_number(said, "gpus"),
+        command=tuple(map(str, command)) if isinstance(command, list) else (),
+        time=_time(said),
+        output=_text(said, "output"),
+        error=_text(said, "error"),
+        split_output=_text(said, "split_output"),
+    )
+
+
+def begun(text: str) -> Begun | None:
+    """The record in a file's text; None where it is none, or not whole yet."""
+    said = _object(text)
+    if said is None or "time" not in said:
+        return None
+    words = ("nodes", "head", "output", "error", "split_output")
+    return Begun(_time(said), *(_text(said, word) for word in words))
+
+
+def outcome(text: str) -> Ended | None:
+    """The record in a file's text; None where it is none, or not whole yet."""
+    said = _object(text)
+    if said is None or not isinstance(said.get("code"), int):
+        return None
+    return Ended(_time(said), said["code"], _text(said, "why"))
+
+
+def is_id(text: str) -> bool:
+    """Whether this is an id as Slurm's users type it: 123, or 123_4 for a task of an array."""
+    return re.fullmatch(r"[1-9]\d*(_\d+)?", text, re.ASCII) is not None
+
+
+def restarts(names: Iterable[str]) -> list[int]:
+    """The starts of a job among the names in its directory, the first one first."""
+    return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9]\d*", name, re.ASCII))
+
+
+def rank_file(rank: int, stream: str) -> str:
+    """The name of what a rank said, in the directory of --split-output; `stream` is out or err."""
+    return f"rank.{rank}.{stream}"
+
+
+def rank_of(name: str) -> tuple[int, str] | None:
+    """(rank, stream) of such a name; None for any other."""
+    found = re.fullmatch(r"rank\.(\d+)\.(out|err)", name, re.ASCII)
+    return (int(found[1]), found[2]) if found else None
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _text(said: Mapping[str, Any], name: str) -> str:
+    value = said.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _number(said: Mapping[str, Any], name: str) -> int:
+    value = said.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _time(said: Mapping[str, Any]) -> float:
+    value = said.get("time")
+    return float(value) if isinstance(value, (int, float)) else 0.0
