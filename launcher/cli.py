@@ -27,6 +27,12 @@ from .progress import Screen
 VERBS = {
     "run": "cli",
     "plan": "cli",
+    "status": "cli_follow",
+    "logs": "cli_follow",
+    "wait": "cli_follow",
+    "cancel": "cli_follow",
+    "nodes": "cli_follow",
+    "clean": "cli_follow",
 }
 _COMMAND = {
     "ignore_unknown_options": False,
@@ -110,8 +116,9 @@ def main() -> None:
 
     mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
     mnrun plan [OPTIONS] COMMAND…    show what run would do
+    mnrun status | logs | wait | cancel [OPTIONS] ID…    follow and end submitted jobs
 
-    Options end at the first word that is none; what follows is the program's own.
+    Options of run and plan end at the first word that is none; what follows is the program's own.
     """
 
 

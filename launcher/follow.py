@@ -151,6 +151,24 @@ def _state(job: Job | None, kept: Kept | None, result: int | None) -> tuple[str,
     return "UNKNOWN", f"Slurm has forgotten it, and {begun}"
 
 
+def ends(
+    wanted: Sequence[str], kept: Mapping[str, Kept], jobs: Iterable[Job], history: Iterable[Job], now: float
+) -> tuple[dict[str, int], list[str]]:
+    """id -> the exit code of each that has ended, the largest of an array's tasks; and the ids of which nobody
+    can say whether they will. Those in neither go on."""
+    ended: dict[str, int] = {}
+    lost = []
+    known, past = list(jobs), list(history)
+    for identity in wanted:
+        seen, _ = gather([identity], known, past, kept, now)
+        codes = [one.code for one in seen if one.code is not None]
+        if not seen or any(one.code is None and one.state == "UNKNOWN" for one in seen):
+            lost.append(identity)
+        elif len(codes) == len(seen):
+            ended[identity] = max(codes)
+    return ended, lost
+
+
 # Slurm's reasons for a job that waits, by their beginnings, as a person would say them.
 _REASONS = (
     ("Resources", "waits for nodes or GPUs that others use"),
@@ -200,8 +218,8 @@ def gather(
     wanted: Sequence[str], jobs: Iterable[Job], history: Iterable[Job], kept: Mapping[str, Kept], now: float
 ) -> tuple[list[Seen], list[str]]:
     """The jobs that `wanted` names (none: all of the last seven days), and the ids of which nobody knows."""
-    by_id = {job.id: job for job in history}
-    by_id.update({job.id: job for job in jobs})  # slurmctld's word is the newer one
+    by_id = {job.id: job for job in history if not job.active}  # what is active, slurmctld knows better
+    by_id.update({job.id: job for job in jobs})
     alone = {identity: found for identity, found in kept.items() if not _shown_by_its_tasks(found, by_id, kept)}
     names = sorted({*by_id, *alone}, key=_order)
     if not wanted:

@@ -95,10 +95,17 @@ def begun(text: str) -> Begun | None:
     said = _object(text)
     if said is None or "time" not in said:
         return None
-    words = ("nodes", "head", "output", "error", "split_output")
     ranks = said.get("ranks")
     counts = tuple(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else ()
-    return Begun(_time(said), *(_text(said, word) for word in words), counts)
+    return Begun(
+        time=_time(said),
+        nodes=_text(said, "nodes"),
+        head=_text(said, "head"),
+        output=_text(said, "output"),
+        error=_text(said, "error"),
+        split_output=_text(said, "split_output"),
+        ranks=counts,
+    )
 
 
 def outcome(text: str) -> Ended | None:

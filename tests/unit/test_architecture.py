@@ -26,11 +26,23 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
 ROOMS = ("runtimes", "schedulers", "connect", "mpi")
 FLOORS = (
     ("errors", "model", "options"),
-    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "records"),
+    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "records", "answers"),
     ROOMS,
-    ("spec", "plan", "carry", "kit", "show"),
-    ("keys", "node", "cluster", "job_dir", "transports", "progress", "execute"),
-    ("cli", "__main__"),
+    ("spec", "plan", "carry", "kit", "show", "follow"),
+    (
+        "keys",
+        "node",
+        "cluster",
+        "job_dir",
+        "transports",
+        "progress",
+        "execute",
+        "queue",
+        "job_files",
+        "tail",
+        "waiting",
+    ),
+    ("cli", "cli_follow", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -40,16 +52,18 @@ NEIGHBOURS = {
     "show": {"carry"},
     "cluster": {"node"},
     "execute": {"cluster", "keys", "job_dir", "transports", "progress"},
+    "waiting": {"queue", "job_files"},
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli"},
+    "click": {"cli", "cli_follow"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},
     "ClusterShell": {"nodeset"},
     "rich": {"progress"},
-    "subprocess": {"transports", "cluster"},
+    "pyslurm": {"queue"},
+    "subprocess": {"transports", "cluster", "queue"},
 }
 # What the floors below the acting ones may use of Python: nothing in it starts, sends, waits or draws lots.
 PURE = {
@@ -182,7 +196,7 @@ def test_what_is_below_the_acting_floor_is_pure() -> None:
 def test_only_the_command_line_reads_the_environment() -> None:
     """Everyone else is handed the variables that he needs."""
     readers = {name for name, path in MODULES.items() if re.search(r"os\.(environ|getenv)", path.read_text())}
-    assert readers == {"cli"}
+    assert readers == {"cli", "cli_follow"}
 
 
 def test_text_is_read_and_written_in_utf8() -> None:
