@@ -190,7 +190,7 @@ SQUEUE = (
     ("State", 20),
     ("Reason", 120),
     ("NumNodes", 12),
-    ("NodeList", 2000),
+    ("NodeList", 1000),
     ("exit_code", 12),
     ("StartTime", 24),
     ("EndTime", 24),
@@ -200,9 +200,9 @@ SQUEUE = (
     ("tres-per-node", 120),
     ("tres-per-job", 120),
     ("Partition", 120),
-    ("Dependency", 400),
+    ("Dependency", 200),
     ("TimeLimit", 24),
-    ("Name", 1000),
+    ("Name", 256),
 )
 SINFO = (
     ("Partition", 120),

@@ -66,7 +66,7 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
 
 
 def _row(seen: Seen) -> tuple[str, ...]:
-    left = _span(seen.left) if seen.left is not None else "no limit" if seen.state == "RUNNING" else ""
+    left = follow.span(seen.left) if seen.left is not None else "no limit" if seen.state == "RUNNING" else ""
     return (
         seen.id,
         seen.name,
@@ -77,15 +77,6 @@ def _row(seen: Seen) -> tuple[str, ...]:
         "" if seen.code is None else str(seen.code),
         seen.why,
     )
-
-
-def _span(seconds: int) -> str:
-    """As Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
-    days, rest = divmod(seconds, 86400)
-    hours, minutes, last = rest // 3600, rest // 60 % 60, rest % 60
-    if days:
-        return f"{days}-{hours:02}:{minutes:02}:{last:02}"
-    return f"{hours}:{minutes:02}:{last:02}" if hours else f"{minutes}:{last:02}"
 
 
 @click.command(context_settings=_CONTEXT)

@@ -129,7 +129,7 @@ def see(identity: str, job: Job | None, kept: Kept | None, now: float) -> Seen:
         id=identity,
         name=job.name if job is not None else asked.name if asked is not None else "",
         state=state,
-        why=why if why or job is None or job.state != "PENDING" else reason(job),
+        why=why if why or job is None or job.state != "PENDING" else reason(job, now),
         nodes=job.nodes if job is not None else asked.nodes if asked is not None else 0,
         nodelist=(job.nodelist if job is not None else "") or (begun.nodes if begun is not None else ""),
         gpus=job.gpus if job is not None else asked.gpus if asked is not None else 0,
@@ -180,7 +180,7 @@ _REASONS = (
     ("JobHoldMaxRequeue", "was started again too often, and is held"),
     ("launch_failed_requeued_held", "could not be started on its nodes, and is held"),
     ("launch failed requeued held", "could not be started on its nodes, and is held"),
-    ("BeginTime", "starts no earlier than it asked for, or than a requeue allows"),
+    ("BeginTime", "its time to start has not come"),
     ("JobArrayTaskLimit", "its array lets no more tasks run at a time"),
     ("None", "was handed in just now"),
     ("PartitionTimeLimit", "asks for more time than the partition allows"),
@@ -201,9 +201,11 @@ _REASONS = (
 )
 
 
-def reason(job: Job) -> str:
+def reason(job: Job, now: float) -> str:
     """Why a job waits, in a person's words."""
     word = job.reason or "None"
+    if word == "BeginTime" and job.start > now:
+        return f"starts in {span(int(job.start - now))} at the earliest"
     if word.startswith(("QOS", "Assoc", "Max", "Grp")):
         return f"your {'QOS' if word.startswith('QOS') else 'account'} allows no more now (Slurm: {word})"
     for start, meaning in _REASONS:
@@ -212,6 +214,15 @@ def reason(job: Job) -> str:
             waits = f"waits for job {others}" if start == "Dependency" and others else meaning
             return waits.replace("ID", job.array)
     return f"Slurm: {word}"
+
+
+def span(seconds: int) -> str:
+    """As Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
+    days, rest = divmod(seconds, 86400)
+    hours, minutes, last = rest // 3600, rest // 60 % 60, rest % 60
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{last:02}"
+    return f"{hours}:{minutes:02}:{last:02}" if hours else f"{minutes}:{last:02}"
 
 
 def gather(
