@@ -185,9 +185,11 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
         time.sleep(LOOK)  # what was written beside the outcome
         _drain(tails)
     _drain(tails, last=True)
-    missing = [str(path) for path, _ in tails if not path.exists()]
-    if len(missing) == len(tails):
-        raise UsageError(f"{', '.join(missing) or 'its output'} is not there", "was it moved?")
+    if not tails and rank is not None:
+        raise UsageError(f"rank {rank} of job {identity} has said nothing", "was there such a rank?")
+    if not any(path.exists() for path, _ in tails):
+        names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
+        raise UsageError(f"{names} is not there", "was it moved?")
 
 
 def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> None:

@@ -59,7 +59,7 @@ def test_removing(tmp_path: Path, mocker: MockerFixture) -> None:
     kept = job_files.kept(tmp_path / "jobs")
     assert job_files.remove(tmp_path / "jobs", kept["7"]) == path
     assert not path.exists()
-    with pytest.raises(UsageError, match="cannot remove .*7: No such file"):
+    with pytest.raises(UsageError, match=r"cannot remove .*7: No such file"):
         job_files.remove(tmp_path / "jobs", kept["7"])
     elsewhere = made(tmp_path / "elsewhere", "8", 0)
     path.symlink_to(elsewhere)
