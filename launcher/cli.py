@@ -31,6 +31,12 @@ VERBS = {
     "init": "cli_setup",
     "profile": "cli_setup",
     "completion": "cli_setup",
+    "status": "cli_follow",
+    "logs": "cli_follow",
+    "wait": "cli_follow",
+    "cancel": "cli_follow",
+    "nodes": "cli_follow",
+    "clean": "cli_follow",
 }
 COMMAND = {
     "ignore_unknown_options": False,
@@ -125,8 +131,9 @@ def main() -> None:
 
     mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
     mnrun plan [OPTIONS] COMMAND…    show what run would do
+    mnrun status | logs | wait | cancel [OPTIONS] ID…    follow and end submitted jobs
 
-    Options end at the first word that is none; what follows is the program's own.
+    Options of run and plan end at the first word that is none; what follows is the program's own.
     """
 
 

@@ -1,4 +1,4 @@
-"""What a person sees on standard error: a live line on a terminal, plain lines elsewhere."""
+"""What a person sees: on standard error a live line on a terminal, plain lines elsewhere; and tables."""
 
 from __future__ import annotations
 
@@ -55,3 +55,25 @@ class Screen:
             self._status.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             print(text, file=sys.stderr, flush=True)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """On standard output: framed on a terminal; elsewhere in columns of at least two blanks between, no headers
+    where there are no rows."""
+    if sys.stdout.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for header in headers:
+            made.add_column(header, overflow="fold")
+        for row in rows:
+            made.add_row(*map(Text, row))
+        Console().print(made)
+        return
+    lines = [headers, *rows] if rows else []
+    widths = [max(len(line[place]) for line in lines) for place in range(len(headers))] if lines else []
+    for line in lines:
+        print("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip())

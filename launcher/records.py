@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Union
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
+REQUEUED = "requeued"  # the `why` of an outcome after which the job has asked Slurm to start it again
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Begun:
-    """Where a start of the job runs. `nodes` is folded (node[01-04]); the paths are absolute, without patterns."""
+    """Where a start of the job runs. `nodes` is folded (node[01-04]), `ranks` their number on each of these nodes,
+    () where nobody said; the paths are absolute, without patterns."""
 
     time: float
     nodes: str = ""
@@ -48,6 +50,7 @@ class Begun:
     output: str = ""
     error: str = ""
     split_output: str = ""
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,17 @@ def begun(text: str) -> Begun | None:
     said = _object(text)
     if said is None or "time" not in said:
         return None
-    words = ("nodes", "head", "output", "error", "split_output")
-    return Begun(_time(said), *(_text(said, word) for word in words))
+    ranks = said.get("ranks")
+    counts = tuple(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else ()
+    return Begun(
+        time=_time(said),
+        nodes=_text(said, "nodes"),
+        head=_text(said, "head"),
+        output=_text(said, "output"),
+        error=_text(said, "error"),
+        split_output=_text(said, "split_output"),
+        ranks=counts,
+    )
 
 
 def outcome(text: str) -> Ended | None:

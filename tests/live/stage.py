@@ -26,6 +26,7 @@ TOOL = TOP / "scripts" / "cluster"
 LOGIN = model.LOGIN
 USERS = (model.USERS["alice"], model.USERS["bob"])
 SUBORDINATES = 1000000  # where the users' subordinate ids begin
+OURS = ("jobs", "slurm.json")  # in ~/.mnrun: where jobs leave records, and what Slurm last said
 PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "120"))  # says "never", not "slow": machines are noisy
 
 Stdin = Union[bytes, Path, None]
@@ -284,7 +285,7 @@ class Cluster:
                 for folder in (".mnrun", ".mnrun/jobs"):
                     if (home / folder).is_dir():
                         inside = (home / folder).iterdir()
-                        yield from (f"{node}: {home.name}'s ~/{folder}/{e.name}" for e in inside if e.name != "jobs")
+                        yield from (f"{node}: {home.name}'s ~/{folder}/{e.name}" for e in inside if e.name not in OURS)
 
     def _slurm(self) -> list[str]:
         lines = self.root(

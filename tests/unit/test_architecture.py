@@ -26,11 +26,17 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
 ROOMS = ("runtimes", "schedulers", "connect", "mpi")
 FLOORS = (
     ("errors", "model", "options"),
-    ("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "jobfile", "records", "manual"),
+    (
+        *("nodeset", "resources", "render", "environment", "settings", "layout", "roster"),
+        *("jobfile", "manual", "records", "answers"),
+    ),
     ROOMS,
-    ("spec", "plan", "carry", "kit", "show", "script"),
-    ("keys", "node", "cluster", "modules", "profiles", "gather", "job_dir", "transports", "progress", "execute"),
-    ("cli", "cli_submit", "cli_setup", "__main__"),
+    ("spec", "plan", "carry", "kit", "show", "script", "follow"),
+    (
+        *("keys", "node", "cluster", "modules", "profiles", "gather", "job_dir", "transports", "progress", "execute"),
+        *("queue", "job_files", "tail", "waiting"),
+    ),
+    ("cli", "cli_submit", "cli_setup", "cli_follow", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -47,10 +53,11 @@ NEIGHBOURS = {
     "cli_submit": {"cli"},
     "cli_setup": {"cli"},
     "manual": {"settings"},
+    "waiting": {"queue", "job_files"},
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli", "cli_submit", "cli_setup"},
+    "click": {"cli", "cli_submit", "cli_setup", "cli_follow"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},
@@ -58,7 +65,8 @@ DOORS = {
     "rich": {"progress"},
     "tomllib": {"jobfile"},
     "tomli": {"jobfile"},
-    "subprocess": {"transports", "cluster", "modules"},
+    "pyslurm": {"queue"},
+    "subprocess": {"transports", "cluster", "modules", "queue"},
 }
 # What the floors below the acting ones may use of Python: nothing in it starts, sends, waits or draws lots.
 PURE = {

@@ -1,0 +1,355 @@
+"""What Slurm's answers mean: squeue, sacct and sinfo in, jobs and nodes out. Asks nobody.
+
+Times are seconds of the epoch, 0 where there is none: squeue and sacct are asked under SLURM_TIME_FORMAT=%s.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+ACTIVE = (
+    "PENDING",
+    "CONFIGURING",
+    "RUNNING",
+    "COMPLETING",
+    "SUSPENDED",
+    "STOPPED",
+    "RESIZING",
+    "REQUEUED",
+    "SIGNALING",
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, or a task of an array, as Slurm knows it.
+
+    `id` is 123, 123_4, or 123_[5-9%2] for the tasks that wait together. `state` is one word of Slurm's; `gpus` is
+    in all; `end` of a running job is its time limit; `code` and `signal` say how its script ended.
+    """
+
+    id: str
+    name: str
+    state: str
+    reason: str = ""
+    partition: str = ""
+    nodes: int = 0
+    nodelist: str = ""
+    gpus: int = 0
+    restarts: int = 0
+    submitted: float = 0
+    start: float = 0
+    end: float = 0
+    code: int = 0
+    signal: int = 0
+    depends: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether it waits, runs or is ending."""
+        return self.state in ACTIVE
+
+    @property
+    def array(self) -> str:
+        """The id of its array, or of itself."""
+        return self.id.partition("_")[0]
+
+    def covers(self, wanted: str) -> bool:
+        """Whether a person means this one by an id: its own, its array's, or that of a task that waits in it."""
+        if wanted in (self.id, self.array):
+            return True
+        array, _, task = wanted.partition("_")
+        waiting = re.fullmatch(r"\[(.*?)(%\d+)?\]", self.id.partition("_")[2])
+        return array == self.array and waiting is not None and task.isdecimal() and _within(int(task), waiting[1])
+
+
+def _within(task: int, ranges: str) -> bool:
+    """Whether 4 is in `0-3,7-9:2`; one that Slurm shortened (`0,2,...`) may hold any."""
+    for part in ranges.split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?(?::(\d+))?", part)
+        if found is None:
+            return True
+        first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+        if first <= task <= last and (task - first) % step == 0:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node in a partition. `state` is sinfo's word without its mark (`*`: does not answer, kept in `mark`)."""
+
+    partition: str
+    default: bool
+    node: str
+    state: str
+    mark: str
+    gpus: int
+    gpus_used: int
+    cpus: int
+    cpus_idle: int
+    up: bool
+    limit: str
+    reason: str
+
+
+# squeue --json: Slurm 21.08 and 22.05 have it too, but dump every job of the cluster
+JSON_SINCE = (23, 2)
+
+
+def squeue_json(text: str, uid: int) -> list[Job]:
+    """The user's jobs in what `squeue --json` says. Raises ValueError where it is no such answer."""
+    said = json.loads(text)
+    if not isinstance(said, dict) or not isinstance(said.get("jobs"), list):
+        raise ValueError("no jobs in it")
+    return [_from_json(job) for job in said["jobs"] if job.get("user_id", uid) == uid]
+
+
+def _from_json(job: Mapping[str, Any]) -> Job:
+    array, task, tasks = _int(job.get("array_job_id")), job.get("array_task_id"), job.get("array_task_string")
+    identity = str(job["job_id"])
+    if array and tasks:
+        identity = f"{array}_[{tasks}]"
+    elif array:
+        identity = f"{array}_{_int(task)}"
+    states = job.get("job_state") or "UNKNOWN"
+    state = states if isinstance(states, str) else str(states[0])  # flags like COMPLETING come after
+    code, signal = _json_exit(job.get("exit_code"))
+    nodes = _int(job.get("node_count"))
+    start, end = _int(job.get("start_time")), _int(job.get("end_time"))
+    return Job(
+        id=identity,
+        name=str(job.get("name") or ""),
+        state=state,
+        reason=_word(job.get("state_reason")),
+        partition=str(job.get("partition") or ""),
+        nodes=nodes,
+        nodelist=str(job.get("nodes") or ""),
+        gpus=_json_gpus(job, nodes),
+        restarts=_int(job.get("restart_cnt")),
+        submitted=_int(job.get("submit_time")),
+        start=start,
+        end=0 if _endless(job.get("time_limit")) and state in ACTIVE else end,
+        code=code,
+        signal=signal,
+        depends=_word(job.get("dependency")),
+    )
+
+
+def _int(value: Any) -> int:
+    """A number of Slurm's JSON: plain, or in an object that says whether it is set."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) and not value.get("infinite") else 0
+    return value if isinstance(value, int) else 0
+
+
+def _endless(limit: Any) -> bool:
+    return isinstance(limit, dict) and bool(limit.get("infinite"))
+
+
+def _json_exit(value: Any) -> tuple[int, int]:
+    """(code, signal); older versions give the number that wait(2) does."""
+    if isinstance(value, dict):
+        signal = value.get("signal") or {}
+        number = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else 0
+        return _int(value.get("return_code")), _int(number)
+    number = _int(value)
+    return number >> 8 & 255, number & 127
+
+
+def _json_gpus(job: Mapping[str, Any], nodes: int) -> int:
+    """Without accounting the trackable resources do not count GPUs."""
+    granted = gpus_in(",".join(map(str, job.get("gres_detail") or [])))
+    asked = gpus_in(str(job.get("tres_per_node") or "")) * max(nodes, 1)
+    asked = asked or gpus_in(str(job.get("tres_per_job") or ""))
+    asked = asked or gpus_in(str(job.get("tres_per_task") or "")) * max(_int(job.get("tasks")), 1)
+    return gpus_in(str(job.get("tres_alloc_str") or "")) or granted or asked
+
+
+def gpus_in(text: str) -> int:
+    """GPUs in gpu:2(IDX:0-1), gres/gpu=2, gres:gpu:a100:4, gpu; of gres/gpu=2,gres/gpu:a100=2 the total alone."""
+    total = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
+    if total:
+        return int(total[1])
+    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=](?!\d+(?:\(|,|$))[^:=(,]+)?(?:[:=](\d+))?", text)
+    return sum(int(count or 1) for count in found)
+
+
+def _word(value: Any) -> str:
+    text = str(value or "")
+    return "" if text in ("None", "(null)", "N/A", "n/a") else text
+
+
+# squeue -O by width, since Slurm 20.11 has no separators that a value could not hold; the name may hold anything.
+SQUEUE = (
+    ("JobArrayID", 120),
+    ("State", 20),
+    ("Reason", 120),
+    ("NumNodes", 12),
+    ("NodeList", 1000),
+    ("exit_code", 12),
+    ("StartTime", 24),
+    ("EndTime", 24),
+    ("SubmitTime", 24),
+    ("RestartCnt", 12),
+    ("tres-alloc", 200),
+    ("tres-per-node", 120),
+    ("tres-per-job", 120),
+    ("Partition", 120),
+    ("Dependency", 200),
+    ("TimeLimit", 24),
+    ("Name", 256),
+)
+SINFO = (
+    ("Partition", 120),
+    ("NodeList", 120),
+    ("StateLong", 40),
+    ("Gres", 400),
+    ("GresUsed", 400),
+    ("CPUsState", 40),
+    ("Available", 12),
+    ("Time", 24),
+    ("Reason", 400),
+)
+
+
+def widths(columns: Sequence[tuple[str, int]]) -> str:
+    """The columns as -O takes them."""
+    return ",".join(f"{name}:{width}" for name, width in columns)
+
+
+def rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
+    """The values of each line by their columns' names."""
+    found = []
+    for line in filter(str.strip, text.splitlines()):
+        row, place = {}, 0
+        for name, width in columns:
+            row[name] = line[place : place + width].strip()
+            place += width
+        found.append(row)
+    return found
+
+
+def squeue_columns(text: str) -> list[Job]:
+    """The jobs in what squeue says in the columns above."""
+    found = []
+    for row in rows(text, SQUEUE):
+        code, _, signal = row["exit_code"].partition(":")
+        nodes = _number(row["NumNodes"])
+        endless = row["TimeLimit"] == "UNLIMITED" and row["State"] in ACTIVE
+        gpus = gpus_in(row["tres-alloc"]) or gpus_in(row["tres-per-node"]) * max(nodes, 1)
+        found.append(
+            Job(
+                id=row["JobArrayID"],
+                name=row["Name"],
+                state=row["State"],
+                reason=_word(row["Reason"]),
+                partition=row["Partition"],
+                nodes=nodes,
+                nodelist=row["NodeList"],
+                gpus=gpus or gpus_in(row["tres-per-job"]),
+                restarts=_number(row["RestartCnt"]),
+                submitted=_number(row["SubmitTime"]),
+                start=_number(row["StartTime"]),
+                end=0 if endless else _number(row["EndTime"]),
+                code=_number(code),
+                signal=_number(signal),
+                depends=_word(row["Dependency"]),
+            )
+        )
+    return found
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+SACCT = "JobID,State,ExitCode,NNodes,NodeList,AllocTRES,ReqTRES,Submit,Start,End,Partition,JobName"
+
+
+def sacct_lines(text: str) -> list[Job]:
+    """The jobs in what `sacct -X -n -P` says in the columns above; of a requeued one its last start."""
+    jobs = {}
+    for line in text.splitlines():
+        parts = line.split("|", 11)
+        if len(parts) < 12:
+            continue
+        identity, state, left, nodes, names, granted, asked, *times, partition, name = parts
+        code, _, signal = left.partition(":")
+        jobs[identity] = Job(
+            id=identity,
+            name=name,
+            state=state.split(" ")[0],  # CANCELLED by 1500
+            partition=partition,
+            nodes=_number(nodes),
+            nodelist="" if names == "None assigned" else names,
+            gpus=gpus_in(granted) or gpus_in(asked),
+            submitted=_number(times[0]),
+            start=_number(times[1]),
+            end=_number(times[2]),
+            code=_number(code),
+            signal=_number(signal),
+        )
+    return list(jobs.values())
+
+
+def sinfo_columns(text: str) -> list[Place]:
+    """The nodes in what `sinfo -N -O` says in the columns above, once for each partition."""
+    found = []
+    for row in rows(text, SINFO):
+        state = re.fullmatch(r"([a-z_]+)(.*)", row["StateLong"].lower())
+        cpus = [_number(part) for part in row["CPUsState"].split("/")]
+        found.append(
+            Place(
+                partition=row["Partition"].rstrip("*"),
+                default=row["Partition"].endswith("*"),
+                node=row["NodeList"],
+                state=state[1] if state else row["StateLong"],
+                mark=state[2] if state else "",
+                gpus=gpus_in(row["Gres"]) if row["Gres"] != "(null)" else 0,
+                gpus_used=gpus_in(row["GresUsed"]) if row["GresUsed"] != "(null)" else 0,
+                cpus=cpus[3] if len(cpus) == 4 else 0,
+                cpus_idle=cpus[1] if len(cpus) == 4 else 0,
+                up=row["Available"] == "up",
+                limit=row["Time"],
+                reason="" if row["Reason"] == "none" else row["Reason"],
+            )
+        )
+    return found
+
+
+def from_pyslurm(jobs: Iterable[Any], uid: int) -> list[Job]:
+    """The user's jobs among the objects that pyslurm.Jobs.load() gives (its 23 and 24 lines)."""
+    found = []
+    for job in jobs:
+        if job.user_id != uid:
+            continue
+        identity = str(job.id)
+        if job.array_id:
+            waiting = getattr(job, "array_tasks_waiting", None)
+            identity = f"{job.array_id}_[{waiting}]" if waiting else f"{job.array_id}_{job.array_task_id}"
+        gres = job.gres_per_node or {}
+        per_node = sum(int(count) for name, count in gres.items() if re.match(r"(gres[:/])?gpu(:|$)", name))
+        made = Job(
+            id=identity,
+            name=job.name or "",
+            state=str(job.state).split()[0].rstrip("+"),
+            reason=_word(job.state_reason),
+            partition=job.partition or "",
+            nodes=job.num_nodes or 0,
+            nodelist=job.allocated_nodes or "",
+            gpus=per_node * max(job.num_nodes or 0, 1),
+            restarts=job.requeue_count or 0,
+            submitted=job.submit_time or 0,
+            start=job.start_time or 0,
+            end=job.end_time or 0,
+            code=job.exit_code or 0,
+            signal=job.exit_code_signal or 0,
+        )
+        depends = job.dependencies
+        found.append(replace(made, depends=depends) if isinstance(depends, str) else made)
+    return found

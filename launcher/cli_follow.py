@@ -1,0 +1,285 @@
+"""The verbs that follow submitted jobs: status, nodes, logs, cancel, wait, clean. Reads words, prints answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import follow, nodeset, records, settings
+from .errors import SchedulerError, UsageError
+from .follow import Kept, Seen
+from .options import BY_NAME, Option
+from .progress import Screen, table
+
+LOOK = 0.5  # seconds between two looks at files
+POLL = Option(
+    "slurm_poll", ("--slurm-poll",), "seconds", "Least time between two questions to Slurm.", "", default="30s"
+)
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+_ids = click.argument("ids", nargs=-1, metavar="ID…")
+_json = click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
+_job_dir = click.option("--job-dir", metavar="DIR", help="Where jobs leave their records.  [default: ~/.mnrun/jobs]")
+
+
+@click.command(context_settings=_CONTEXT)
+@_ids
+@_json
+@_job_dir
+def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
+    """Show jobs: their state, why they wait, where they run, and how they ended.
+
+    Without an ID: all of yours that wait or run, or were there in the last 7 days.
+    """
+    _check(ids)
+    base = _base(job_dir)
+    kept = _kept(base, ids)
+    now = time.time()
+    jobs: tuple[Any, ...] = ()
+    history: tuple[Any, ...] = ()
+    age = 0.0
+    if not ids or any(follow.final(kept.get(identity)) is None for identity in ids):
+        queue = _queue()
+        answer = queue.jobs()
+        jobs, age = answer.jobs, now - answer.time
+        _, lost = follow.ends(ids, kept, jobs, (), now)
+        history = queue.history(lost) if lost or not ids else ()
+    seen, unknown = follow.gather(ids, jobs, history, kept, now)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in seen], indent=2))
+    elif seen:
+        table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(one) for one in seen])
+    elif not ids:
+        Screen().say("no jobs of yours in the last 7 days")
+    if unknown:
+        old = f"; Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s" if age > 1 else ""
+        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {base} knows it{old}")
+
+
+def _row(seen: Seen) -> tuple[str, ...]:
+    left = follow.span(seen.left) if seen.left is not None else "no limit" if seen.state == "RUNNING" else ""
+    return (
+        seen.id,
+        seen.name,
+        seen.words,
+        seen.nodelist or str(seen.nodes or ""),
+        str(seen.gpus or ""),
+        left,
+        "" if seen.code is None else str(seen.code),
+        seen.why,
+    )
+
+
+@click.command(context_settings=_CONTEXT)
+@click.option("-p", "--partition", metavar="NAME", default="", help="This partition alone.")
+@_json
+def nodes(partition: str, as_json: bool) -> None:
+    """Show partitions, and how many of their nodes and GPUs are free."""
+    places = _queue().places()
+    found = follow.partitions(places, partition)
+    if not found:
+        there = ", ".join(sorted({place.partition for place in places}))
+        raise UsageError(f"--partition {partition} is not there", f"Slurm has {there}" if there else "Slurm shows none")
+    if as_json:
+        click.echo(json.dumps([{**asdict(one), "words": one.words} for one in found], indent=2))
+        return
+    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in found]
+    table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)
+
+
+@click.command(context_settings=_CONTEXT)
+@_ids
+@click.option("-s", "--signal", metavar="SIG", default="", help="Send this signal to the job's processes instead.")
+def cancel(ids: tuple[str, ...], signal: str) -> None:
+    """End jobs, or send them a signal."""
+    if not ids:
+        raise UsageError("cancel needs the ID of a job", "mnrun status shows them")
+    for identity in ids:
+        if not re.fullmatch(r"[1-9]\d*(_(\d+|\[[\d,:-]+\]))?", identity, re.ASCII):
+            raise UsageError(f"{identity!r} is not the ID of a job", "it is one as 123, 123_4 or 123_[0-3]")
+    for note in _queue().cancel(ids, signal):
+        Screen().say(note)
+
+
+@click.command(context_settings=_CONTEXT)
+@_ids
+@_job_dir
+def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
+    """Wait until jobs have ended, and leave with the exit code of the job; of several, the largest.
+
+    124 is the time limit, 143 cancelled, 121 a node failure.
+    """
+    if not ids:
+        raise UsageError("wait needs the ID of a job", "mnrun status shows them")
+    _check(ids)
+    from . import waiting
+
+    sys.exit(waiting.wait(ids, _base(job_dir), _queue()))
+
+
+@click.command(context_settings=_CONTEXT)
+@click.option("--older", default="30d", show_default=True, metavar="TIME", help="That ended longer ago than this.")
+@_job_dir
+def clean(older: str, job_dir: str | None) -> None:
+    """Remove mnrun's records of jobs that ended long ago. Their output stays."""
+    from . import job_files
+
+    base, now = _base(job_dir), time.time()
+    before = now - _age(older)
+    kept = _kept(base)
+    # no question where there is nothing to remove
+    jobs = _queue().jobs().jobs if follow.removable(kept, (), before) else ()
+    gone = follow.removable(kept, jobs, before)
+    for found in gone:
+        days = int((now - found.time) / follow.DAY)
+        click.echo(f"removed {job_files.remove(base, found)}: {days} days old")
+    Screen().say(f"{len(gone)} of {len(kept)} jobs' records removed from {base}")
+
+
+def _age(text: str) -> float:
+    found = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
+    if not found:
+        raise UsageError(f"--older {text!r} is not a time", "write 30d, 12h or 4w")
+    return int(found[1]) * {"m": 60.0, "h": 3600.0, "d": follow.DAY, "w": 7 * follow.DAY}[found[2]]
+
+
+@click.command(context_settings=_CONTEXT)
+@click.argument("identity", metavar="ID")
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the job has ended.")
+@click.option("-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Only the last lines of each file.")
+@click.option("--rank", type=click.IntRange(0), metavar="R", help="What this rank said (with --split-output).")
+@click.option("--node", default="", metavar="N", help="What the ranks on this node said, and mnrun of this node.")
+@_job_dir
+def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
+    """Show what a job has said. Reads files only, and never asks Slurm."""
+    from .tail import Tail
+
+    _check([identity])
+    if rank is not None and node:
+        raise UsageError("--rank and --node together", "choose one")
+    base = _base(job_dir)
+    tails: dict[tuple[Path, bool], Tail] = {}
+    first = True
+    while True:
+        kept = _the_one(base, identity)
+        if not following and kept.begun is None:
+            raise UsageError(f"job {identity} has not begun, so it has said nothing", "wait for it with -f")
+        for path, prefix, error, only in _sources(base, kept, rank, node):
+            if (path, error) not in tails:
+                tails[path, error] = Tail(path, prefix, lines if first else None, only)
+        first = first and not tails
+        _drain(tails)
+        if kept.over or not following:
+            break
+        time.sleep(LOOK)
+    if following:
+        time.sleep(LOOK)  # what was written beside the outcome
+        _drain(tails)
+    _drain(tails, last=True)
+    if not tails and rank is not None:
+        raise UsageError(f"rank {rank} of job {identity} has said nothing", "was there such a rank?")
+    if not any(path.exists() for path, _ in tails):
+        names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
+        raise UsageError(f"{names} is not there", "was it moved?")
+
+
+def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> None:
+    """Pass on all that has come; with `last`, also a line that has no end."""
+    for (_, error), tail in tails.items():
+        stream = sys.stderr.buffer if error else sys.stdout.buffer
+        while said := tail.more():
+            stream.write(said)
+        if last:
+            stream.write(tail.rest())
+        stream.flush()
+
+
+def _the_one(base: Path, identity: str) -> Kept:
+    found = _kept(base, [identity])
+    if identity in found:
+        tasks = [name for name in found if name != identity]
+        if tasks and found[identity].begun is None:
+            raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
+        return found[identity]
+    if found:
+        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(found)[:4])}")
+    raise UsageError(
+        f"there are no records of job {identity} in {base}", "logs knows the jobs that mnrun submit handed in"
+    )
+
+
+def _sources(base: Path, kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
+    """(file, prefix of its lines, whether it is standard error, the word that its lines must hold)."""
+    from . import job_files
+
+    begun = kept.begun
+    if begun is None:
+        return []
+    apart = begun.split_output or (kept.submitted.split_output if kept.submitted is not None else "")
+    if rank is not None and not apart:
+        raise UsageError(
+            f"job {kept.id} did not keep its ranks' output apart", "hand it in with --split-output DIR for that"
+        )
+    files = job_files.rank_files(apart) if apart else {}
+    if rank is not None:
+        return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
+    if node:
+        mine = _ranks_on(kept, node)
+        shown = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in mine]
+        return [(job_files.log(base, kept), b"", True, node), *shown]
+    whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
+    whole = whole[:1] if begun.error == begun.output else whole
+    return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
+
+
+def _ranks_on(kept: Kept, node: str) -> range:
+    """The ranks on a node: they go round by block. None where the job did not say how many are where."""
+    assert kept.begun is not None
+    names = nodeset.expand(kept.begun.nodes) if kept.begun.nodes else ()
+    if node not in names:
+        raise UsageError(f"job {kept.id} has no node {node}", f"it has {kept.begun.nodes or 'not said which'}")
+    if len(kept.begun.ranks) != len(names):
+        return range(0)
+    place = list(names).index(node)
+    return range(sum(kept.begun.ranks[:place]), sum(kept.begun.ranks[: place + 1]))
+
+
+def _check(ids: Sequence[str]) -> None:
+    for identity in ids:
+        if not records.is_id(identity):
+            raise UsageError(
+                f"{identity!r} is not the ID of a job", "it is one as 123, or 123_4 for a task of an array"
+            )
+
+
+def _base(job_dir: str | None) -> Path:
+    option = BY_NAME["job_dir"]
+    return Path(job_dir or os.environ.get(option.variable or "") or option.default or "").expanduser().absolute()
+
+
+def _kept(base: Path, ids: Sequence[str] = ()) -> dict[str, Kept]:
+    from . import job_files
+
+    return job_files.kept(base, ids)
+
+
+def _poll() -> float:
+    text = os.environ.get(POLL.variable or "") or POLL.default
+    value = settings.parse(POLL, text, str(POLL.variable))
+    assert isinstance(value, int)
+    return float(value)
+
+
+def _queue() -> Any:
+    from . import queue
+
+    return queue.Queue(os.environ, Path.home(), _poll())

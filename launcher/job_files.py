@@ -1,0 +1,75 @@
+"""The directories of submitted jobs: found, read, and removed when they are old. records.py knows what is in them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Callable, TypeVar
+
+from . import records
+from .errors import UsageError
+from .follow import Kept
+
+T = TypeVar("T")
+
+
+def kept(base: Path, wanted: Iterable[str] = ()) -> dict[str, Kept]:
+    """id -> what lies there of these jobs and of the tasks of these arrays; of all where none is named."""
+    names = set(wanted)
+    try:
+        there = [name for name in os.listdir(base) if records.is_id(name)]
+    except OSError:
+        return {}
+    chosen = [name for name in there if not names or name in names or name.partition("_")[0] in names]
+    found = (_one(base / name) for name in sorted(chosen))
+    return {one.id: one for one in found if one is not None}
+
+
+def _one(path: Path) -> Kept | None:
+    """The last start of a job; None where this is no directory of a job."""
+    try:
+        starts = records.restarts(os.listdir(path))
+    except OSError:
+        return None
+    asked = _record(path / records.SUBMITTED, records.submitted)
+    if not starts:
+        return Kept(path.name, asked) if asked is not None else None
+    last = path / str(starts[-1])
+    begun = _record(last / records.BEGUN, records.begun)
+    return Kept(path.name, asked, starts[-1], begun, _record(last / records.OUTCOME, records.outcome))
+
+
+def _record(path: Path, read: Callable[[str], T | None]) -> T | None:
+    try:
+        return read(path.read_text(encoding="utf-8", errors="surrogateescape"))
+    except OSError:
+        return None
+
+
+def log(base: Path, found: Kept) -> Path:
+    """The guards' lines of its last start."""
+    return base / found.id / str(found.restart) / records.LOG
+
+
+def rank_files(folder: str) -> dict[tuple[int, str], Path]:
+    """(rank, out or err) -> its file, for the ranks that have one by now."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return {}
+    found = {records.rank_of(name): Path(folder, name) for name in names}
+    return dict(sorted((key, path) for key, path in found.items() if key is not None))
+
+
+def remove(base: Path, found: Kept) -> Path:
+    """Remove the directory of a job, and nothing that is not this user's. Raises UsageError where it cannot be."""
+    path = base / found.id
+    try:
+        if path.is_symlink() or path.stat().st_uid != os.getuid():
+            raise UsageError(f"{path} is not a directory of yours", "remove it by hand")
+        shutil.rmtree(path)
+    except OSError as error:
+        raise UsageError(f"cannot remove {path}: {error.strerror}") from None
+    return path

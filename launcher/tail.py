@@ -1,0 +1,74 @@
+"""Reads what files say, and goes on reading as they grow."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+BLOCK = 1 << 20
+
+
+class Tail:
+    """One file, from its beginning or its last `lines` lines on. With a `prefix` it is read line by line, each
+    with the prefix in front; `only` keeps the lines that hold this word."""
+
+    def __init__(self, path: Path, prefix: bytes = b"", lines: int | None = None, only: str = "") -> None:
+        self.path = path
+        self._prefix = prefix
+        self._lines = lines
+        self._only = re.compile(rb"(?<![\w-])" + re.escape(os.fsencode(only)) + rb"(?![\w-])") if only else None
+        self._place: int | None = None
+        self._rest = b""
+
+    def more(self) -> bytes:
+        """What has come since; b"" where there is nothing, or no such file yet."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            size = os.fstat(handle).st_size
+            if self._place is None:
+                self._place = 0 if self._lines is None or self._only else _start(handle, size, self._lines)
+            elif size < self._place:
+                self._place = 0  # it was begun anew
+            read = os.pread(handle, BLOCK, self._place)
+        except OSError:
+            return b""
+        finally:
+            os.close(handle)
+        self._place += len(read)
+        return self._whole(read) if self._prefix or self._only else read
+
+    def rest(self) -> bytes:
+        """A last line without an end, when nothing more will come."""
+        line, self._rest = self._rest, b""
+        return self._shown(line) + b"\n" if line and self._wanted(line) else b""
+
+    def _whole(self, read: bytes) -> bytes:
+        *lines, self._rest = (self._rest + read).split(b"\n")
+        return b"".join(self._shown(line) + b"\n" for line in lines if self._wanted(line))
+
+    def _wanted(self, line: bytes) -> bool:
+        return self._only is None or self._only.search(line) is not None
+
+    def _shown(self, line: bytes) -> bytes:
+        return self._prefix + line
+
+
+def _start(handle: int, size: int, lines: int) -> int:
+    """Where the last `lines` lines begin; an end of line at the very end ends the last of them."""
+    place, seen = size, 0
+    while place > 0:
+        start = max(place - BLOCK, 0)
+        block = os.pread(handle, place - start, start)
+        at = len(block)
+        while (at := block.rfind(b"\n", 0, at)) >= 0:
+            if start + at == size - 1:
+                continue
+            seen += 1
+            if seen == lines:
+                return start + at + 1
+        place = start
+    return 0 if lines else size

@@ -1,0 +1,89 @@
+"""Waits until submitted jobs have ended: looks at their directories first, and asks Slurm now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from . import follow, job_files
+from .answers import Job
+from .errors import SchedulerError
+from .follow import Kept
+from .queue import Answer, Queue
+
+LOOK = 0.5  # seconds between two looks at the directories
+PATIENCE = 10  # questions in a row that slurmctld may leave without an answer, once it gave one
+
+
+def wait(ids: Sequence[str], base: Path, queue: Queue) -> int:
+    """The exit code of the jobs, the largest of several, once all have ended. Raises SchedulerError where nobody
+    knows one of them, or its end."""
+    begun, asked = time.time(), 0.0
+    codes: dict[str, int] = {}
+    memory = _Memory(queue)
+    while True:
+        kept = job_files.kept(base, _open(ids, codes))
+        codes.update({i: code for i in _open(ids, codes) if (code := follow.final(kept.get(i))) is not None})
+        waited = _open(ids, codes)
+        if waited and time.time() - asked >= queue.poll:
+            answer = memory.ask()
+            asked = answer.time if answer is not None else time.time()
+            ended, lost = _ends(waited, kept, memory.jobs, queue)
+            codes.update(ended)
+            if lost and answer is not None and answer.time >= begun:
+                raise _nobody_knows(lost, kept, base)
+            waited = _open(ids, codes)
+        if not waited:
+            return max(codes.values())
+        time.sleep(LOOK)
+
+
+def _open(ids: Sequence[str], codes: Mapping[str, int]) -> list[str]:
+    return [identity for identity in ids if identity not in codes]
+
+
+class _Memory:
+    """What Slurm has said of jobs while we wait: it forgets those that have ended, and may be restarting."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._jobs: dict[str, Job] = {}
+        self._silent = PATIENCE  # no patience before its first answer
+
+    @property
+    def jobs(self) -> Collection[Job]:
+        return self._jobs.values()
+
+    def ask(self) -> Answer | None:
+        """Its answer; None where it gave none this time. Raises SchedulerError when that lasts."""
+        try:
+            answer = self._queue.jobs()
+        except SchedulerError:
+            self._silent += 1
+            if self._silent > PATIENCE:
+                raise
+            return None
+        self._silent = 0
+        self._jobs = {job.id: job for job in self._jobs.values() if not job.active}
+        self._jobs.update({job.id: job for job in answer.jobs})
+        return answer
+
+
+def _ends(
+    waited: Sequence[str], kept: Mapping[str, Kept], jobs: Collection[Job], queue: Queue
+) -> tuple[dict[str, int], list[str]]:
+    ended, lost = follow.ends(waited, kept, jobs, (), time.time())
+    if lost:
+        ended, lost = follow.ends(waited, kept, jobs, queue.history(lost), time.time())
+    return ended, lost
+
+
+def _nobody_knows(lost: Sequence[str], kept: Mapping[str, Kept], base: Path) -> SchedulerError:
+    which = ", ".join(lost)
+    if any(identity in kept for identity in lost):
+        return SchedulerError(
+            f"nobody knows how job {which} ended: Slurm has forgotten it, and it left no word in {base}",
+            "it was killed before it could; its output may tell",
+        )
+    return SchedulerError(f"no job {which} of yours: neither Slurm nor {base} knows it")

@@ -1,0 +1,257 @@
+"""Following submitted jobs: status, nodes, logs, cancel, wait and clean, on a real queue.
+
+The jobs keep records as those of `mnrun submit` do, by programs/recorded.sh.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from .stage import Cluster, Desk, Job, Result, wait_for
+
+pytestmark = pytest.mark.live
+
+# Counts the questions to slurmctld; `--version` is none.
+COUNTING = """#!/bin/sh
+case $* in *--version*) ;; *) echo "{name} $*" >>{desk}/asked ;; esac
+exec /usr/bin/{name} "$@"
+"""
+TALK = """
+mkdir -p {desk}/split
+for i in 1 2 3; do
+  echo "line $i"
+  for rank in 0 1; do echo "rank $rank says $i" >>{desk}/split/rank.$rank.out; done
+  sleep 1
+done
+echo careful >{desk}/split/rank.1.err
+printf 'the end'
+"""
+
+
+@dataclass
+class Queue:
+    """Alice's jobs in a folder of hers, which is her home too, so that nothing is left elsewhere."""
+
+    cluster: Cluster
+    desk: Desk
+
+    def __post_init__(self) -> None:
+        self.cluster.path(f"{self.desk.path}/bin").mkdir()
+        for name in ("squeue", "scontrol", "sinfo", "sacct"):
+            self.desk.put(f"bin/{name}", COUNTING.format(name=name, desk=self.desk.path), 0o755)
+        self.desk.program("recorded.sh")
+
+    def _words(self, *words: str, poll: str = "1s", **env: str) -> list[str]:
+        given = {"HOME": self.desk.path, "MNRUN_SLURM_POLL": poll, **env}
+        path = f"PATH={self.desk.path}/bin:/usr/local/bin:/usr/bin:/bin"
+        return ["env", path, *(f"{name}={value}" for name, value in given.items()), "mnrun", *words]
+
+    def mnrun(self, *words: str, poll: str = "1s", **env: str) -> Result:
+        return self.cluster.alice(self._words(*words, poll=poll, **env), cwd=self.desk.path)
+
+    @contextmanager
+    def following(self, *words: str) -> Iterator[Job]:
+        with self.cluster.running(self._words(*words)) as job:
+            yield job
+
+    def submit(self, name: str, script: str, *sbatch: str) -> str:
+        """The id of a job that runs a script with records around it; `submitted` is written as by `mnrun submit`."""
+        where = f"{self.desk.path}/.mnrun/jobs"
+        body = self.desk.put(f"{name}.sh", script.format(desk=self.desk.path))
+        line = ["sbatch", "--parsable", "-J", name, "-o", f"{self.desk.path}/{name}.out", *sbatch]
+        done = self.cluster.alice([*line, f"{self.desk.path}/recorded.sh", where, self.desk.path, "bash", body])
+        assert done.code == 0, done
+        job = done.out.strip()
+        record = json.dumps({"id": job, "name": name, "nodes": 1, "gpus": 0, "time": time.time()})
+        script = 'mkdir -p "$1" && printf "%s\\n" "$2" > "$1/submitted"'
+        assert self.cluster.alice(["sh", "-c", script, "sh", f"{where}/{job}", record]).code == 0
+        return job
+
+    def status(self, *ids: str) -> dict[str, dict[str, Any]]:
+        done = self.mnrun("status", "--json", *ids)
+        assert done.code == 0, done
+        return {job["id"]: job for job in json.loads(done.out)}
+
+    def until(self, job: str, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        wait_for(lambda: job in (seen := self.status()) and condition(seen[job]), f"{job} {what}")
+        return self.status(job)[job]
+
+    def code(self, *ids: str) -> int:
+        done = self.mnrun("wait", *ids)
+        assert done.err == "", done
+        return done.code
+
+    def asked(self) -> list[str]:
+        place = self.cluster.path(f"{self.desk.path}/asked")
+        return place.read_text().splitlines() if place.exists() else []
+
+
+@pytest.fixture
+def queue(cluster: Cluster, desk: Desk) -> Iterator[Queue]:
+    """The shared cluster, which has no accounting."""
+    yield Queue(cluster, desk)
+    cluster.alice(["scancel", "-u", "alice"])
+
+
+def test_the_life_of_jobs(queue: Queue) -> None:
+    """Pending, running, done, failed, cancelled, timed out, an array and a signal; without accounting."""
+    late = queue.submit("late", "sleep 300", "-N1", "-t1", "--gres=gpu:1")
+    talk = queue.submit("talk", TALK, "-N1")
+    _follows_to_the_end(queue, talk)
+    everyone = str(len(queue.cluster.nodes))
+    big = queue.submit("big", "sleep 1", f"-N{everyone}", "--exclusive")  # nothing starts beside it
+
+    seen = queue.until(late, lambda job: job["state"] == "RUNNING", "running")
+    assert (seen["gpus"], seen["nodes"], seen["code"]) == (1, 1, None)
+    assert seen["nodelist"] in queue.cluster.nodes
+    assert 0 < seen["left"] <= 60
+    waits = queue.until(big, lambda job: job["why"] != "was handed in just now", "with a reason to wait")
+    assert (waits["state"], waits["why"]) == ("PENDING", "waits for nodes or GPUs that others use")
+    shown = queue.mnrun("status", late, big).out.splitlines()
+    assert shown[0].split() == ["JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"]
+    assert [line.split()[:3] for line in shown[1:]] == [[late, "late", "running"], [big, "big", "pending"]]
+    free = json.loads(queue.mnrun("nodes", "--json").out)[0]
+    assert (free["name"], free["nodes"], free["partly"]) == ("main", int(everyone), 1)
+    assert free["gpus_free"] == 4 * int(everyone) - 1
+
+    refused = queue.mnrun("cancel")
+    assert (refused.code, refused.err) == (2, "mnrun: cancel needs the ID of a job; mnrun status shows them\n")
+    assert queue.mnrun("cancel", big).code == 0
+    assert queue.status(big)[big]["state"] == "CANCELLED", "at once: it was us"
+    assert queue.code(big) == 143
+    _ends_of_short_jobs(queue)
+    assert queue.code(late) == 124
+    assert queue.status(late)[late]["state"] == "TIMEOUT"
+    _cleans_up(queue, talk)
+
+
+def _follows_to_the_end(queue: Queue, talk: str) -> None:
+    """From before it begins until its outcome is there, without a question to Slurm."""
+    before = len(queue.asked())
+    with queue.following("logs", "-f", talk) as job:
+        job.saying(lambda said: "line 1\n" in said.out, "telling as the job runs")
+        done = job.end()
+    assert len(queue.asked()) == before
+    assert done.code == 0, done
+    assert [line for line in done.out.splitlines() if "line" in line] == ["line 1", "line 2", "line 3"]
+    assert "the end" in done.out
+    assert [line for line in done.out.splitlines() if line.startswith("[1]")] == [
+        f"[1] rank 1 says {i}" for i in (1, 2, 3)
+    ]
+    assert done.err == "[1] careful\n"
+    assert queue.mnrun("logs", talk, "--rank", "0").out == "rank 0 says 1\nrank 0 says 2\nrank 0 says 3\n"
+    assert queue.mnrun("logs", talk, "--rank", "0", "-n", "1").out == "rank 0 says 3\n"
+    assert queue.mnrun("logs", "4711").code == 2
+
+
+def _ends_of_short_jobs(queue: Queue) -> None:
+    ok = queue.submit("ok", "true", "-N1")
+    bad = queue.submit("bad", "exit 3", "-N1")
+    array = queue.submit("array", "exit $SLURM_ARRAY_TASK_ID", "-N1", "-a", "0-3%2")
+    caught = "trap 'echo got it; exit 5' USR1; echo up; while :; do sleep 0.2; done"
+    signalled = queue.submit("signalled", f'srun -n1 bash -c "{caught}"', "-N1")
+    long = queue.submit("long", "sleep 300", "-N1")
+    assert queue.code(ok, bad) == 3
+    assert queue.code(array) == 3
+    tasks = queue.status(array)
+    assert {task: job["code"] for task, job in tasks.items()} == {f"{array}_{n}": n for n in range(4)}
+    assert list(queue.status(f"{array}_2")) == [f"{array}_2"]
+    assert (queue.status(bad)[bad]["state"], queue.status(ok)[ok]["state"]) == ("FAILED", "COMPLETED")
+    wait_for(lambda: "up" in queue.mnrun("logs", signalled).out, "up to catch a signal")
+    assert queue.mnrun("cancel", "-s", "USR1", signalled).code == 0
+    assert queue.code(signalled) == 5
+    assert "got it" in queue.mnrun("logs", signalled).out
+    queue.until(long, lambda job: job["state"] == "RUNNING", "running")
+    assert queue.mnrun("cancel", long).code == 0
+    assert queue.code(long) == 143
+    assert queue.status(long)[long]["state"] == "CANCELLED"
+
+
+def _cleans_up(queue: Queue, old: str) -> None:
+    """What ended long ago, and nothing of a job that runs, however old its records look."""
+    running = queue.submit("running", "sleep 300", "-N1")
+    queue.until(running, lambda job: job["state"] == "RUNNING", "running")
+    ages = {"time": time.time() - 40 * 86400, "code": 0}
+    jobs = f"{queue.desk.path}/.mnrun/jobs"
+    for path in (
+        f"{old}/submitted",
+        f"{old}/0/begun",
+        f"{old}/0/outcome",
+        f"{running}/submitted",
+        f"{running}/0/begun",
+    ):
+        queue.desk.put(f".mnrun/jobs/{path}", json.dumps({**ages, "id": path.partition("/")[0]}))
+    there = len(list(queue.cluster.path(jobs).iterdir()))
+    done = queue.mnrun("clean", "--older", "30d")
+    assert (done.code, done.out) == (0, f"removed {jobs}/{old}: 40 days old\n"), done
+    assert f"1 of {there} jobs' records removed" in done.err
+    assert queue.cluster.path(f"{jobs}/{running}/0/begun").exists()
+    assert not queue.cluster.path(f"{jobs}/{old}").exists()
+
+
+def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
+    """Once in 30 s, by whoever asks, for however many jobs; not at all where the jobs say all."""
+    first = queue.submit("first", "sleep 5; exit 4", "-N1")
+    second = queue.submit("second", "sleep 1", "-N1")
+    for _ in range(3):
+        assert queue.mnrun("status", poll="30s").code == 0
+        assert queue.mnrun("status", first, second, poll="30s").code == 0
+        assert queue.mnrun("nodes", poll="30s").code == 0
+    done = queue.mnrun("wait", first, second, poll="30s")
+    assert done.code == 4, done
+    assert [line.split()[0] for line in queue.asked()] == ["squeue", "sacct", "sinfo"]
+    assert queue.mnrun("status", first, second, poll="30s").code == 0
+    assert queue.mnrun("wait", first, second, poll="1s").code == 4
+    assert len(queue.asked()) == 3
+    book = queue.cluster.path(f"{queue.desk.path}/.mnrun/slurm.json")
+    assert book.stat().st_mode & 0o777 == 0o600
+
+
+def test_slurmctld_is_down(queue: Queue) -> None:
+    """One line after a bounded wait; what a job said itself is still to be had."""
+    job = queue.submit("bad", "exit 3", "-N1")
+    assert queue.code(job) == 3
+    conf = queue.cluster.path("/etc/slurm/slurm.conf").read_text()
+    dead = queue.desk.put("dead.conf", f"{conf}\nSlurmctldPort=9\n")
+    for words in (["status"], ["nodes"], ["wait", "4711"], ["cancel", "4711"]):
+        started = time.monotonic()
+        done = queue.mnrun(*words, poll="30s", SLURM_CONF=dead)
+        assert (done.code, done.out) == (123, ""), done
+        assert done.err.startswith("mnrun: ") and done.err.count("\n") == 1, done
+        assert "Unable to contact slurm controller" in done.err
+        assert time.monotonic() - started < 40
+    assert queue.mnrun("wait", job, SLURM_CONF=dead).code == 3
+    assert queue.mnrun("status", job, SLURM_CONF=dead).out.split()[-2:] == [queue.status(job)[job]["nodelist"], "3"]
+
+
+def test_the_accounting_remembers(variant: Callable[..., Cluster]) -> None:
+    """How jobs ended, once slurmctld has forgotten them and though they left no records."""
+    cluster = variant(2, "--accounting")
+    with cluster.desk() as desk:
+        queue = Queue(cluster, desk)
+        line = ["sbatch", "--parsable", "-o", "/dev/null", "--wrap"]
+        failed, killed, ok = (
+            cluster.alice([*line, words]).out.strip() for words in ("exit 3", "kill -9 $$", "sleep 60")
+        )
+        assert queue.code(failed, killed) == 137
+        assert queue.mnrun("cancel", ok).code == 0
+        assert queue.code(ok) == 143
+        wait_for(lambda: "CANCELLED" in cluster.root("login", "sacct", "-a", "-n", "-X", "-j", ok), "in the accounting")
+        desk.put(
+            "bin/squeue",
+            "#!/bin/sh\ncase $* in *--version*) echo slurm 24.11 ;; *) echo '{\"jobs\": []}' ;; esac\n",
+            0o755,
+        )
+        time.sleep(1.1)
+        assert {job: seen["code"] for job, seen in queue.status().items()} == {failed: 3, killed: 137, ok: 143}
+        assert queue.status(ok)[ok]["state"] == "CANCELLED"
+        assert queue.code(failed) == 3
+        unknown = queue.mnrun("status", "4711")
+        assert (unknown.code, "no job 4711 of yours" in unknown.err) == (123, True), unknown
