@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ import click
 from . import __version__, layout, nodeset, spec
 from .errors import BUG, LaunchError, UsageError
 from .model import Allocation, JobSpec, Plan, Site
-from .options import BY_FLAG, BY_NAME, FOREIGN, OPTIONS, Option
+from .options import BY_NAME, FOREIGN, OPTIONS, Option
 from .progress import Screen
 
 # verb -> the module that has it; only that of the verb which was asked for is read
@@ -69,19 +69,23 @@ class JobVerb(click.Command):
     """A verb whose words end at the first that is no option; foreign spellings are answered by name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        end = refuse_foreign(args)
+        if ctx.resilient_parsing:  # a shell asks how the words might go on
+            return super().parse_args(ctx, args)
+        ours = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
+        valued = {flag for option in ours for flag in option.opts}
+        end = refuse_foreign(args, valued)
         file = ""
         if end < len(args) and args[end].endswith(".toml"):
             file = args[end]
             args = [*args[:end], *args[end + 1 :]]
-            refuse_foreign(args)
+            refuse_foreign(args, valued)
         rest = super().parse_args(ctx, args)
         ctx.params["job_file"] = file
         return rest
 
 
-def refuse_foreign(args: Sequence[str]) -> int:
-    """Where the options end: at the first word that is none.
+def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
+    """Where the options end: at the first word that is none. The flags in `valued` take the word after them.
 
     Raises UsageError at another tool's spelling among them.
     """
@@ -99,8 +103,7 @@ def refuse_foreign(args: Sequence[str]) -> int:
         if word.startswith("-e") and "=" in (following if word == "-e" else word):
             meant = word[2:] or following or "NAME=VALUE"
             raise UsageError("-e is another tool's option", f"for a variable write -x {meant}")
-        option = BY_FLAG.get(name)
-        if option is not None and option.takes_value and "=" not in word:
+        if word in valued:
             next(words, None)
     return len(args)
 
@@ -175,12 +178,13 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 
-def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
+def spec_of(command: tuple[str, ...], given: dict[str, object], *, batch: bool = False) -> JobSpec:
+    """The job that all layers ask for, for sbatch or to be run. Raises UsageError or Impossible."""
     from .gather import gather
 
     path = str(given.pop("job_file", "") or "")
     here, home = cwd(), str(Path.home())
-    found = gather(given, path, os.environ, here, home)
+    found = gather(given, path, os.environ, here, home, batch=batch)
     files = found.settings["env_file"].value if "env_file" in found.settings else ()
     assert isinstance(files, tuple)
     for warning in found.warnings:
@@ -191,7 +195,7 @@ def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
         environ=os.environ,
         env_files={path: _read(path) for path in files},
         umask=_umask(),
-        whys=found.whys or {},
+        whys=found.whys,
         job_file=path,
     )
     return spec.build(found.settings, command or found.command, around)
@@ -199,7 +203,12 @@ def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
 
 def _ineffective(job: JobSpec) -> list[str]:
     """A note on what only a job that is still to be submitted can be asked for."""
-    given = [name for name in job.origins if BY_NAME[name].batch]
+
+    def asked(origin: str) -> bool:  # for this job; what a site says of every job is no mistake here
+        own = (f"{job.job_file} line", "MNRUN_") if job.job_file else ("MNRUN_",)
+        return any(part == "command line" or part.startswith(own) for part in origin.split(", "))
+
+    given = [name for name, origin in job.origins.items() if BY_NAME[name].batch and asked(origin)]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []
 
