@@ -50,7 +50,7 @@ NEIGHBOURS = {
     "cluster": {"node"},
     "execute": {"cluster", "keys", "job_dir", "transports", "progress"},
     "cli": {"cli_submit"},
-    "cli_submit": {"cli"},
+    "cli_submit": {"cli", "cli_follow"},
     "cli_setup": {"cli"},
     "manual": {"settings"},
     "waiting": {"queue", "job_files"},
