@@ -27,8 +27,9 @@ from .progress import Screen
 VERBS = {
     "run": "cli",
     "plan": "cli",
+    "shell": "cli_shell",
 }
-_COMMAND = {
+COMMAND = {
     "ignore_unknown_options": False,
     "allow_interspersed_args": False,
     "help_option_names": ["-h", "--help"],
@@ -110,18 +111,23 @@ def main() -> None:
 
     mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
     mnrun plan [OPTIONS] COMMAND…    show what run would do
+    mnrun shell [OPTIONS]            a prompt in the job's container; allocates where nobody has
 
     Options end at the first word that is none; what follows is the program's own.
     """
 
 
-@click.command(cls=JobVerb, context_settings=_COMMAND)
+@click.command(cls=JobVerb, context_settings=COMMAND)
 @job_options
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
+    sys.exit(launch(spec_of(command, given)))
+
+
+def launch(job: JobSpec) -> int:
+    """Carry `job` out on the nodes that we hold; its exit code."""
     from . import execute, job_dir
 
-    job = _spec(command, given)
     screen = Screen(job.quiet, job.verbose)
     allocation, site = _held(job)
     plan = _plan(job, allocation, site)
@@ -131,23 +137,24 @@ def run(command: tuple[str, ...], **given: object) -> None:
         outcome = execute.execute(plan, allocation, site, os.environ, records, screen)
         if job.keep:
             screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
-    sys.exit(outcome.code)
+    return outcome.code
 
 
-@click.command(cls=JobVerb, context_settings=_COMMAND)
+@click.command(cls=JobVerb, context_settings=COMMAND)
 @click.option("--format", "form", type=click.Choice(["steps", "json"]), default="steps", help="How to show it.")
 @job_options
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     """Show what run would do: every step, every value and where it came from."""
     from . import show
 
-    job = _spec(command, given)
+    job = spec_of(command, given)
     allocation, site = _held_or_paper(job)
     made = _plan(job, allocation, site)
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 
-def _spec(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
+def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "") -> JobSpec:
+    """The job of these options and those in the environment. Raises UsageError or Impossible."""
     merged = settings.merge(
         settings.builtin(), settings.from_environment(os.environ), settings.from_command_line(given)
     )
@@ -160,7 +167,7 @@ def _spec(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
         env_files={path: _read(path) for path in files},
         umask=_umask(),
     )
-    return spec.build(merged, command, around)
+    return spec.build(merged, command, around, shell)
 
 
 def _umask() -> str:
@@ -214,6 +221,11 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
     """The salloc command that these very options ask for, with the mnrun command in it."""
     import shlex
 
+    return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *words])
+
+
+def asked_of_salloc(job: JobSpec) -> list[str]:
+    """The options of ours that are salloc's too, in its words."""
     asked = {
         "-N": job.nodes,
         "-n": job.ntasks,
@@ -224,8 +236,7 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
         "-w": job.nodelist,
         "--exclude": job.exclude,
     }
-    parts = [word for flag, value in asked.items() if value for word in (flag, str(value))]
-    return shlex.join(["salloc", *parts, "mnrun", *words])
+    return [word for flag, value in asked.items() if value for word in (flag, str(value))]
 
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:

@@ -73,6 +73,7 @@ def values(plan: Plan) -> str:
             "job_ports": spec.ports,
             "job_umask": plan.spec.umask,
             "job_keep": "1" if spec.keep else "",
+            "job_shell": spec.shell,
         }
     )
 

@@ -27,8 +27,8 @@ class Surroundings:
     umask: str = "0022"
 
 
-def build(settings: Settings, command: Sequence[str], around: Surroundings) -> JobSpec:
-    """The job that is asked for. Raises UsageError or Impossible."""
+def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
+    """The job that is asked for, or a `shell` (JobSpec.shell) in its place. Raises UsageError or Impossible."""
 
     def get(name: str, default: object = None) -> object:
         return settings[name].value if name in settings else default
@@ -37,7 +37,9 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         return str(get(name, ""))
 
     script = text("script")
-    if not script and not command:
+    if shell:
+        _refuse_beside_a_shell(script, command, text("mode"))
+    elif not script and not command:
         raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
     runtime = text("runtime")
     home = "" if get("no_home") else around.home
@@ -48,6 +50,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         command=tuple(command),
         script=_absolute(script, around) if script else "",
         once=bool(command) and os.path.basename(command[0]) in STARTERS,
+        shell=shell,
         mode="inside-out" if text("mode") == "auto" else text("mode"),
         image=_image(text("image"), runtime, around),
         runtime=runtime,
@@ -82,6 +85,14 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         verbose=bool(get("verbose")),
         origins={name: setting.origin for name, setting in settings.items()},
     )
+
+
+def _refuse_beside_a_shell(script: str, command: Sequence[str], mode: str) -> None:
+    if script or command:
+        what = "--script" if script else repr(command[0])
+        raise UsageError(f"shell takes no command, and found {what}", "run it with mnrun run, or type it at the prompt")
+    if mode == "outside-in":
+        raise Impossible("a shell lives in the master container, which outside-in has not", "use --mode inside-out")
 
 
 def _number(value: object) -> int | None:

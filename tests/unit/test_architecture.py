@@ -29,8 +29,8 @@ FLOORS = (
     ("nodeset", "resources", "render", "environment", "settings", "layout", "roster"),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show"),
-    ("keys", "node", "cluster", "job_dir", "transports", "progress", "execute"),
-    ("cli", "__main__"),
+    ("keys", "node", "cluster", "job_dir", "transports", "terminal", "allocate", "progress", "execute"),
+    ("cli", "cli_shell", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -39,11 +39,13 @@ NEIGHBOURS = {
     "plan": {"kit"},
     "show": {"carry"},
     "cluster": {"node"},
-    "execute": {"cluster", "keys", "job_dir", "transports", "progress"},
+    "allocate": {"cluster", "transports", "progress"},
+    "execute": {"cluster", "keys", "job_dir", "transports", "terminal", "progress"},
+    "cli_shell": {"cli"},
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli"},
+    "click": {"cli", "cli_shell"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},
@@ -182,7 +184,7 @@ def test_what_is_below_the_acting_floor_is_pure() -> None:
 def test_only_the_command_line_reads_the_environment() -> None:
     """Everyone else is handed the variables that he needs."""
     readers = {name for name, path in MODULES.items() if re.search(r"os\.(environ|getenv)", path.read_text())}
-    assert readers == {"cli"}
+    assert readers == {"cli", "cli_shell"}
 
 
 def test_text_is_read_and_written_in_utf8() -> None:

@@ -78,6 +78,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "job_ports='3000-4000'\n"
         "job_umask='0022'\n"
         "job_keep='1'\n"
+        "job_shell=''\n"
     )
 
 
@@ -97,6 +98,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "job_ports='20000-29999'\n"
         "job_umask='0022'\n"
         "job_keep=''\n"
+        "job_shell=''\n"
     )
 
 
