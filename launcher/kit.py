@@ -18,6 +18,8 @@ from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
+# The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
+FRONT_DOORS = ("srun_singularity.sh",)
 # First words on a node: say so, make the directory, unpack the kit from standard input, become the
 # guard; where the lease ends before that, nothing stays. A word before the kit, since srun hands on
 # no input before all nodes have answered. The kit's size comes first, since tar would read on into
@@ -50,7 +52,7 @@ def head(plan_dir: str, words: Words) -> Words:
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh")}
+    found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in FRONT_DOORS}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):
         found[f"bin/{name}"] = (root / "bin/mpirun").read_text(encoding="utf-8")
