@@ -101,13 +101,15 @@ class Launch:
         self._send(kit.pack(kit.files(self.plan, own)))
 
     def _start_run(self) -> None:
-        self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt)
+        # srun brings the errors of what runs on a terminal with its output: on its own are only srun's
+        apart = self.prompt and self.site.scheduler == "slurm"
+        self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt, apart=apart)
 
-    def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False) -> Running:
+    def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
         argv = self.commands[phase].argv
         self.screen.command(argv)
         try:
-            return start(name, argv, self.environ, self.events, held, terminal=terminal)
+            return start(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
         except FileNotFoundError:
             raise SchedulerError(f"{argv[0]} is not on PATH") from None
 

@@ -69,20 +69,20 @@ def start(
     *,
     tied: bool | None = None,
     terminal: bool = False,
+    apart: bool = False,
     errors: IO[bytes] | None = None,
 ) -> Running:
     """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has
     our own input, output and errors. `tied`: it gets a TERM when mnrun is killed, by default where
-    it is not held. `terminal`: it stays in our session and process group, to drive the terminal; its
-    errors are its own, since those of what runs there come with the output, and become events.
-    `errors`: a file for them instead."""
+    it is not held. `terminal`: it stays in our session and process group, to drive the terminal.
+    Of its errors alone `apart` makes events; `errors` is a file for them."""
     pipe = subprocess.PIPE if held else None
     process = subprocess.Popen(
         _tied(argv) if (not held if tied is None else tied) else argv,
         env=environ,
         stdin=pipe,
         stdout=pipe,
-        stderr=errors or (subprocess.PIPE if held or terminal else None),
+        stderr=errors or (subprocess.PIPE if held or apart else None),
         start_new_session=not terminal,
         bufsize=0,
     )

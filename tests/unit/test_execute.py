@@ -151,6 +151,7 @@ class Stage:
         events: queue.Queue[Event],
         held: bool,
         terminal: bool = False,
+        apart: bool = False,
     ) -> Played:
         if name == self.absent:
             raise FileNotFoundError(argv[0])
