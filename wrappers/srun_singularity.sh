@@ -42,7 +42,7 @@ own() { # what one of our options means, in mnrun's words
     --container) image=$2 ;;
     --script) script=$2 ;;
     --script_help) help=(--help) ;;
-    --slots_per_node) options+=(--ntasks-per-node "$2") ;;
+    --slots_per_node) options+=(--ntasks-per-node "$2" --force) ;; # it knew of no limit but this
     --nodelist) nodelist=$2 ;;
     --singopts) options+=("--container-args=$2") ;;
     --datamnts)
@@ -152,8 +152,10 @@ if ((tasks > 1)); then
 fi
 
 trap : TERM INT HUP USR1 USR2 # mnrun has had it too, and says when it is over
+tie=() # without us it would go on alone
+if setpriv=$(command -v setpriv); then tie=("$setpriv" --pdeathsig TERM); fi
 code=0
-env -u SLURM_NTASKS_PER_NODE -u SLURM_NTASKS "$mnrun" run "${options[@]}" --mode inside-out \
+${tie[@]+"${tie[@]}"} env -u SLURM_NTASKS_PER_NODE -u SLURM_NTASKS "$mnrun" run "${options[@]}" --mode inside-out \
   --image "$image" --script "$script" -- ${words[@]+"${words[@]}"} ${help[@]+"${help[@]}"} {lease}>&- || code=$?
 if ((tasks > 1)); then
   echo "$code" >&"$lease" || true
