@@ -37,6 +37,7 @@ VERBS = {
     "cancel": "cli_follow",
     "nodes": "cli_follow",
     "clean": "cli_follow",
+    "shell": "cli_shell",
 }
 COMMAND = {
     "ignore_unknown_options": False,
@@ -132,6 +133,7 @@ def main() -> None:
     mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
     mnrun plan [OPTIONS] COMMAND…    show what run would do
     mnrun status | logs | wait | cancel [OPTIONS] ID…    follow and end submitted jobs
+    mnrun shell [OPTIONS]            a prompt in the job's container; allocates where nobody has
 
     Options of run and plan end at the first word that is none; what follows is the program's own.
     """
@@ -141,9 +143,13 @@ def main() -> None:
 @job_options
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
+    sys.exit(launch(spec_of(command, given)))
+
+
+def launch(job: JobSpec) -> int:
+    """Carry `job` out on the nodes that we hold; its exit code."""
     from . import execute, job_dir, modules
 
-    job = spec_of(command, given)
     environ = modules.load(job.module, os.environ)
     screen = Screen(job.quiet, job.verbose)
     allocation, site = _held(job)
@@ -154,7 +160,7 @@ def run(command: tuple[str, ...], **given: object) -> None:
         outcome = execute.execute(plan, allocation, site, environ, records, screen)
         if job.keep:
             screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
-    sys.exit(outcome.code)
+    return outcome.code
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
@@ -175,7 +181,8 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 
-def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
+def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "") -> JobSpec:
+    """The job of these options and all that is said elsewhere. Raises UsageError or Impossible."""
     from .gather import gather
 
     path = str(given.pop("job_file", "") or "")
@@ -194,7 +201,7 @@ def spec_of(command: tuple[str, ...], given: dict[str, object]) -> JobSpec:
         whys=found.whys or {},
         job_file=path,
     )
-    return spec.build(found.settings, command or found.command, around)
+    return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
 
 
 def _ineffective(job: JobSpec) -> list[str]:
@@ -255,6 +262,11 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
     """The salloc command that these very options ask for, with the mnrun command in it."""
     import shlex
 
+    return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *words])
+
+
+def asked_of_salloc(job: JobSpec) -> list[str]:
+    """The options of ours that are salloc's too, in its words."""
     asked = {
         "-N": job.nodes,
         "-n": job.ntasks,
@@ -265,8 +277,19 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
         "-w": job.nodelist,
         "--exclude": job.exclude,
     }
-    parts = [word for flag, value in asked.items() if value for word in (flag, str(value))]
-    return shlex.join(["salloc", *parts, "mnrun", *words])
+    words = [word for flag, value in asked.items() if value for word in (flag, str(value))]
+    for name in _OF_SALLOC:
+        value = getattr(job, name)
+        if value:
+            words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
+    return words
+
+
+# Options of a batch job that salloc has as well.
+_OF_SALLOC = (
+    *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "exclusive", "licenses"),
+    *("mem", "mem_per_cpu", "mem_per_gpu", "gpus_per_task"),
+)
 
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
