@@ -51,5 +51,6 @@ setup(
             "types-psutil==7.2.2.20261111",
         ],
     },
+    scripts=["wrappers/srun_singularity.sh"],  # the front doors: kit.FRONT_DOORS
     entry_points={"console_scripts": ["mnrun = launcher.__main__:entry"]},
 )

@@ -37,6 +37,7 @@ VERBS = {
     "cancel": "cli_follow",
     "nodes": "cli_follow",
     "clean": "cli_follow",
+    "shell": "cli_shell",
 }
 COMMAND = {
     "ignore_unknown_options": False,
@@ -135,6 +136,7 @@ def main() -> None:
     mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
     mnrun plan [OPTIONS] COMMAND…    show what run would do
     mnrun status | logs | wait | cancel [OPTIONS] ID…    follow and end submitted jobs
+    mnrun shell [OPTIONS]            a prompt in the job's container; allocates where nobody has
 
     Options of run and plan end at the first word that is none; what follows is the program's own.
     """
@@ -144,9 +146,13 @@ def main() -> None:
 @job_options
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
+    sys.exit(launch(spec_of(command, given)))
+
+
+def launch(job: JobSpec) -> int:
+    """Carry `job` out on the nodes that we hold; its exit code."""
     from . import execute, job_dir, modules
 
-    job = spec_of(command, given)
     environ = modules.load(job.module, os.environ)
     screen = Screen(job.quiet, job.verbose)
     allocation, site = _held(job)
@@ -157,7 +163,7 @@ def run(command: tuple[str, ...], **given: object) -> None:
         outcome = execute.execute(plan, allocation, site, environ, records, screen)
         if job.keep:
             screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
-    sys.exit(outcome.code)
+    return outcome.code
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
@@ -178,8 +184,8 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 
-def spec_of(command: tuple[str, ...], given: dict[str, object], *, batch: bool = False) -> JobSpec:
-    """The job that all layers ask for, for sbatch or to be run. Raises UsageError or Impossible."""
+def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "", *, batch: bool = False) -> JobSpec:
+    """The job of these options and all that is said elsewhere; `batch`: for sbatch. Raises UsageError or Impossible."""
     from .gather import gather
 
     path = str(given.pop("job_file", "") or "")
@@ -198,7 +204,7 @@ def spec_of(command: tuple[str, ...], given: dict[str, object], *, batch: bool =
         whys=found.whys,
         job_file=path,
     )
-    return spec.build(found.settings, command or found.command, around)
+    return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
 
 
 def _ineffective(job: JobSpec) -> list[str]:
@@ -264,6 +270,11 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
     """The salloc command that these very options ask for, with the mnrun command in it."""
     import shlex
 
+    return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *words])
+
+
+def asked_of_salloc(job: JobSpec) -> list[str]:
+    """The options of ours that are salloc's too, in its words."""
     asked = {
         "-N": job.nodes,
         "-n": job.ntasks,
@@ -274,8 +285,12 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
         "-w": job.nodelist,
         "--exclude": job.exclude,
     }
-    parts = [word for flag, value in asked.items() if value for word in (flag, str(value))]
-    return shlex.join(["salloc", *parts, "mnrun", *words])
+    words = [word for flag, value in asked.items() if value for word in (flag, str(value))]
+    for name in (option.name for option in OPTIONS if option.batch and "shell" in option.verbs):
+        value = getattr(job, name)
+        if value:
+            words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
+    return words
 
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:

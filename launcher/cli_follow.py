@@ -17,13 +17,11 @@ import click
 from . import follow, nodeset, records, settings
 from .errors import SchedulerError, UsageError
 from .follow import Kept, Seen
-from .options import BY_NAME, Option
+from .options import BY_NAME
 from .progress import Screen, table
 
 LOOK = 0.5  # seconds between two looks at files
-POLL = Option(
-    "slurm_poll", ("--slurm-poll",), "seconds", "Least time between two questions to Slurm.", "", default="30s"
-)
+POLL = BY_NAME["slurm_poll"]
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _ids = click.argument("ids", nargs=-1, metavar="ID…")
@@ -48,7 +46,7 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     history: tuple[Any, ...] = ()
     age = 0.0
     if not ids or any(follow.final(kept.get(identity)) is None for identity in ids):
-        queue = _queue()
+        queue = queue_of_mine()
         answer = queue.jobs()
         jobs, age = answer.jobs, now - answer.time
         _, lost = follow.ends(ids, kept, jobs, (), now)
@@ -84,7 +82,7 @@ def _row(seen: Seen) -> tuple[str, ...]:
 @_json
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
-    places = _queue().places()
+    places = queue_of_mine().places()
     found = follow.partitions(places, partition)
     if not found:
         there = ", ".join(sorted({place.partition for place in places}))
@@ -106,7 +104,7 @@ def cancel(ids: tuple[str, ...], signal: str) -> None:
     for identity in ids:
         if not re.fullmatch(r"[1-9]\d*(_(\d+|\[[\d,:-]+\]))?", identity, re.ASCII):
             raise UsageError(f"{identity!r} is not the ID of a job", "it is one as 123, 123_4 or 123_[0-3]")
-    for note in _queue().cancel(ids, signal):
+    for note in queue_of_mine().cancel(ids, signal):
         Screen().say(note)
 
 
@@ -123,7 +121,7 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     _check(ids)
     from . import waiting
 
-    sys.exit(waiting.wait(ids, _base(job_dir), _queue()))
+    sys.exit(waiting.wait(ids, _base(job_dir), queue_of_mine()))
 
 
 @click.command(context_settings=_CONTEXT)
@@ -137,7 +135,7 @@ def clean(older: str, job_dir: str | None) -> None:
     before = now - _age(older)
     kept = _kept(base)
     # no question where there is nothing to remove
-    jobs = _queue().jobs().jobs if follow.removable(kept, (), before) else ()
+    jobs = queue_of_mine().jobs().jobs if follow.removable(kept, (), before) else ()
     gone = follow.removable(kept, jobs, before)
     for found in gone:
         days = int((now - found.time) / follow.DAY)
@@ -279,7 +277,8 @@ def _poll() -> float:
     return float(value)
 
 
-def _queue() -> Any:
+def queue_of_mine() -> Any:
+    """Slurm's answers about my jobs, asked for as seldom as slurm_poll says."""
     from . import queue
 
     return queue.Queue(os.environ, Path.home(), _poll())

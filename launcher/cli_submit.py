@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
 
 from . import cli, job_dir, layout, script
 from . import plan as planner
+from .cli_follow import queue_of_mine
 from .errors import Impossible, SchedulerError, UsageError
 from .model import JobSpec
 from .records import Submitted
@@ -34,7 +36,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     return job, script.write(made, where, stage, source), stage
 
 
-def _record(number: str, job: JobSpec) -> Submitted:
+def _record(number: str, job: JobSpec, stage: str) -> Submitted:
     def absolute(path: str) -> str:
         return os.path.abspath(path) if path else ""
 
@@ -47,7 +49,8 @@ def _record(number: str, job: JobSpec) -> Submitted:
         time=time.time(),
         output=absolute(job.output or slurm.OUTPUT),
         error=absolute(job.error),
-        split_output=absolute(job.split_output),
+        split_output=job.split_output,
+        stage=stage,
     )
 
 
@@ -69,8 +72,11 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
     except SchedulerError:
         job_dir.discard(stage)
         raise
-    job_dir.submitted(job.job_dir, _record(number, job), path)
+    job_dir.submitted(job.job_dir, _record(number, job, stage), path)
+    queue = queue_of_mine()
+    queue.forget()
     click.echo(number)
     if wait:
-        sys.stdout.flush()
-        os.execv(sys.argv[0], [sys.argv[0], "wait", number])
+        from . import waiting
+
+        sys.exit(waiting.wait((number,), Path(job.job_dir), queue))

@@ -100,9 +100,9 @@ def ending(job: str) -> str:
     return ""
 
 
-def end_step(step: str) -> None:
-    """Have Slurm end a step on nodes that do not answer now, once they do; one that has ended is fine."""
-    subprocess.run(["scancel", step], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
+def end(job: str) -> None:
+    """Have Slurm end a job or a step, on nodes that do not answer now once they do; one that has ended is fine."""
+    subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
 
 
 def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:

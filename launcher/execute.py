@@ -11,12 +11,14 @@ from __future__ import annotations
 import base64
 import getpass
 import queue
+import re
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
-from . import cluster, connect, keys, kit, nodeset
+from . import cluster, connect, keys, kit, nodeset, terminal
 from .carry import carry
 from .errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
 from .job_dir import Records
@@ -28,6 +30,7 @@ from .transports import Event, Running, Signals, start
 
 GRACE = 3.0  # seconds for a program to end by itself after a signal
 ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
+EXITED = re.compile(r"task 0: Exited with exit code \d+")  # what srun says of a shell whose last command failed
 FAREWELL = 10.0  # seconds for the guards to end everything and say so
 
 
@@ -52,6 +55,7 @@ class Launch:
         self.roster = Roster(plan.layout.nodes)
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {c.step.phase: c for c in carry(plan, site)}
+        self.prompt = plan.spec.shell == "terminal"
         self.serving: Running | None = None
         self.running: Running | None = None
         self.code: int | None = None
@@ -61,12 +65,14 @@ class Launch:
         self.silent: tuple[str, ...] = ()  # nodes that were there, and did not say farewell
 
     def run(self) -> Outcome:
-        with Signals(self.events):
+        with Signals(self.events), terminal.kept() if self.prompt else nullcontext():
             stopped: Stopped | None = None
             try:
                 self._serve()
-                if self.commands[Phase.RUN].step.where is Where.HEAD:
-                    self._start_run()  # its start is off the critical path: it waits on the node for go
+                # Its start is off the critical path: it waits on the node for go. But a prompt's srun
+                # has the terminal from its start, and until all is ready Ctrl-C is for us.
+                if self.commands[Phase.RUN].step.where is Where.HEAD and not self.prompt:
+                    self._start_run()
                 self._await_ready()
                 self._go()
                 if self.running is None:
@@ -93,13 +99,15 @@ class Launch:
         self._send(kit.pack(kit.files(self.plan, own)))
 
     def _start_run(self) -> None:
-        self.running = self._start("run", Phase.RUN, held=False)
+        # srun brings the errors of what runs on a terminal with its output: on its own are only srun's
+        apart = self.prompt and self.site.scheduler == "slurm"
+        self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt, apart=apart)
 
-    def _start(self, name: str, phase: Phase, held: bool) -> Running:
+    def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
         argv = self.commands[phase].argv
         self.screen.command(argv)
         try:
-            return start(name, argv, self.environ, self.events, held)
+            return start(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
         except FileNotFoundError:
             raise SchedulerError(f"{argv[0]} is not on PATH") from None
 
@@ -179,6 +187,10 @@ class Launch:
                 self.cut_off = what != 0
             return
         line = str(what)
+        if name == "run":
+            if not EXITED.search(line):
+                self.screen.relay(line)
+            return
         self.records.log(line)
         if (kind == "noise" or not self.roster.hear(line)) and line:
             self.noise.append(line)
@@ -187,7 +199,10 @@ class Launch:
         """Where the program still runs, let it end by itself for a moment."""
         if self.running is None or self.code is not None or not self.went:
             return
-        self._send(b"signal TERM\n")
+        if self.prompt:
+            self.running.end(signal.SIGHUP)  # as when its terminal is closed: a shell takes no notice of TERM
+        else:
+            self._send(b"signal TERM\n")
         deadline = time.monotonic() + GRACE
         try:
             while self.code is None and self._next(deadline):
@@ -221,7 +236,7 @@ class Launch:
         elif self.silent:
             self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: Slurm ends what is left there once it can")
             step = next((worker.step for worker in self.roster.workers.values()), "")
-            cluster.end_step(f"{self.site.job}.{step}")
+            cluster.end(f"{self.site.job}.{step}")
 
     def _sweep(self) -> None:
         """Do the guards' last work in a step of its own; quick where they, or their undertakers, have done it."""

@@ -18,6 +18,10 @@ from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
+# The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
+FRONT_DOORS = ("srun_singularity.sh",)
+WALKER = "walk.sh"  # the batch script's side of a launch: no use on the other nodes either
+
 # First words on a node: say so, make the directory, unpack the kit from standard input, become the
 # guard; where the lease ends before that, nothing stays. A word before the kit, since srun hands on
 # no input before all nodes have answered. The kit's size comes first, since tar would read on into
@@ -47,19 +51,16 @@ def head(plan_dir: str, words: Words) -> Words:
     return ("bash", "-p", "-c", WAIT, plan_dir, *words)
 
 
-# What runs where the launcher does; nodes are not sent it.
-_NOT_SENT = ("walk.sh", "srun_singularity.sh")
-
-
 def walker() -> str:
     """The batch script's side of a launch."""
-    return (folder("wrappers") / "walk.sh").read_text(encoding="utf-8")
+    return (folder("wrappers") / WALKER).read_text(encoding="utf-8")
 
 
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    found = {p.name: p.read_text(encoding="utf-8") for p in root.glob("*.sh") if p.name not in _NOT_SENT}
+    here = (*FRONT_DOORS, WALKER)
+    found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):
         found[f"bin/{name}"] = (root / "bin/mpirun").read_text(encoding="utf-8")
@@ -83,6 +84,7 @@ def values(plan: Plan) -> str:
             "job_umask": plan.spec.umask,
             "job_split": spec.split_output,
             "job_keep": "1" if spec.keep else "",
+            "job_shell": spec.shell,
         }
     )
 

@@ -58,6 +58,7 @@ class JobSpec:
     command: Words = ()
     script: str = ""  # run once in the master container instead of `command`
     once: bool = False  # the command starts its own ranks: mpirun ./app
+    shell: str = ""  # or a shell instead: "terminal" is a prompt on ours, "input" reads commands from standard input
     mode: str = "inside-out"
     image: str = ""
     runtime: str = "apptainer"

@@ -30,9 +30,11 @@ def node_dir(job: str) -> str:
 def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
     box = RUNTIMES[spec.runtime].node(_box(spec, here, inside_out=True))
-    direct = not (spec.once or spec.script)
+    direct = not (spec.once or spec.script or spec.shell)
     words: Words
-    if spec.script:
+    if spec.shell:
+        words = ("sh", f"{here}/shell.sh", spec.shell)
+    elif spec.script:
         words = (spec.script, *spec.command)
     elif spec.once:
         words = spec.command
@@ -40,13 +42,6 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         words = ("mpirun", "-n", str(layout.ntasks), *spec.mpi_args, "sh", f"{here}/rank.sh", *spec.command)
     serve = _boxed(spec, here, "inside", "serve", (*box, "sh", f"{here}/node.sh", here))
     run = _boxed(spec, here, "inside", "tmp", (*box, "sh", f"{here}/go.sh", *words))
-    what = (
-        "the script, once"
-        if spec.script
-        else "the command, once"
-        if spec.once
-        else f"{layout.ntasks} ranks, started by the image's mpirun"
-    )
     return Plan(
         spec=spec,
         layout=layout,
@@ -65,13 +60,27 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
                 "a guard on every node, with a container that waits",
                 True,
             ),
-            Step(Phase.RUN, Where.HEAD, kit.head(here, run), f"the master container, which waits for go: {what}"),
+            Step(
+                Phase.RUN,
+                Where.HEAD,
+                kit.head(here, run),
+                f"the master container, which waits for go: {_inside(spec, layout)}",
+            ),
             Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s; then go"),
             _stop(here),
         ),
         needs=_needs(spec),
         notes=_notes(spec),
     )
+
+
+def _inside(spec: JobSpec, layout: Layout) -> str:
+    """What runs in the master container, in words."""
+    if spec.shell:
+        return "a shell on your terminal" if spec.shell == "terminal" else "a shell, for the commands on standard input"
+    if spec.script:
+        return "the script, once"
+    return "the command, once" if spec.once else f"{layout.ntasks} ranks, started by the image's mpirun"
 
 
 def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:

@@ -24,6 +24,10 @@ class Screen:
     def warn(self, text: str) -> None:
         self._print(f"mnrun: warning: {text}")
 
+    def relay(self, text: str) -> None:
+        """Another program's word."""
+        self._print(text)
+
     def command(self, argv: Sequence[str]) -> None:
         if self.verbose:
             self._print("+ " + " ".join(shlex.quote(word) for word in argv))

@@ -37,6 +37,7 @@ class Submitted:
     output: str = ""
     error: str = ""
     split_output: str = ""
+    stage: str = ""  # the directory with the files of its script
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def submitted(text: str) -> Submitted | None:
         output=_text(said, "output"),
         error=_text(said, "error"),
         split_output=_text(said, "split_output"),
+        stage=_text(said, "stage"),
     )
 
 

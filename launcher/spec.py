@@ -19,6 +19,7 @@ _BATCH_TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
 )
+_FLAGS = ("exclusive", "requeue", "local", "keep", "force", "quiet", "verbose")
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -35,8 +36,8 @@ class Surroundings:
     job_file: str = ""
 
 
-def build(settings: Settings, command: Sequence[str], around: Surroundings) -> JobSpec:
-    """The job that is asked for. Raises UsageError or Impossible."""
+def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
+    """The job that is asked for, or a `shell` (JobSpec.shell) in its place. Raises UsageError or Impossible."""
 
     def get(name: str) -> object:
         return settings[name].value if name in settings else None
@@ -45,7 +46,9 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         return str(get(name) or "")
 
     script = text("script")
-    if not script and not command:
+    if shell:
+        _refuse_beside_a_shell(script, command, text("mode"))
+    elif not script and not command:
         raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
     runtime = text("runtime")
     home = "" if get("no_home") else around.home
@@ -56,6 +59,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         command=tuple(command),
         script=_absolute(script, around) if script else "",
         once=bool(command) and os.path.basename(command[0]) in STARTERS,
+        shell=shell,
         mode="inside-out" if text("mode") == "auto" else text("mode"),
         image=_image(text("image"), runtime, around),
         runtime=runtime,
@@ -81,30 +85,33 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings) -> J
         gpus_per_task=_gpus_each("--gpus-per-task", text("gpus_per_task")),
         nodelist=text("nodelist"),
         exclude=text("exclude"),
-        local=bool(get("local")),
-        **_batch(settings, around),
+        **_as_given(settings, around),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
-        keep=bool(get("keep")),
-        force=bool(get("force")),
         job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
         job_file=around.job_file,
         slurm_poll=_number(get("slurm_poll")) or 30,
-        quiet=bool(get("quiet")),
-        verbose=bool(get("verbose")),
         origins={name: setting.origin for name, setting in settings.items()},
     )
 
 
-def _batch(settings: Settings, around: Surroundings) -> dict[str, Any]:
-    """What only a batch script needs."""
+def _as_given(settings: Settings, around: Surroundings) -> dict[str, Any]:
+    """The flags, and what only a batch script needs."""
     values = {name: setting.value for name, setting in settings.items()}
     found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}
-    found.update({name: bool(values.get(name)) for name in ("exclusive", "requeue")})
+    found.update({name: bool(values.get(name)) for name in _FLAGS})
     found.update({name: _words(values.get(name)) for name in ("slurm", "module", "setup")})
     for name in ("templates", "split_output"):
         found[name] = _absolute(str(values[name]), around) if name in values else ""
     return {**found, "ulimit": tuple(_limit(word) for word in _words(values.get("ulimit")))}
+
+
+def _refuse_beside_a_shell(script: str, command: Sequence[str], mode: str) -> None:
+    if script or command:
+        what = "--script" if script else repr(command[0])
+        raise UsageError(f"shell takes no command, and found {what}", "run it with mnrun run, or type it at the prompt")
+    if mode == "outside-in":
+        raise Impossible("a shell lives in the master container, which outside-in has not", "use --mode inside-out")
 
 
 def _number(value: object) -> int | None:

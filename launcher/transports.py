@@ -1,8 +1,9 @@
 """Start one command and hear of it: every process of a launch begins here.
 
-Each runs in a session of its own, so that Ctrl-C reaches mnrun alone. The program's has
-`setpriv --pdeathsig TERM` in front where that exists: a second net for when mnrun is killed.
-The serving one has not: srun answers TERM by killing its tasks, and guards must clean up first.
+Each runs in a session of its own, so that Ctrl-C reaches mnrun alone; only what drives the user's
+terminal stays in ours, since no other may. The program's has `setpriv --pdeathsig TERM` in front where
+that exists: a second net for when mnrun is killed. The serving one has not: srun answers TERM by killing
+its tasks, and guards must clean up first.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Running:
 
     name: str
     process: subprocess.Popen[bytes]
+    group: bool = True  # it leads a process group of its own
 
     def send(self, data: bytes) -> None:
         """Write to its input, where that is a pipe of ours and it still reads."""
@@ -55,7 +57,7 @@ class Running:
         """Send `signum` to it and its children, if it still runs."""
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signum)
+                (os.killpg if self.group else os.kill)(self.process.pid, signum)
 
 
 def start(
@@ -64,25 +66,32 @@ def start(
     environ: dict[str, str],
     events: queue.Queue[Event],
     held: bool,
+    *,
+    tied: bool | None = None,
+    terminal: bool = False,
+    apart: bool = False,
+    errors: IO[bytes] | None = None,
 ) -> Running:
-    """Start `argv`. `held`: its input is a pipe of ours, its output becomes events;
-    otherwise it has our own input, output and errors."""
+    """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has
+    our own input, output and errors. `tied`: it gets a TERM when mnrun is killed, by default where
+    it is not held. `terminal`: it stays in our session and process group, to drive the terminal.
+    Of its errors alone `apart` makes events; `errors` is a file for them."""
     pipe = subprocess.PIPE if held else None
     process = subprocess.Popen(
-        argv if held else _tied(argv),
+        _tied(argv) if (not held if tied is None else tied) else argv,
         env=environ,
         stdin=pipe,
         stdout=pipe,
-        stderr=pipe,
-        start_new_session=True,
+        stderr=errors or (subprocess.PIPE if held or apart else None),
+        start_new_session=not terminal,
         bufsize=0,
     )
     readers = []
-    if held:
-        for kind, stream in (("line", process.stdout), ("noise", process.stderr)):
+    for kind, stream in (("line", process.stdout), ("noise", process.stderr)):
+        if stream is not None:
             readers.append(_thread(_read, kind, name, stream, events))
     _thread(_wait, name, process, readers, events)
-    return Running(name, process)
+    return Running(name, process, group=not terminal)
 
 
 def _tied(argv: Words) -> Words:

@@ -10,7 +10,8 @@ source "$here/job.sh"
 source "$here/rules.sh"
 
 read -r _ _ _ _ _ session _ </proc/self/stat
-echo "$session" >>"$here/sessions" # the guard ends whatever is left of it
+# The guard ends whatever is left of it; but a prompt on this very machine shares its user's session.
+[[ $job_shell == terminal && $session != "$$" ]] || echo "$session" >>"$here/sessions"
 echo "$$ $PPID" >>"$here/parents"  # by the second Apptainer names what --sharens leaves when it is killed
 
 drop=()

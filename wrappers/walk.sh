@@ -277,8 +277,8 @@ finish() { # SWEEPING WORDS: wait for the program, end everything, and leave wit
 }
 
 runs() { # whether the job goes on, or nobody knows better
-  state=$(scontrol -o show job "$job" 2>/dev/null | grep -o 'JobState=[A-Z_]*') || return 0
-  [[ $state == JobState=RUNNING || $state == JobState=SUSPENDED ]]
+  said=$(scontrol -o show job "$job" 2>/dev/null) || return 0
+  [[ $said == *JobState=RUNNING* || $said == *JobState=SUSPENDED* ]]
 }
 
 ending() { # whatever happened: the program, the lease, every guard's farewell, the records
@@ -313,8 +313,9 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
   blamed() { why=${*:2} status=$1; say "$why"; }
   status=${code:-$1}
   if [[ $code != 0 && -n $warned ]] && ! runs; then # scancel tells every process: the rest is its consequence
-    case $state in
-      *TIMEOUT) blamed 124 "job $job reached its time limit" ;;
+    case $said in
+      *Restarts=$((restart + 1))*) blamed 143 requeued ;; # the word that its followers know
+      *JobState=TIMEOUT*) blamed 124 "job $job reached its time limit" ;;
       *) blamed 143 "job $job was cancelled" ;;
     esac
     return

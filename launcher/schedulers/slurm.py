@@ -85,13 +85,19 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
     if site.slurm >= (21, 8):
         words.append("--gpu-bind=none")
     words.append(f"--mpi={spec.mpi if where is Where.RANKS else 'none'}")
-    words += [f"--input={'all' if where is Where.ALL else '0'}", "--export=ALL", "--chdir=/tmp"]
+    words += [_input(where, spec), "--export=ALL", "--chdir=/tmp"]
     if where is not Where.RANKS:
         return (*words, "--kill-on-bad-exit=0", "--wait=0")
     words += ["--kill-on-bad-exit=1", "--wait=60"]
     words += [f"--cpus-per-task={spec.cpus_per_task}"] if spec.cpus_per_task else []
     words += ["--overcommit"] if site.overcommit else []
     return (*words, *spec.mpi_args)
+
+
+def _input(where: Where, spec: JobSpec) -> str:
+    if where is Where.HEAD and spec.shell == "terminal":
+        return "--pty"  # and no other word about input or output, which srun then refuses
+    return "--input=all" if where is Where.ALL else "--input=0"
 
 
 def _shape(where: Where, plan: Plan, site: Site) -> list[str]:

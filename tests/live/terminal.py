@@ -12,6 +12,7 @@ import os
 import pty
 import re
 import select
+import struct
 import subprocess
 import termios
 import time
@@ -26,7 +27,7 @@ class Terminal:
 
     def __init__(self, argv: Sequence[str | bytes]) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, b"\x32\x00\xc8\x00\0\0\0\0")  # 50 lines of 200 columns
+        self.resize(50, 200)
         self.process = subprocess.Popen(
             argv,
             stdin=slave,
@@ -42,6 +43,14 @@ class Terminal:
 
     def write(self, text: str) -> None:
         os.write(self._master, text.encode())
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("4H", lines, columns, 0, 0))
+
+    def hang_up(self) -> None:
+        """Close its window."""
+        os.close(self._master)
+        self._master = -1
 
     def expect(self, pattern: str, seconds: float = PATIENCE) -> re.Match[str]:
         """The next place where the pattern shows up; fails at the deadline or at the end."""
@@ -83,4 +92,5 @@ class Terminal:
     ) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)

@@ -177,6 +177,7 @@ def test_submit_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
     wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed")
     jobs = cluster.path("/home/alice/.mnrun/jobs")
     assert json.loads((jobs / job / "1" / "outcome").read_text())["code"] == 0
+    assert json.loads((jobs / job / "0" / "outcome").read_text())["why"] == "requeued"
     end(cluster, desk, job)
 
 

@@ -94,9 +94,10 @@ def write(cluster: Cluster, options: Options) -> None:
     put("/etc/munge/munge.key", os.urandom(1024), 0o400, "munge")
     put("/etc/rehearsal/rc.sh", (HERE / "inside/rc.sh").read_bytes(), 0o755, "root")
 
-    link = layer / "usr/local/bin/mnrun"
-    _folder(layer, tree, link.parent)
-    link.symlink_to("/opt/mnrun/venv/bin/mnrun")
+    for name in ("mnrun", "srun_singularity.sh"):
+        link = layer / "usr/local/bin" / name
+        _folder(layer, tree, link.parent)
+        link.symlink_to(f"/opt/mnrun/venv/bin/{name}")
     _homes(cluster.state / "home", keys, tree)
 
 

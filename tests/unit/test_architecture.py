@@ -33,10 +33,10 @@ FLOORS = (
     ROOMS,
     ("spec", "plan", "carry", "kit", "show", "script", "follow"),
     (
-        *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "progress", "execute"),
-        *("queue", "job_files", "tail", "waiting"),
+        *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
+        *("progress", "execute", "queue", "job_files", "tail", "waiting"),
     ),
-    ("cli", "cli_submit", "cli_setup", "cli_follow", "__main__"),
+    ("cli", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -49,16 +49,18 @@ NEIGHBOURS = {
     "show": {"carry"},
     "script": {"carry", "kit"},
     "cluster": {"node"},
-    "execute": {"cluster", "keys", "job_dir", "transports", "progress"},
+    "allocate": {"cluster", "transports", "progress"},
+    "execute": {"cluster", "keys", "job_dir", "transports", "terminal", "progress"},
     "cli": {"cli_submit"},
-    "cli_submit": {"cli"},
+    "cli_shell": {"cli"},
+    "cli_submit": {"cli", "cli_follow"},
     "cli_setup": {"cli"},
     "manual": {"settings"},
     "waiting": {"queue", "job_files"},
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli", "cli_submit", "cli_setup", "cli_follow"},
+    "click": {"cli", "cli_submit", "cli_setup", "cli_follow", "cli_shell"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},

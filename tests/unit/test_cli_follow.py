@@ -62,7 +62,7 @@ def mnrun(
 @pytest.fixture
 def slurm(mocker: MockerFixture) -> Slurm:
     slurm = Slurm()
-    mocker.patch.object(cli_follow, "_queue", return_value=slurm)
+    mocker.patch.object(cli_follow, "queue_of_mine", return_value=slurm)
     return slurm
 
 
@@ -283,9 +283,9 @@ def test_where_the_records_are(mnrun: Terminal, slurm: Slurm, tmp_path: Path, mo
 
 def test_how_often_slurm_may_be_asked(mnrun: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """As any time of ours is written."""
-    assert cli_follow._queue().poll == 30
+    assert cli_follow.queue_of_mine().poll == 30
     monkeypatch.setenv("MNRUN_SLURM_POLL", "2m")
-    assert cli_follow._queue().poll == 120
+    assert cli_follow.queue_of_mine().poll == 120
     monkeypatch.setenv("MNRUN_SLURM_POLL", "x")
     assert "'x' is not a time (MNRUN_SLURM_POLL)" in mnrun("status").err
 

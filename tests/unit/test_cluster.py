@@ -132,7 +132,7 @@ def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
 def test_ending_a_step_that_has_ended(mocker: MockerFixture) -> None:
     """scancel's complaint is nobody's business, and its output goes nowhere."""
     run = mocker.patch("subprocess.run", return_value=subprocess.CompletedProcess((), 1))
-    cluster.end_step("7.3")
+    cluster.end("7.3")
     assert run.call_args.args == (["scancel", "7.3"],)
     assert run.call_args.kwargs["capture_output"]
     assert run.call_args.kwargs["stdin"] == subprocess.DEVNULL

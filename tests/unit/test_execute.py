@@ -143,7 +143,16 @@ class Stage:
         self.order: list[str] = []
         self.absent = ""
 
-    def start(self, name: str, argv: Words, environ: dict[str, str], events: queue.Queue[Event], held: bool) -> Played:
+    def start(
+        self,
+        name: str,
+        argv: Words,
+        environ: dict[str, str],
+        events: queue.Queue[Event],
+        held: bool,
+        terminal: bool = False,
+        apart: bool = False,
+    ) -> Played:
         if name == self.absent:
             raise FileNotFoundError(argv[0])
         assert held == (name != "run"), "the program has the user's own input and output"
@@ -176,7 +185,7 @@ def slurm(mocker: MockerFixture) -> Slurm:
     mocker.patch("launcher.cluster.why_down", side_effect=lambda names: answers.thoughts)
     mocker.patch("launcher.cluster.ending", side_effect=lambda job: answers.ending)
     mocker.patch("launcher.cluster.runs", side_effect=lambda job: answers.runs)
-    mocker.patch("launcher.cluster.end_step", side_effect=answers.ended_steps.append)
+    mocker.patch("launcher.cluster.end", side_effect=answers.ended_steps.append)
     return answers
 
 

@@ -55,7 +55,7 @@ def test_a_pack_is_small() -> None:
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to the folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(JobSpec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
-    shell = {path.name for path in WRAPPERS.glob("*.sh")} - {"walk.sh", "srun_singularity.sh"}  # the launcher's own
+    shell = {path.name for path in WRAPPERS.glob("*.sh")} - {*kit.FRONT_DOORS, kit.WALKER}
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
     assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
     assert all(files[name] == (WRAPPERS / name).read_text() for name in shell)
@@ -79,6 +79,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "job_umask='0022'\n"
         "job_split=''\n"
         "job_keep='1'\n"
+        "job_shell=''\n"
     )
 
 
@@ -99,6 +100,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "job_umask='0022'\n"
         "job_split=''\n"
         "job_keep=''\n"
+        "job_shell=''\n"
     )
 
 

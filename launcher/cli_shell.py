@@ -1,0 +1,43 @@
+"""`mnrun shell`: a prompt in the master container of a job, in an allocation of its own where there is none."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from . import cli
+from .model import JobSpec
+from .progress import Screen
+
+
+@click.command(cls=cli.JobVerb, context_settings=cli.COMMAND)
+@cli.job_options
+def shell(command: tuple[str, ...], **given: object) -> None:
+    """A prompt in the job's first container: plain `mpirun ./app` and `ssh NODE` work in it.
+
+    Without an allocation it gets one, and gives it back at the end. Commands may come from a pipe, too.
+    """
+    kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
+    job = cli.spec_of(command, dict(given), kind)
+    if not _needs_allocation(job):
+        sys.exit(cli.launch(job))
+    from . import allocate
+
+    words = cli.asked_of_salloc(job)
+    if not job.job_name:
+        words.append("--job-name=mnrun")  # else that of the command which holds it
+    with allocate.allocated(tuple(words), os.environ, Screen(job.quiet, job.verbose)) as variables:
+        os.environ.update(variables)  # from here on we are in that job
+        code = cli.launch(cli.spec_of(command, given, kind))
+    sys.exit(code)
+
+
+def _needs_allocation(job: JobSpec) -> bool:
+    from . import cluster
+
+    return not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
+
+
+__all__ = ["shell"]

@@ -1,0 +1,141 @@
+"""srun_singularity.sh, the older script by its name, called just as people call it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+import pytest
+
+from .cells import HELLO, OMPI5
+from .reports import check
+from .stage import LOGIN, Cluster, Desk, Result, wait_for
+
+pytestmark = pytest.mark.live
+
+DOOR = "srun_singularity.sh"
+TWO = ("-N2", "-w", "node01,node02")
+
+
+def call(
+    cluster: Cluster, desk: Desk, text: str, *words: str, salloc: Sequence[str] = TWO, srun: Sequence[str] = ()
+) -> Result:
+    """`salloc …; srun srun_singularity.sh …` in alice's folder, with a script of these lines."""
+    desk.put("job.sh", f"#!/bin/bash\n{text}\n", 0o755)
+    line = [DOOR, f"--container={OMPI5}", "--script=./job.sh", *words]
+    return cluster.alice(["salloc", "-Q", *salloc, "srun", *srun, *line], cwd=desk.path)
+
+
+def notes(result: Result) -> list[str]:
+    return [line for line in result.err.splitlines() if line.startswith(f"{DOOR}: ")]
+
+
+def nothing_lies_about(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        assert not list(cluster.path("/tmp", node).glob("mnrun.door.*")), node
+
+
+def test_front_door_with_a_plain_mpirun(cluster: Cluster, desk: Desk) -> None:
+    """One task on each of two nodes: the script runs once, mpirun in it on both, and nobody leaves early."""
+    check(call(cluster, desk, f"mpirun {HELLO}"), "node01", "node02", tasks=1)
+    nothing_lies_about(cluster)
+
+
+def test_front_door_with_all_its_options(cluster: Cluster, desk: Desk) -> None:
+    """Lists at their commas; words that are not its own are the script's; what means nothing now says so once."""
+    data = f"{desk.path}/data"
+    cluster.alice(["mkdir", data])
+    text = f"""
+        echo "$hostlist $np $ENVLIST $ONE $TWO"; printf '<%s>' "$@"; echo
+        test -d /data/var && test -d {data} && echo mounted
+        evars=; for evar in ${{ENVLIST//,/ }}; do evars="-x $evar $evars"; done
+        mpirun $evars -H $hostlist -np $np --bind-to none {HELLO} -e TWO
+        exit 3
+    """
+    words = ["--slots_per_node=2", f"--datamnts={data},/srv", "--envlist=ONE,TWO,NEITHER", "--epochs=3", "a b"]
+    words += ["--singopts=-B /var:/data/var", "--iname=mine", "--sshconfigdir=/x", "--sshdport=12345", "--script_help"]
+    env = ["env", "ONE=1", "TWO=x = 'y'"]
+    desk.put("job.sh", f"#!/bin/bash\n{text}\n", 0o755)
+    line = [DOOR, f"--container={OMPI5}", "--script=job.sh", *words]
+    result = cluster.alice([*env, "salloc", "-Q", *TWO, "srun", *line], cwd=desk.path)
+    assert result.code == 3, result
+    lines = result.out.splitlines()
+    assert lines[:3] == [
+        "node01:2,node02:2 4 ONE,TWO 1 x = 'y'",
+        "<--epochs=3><a b><--help>",
+        "mounted",
+    ], result
+    ranks = Result(0, "\n".join(lines[3:]).encode(), result.err)
+    assert {rank.value for rank in check(ranks, "node01", "node02")} == {"x = 'y'"}
+    said = notes(result)
+    assert len(said) == 4, result
+    for name, line_ in zip(("NEITHER", "--iname", "--sshconfigdir", "--sshdport"), said):
+        assert name in line_, result
+
+
+def test_front_door_in_a_step_that_has_everything(cluster: Cluster, desk: Desk) -> None:
+    """All CPUs and GPUs of the job are the step's, with several tasks on a node: a rank for each GPU."""
+    salloc = [*TWO, "--exclusive", "--ntasks-per-node=2"]
+    result = call(cluster, desk, f"mpirun {HELLO}", salloc=salloc, srun=["--gres=gpu:4"])
+    check(result, "node01", "node02", tasks=4)
+    nothing_lies_about(cluster)
+
+
+def test_front_door_on_some_nodes(cluster: Cluster, desk: Desk) -> None:
+    """A step of one of the job's nodes: there only, and by name the same."""
+    assert call(cluster, desk, "echo $hostlist; uname -n", srun=["-N1", "-n1", "-w", "node02"]).out == (
+        "node02:1\nnode02\n"
+    )
+    assert call(cluster, desk, "echo $hostlist", "--nodelist=node[02]").out == "node02:1\n"
+
+
+def test_front_door_without_a_path(cluster: Cluster, desk: Desk) -> None:
+    """mnrun is found beside it, whatever PATH is on the nodes."""
+    desk.put("job.sh", "#!/bin/sh\necho here\n", 0o755)
+    line = [f"/usr/local/bin/{DOOR}", f"--container={OMPI5}", f"--script={desk.path}/job.sh"]
+    result = cluster.alice(["salloc", "-Q", *TWO, "env", "PATH=/usr/bin:/bin", "srun", *line])
+    assert (result.code, result.out) == (0, "here\n"), result
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((f"--container={OMPI5}",), "no script: name one with --script=FILE"),
+        (("--script=job.sh",), "no image: name one with --container=FILE"),
+        (("--container", OMPI5), "--container has no value: write --container=VALUE"),
+    ],
+)
+def test_front_door_refuses(cluster: Cluster, words: tuple[str, ...], said: str) -> None:
+    """Once, though there are two tasks."""
+    result = cluster.alice(["salloc", "-Q", *TWO, "srun", DOOR, *words])
+    assert (result.code, notes(result)) == (2, [f"{DOOR}: {said}"]), result
+
+
+def test_front_door_shows_its_usage(cluster: Cluster) -> None:
+    """Without any Slurm job, too."""
+    result = cluster.alice([DOOR, "--help"])
+    assert result.code == 2, result
+    assert result.out.startswith(f"usage: srun {DOOR} --container="), result
+
+
+@pytest.mark.parametrize("how", ["scancel", "the step", "kill -9"])
+def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> None:
+    """The job or the step is cancelled, the first task is killed: no task stands by for ever, nothing is left."""
+    desk.put("job.sh", "#!/bin/sh\necho up\nsleep 600\n", 0o755)
+    line = ["salloc", "-Q", *TWO, "srun", DOOR, f"--container={OMPI5}", f"--script={desk.path}/job.sh"]
+    with cluster.running(line) as job:
+        job.saying(lambda result: "up" in result.out, "up")
+        if how == "kill -9":
+            first = [p for p in cluster.processes() if p.node == "node01" and any(DOOR in word for word in p.argv[:3])]
+            for process in first:
+                os.kill(process.pid, signal.SIGKILL)
+        elif how == "the step":
+            number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
+            cluster.root(LOGIN, "scancel", f"{number}.0")
+        else:
+            cluster.root(LOGIN, "scancel", "-u", "alice")
+        assert job.end(60).code != 0
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "gone", 30)
+    if how != "scancel":  # its launcher may be killed with it, and that one's records are cleared by the next
+        cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")

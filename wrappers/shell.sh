@@ -1,0 +1,18 @@
+#!/bin/sh
+# `shell.sh terminal|input` becomes the user's shell in the master container: bash where the image has
+# it, else sh. It reads none of the user's own files: they are the host's, and may print or change PATH.
+set -eu
+here=${0%/*}
+. "$here/job.sh"
+node=${job_nodes%%,*}
+unset PROMPT_COMMAND ENV # Apptainer's, which would set a prompt of its own
+if command -v bash >/dev/null; then
+  PS1="mnrun:$node:\\w\\\$ "
+  set -- "$1" bash --norc
+else
+  PS1="mnrun:$node:\$PWD \$ "
+  set -- "$1" sh
+fi
+if [ "$1" = terminal ]; then export PS1; else unset PS1; fi
+shift
+exec "$@"
