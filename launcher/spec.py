@@ -19,6 +19,7 @@ _BATCH_TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
 )
+_FLAGS = ("local", "keep", "force", "quiet", "verbose", "exclusive", "requeue")
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -84,8 +85,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         gpus_per_task=_gpus_each("--gpus-per-task", text("gpus_per_task")),
         nodelist=text("nodelist"),
         exclude=text("exclude"),
-        **{name: bool(get(name)) for name in ("local", "keep", "force", "quiet", "verbose")},
-        **_batch(settings, around),
+        **_rest(settings, around),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
         job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
@@ -95,11 +95,11 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     )
 
 
-def _batch(settings: Settings, around: Surroundings) -> dict[str, Any]:
-    """What only a batch script needs."""
+def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
+    """The flags, and what only a batch script needs."""
     values = {name: setting.value for name, setting in settings.items()}
     found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}
-    found.update({name: bool(values.get(name)) for name in ("exclusive", "requeue")})
+    found.update({name: bool(values.get(name)) for name in _FLAGS})
     found.update({name: _words(values.get(name)) for name in ("slurm", "module", "setup")})
     for name in ("templates", "split_output"):
         found[name] = _absolute(str(values[name]), around) if name in values else ""
