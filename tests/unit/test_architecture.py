@@ -48,6 +48,7 @@ FLOORS = (
 NEIGHBOURS = {
     "render": {"resources"},
     "layout": {"nodeset"},
+    "answers": {"nodeset"},
     "plan": {"kit"},
     "show": {"carry"},
     "cluster": {"node"},
