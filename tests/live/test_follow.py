@@ -6,6 +6,7 @@ The jobs keep records as those of `mnrun submit` do, by programs/recorded.sh.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -188,6 +189,8 @@ def _cleans_up(queue: Queue, old: str) -> None:
         f"{running}/0/begun",
     ):
         queue.desk.put(f".mnrun/jobs/{path}", json.dumps({**ages, "id": path.partition("/")[0]}))
+    for path in ("log", "."):
+        os.utime(queue.cluster.path(f"{jobs}/{running}/0/{path}"), (ages["time"], ages["time"]))
     there = len(list(queue.cluster.path(jobs).iterdir()))
     done = queue.mnrun("clean", "--older", "30d")
     assert (done.code, done.out) == (0, f"removed {jobs}/{old}: 40 days old\n"), done
