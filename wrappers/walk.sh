@@ -51,7 +51,8 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   record=$jobs/${label:-$job}/$restart
   (umask 077 && mkdir -p "$record") || die 121 "cannot write to the job directory $record"
   printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "error": "%s", "split_output": "%s", "ranks": [%s]}\n' \
-    "$(date +%s)" "$nodes" "$head" "$(readlink -f /proc/$$/fd/1)" "$(readlink -f /proc/$$/fd/2)" "$split" "$(IFS=, && echo "${ranks[*]}")" >"$record/begun"
+    "$(date +%s)" "$nodes" "$head" "$(readlink -f /proc/$$/fd/1)" "$(readlink -f /proc/$$/fd/2)" "$split" \
+    "$(IFS=, && echo "${ranks[*]}")" >"$record/begun"
   : >"$record/log"
   write_kit
   clean_environment

@@ -44,6 +44,7 @@ NEIGHBOURS = {
     "layout": {"nodeset"},
     "jobfile": {"settings"},
     "gather": {"cluster", "profiles"},
+    "answers": {"nodeset"},
     "plan": {"kit"},
     "show": {"carry"},
     "script": {"carry", "kit"},
