@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ import click
 from . import __version__, layout, nodeset, spec
 from .errors import BUG, LaunchError, UsageError
 from .model import Allocation, JobSpec, Plan, Site
-from .options import BY_FLAG, BY_NAME, FOREIGN, OPTIONS, Option
+from .options import BY_NAME, FOREIGN, OPTIONS, Option
 from .progress import Screen
 
 # verb -> the module that has it; only that of the verb which was asked for is read
@@ -70,19 +70,23 @@ class JobVerb(click.Command):
     """A verb whose words end at the first that is no option; foreign spellings are answered by name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        end = refuse_foreign(args)
+        if ctx.resilient_parsing:  # a shell asks how the words might go on
+            return super().parse_args(ctx, args)
+        ours = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
+        valued = {flag for option in ours for flag in option.opts}
+        end = refuse_foreign(args, valued)
         file = ""
         if end < len(args) and args[end].endswith(".toml"):
             file = args[end]
             args = [*args[:end], *args[end + 1 :]]
-            refuse_foreign(args)
+            refuse_foreign(args, valued)
         rest = super().parse_args(ctx, args)
         ctx.params["job_file"] = file
         return rest
 
 
-def refuse_foreign(args: Sequence[str]) -> int:
-    """Where the options end: at the first word that is none.
+def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
+    """Where the options end: at the first word that is none. The flags in `valued` take the word after them.
 
     Raises UsageError at another tool's spelling among them.
     """
@@ -100,8 +104,7 @@ def refuse_foreign(args: Sequence[str]) -> int:
         if word.startswith("-e") and "=" in (following if word == "-e" else word):
             meant = word[2:] or following or "NAME=VALUE"
             raise UsageError("-e is another tool's option", f"for a variable write -x {meant}")
-        option = BY_FLAG.get(name)
-        if option is not None and option.takes_value and "=" not in word:
+        if word in valued:
             next(words, None)
     return len(args)
 
@@ -181,13 +184,13 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 
-def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "") -> JobSpec:
-    """The job of these options and all that is said elsewhere. Raises UsageError or Impossible."""
+def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "", *, batch: bool = False) -> JobSpec:
+    """The job of these options and all that is said elsewhere; `batch`: for sbatch. Raises UsageError or Impossible."""
     from .gather import gather
 
     path = str(given.pop("job_file", "") or "")
     here, home = cwd(), str(Path.home())
-    found = gather(given, path, os.environ, here, home)
+    found = gather(given, path, os.environ, here, home, batch=batch)
     files = found.settings["env_file"].value if "env_file" in found.settings else ()
     assert isinstance(files, tuple)
     for warning in found.warnings:
@@ -198,7 +201,7 @@ def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "")
         environ=os.environ,
         env_files={path: _read(path) for path in files},
         umask=_umask(),
-        whys=found.whys or {},
+        whys=found.whys,
         job_file=path,
     )
     return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
@@ -206,7 +209,12 @@ def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "")
 
 def _ineffective(job: JobSpec) -> list[str]:
     """A note on what only a job that is still to be submitted can be asked for."""
-    given = [name for name in job.origins if BY_NAME[name].batch]
+
+    def asked(origin: str) -> bool:  # for this job; what a site says of every job is no mistake here
+        own = (f"{job.job_file} line", "MNRUN_") if job.job_file else ("MNRUN_",)
+        return any(part == "command line" or part.startswith(own) for part in origin.split(", "))
+
+    given = [name for name, origin in job.origins.items() if BY_NAME[name].batch and asked(origin)]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []
 
@@ -278,18 +286,11 @@ def asked_of_salloc(job: JobSpec) -> list[str]:
         "--exclude": job.exclude,
     }
     words = [word for flag, value in asked.items() if value for word in (flag, str(value))]
-    for name in _OF_SALLOC:
+    for name in (option.name for option in OPTIONS if option.batch and "shell" in option.verbs):
         value = getattr(job, name)
         if value:
             words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
     return words
-
-
-# Options of a batch job that salloc has as well.
-_OF_SALLOC = (
-    *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "exclusive", "licenses"),
-    *("mem", "mem_per_cpu", "mem_per_gpu", "gpus_per_task"),
-)
 
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from . import cli, cluster, manual, profiles
+from . import cli, gather, manual
 from .errors import UsageError
-from .gather import gather
 from .progress import Screen
 
 
@@ -17,7 +16,7 @@ from .progress import Screen
 @click.argument("file", default="job.toml")
 def init(file: str) -> None:
     """Write a commented job file; never over another."""
-    known = gather({}, "", os.environ, cli.cwd(), str(Path.home())).settings
+    known = gather.gather({}, "", os.environ, cli.cwd(), str(Path.home())).settings
     try:
         with open(file, "x", encoding="utf-8") as page:
             page.write(manual.job_file(known))
@@ -36,20 +35,20 @@ def profile() -> None:
 @profile.command("list")
 def list_() -> None:
     """The profiles that there are; `*` is the one that is chosen here."""
-    shelf = profiles.find(os.environ, str(Path.home()))
-    chosen = profiles.choose(shelf.profiles, os.environ.get("MNRUN_PROFILE", ""), lambda: cluster.name(os.environ))
-    for found in shelf.profiles:
-        when = " ".join(filter(None, (found.cluster and f"cluster={found.cluster}", found.hostname)))
-        click.echo(f"{'*' if found == chosen else ' '} {found.name}  {found.path}  {when}".rstrip())
+    shelf = gather.find(os.environ, str(Path.home()))
     for warning in shelf.warnings:
         Screen().warn(warning)
+    chosen = gather.choose(shelf, os.environ.get("MNRUN_PROFILE", ""), os.environ)
+    for found in shelf.profiles:
+        when = [f"cluster={name}" for name in found.cluster] + [f"hostname={name}" for name in found.hostname]
+        click.echo("  ".join(["*" if found is chosen else " ", found.name, found.path, *when]))
 
 
 @profile.command()
 @click.argument("name", default="")
 def show(name: str) -> None:
     """Every value that a job begins with, and where it comes from."""
-    found = gather({"profile": name} if name else {}, "", os.environ, cli.cwd(), str(Path.home()))
+    found = gather.gather({"profile": name} if name else {}, "", os.environ, cli.cwd(), str(Path.home()))
     for key, setting in found.settings.items():
         value = " ".join(setting.value) if isinstance(setting.value, tuple) else setting.value
         if key == "env":  # values may be secrets

@@ -1,17 +1,27 @@
-"""Everything that was said about a job, wherever it was said, as one set of settings."""
+"""Everything that was said about a job, wherever it was said, as one set of settings.
+
+    /etc/mnrun/config.toml            site defaults
+    /etc/mnrun/profiles/NAME.toml     one is chosen: by name, by match.cluster or by match.hostname
+    ~/.config/mnrun/…                 the same two of the user's own
+
+Nothing is read from the current directory but the job file that was named, and no two profiles are merged.
+"""
 
 from __future__ import annotations
 
-import os.path
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import cluster, jobfile, profiles, settings
-from .errors import Impossible, UsageError
-from .settings import Setting
+from .errors import SchedulerError, UsageError
+from .profiles import Sheet
+from .settings import Setting, Settings
 
-_OWN = ("built-in", "site")
+SITE = Path("/etc/mnrun")
+OWNER = 0  # whose a site's files are
 
 
 @dataclass(frozen=True)
@@ -20,47 +30,127 @@ class Gathered:
 
     settings: dict[str, Setting]
     command: tuple[str, ...] = ()
-    whys: Mapping[str, str] | None = None
+    whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     warnings: tuple[str, ...] = ()
     profile: str = ""
 
 
-def gather(given: Mapping[str, object], path: str, environ: Mapping[str, str], cwd: str, home: str) -> Gathered:
-    """The layers from built-in to command line. `path` is the job file's, or "".
+@dataclass(frozen=True)
+class Shelf:
+    """The files that there are; warnings for those that were passed over."""
+
+    site: Sheet | None
+    user: Sheet | None
+    profiles: tuple[Sheet, ...]
+    warnings: tuple[str, ...]
+
+
+def gather(
+    given: Mapping[str, object], path: str, environ: Mapping[str, str], cwd: str, home: str, *, batch: bool = False
+) -> Gathered:
+    """The layers from built-in to command line. `path` is the job file's, or ""; `batch`: the job is for sbatch.
 
     Raises UsageError for what is wrong in a file or a value, Impossible for what the site does not want.
     """
-    shelf = profiles.find(environ, home)
+    shelf = find(environ, home)
     line = settings.from_command_line(given)
     variables = settings.from_environment(environ)
-    asked = {**variables, **line}.get("profile")
-    chosen = profiles.choose(shelf.profiles, str(asked.value) if asked else "", lambda: cluster.name(environ))
-    file = _read(path, environ, cwd) if path else jobfile.JobFile({})
-    sbatch = {} if "SLURM_JOB_ID" in environ else settings.from_sbatch(environ)
-    own = (shelf.user, file.settings, variables, sbatch, line)
-    below = (settings.builtin(), shelf.site, chosen.settings if chosen else {})
-    merged = settings.merge(*below, *own)
-    if chosen is None:
-        return Gathered(merged, file.command, None, tuple(shelf.warnings))
-    if "partition" in merged:
-        merged = settings.merge(*below, chosen.partitions.get(str(merged["partition"].value), {}), *own)
-    _refuse_unwanted(settings.merge(*own), chosen, "force" in merged)
-    return Gathered(merged, file.command, chosen.whys, tuple(shelf.warnings), chosen.name)
+    file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
+    # inside an allocation they are no matter: the job runs
+    sbatch = settings.from_sbatch(environ) if batch or "SLURM_JOB_ID" not in environ else {}
+    own = (file.settings, variables, sbatch, line)
+    site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
+    named = settings.merge(site.settings, user.settings, *own).get("profile")
+    chosen = choose(shelf, str(named.value) if named else "", environ)
+    said = profiles.understood(chosen)
+    sheets = (site, said, user)
+    merged, partition = profiles.merged(settings.builtin(), sheets, own)
+    if chosen is not None:
+        why = named.origin if named else "it matches this place"
+        merged["profile"] = Setting(chosen.name, why)
+    if "force" not in merged or not merged["force"].value:
+        asked = settings.merge(user.settings, *own)
+        profiles.refuse_unwanted(asked, said.policy, f"profile {chosen.name if chosen else ''}")
+        profiles.refuse_unwanted(asked, site.policy, "this site")
+    return Gathered(
+        merged,
+        _command(file, merged),
+        profiles.whys(sheets, partition),
+        shelf.warnings,
+        chosen.name if chosen else "",
+    )
 
 
-def _refuse_unwanted(asked: Mapping[str, Setting], chosen: profiles.Profile, force: bool) -> None:
-    for name, why in chosen.policy.items():
-        if name in asked and not force:
-            option = f"--{name.replace('_', '-')} ({asked[name].origin})"
-            raise Impossible(f"{option} is not wanted by profile {chosen.name}: {why}", "--force overrides it")
+def _command(file: jobfile.JobFile, merged: Settings) -> tuple[str, ...]:
+    """The file's, but where a script was named instead of it."""
+    return file.command if merged.get("script") == file.settings.get("script") else ()
 
 
-def _read(path: str, environ: Mapping[str, str], cwd: str) -> jobfile.JobFile:
-    place = os.path.join(cwd, path)
+def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
+    """The profile of this place, or that of this name."""
+
+    def here() -> str:
+        try:
+            return cluster.name(environ)
+        except SchedulerError as error:
+            raise SchedulerError(str(error), "which profile it is cannot be known: name it with --profile") from None
+
+    return profiles.choose(shelf.profiles, name, here, platform.node())
+
+
+def find(environ: Mapping[str, str], home: str) -> Shelf:
+    """Read what there is. Raises UsageError with file and line of what is wrong."""
+    own = Path(environ.get("XDG_CONFIG_HOME") or f"{home}/.config") / "mnrun"
+    warnings: list[str] = []
+
+    def sheet(path: Path, name: str, read: Callable[[Path, list[str]], str | None]) -> Sheet | None:
+        text = read(path, warnings)
+        if text is None:
+            return None
+        page = jobfile.Page(f"profile {name}" if name else str(path), text, str(path.parent), environ, not name)
+        return profiles.sheet(name, str(path), page)
+
+    found = [
+        sheet(path, path.stem, read)
+        for folder, read in ((SITE, _of_the_site), (own, _of_the_user))
+        for path in sorted((folder / "profiles").glob("*.toml"))
+    ]
+    site = sheet(SITE / "config.toml", "", _of_the_site)
+    user = sheet(own / "config.toml", "", _of_the_user)
+    return Shelf(site, user, tuple(one for one in found if one is not None), tuple(warnings))
+
+
+def _of_the_site(path: Path, warnings: list[str]) -> str | None:
+    """The text of a file that only the site can have written; None, and a warning, where others could."""
     try:
-        text = Path(place).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            places = [os.fstat(file.fileno()), *map(os.stat, {path.parent, SITE})]
+            if all(place.st_uid == OWNER and not place.st_mode & 0o022 for place in places):
+                return file.read()
+        warnings.append(f"{path} is ignored: it and its directory must belong to root, and nobody else may write them")
+    except FileNotFoundError:
+        pass
     except OSError as error:
-        raise UsageError(f"job file {path}: {error.strerror}") from None
+        warnings.append(f"{path} is ignored: {error.strerror}")
     except UnicodeDecodeError:
-        raise UsageError(f"job file {path} is not text in UTF-8") from None
-    return jobfile.read(jobfile.Page(path, text, os.path.dirname(place) or cwd, environ))
+        warnings.append(f"{path} is ignored: it is not text in UTF-8")
+    return None
+
+
+def _of_the_user(path: Path, warnings: list[str]) -> str | None:
+    return _text(path, str(path)) if path.is_file() else None
+
+
+def _job_file(path: str, environ: Mapping[str, str], cwd: str) -> jobfile.JobFile:
+    place = os.path.join(cwd, path)
+    page = jobfile.Page(path, _text(Path(place), f"job file {path}"), os.path.dirname(place) or cwd, environ)
+    return jobfile.read(page)
+
+
+def _text(place: Path, called: str) -> str:
+    try:
+        return place.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{called}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{called} is not text in UTF-8") from None

@@ -7,13 +7,16 @@ A key is a long option with `_` for `-`, in whatever section: sections are for t
 from __future__ import annotations
 
 import difflib
+import functools
+import json
 import os.path
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .environment import NAME
 from .errors import UsageError
 from .options import BY_NAME, Option
 from .settings import Setting, parse
@@ -24,7 +27,11 @@ else:
     import tomli as tomllib
 
 ALIASES = {"name": "job_name", "modules": "module", "lines": "setup"}
-PATHS = ("image", "bind", "chdir", "script", "env_file", "job_dir")
+PROFILES_OWN = ("match", "site", "policy", "partition")  # tables of a profile that a job file has not
+PATHS = ("image", "bind", "chdir", "script", "env_file", "job_dir", "templates", "split_output")
+FILLED = (*PATHS, "output", "error")  # where `${X}` is filled in; Slurm's patterns are relative to chdir
+
+Path = tuple[str, ...]  # of a key in the tables: ("resources", "nodes")
 
 
 @dataclass(frozen=True)
@@ -39,18 +46,66 @@ class JobFile:
 class Page:
     """A file that is read: its text, where its relative paths begin, and what `${X}` means in it."""
 
-    name: str  # as messages call it
+    name: str  # as messages call it: job.toml, profile cluster1
     text: str
     folder: str
     environ: Mapping[str, str]
+    by_line: bool = True  # whether an origin names the line, and not the file alone
 
-    def at(self, key: str) -> str:
-        """`job.toml line 12`: where a key stands, as far as a look at the lines tells."""
-        pattern = re.compile(rf"""\s*(?:[\w.-]+\.)?["']?{re.escape(key)}["']?\s*=""")
-        for number, line in enumerate(self.text.split("\n"), 1):
-            if pattern.match(line):
-                return f"{self.name} line {number}"
-        return self.name
+    def at(self, path: Path) -> str:
+        """`job.toml line 12`: where a key stands."""
+        line = self._lines.get(path)
+        return f"{self.name} line {line}" if line else self.name
+
+    def origin(self, path: Path) -> str:
+        """Where a value came from, as plans and scripts say it."""
+        return self.at(path) if self.by_line else self.name
+
+    @functools.cached_property
+    def _lines(self) -> dict[Path, int]:
+        """The line of every key: the first that names it."""
+        found: dict[Path, int] = {}
+        table: Path = ()
+        for line, _, said in statements(self.text):
+            if said is None:
+                break
+            header = self.text.split("\n")[line - 1].lstrip().startswith("[")
+            paths = list(_paths(said))
+            for path in paths:
+                found.setdefault(path if header else (*table, *path), line)
+            if header and paths:
+                table = paths[-1]
+        return found
+
+
+def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
+    """The statements of a TOML text: first line, last line, and what it says alone; None where it is none.
+
+    A statement is as many lines as TOML's own parser needs, so that no second parser is here.
+    """
+    lines = text.split("\n")
+    first = 0
+    while first < len(lines):
+        if not lines[first].strip() or lines[first].lstrip().startswith("#"):
+            first += 1
+            continue
+        for last in range(first, len(lines)):
+            try:
+                said = tomllib.loads("\n".join(lines[first : last + 1]) + "\n")
+            except tomllib.TOMLDecodeError:
+                continue
+            yield first + 1, last + 1, said
+            break
+        else:
+            yield first + 1, len(lines), None
+            return
+        first = last + 1
+
+
+def _paths(tables: Any, above: Path = ()) -> Iterator[Path]:
+    for key, value in tables.items() if isinstance(tables, dict) else ():
+        yield (*above, key)
+        yield from _paths(value, (*above, key))
 
 
 def load(page: Page) -> dict[str, Any]:
@@ -60,51 +115,101 @@ def load(page: Page) -> dict[str, Any]:
     try:
         return tomllib.loads(page.text)
     except tomllib.TOMLDecodeError as error:
-        said = re.sub(r"\s*\(at (line \d+).*\)$", "", str(error))
-        line = re.search(r"at (line \d+)", str(error))
-        place = f"{page.name} {line[1]}" if line else f"{page.name}, at its end"
-        raise UsageError(f"{place}: {said[:1].lower()}{said[1:]}", "strings stand in quotes, lists in []") from None
+        said = re.sub(r"\s*\(at .*\)$", "", str(error))
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found[1]) if found else _first_wrong(page.text)
+        if said == "Illegal character '\\n'":
+            said = "a quote is missing"
+        hint = "strings stand in quotes, lists in []"
+        raise UsageError(f"{page.name} line {line}: {said[:1].lower()}{said[1:]}", hint) from None
+
+
+def _first_wrong(text: str) -> int:
+    """Where a text goes wrong of which the parser only says that it is wrong at the end."""
+    lines = text.split("\n")
+    for first, last, said in statements(text):
+        try:
+            tomllib.loads("\n".join(lines[:last]) + "\n")
+        except tomllib.TOMLDecodeError:
+            return first
+        if said is None:
+            return first
+    return len(lines)
 
 
 def read(page: Page) -> JobFile:
     """What a job file says. Raises UsageError with the line of what it cannot say."""
     tables = load(page)
-    command = tables.pop("command", ())
-    if not isinstance(command, (list, tuple)) or not all(isinstance(word, str) for word in command):
-        raise UsageError(f"{page.at('command')}: command is a list of words", 'command = ["python", "train.py"]')
-    return JobFile(layer(tables, page), tuple(command))
+    for name in PROFILES_OWN:
+        if isinstance(tables.get(name), dict):
+            raise UsageError(f"{page.at((name,))}: {name} is a table of profiles", "mnrun profile list shows yours")
+    command = _command(tables, page)
+    return JobFile(layer(tables, page), command)
 
 
-def layer(tables: Mapping[str, Any], page: Page) -> dict[str, Setting]:
-    """The settings in the tables of a job file, or of what a profile has of one."""
-    found: dict[str, Setting] = {}
-    for key, value in tables.items():
-        if key == "env" and isinstance(value, dict):
-            found["env"] = Setting(tuple(_variable(n, v, page) for n, v in value.items()), page.at("env"))
+def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str, ...]:
+    """The command, taken out of the tables."""
+    found: tuple[str, ...] = ()
+    for key, value in list(tables.items()):
+        if key == "command" and "env" not in where:
+            if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+                raise UsageError(
+                    f"{page.at((*where, key))}: command is not a list of words", 'command = ["python", "train.py"]'
+                )
+            found = tuple(tables.pop(key))
         elif isinstance(value, dict):
-            inner = _slurm(value) if key == "slurm" else value
-            found.update(layer(inner, page))
-        else:
-            option = _option(key, page)
-            found[option.name] = Setting(_value(option, value, page), page.at(key))
+            found = _command(value, page, (*where, key)) or found
     return found
 
 
-def _slurm(table: Mapping[str, Any]) -> dict[str, Any]:
-    """[slurm] with what is no option of ours as words for sbatch."""
-    known = {key: value for key, value in table.items() if ALIASES.get(key, key) in BY_NAME}
-    rest = [key.replace("_", "-") + ("" if value is True else f"={value}") for key, value in table.items()
-            if key not in known]  # fmt: skip
-    return {**known, "slurm": [*known.pop("slurm", []), *rest]} if rest else known
+def layer(tables: Mapping[str, Any], page: Page, where: Path = ()) -> dict[str, Setting]:
+    """The settings in the tables of a job file, or of what a profile has of one."""
+    found: dict[str, tuple[Path, Setting]] = {}
+    for path, name, said in _entries(tables, page, where):
+        if name in found:
+            raise UsageError(f"{page.at(path)}: {path[-1]} is said twice", f"also in {page.at(found[name][0])}")
+        found[name] = (path, said)
+    return {name: said for name, (_, said) in found.items()}
 
 
-def _option(key: str, page: Page) -> Option:
-    name = ALIASES.get(key, key)
-    if name in BY_NAME:
-        return BY_NAME[name]
-    near = difflib.get_close_matches(key, [*BY_NAME, *ALIASES, "command", "env"], 1)
-    hint = f"did you mean {near[0]}?" if near else "the keys are the long options, with _ for -"
-    raise UsageError(f"{page.at(key)}: {key} is no key", hint)
+def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tuple[Path, str, Setting]]:
+    """(where it stands, the option's name, its setting) of everything in the tables."""
+    for key, value in tables.items():
+        path = (*where, key)
+        if isinstance(value, dict) and key == "env":
+            words = tuple(_variable(v, page, (*path, n)) for n, v in value.items())
+            yield path, "env", Setting(words, page.origin(path))
+        elif isinstance(value, dict) and key == "slurm":
+            known = {k: v for k, v in value.items() if _name(k.replace("-", "_")) in BY_NAME}
+            yield from _entries({k.replace("-", "_"): v for k, v in known.items()}, page, path)
+            rest = tuple(_passed(v, page, (*path, k)) for k, v in value.items() if k not in known)
+            if rest:
+                yield path, "slurm", Setting(rest, page.origin(path))
+        elif isinstance(value, dict):
+            yield from _entries(value, page, path)
+        else:
+            option = _option(page, path)
+            yield path, option.name, setting(option, value, page, path)
+
+
+def _name(key: str) -> str:
+    return ALIASES.get(key, key)
+
+
+def _option(page: Page, path: Path) -> Option:
+    key = path[-1]
+    if _name(key) in BY_NAME:
+        return BY_NAME[_name(key)]
+    near = difflib.get_close_matches(key.replace("-", "_"), [*BY_NAME, *ALIASES, "command", "env"], 1)
+    raise UsageError(
+        f"{page.at(path)}: {key} is no key",
+        f"did you mean {near[0]}{_accepted(near[0])}?" if near else "the keys are the long options, with _ for -",
+    )
+
+
+def _accepted(key: str) -> str:
+    option = BY_NAME.get(_name(key))
+    return f" ({', '.join(option.choices)})" if option is not None and option.choices else ""
 
 
 _TYPES = {
@@ -116,25 +221,50 @@ _TYPES = {
 }
 
 
-def _value(option: Option, value: Any, page: Page) -> Any:
+def setting(option: Option, value: Any, page: Page, path: Path) -> Setting:
+    """The value that stands at `path`, as the option's. Raises UsageError with the line where it is of another type."""
+    return Setting(_value(option, value, page, path), page.origin(path))
+
+
+def _value(option: Option, value: Any, page: Page, path: Path) -> Any:
     kind, called = _TYPES.get(option.kind, ((str, int), "a string"))
     right = isinstance(value, kind) and (option.kind == "flag" or not isinstance(value, bool))
     if not right or (isinstance(value, list) and not all(isinstance(word, str) for word in value)):
-        raise UsageError(f"{page.at(option.name)}: {option.name} = {value!r} is not {called}", option.help)
+        shown = "" if option.kind == "env" else f" = {_toml(value)}"
+        raise UsageError(f"{page.at(path)}: {path[-1]}{shown} is not {called}", _remedy(option, value, path[-1]))
     if option.kind == "words":
         return tuple(value)  # words already: nothing is split
-    if option.name in PATHS:
-        value = [_path(v, option, page) for v in value] if isinstance(value, list) else _path(value, option, page)
-    return parse(option, value, page.at(option.name))
+    if option.name in FILLED:
+        value = [_path(v, option, page, path) for v in value] if kind is list else _path(value, option, page, path)
+    return parse(option, value, page.at(path))
 
 
-def _path(value: str, option: Option, page: Page) -> str:
-    """`${X}` filled in, and relative to the file: but for an image's address, and for what is taken away."""
-    text = expand(value, page.environ, page.at(option.name))
-    source, colon, rest = text.partition(":") if option.name == "bind" else (text, "", "")
-    if source.startswith(("!", "/", "~")) or (option.name == "image" and re.search(r"://|:[\w.-]+$|@", source)):
+def _toml(value: Any) -> str:
+    """As it is written in the file; a date or time too, which is what an unquoted 12:00:00 is."""
+    return json.dumps(value, ensure_ascii=False, default=str) if not hasattr(value, "isoformat") else str(value)
+
+
+def _remedy(option: Option, value: Any, key: str) -> str:
+    if option.kind in ("list", "words") and isinstance(value, str):
+        return f"write {key} = [{_toml(value)}]"
+    if option.kind == "number" and isinstance(value, str) and value.isdecimal():
+        return f"write {key} = {value}"
+    if option.kind in ("text", "seconds", "choice") and not isinstance(value, (bool, list, dict)):
+        return f'write {key} = "{value}"'
+    return option.help
+
+
+def _path(value: Any, option: Option, page: Page, path: Path) -> str:
+    """`${X}` filled in, and relative to the file: but not an image's address."""
+    text = expand(str(value), page.environ, page.at(path))
+    if option.name not in PATHS or not text:
         return text
-    return os.path.normpath(os.path.join(page.folder, source)) + colon + rest
+    mark, text = ("!", text[1:]) if option.kind == "list" and text.startswith("!") else ("", text)
+    source, colon, rest = text.partition(":") if option.name == "bind" else (text, "", "")
+    if option.name == "image" and re.search(r"://|:[\w.-]+$|@", source):
+        return text
+    source = re.sub(r"^~(?=/|$)", lambda _: page.environ.get("HOME", "~"), source)
+    return mark + os.path.normpath(os.path.join(page.folder, source)) + colon + rest
 
 
 def expand(text: str, environ: Mapping[str, str], place: str) -> str:
@@ -150,12 +280,25 @@ def expand(text: str, environ: Mapping[str, str], place: str) -> str:
     return re.sub(r"\$?\$\{(\w+)\}", filled, text)
 
 
-def _variable(name: str, value: Any, page: Page) -> str:
-    """A word of -x; true passes the job's own value on, false takes the variable away."""
-    if value is True:
-        return name
-    if value is False:
-        return f"!{name}"
+def _variable(value: Any, page: Page, path: Path) -> str:
+    """A word of -x; true passes the job's own value on, false takes the variable away. No message holds a value."""
+    name = path[-1]
+    if not NAME.match(name):
+        raise UsageError(f"{page.at(path)}: {name!r} is no name of a variable", "letters, digits and _ make one")
+    if isinstance(value, bool):
+        return name if value else f"!{name}"
     if isinstance(value, (str, int, float)):
         return f"{name}={value}"
-    raise UsageError(f"{page.at(name)}: {name} = {value!r} is neither a string nor true or false")
+    raise UsageError(f"{page.at(path)}: {name} is neither a string nor true or false", f'write {name} = "VALUE"')
+
+
+def _passed(value: Any, page: Page, path: Path) -> str:
+    """A word of --slurm: NAME=VALUE, NAME alone for true, and !NAME for false."""
+    name = path[-1].replace("_", "-")
+    if isinstance(value, bool):
+        return name if value else f"!{name}"
+    if isinstance(value, (str, int)):
+        word = parse(BY_NAME["slurm"], f"{name}={value}", page.at(path))
+        assert isinstance(word, tuple)
+        return word[0]
+    raise UsageError(f"{page.at(path)}: {path[-1]} = {_toml(value)} is not a string", f'write {path[-1]} = "VALUE"')

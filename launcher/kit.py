@@ -110,7 +110,13 @@ def user_variables(plan: Plan) -> tuple[Variable, ...]:
     """The ranks' variables: ours, then the user's, whose PATH keeps our `ssh` and `mpirun` in front."""
     ours = rank_settings(alone=plan.alone, shm=shm_dir(plan.node_dir))
     front = f"{plan.node_dir}/bin:" if plan.spec.mode == "inside-out" else ""
-    return (*ours, *(Variable(v.name, f"{front}{v.value}") if v.name == "PATH" else v for v in plan.spec.env))
+    return (
+        *ours,
+        *(
+            Variable(v.name, f"{front}{v.value}") if v.name == "PATH" and v.value is not None else v
+            for v in plan.spec.env
+        ),
+    )
 
 
 def shm_dir(node_dir: str) -> str:
@@ -169,7 +175,11 @@ def inside_environment(plan: Plan, layout: Layout) -> str:
         Variable("ENVLIST", ",".join(spec.passed)),
     )
     # The scheduler's variables are hidden from mpirun; Open MPI hands these to every rank all the same.
-    back = ";".join(f"{v.name}={v.value}" for v in spec.env if v.name.startswith("SLURM_") and ";" not in str(v.value))
+    back = ";".join(
+        f"{v.name}={v.value}"
+        for v in spec.env
+        if v.name.startswith("SLURM_") and v.value is not None and ";" not in v.value
+    )
     given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
     own = environment.exports((*mpi_environment(places), *given_back, *old))
     path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"

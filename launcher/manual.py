@@ -118,7 +118,7 @@ def _type(option: Option) -> dict[str, object]:
 
 
 def _toml(value: object) -> str:
-    return json.dumps(list(value) if isinstance(value, tuple) else value)
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
 
 
 def _sample(option: Option) -> str:

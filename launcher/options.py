@@ -11,6 +11,11 @@ from dataclasses import dataclass
 
 _WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun itself"
 _BATCH = "Batch job, in sbatch's words"
+# Of a batch job's, what an allocation that somebody sits in has not.
+_SCRIPTS_OWN = (
+    *("array", "dependency", "mail_type", "mail_user", "signal", "requeue", "export", "output", "error"),
+    *("slurm", "setup", "ulimit", "templates"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,13 @@ class Option:
     def batch(self) -> bool:
         """Whether it asks sbatch for something, and so means nothing inside an allocation."""
         return self.section == _BATCH
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """The verbs in which it has an effect; all of them accept it, since one job file is for all."""
+        if not self.batch:
+            return ("run", "plan", "submit", "shell")
+        return ("plan", "submit") if self.name in _SCRIPTS_OWN else ("plan", "submit", "shell")
 
     @property
     def takes_value(self) -> bool:

@@ -1,150 +1,183 @@
-"""Site defaults, profiles and the user's own: which files count, and what they say.
+"""Site defaults, profiles and the user's own: which of them count here, and what they say. Pure.
 
-    /etc/mnrun/config.toml            site defaults
-    /etc/mnrun/profiles/NAME.toml     one is chosen: by name, by match.cluster or by match.hostname
-    ~/.config/mnrun/…                 the same two of the user's own
+A profile has a job file's keys, and these tables:
 
-Nothing is read from the current directory, and no two profiles are merged.
+    match.cluster, match.hostname    where it is chosen (globs, one or a list of them); all that are given must hold
+    site.*                           modules, jobs, ports, connect, slurm_poll, cache
+    policy.OPTION = "…"              the option is refused, in these words
+    partition.NAME.*                 keys that hold in that partition; env.X = { value = …, why = … }
 """
 
 from __future__ import annotations
 
 import fnmatch
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from . import jobfile
-from .errors import UsageError
-from .settings import Setting
+from .errors import Impossible, UsageError
+from .options import BY_NAME
+from .settings import Setting, Settings, merge
 
-SITE = Path("/etc/mnrun")
-_SITE_KEYS = {
+SITE_KEYS = {
     "modules": "module",
     "jobs": "job_dir",
     "ports": "ports",
     "connect": "connect",
     "slurm_poll": "slurm_poll",
 }
-_TABLES = ("match", "site", "policy", "partition")
+_IDLE = ("cache",)  # known, and for what pulls images
 
 
 @dataclass(frozen=True)
-class Profile:
-    """A named profile: when it is chosen, and what it says."""
+class Sheet:
+    """A file of the site's or the user's that was read, and not yet understood but for when it is chosen."""
 
-    name: str
+    name: str  # the profile's; "" for defaults
     path: str
-    cluster: str = ""
-    hostname: str = ""
-    settings: Mapping[str, Setting] = field(default_factory=dict)
-    policy: Mapping[str, str] = field(default_factory=dict)  # option -> why the site does not want it
-    partitions: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
-    whys: Mapping[str, str] = field(default_factory=dict)  # variable -> why it has that value
+    page: jobfile.Page
+    tables: Mapping[str, Any]
+    cluster: tuple[str, ...] = ()
+    hostname: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """All that was found. Layers in their order; warnings for what was passed over."""
+class Said:
+    """What a sheet says."""
 
-    site: Mapping[str, Setting]
-    user: Mapping[str, Setting]
-    profiles: Sequence[Profile]
-    warnings: Sequence[str]
-
-
-def find(environ: Mapping[str, str], home: str, site: Path = SITE) -> Shelf:
-    """Read everything. Raises UsageError with file and line of what is wrong."""
-    own = Path(environ.get("XDG_CONFIG_HOME") or f"{home}/.config") / "mnrun"
-    warnings: list[str] = []
-    profiles = []
-    for folder, guarded in ((site, True), (own, False)):
-        for path in sorted((folder / "profiles").glob("*.toml")):
-            if not guarded or _trusted(path, warnings):
-                profiles.append(_profile(path, environ))
-    layers = []
-    for path, guarded in ((site / "config.toml", True), (own / "config.toml", False)):
-        trusted = path.is_file() and (not guarded or _trusted(path, warnings))
-        layers.append(jobfile.read(_page(path, str(path), environ)).settings if trusted else {})
-    return Shelf(layers[0], layers[1], profiles, warnings)
+    settings: Settings = field(default_factory=dict)
+    partitions: Mapping[str, Settings] = field(default_factory=dict)
+    policy: Mapping[str, str] = field(default_factory=dict)  # option -> why the site does not want it
+    whys: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # partition or "" -> NAME=VALUE -> why
 
 
-def choose(profiles: Sequence[Profile], name: str, cluster: Callable[[], str], hostname: str = "") -> Profile | None:
-    """The one profile of this place, or the one that is asked for by name.
+def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
+    """A file's tables, and when it is chosen. Raises UsageError with file and line of what is wrong."""
+    tables = jobfile.load(page)
+    for special in jobfile.PROFILES_OWN:
+        if not isinstance(tables.get(special, {}), dict):
+            raise UsageError(
+                f"{page.at((special,))}: {special} is a table here", f"write resources.{special} for the key"
+            )
+    match = tables.pop("match", {})
+    if match and not name:
+        raise UsageError(f"{page.at(('match',))}: only a profile is chosen by match", "put it into profiles/NAME.toml")
+    for key, value in match.items():
+        patterns = [value] if isinstance(value, str) else value
+        right = isinstance(patterns, list) and patterns and all(isinstance(p, str) and p for p in patterns)
+        if key not in ("cluster", "hostname") or not right:
+            raise UsageError(
+                f"{page.at(('match', key))}: match.{key} is not understood", 'match.cluster = "…" or match.hostname'
+            )
+    found = {key: (value,) if isinstance(value, str) else tuple(value) for key, value in match.items()}
+    return Sheet(name, path, page, tables, found.get("cluster", ()), found.get("hostname", ()))
+
+
+def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostname: str) -> Sheet | None:
+    """The one profile of this place, or the one that is asked for by name; a later one of a name goes before.
 
     `cluster` is asked only where some profile names a cluster. Raises UsageError where two match,
     or none has the name.
     """
+    by_name = {found.name: found for found in sheets}
     if name:
-        named = [profile for profile in profiles if profile.name == name]
-        if not named:
-            known = ", ".join(profile.name for profile in profiles) or "none"
-            raise UsageError(f"there is no profile {name}", f"there is {known}")
-        return named[-1]  # the user's own goes before the site's
-    here = cluster() if any(profile.cluster for profile in profiles) else ""
-    host = hostname or platform.node()
-    found = [
-        profile
-        for profile in profiles
-        if (profile.cluster and profile.cluster == here)
-        or (profile.hostname and fnmatch.fnmatchcase(host, profile.hostname))
+        if name not in by_name:
+            raise UsageError(f"there is no profile {name}", f"there is {', '.join(sorted(by_name)) or 'none'}")
+        return by_name[name]
+    here = cluster() if any(found.cluster for found in by_name.values()) else ""
+    matching = [
+        found
+        for found in by_name.values()
+        if (found.cluster or found.hostname)
+        and (not found.cluster or _any(here, found.cluster))
+        and (not found.hostname or _any(hostname, found.hostname))
     ]
-    if len(found) > 1:
-        raise UsageError(
-            f"two profiles match this place: {' and '.join(p.path for p in found)}", "name one with --profile"
-        )
-    return found[0] if found else None
+    if len(matching) > 1:
+        both = " and ".join(f"{found.name} ({found.path})" for found in matching)
+        raise UsageError(f"two profiles match this place: {both}", "name one with --profile")
+    return matching[0] if matching else None
 
 
-def _trusted(path: Path, warnings: list[str]) -> bool:
-    state = path.stat()
-    if state.st_uid == 0 and not state.st_mode & 0o022:
-        return True
-    warnings.append(f"{path} is ignored: a site's file belongs to root, and nobody else can write it")
-    return False
+def _any(text: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
 
 
-def _page(path: Path, name: str, environ: Mapping[str, str]) -> jobfile.Page:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from None
-    return jobfile.Page(name, text, str(path.parent), environ)
-
-
-def _profile(path: Path, environ: Mapping[str, str]) -> Profile:
-    page = _page(path, f"profile {path.stem}", environ)
-    tables = jobfile.load(page)
-    special: dict[str, dict[str, Any]] = {name: tables.pop(name, {}) for name in _TABLES}
-    whys: dict[str, str] = {}
-    partitions = {name: jobfile.layer(_with_whys(table, whys), page) for name, table in special["partition"].items()}
-    settings = {**jobfile.layer(_with_whys(tables, whys), page), **_site(special["site"], page)}
-    return Profile(
-        name=path.stem,
-        path=str(path),
-        cluster=str(special["match"].get("cluster", "")),
-        hostname=str(special["match"].get("hostname", "")),
-        settings=settings,
-        policy={key: str(value) for key, value in special["policy"].items()},
-        partitions=partitions,
-        whys=whys,
-    )
+def understood(found: Sheet | None) -> Said:
+    """What a sheet says. Raises UsageError with file and line of what it cannot say."""
+    if found is None:
+        return Said()
+    page, tables = found.page, dict(found.tables)
+    special: dict[str, dict[str, Any]] = {name: tables.pop(name, {}) for name in ("site", "policy", "partition")}
+    whys: dict[str, dict[str, str]] = {}
+    plain, whys[""] = _with_whys(tables)
+    partitions = {}
+    for name, table in special["partition"].items():
+        if not isinstance(table, dict):
+            raise UsageError(
+                f"{page.at(('partition', name))}: partition.{name} is no table", f'resources.partition = "{name}"'
+            )
+        bare, whys[name] = _with_whys(table)
+        partitions[name] = jobfile.layer(bare, page, ("partition", name))
+    settings = jobfile.layer(plain, page)
+    for name, setting in _site(special["site"], page).items():
+        settings[name] = merge({name: settings[name]}, {name: setting})[name] if name in settings else setting
+    if found.name and "profile" in settings:
+        raise UsageError(f"{page.at(('profile',))}: a profile names no other", "one is chosen, none are merged")
+    return Said(settings, partitions, _policy(special["policy"], page), whys)
 
 
 def _site(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, Setting]:
-    unknown = [key for key in table if key not in (*_SITE_KEYS, "cache")]
-    if unknown:
-        raise UsageError(f"{page.at(unknown[0])}: site.{unknown[0]} is no key", f"it is one of {', '.join(_SITE_KEYS)}")
-    return jobfile.layer({_SITE_KEYS[key]: value for key, value in table.items() if key != "cache"}, page)
+    found: dict[str, Setting] = {}
+    for key, value in table.items():
+        if key not in (*SITE_KEYS, *_IDLE):
+            known = ", ".join((*SITE_KEYS, *_IDLE))
+            raise UsageError(f"{page.at(('site', key))}: site.{key} is no key", f"it is one of {known}")
+        if key in SITE_KEYS:
+            found[SITE_KEYS[key]] = jobfile.setting(BY_NAME[SITE_KEYS[key]], value, page, ("site", key))
+    return found
 
 
-def _with_whys(table: Mapping[str, Any], whys: dict[str, str]) -> dict[str, Any]:
-    """The table with plain values in its env; `{ value = …, why = … }` leaves its reason in `whys`."""
-    env = dict(table.get("env", {}))
-    for name, value in env.items():
-        if isinstance(value, dict):
-            whys[name] = str(value.get("why", ""))
-            env[name] = value.get("value")
-    return {**table, "env": env} if env else dict(table)
+def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
+    """An option that mnrun has not is no mistake: a site's rules may be older, or newer."""
+    for key, value in table.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{page.at(('policy', key))}: policy.{key} is not a string", "write what users are told")
+    return {jobfile.ALIASES.get(key, key.replace("-", "_")): value for key, value in table.items()}
+
+
+def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The table with plain values in its env; `{ value = …, why = … }` leaves its reason in the second."""
+    given = table.get("env")
+    if not isinstance(given, dict):
+        return dict(table), {}
+    env, whys = dict(given), {}
+    for name, value in given.items():
+        if isinstance(value, dict) and "value" in value:
+            env[name] = value["value"]
+            whys[f"{name}={value['value']}"] = str(value.get("why", ""))
+    return {**table, "env": env}, whys
+
+
+def merged(below: Settings, sheets: Sequence[Said], own: Sequence[Settings]) -> tuple[dict[str, Setting], str]:
+    """Every layer in its order, with what the sheets say of the job's partition; and that partition."""
+    found = merge(below, *(said.settings for said in sheets), *own)
+    partition = str(found["partition"].value) if "partition" in found else ""
+    layers = [layer for said in sheets for layer in (said.settings, said.partitions.get(partition, {}))]
+    return merge(below, *layers, *own), partition
+
+
+def whys(sheets: Sequence[Said], partition: str) -> dict[str, str]:
+    """NAME=VALUE -> why, of the variables that the sheets set."""
+    found: dict[str, str] = {}
+    for said in sheets:
+        found.update({**said.whys.get("", {}), **(said.whys.get(partition, {}) if partition else {})})
+    return found
+
+
+def refuse_unwanted(asked: Settings, policy: Mapping[str, str], whose: str) -> None:
+    """Raise Impossible where something is asked for that the site does not want."""
+    for name, why in policy.items():
+        if name in asked and asked[name].value is not False:
+            option = f"--{name.replace('_', '-')} ({asked[name].origin})"
+            raise Impossible(f"{option} is not wanted by {whose}: {why}", "--force overrides it")

@@ -61,9 +61,24 @@ SBATCH = {
     **{
         f"SBATCH_{name.upper()}": name
         for name in (
-            *("account", "constraint", "error", "exclusive", "export", "gpus_per_task", "job_name", "mem_per_cpu"),
-            *("mem_per_gpu", "output", "partition", "qos", "requeue", "reservation", "signal", "gres"),
+            *("account", "constraint", "error", "exclusive", "export", "gpus_per_node", "gpus_per_task", "job_name"),
+            *("mem_per_cpu", "mem_per_gpu", "output", "partition", "qos", "requeue", "reservation", "signal", "gres"),
         )
+    },
+}
+# And those of its options that are none of ours; a name alone is a flag.
+SBATCH_REST = {
+    "SBATCH_REQ_SWITCH": "switches=",
+    **{
+        f"SBATCH_{name.upper().replace('-', '_')}": f"{name}="
+        for name in (
+            *("acctg-freq", "clusters", "core-spec", "cpus-per-gpu", "delay-boot", "distribution", "gpu-bind", "gpus"),
+            *("gpu-freq", "gres-flags", "hint", "mem-bind", "network", "open-mode", "thread-spec", "wckey"),
+        )
+    },
+    **{
+        f"SBATCH_{name.upper().replace('-', '_')}": name
+        for name in ("no-kill", "no-requeue", "overcommit", "spread-job", "use-min-nodes")
     },
 }
 
@@ -76,31 +91,51 @@ def from_sbatch(environ: Mapping[str, str]) -> Settings:
             option = BY_NAME[name]
             raw = "true" if option.kind == "flag" else environ[variable]
             found[name] = Setting(parse(option, raw, variable), variable)
+    rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
+    if rest:
+        found["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), ", ".join(rest)), ", ".join(rest))
     return found
+
+
+# Each says what another says too: who names one above another layer's means it in its place.
+RIVALS = (("gres", "gpus_per_node"), ("mem", "mem_per_cpu", "mem_per_gpu"))
 
 
 def merge(*layers: Settings) -> dict[str, Setting]:
     """The layers, later ones first to be believed; lists and words add up, and `!X` takes X away."""
     merged: dict[str, Setting] = {}
     for layer in layers:
+        for rivals in RIVALS:
+            if any(name in layer for name in rivals):
+                merged = {name: setting for name, setting in merged.items() if name not in rivals or name in layer}
         for name, setting in layer.items():
-            below = merged.get(name)
             if BY_NAME[name].repeats:
-                setting = _added(below, setting, BY_NAME[name].kind != "words")
+                setting = _added(merged.get(name), setting, BY_NAME[name])
             merged[name] = setting
     return merged
 
 
-def _added(below: Setting | None, above: Setting, takes_away: bool) -> Setting:
+def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
     assert isinstance(above.value, tuple)
     value = below.value if below is not None else ()
     assert isinstance(value, tuple)
     for word in above.value:
-        if takes_away and word.startswith("!"):
-            value = tuple(old for old in value if re.split("[=:]", old)[0] != word[1:])
+        kept = tuple(old for old in value if not _is(option, old, word[1:])) if word.startswith("!") else value
+        if option.kind == "env" and word.startswith("!"):
+            value = (*kept, word)  # not only those named below: the job's own variable too
+        elif kept != value or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
+            value = kept
         else:
-            value = (*value, word)
+            value = (*value, word)  # `! grep -q x` is a line of shell
     return Setting(value, f"{below.origin}, {above.origin}" if below is not None else above.origin)
+
+
+def _is(option: Option, word: str, name: str) -> bool:
+    """Whether `!name` means `word`: whole, or by its variable, path or module before what it is given."""
+    if word == name:
+        return True
+    ends = {"env": "=", "bind": ":", "slurm": "=", "ulimit": "=", "module": "/"}.get(option.name)
+    return ends is not None and word.partition(ends)[0] == name
 
 
 def parse(option: Option, raw: object, origin: str) -> Value:
@@ -110,6 +145,8 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         return _flag(name, raw, origin)
     if option.repeats:
         words = [raw] if isinstance(raw, str) else [str(word) for word in raw]  # type: ignore[attr-defined]
+        if option.name in ("slurm", "module", "ulimit"):
+            _refuse_control(name, words, origin)
         return _split(name, words, origin) if option.kind == "words" else tuple(words)
     text = str(raw)
     if option.kind == "number":
@@ -124,7 +161,16 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
     if not text:
         raise UsageError(f"{name} is empty ({origin})")
+    if option.batch:
+        _refuse_control(name, [text], origin)
     return text
+
+
+def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:
+    """A line of a batch script is one line; a tab in a name was never meant."""
+    for word in words:
+        if re.search(r"[\x00-\x1f\x7f]", word):
+            raise UsageError(f"{name} {word!r} has a tab, a newline or another control character in it ({origin})")
 
 
 def _flag(name: str, raw: object, origin: str) -> bool:

@@ -19,7 +19,7 @@ _BATCH_TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
 )
-_FLAGS = ("local", "keep", "force", "quiet", "verbose", "exclusive", "requeue")
+_FLAGS = ("exclusive", "requeue", "local", "keep", "force", "quiet", "verbose")
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -32,7 +32,7 @@ class Surroundings:
     environ: Mapping[str, str]
     env_files: Mapping[str, str]  # path -> text
     umask: str = "0022"
-    whys: Mapping[str, str] = field(default_factory=dict)  # variable -> why it has the value that it has
+    whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     job_file: str = ""
 
 
@@ -70,7 +70,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         chdir=_absolute(text("chdir") or ".", around),
         umask=around.umask,
         env=variables,
-        passed=tuple(dict.fromkeys(v.name for v in passed)),
+        passed=tuple(dict.fromkeys(v.name for v in passed if v.value is not None)),
         launcher=launcher,
         mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
         mpi_args=_words(get("mpi_args")),
@@ -85,7 +85,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         gpus_per_task=_gpus_each("--gpus-per-task", text("gpus_per_task")),
         nodelist=text("nodelist"),
         exclude=text("exclude"),
-        **_rest(settings, around),
+        **_as_given(settings, around),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
         job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
@@ -95,7 +95,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     )
 
 
-def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
+def _as_given(settings: Settings, around: Surroundings) -> dict[str, Any]:
     """The flags, and what only a batch script needs."""
     values = {name: setting.value for name, setting in settings.items()}
     found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}
@@ -167,6 +167,9 @@ def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
             _value_of(v.name, v.value, around, f"--env-file {path}") for v in environment.read_file(content, path)
         ]
     for word in _words(settings["env"].value) if "env" in settings else ():
+        if word.startswith("!") and environment.NAME.match(word[1:]):
+            variables.append(Variable(word[1:], None, why=settings["env"].origin))
+            continue
         name, equals, value = word.partition("=")
         if not environment.NAME.match(name):
             hint = "" if equals else f"to leave nodes out write --exclude {word}"
@@ -185,11 +188,15 @@ def _merged(variables: Sequence[Variable]) -> tuple[Variable, ...]:
 
 def _value_of(name: str, value: str | None, around: Surroundings, asked: str, why: str = "") -> Variable:
     if value is None and name not in around.environ:
+        if asked == "-x" and "command line" not in why:
+            raise UsageError(
+                f"env.{name}: there is no variable {name} here ({why})", f'set it, or write {name} = "VALUE"'
+            )
         hint = f"to leave a node out write --exclude {name}" if asked == "-x" else f"write {name}=VALUE"
         raise UsageError(f"{asked} {name}: there is no variable {name} here", hint)
     if value is None:
         return Variable(name, around.environ[name], inherited=True, why=why or asked)
-    return Variable(name, value, why=around.whys.get(name) or why or asked)
+    return Variable(name, value, why=around.whys.get(f"{name}={value}") or why or asked)
 
 
 def _launcher(settings: Settings) -> str:

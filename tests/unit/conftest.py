@@ -12,6 +12,8 @@ from typing import Protocol
 
 import pytest
 
+from launcher import gather
+
 from . import texts
 from .world import World, rooms
 
@@ -35,6 +37,8 @@ def _no_world(
     for name in [name for name in os.environ if name.startswith(SURROUNDINGS)]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("PYTHONNOUSERSITE", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(gather, "SITE", Path("/nonexistent/etc/mnrun"))  # what this machine's site says is no matter
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     with world.forbidden(rooms(tmp_path_factory)):
         yield

@@ -28,12 +28,12 @@ FLOORS = (
     ("errors", "model", "options"),
     (
         *("nodeset", "resources", "render", "environment", "settings", "layout", "roster"),
-        *("jobfile", "manual", "records", "answers"),
+        *("jobfile", "profiles", "manual", "records", "answers"),
     ),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show", "script", "follow"),
     (
-        *("keys", "node", "cluster", "modules", "profiles", "gather", "job_dir", "transports", "terminal", "allocate"),
+        *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
         *("progress", "execute", "queue", "job_files", "tail", "waiting"),
     ),
     ("cli", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "__main__"),
@@ -42,8 +42,9 @@ FLOORS = (
 NEIGHBOURS = {
     "render": {"resources"},
     "layout": {"nodeset"},
-    "jobfile": {"settings"},
-    "gather": {"cluster", "profiles"},
+    "jobfile": {"settings", "environment"},
+    "profiles": {"jobfile", "settings"},
+    "gather": {"cluster"},
     "answers": {"nodeset"},
     "plan": {"kit"},
     "show": {"carry"},
@@ -74,7 +75,21 @@ DOORS = {
 # What the floors below the acting ones may use of Python: nothing in it starts, sends, waits or draws lots.
 PURE = {
     *("__future__", "collections", "dataclasses", "enum", "types", "typing"),
-    *("difflib", "fnmatch", "gzip", "importlib", "io", "json", "os.path", "pathlib", "re", "shlex", "sys", "tarfile"),
+    *(
+        "difflib",
+        "fnmatch",
+        "functools",
+        "gzip",
+        "importlib",
+        "io",
+        "json",
+        "os.path",
+        "pathlib",
+        "re",
+        "shlex",
+        "sys",
+        "tarfile",
+    ),
 }
 HEAVY = ("jinja2", "rich", "paramiko", "cryptography", "ClusterShell", "psutil", "spython", "subprocess")
 

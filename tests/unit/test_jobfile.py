@@ -1,0 +1,258 @@
+"""Job files: what each line means, and the one line that is said of a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from launcher import jobfile
+from launcher.errors import UsageError
+from launcher.jobfile import JobFile, Page
+from launcher.settings import Setting
+
+WHOLE = """\
+# a job
+name    = "resnet50"
+command = ["python", "train.py", "--lr", "0.1", "two words", "$HOME"]
+chdir   = "."
+output  = "%x-%j.out"
+
+[container]
+image = "${SCRATCH}/img/pytorch.sif"
+bind  = [
+    "/datasets:/data:ro",   # a comment
+    "in:/in",
+]
+container_args = ["--writable-tmpfs", "two words"]
+
+[launch]
+mode = "outside-in"
+start_timeout = "5m"
+keep = true
+
+[resources]
+nodes = 4
+gpus_per_node = 8
+time = "12:00:00"
+
+[env]
+TOKEN = true
+GONE = false
+OMP_NUM_THREADS = 4
+GREETING = "it's = a test"
+
+[setup]
+modules = ["cuda/12.4", "hdf5"]
+lines   = ["ulimit -s unlimited", "! false"]
+
+[slurm]
+switches = "1@30:00"
+spread_job = true
+dependency = "afterok:7"
+"""
+
+
+def page(text: str, environ: Mapping[str, str] = {}) -> Page:  # read only
+    return Page("job.toml", text, "/home/alice/run", {"SCRATCH": "/scratch/alice", "HOME": "/home/alice", **environ})
+
+
+def read(text: str, environ: Mapping[str, str] = {}) -> JobFile:  # read only
+    return jobfile.read(page(text, environ))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(UsageError) as wrong:
+        read(text)
+    assert wrong.value.code == 2
+    assert "\n" not in str(wrong.value)
+    return str(wrong.value)
+
+
+def test_a_whole_job_file() -> None:
+    """Every key with its value, and the very line that it stands in."""
+    found = read(WHOLE)
+    assert found.command == ("python", "train.py", "--lr", "0.1", "two words", "$HOME")
+    assert found.settings == {
+        "job_name": Setting("resnet50", "job.toml line 2"),
+        "chdir": Setting("/home/alice/run", "job.toml line 4"),
+        "output": Setting("%x-%j.out", "job.toml line 5"),
+        "image": Setting("/scratch/alice/img/pytorch.sif", "job.toml line 8"),
+        "bind": Setting(("/datasets:/data:ro", "/home/alice/run/in:/in"), "job.toml line 9"),
+        "container_args": Setting(("--writable-tmpfs", "two words"), "job.toml line 13"),
+        "mode": Setting("outside-in", "job.toml line 16"),
+        "start_timeout": Setting(300, "job.toml line 17"),
+        "keep": Setting(True, "job.toml line 18"),
+        "nodes": Setting(4, "job.toml line 21"),
+        "gpus_per_node": Setting("8", "job.toml line 22"),
+        "time": Setting("12:00:00", "job.toml line 23"),
+        "env": Setting(("TOKEN", "!GONE", "OMP_NUM_THREADS=4", "GREETING=it's = a test"), "job.toml line 25"),
+        "module": Setting(("cuda/12.4", "hdf5"), "job.toml line 32"),
+        "setup": Setting(("ulimit -s unlimited", "! false"), "job.toml line 33"),
+        "dependency": Setting("afterok:7", "job.toml line 38"),
+        "slurm": Setting(("switches=1@30:00", "spread-job"), "job.toml line 35"),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodes = 2",
+        "[resources]\nnodes = 2",
+        "[whatever.one.likes]\nnodes = 2",
+        "resources.nodes = 2",
+        "resources = { nodes = 2 }",
+        '"nodes" = 2',
+        "\tnodes\t=\t2\t# tabs between words are blanks",
+        "nodes = 2\r\n",
+        "[slurm]\nnodes = 2",
+    ],
+)
+def test_sections_are_for_the_eye(text: str) -> None:
+    """A key means the same wherever it stands, however it is written."""
+    assert read(text).settings["nodes"].value == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("nodes = 2", 1),
+        ("\n\n# nodes = 3\nnodes = 2", 4),
+        ('bind = [\n"/nodes = 1",\n]\n[env]\nnodes = "x"\n[a]\nnodes = 2', 7),
+        ('lines = ["""\nnodes = 7\n"""]\nnodes = 2', 4),
+        ("[a.b]\nkeep = true\n[c]\n'nodes' = 2", 4),
+        ("[a]\nx.nodes = 2", 2),
+        ("r = {keep = true, nodes = 2}", 1),
+    ],
+)
+def test_the_line_of_a_key(text: str, line: int) -> None:
+    """Not the first line that looks like it: strings, comments and variables do too."""
+    assert read(text).settings["nodes"].origin == f"job.toml line {line}"
+
+
+@pytest.mark.parametrize("text", ['command = ["./app"]', '[job]\ncommand = ["./app"]', 'job.command = ["./app"]'])
+def test_the_command(text: str) -> None:
+    """Words, in whatever section."""
+    assert read(text) == JobFile({}, ("./app",))
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "meant"),
+    [
+        ("image", "app.sif", "/home/alice/run/app.sif"),
+        ("image", "../app.sif", "/home/alice/app.sif"),
+        ("image", "/images/app.sif", "/images/app.sif"),
+        ("image", "~/app.sif", "/home/alice/app.sif"),
+        ("image", "${SCRATCH}/app.sif", "/scratch/alice/app.sif"),
+        ("image", "$${SCRATCH}/app.sif", "/home/alice/run/${SCRATCH}/app.sif"),
+        ("image", "$SCRATCH/app.sif", "/home/alice/run/$SCRATCH/app.sif"),
+        ("image", "docker://ubuntu:24.04", "docker://ubuntu:24.04"),
+        ("image", "nvcr.io/nvidia/pytorch:24.10-py3", "nvcr.io/nvidia/pytorch:24.10-py3"),
+        ("chdir", "sub", "/home/alice/run/sub"),
+        ("script", "job.sh", "/home/alice/run/job.sh"),
+        ("templates", "mine", "/home/alice/run/mine"),
+        ("job_dir", "~/records", "/home/alice/records"),
+        ("output", "${SCRATCH}/%j.out", "/scratch/alice/%j.out"),
+        ("output", "%x-%j.out", "%x-%j.out"),
+        ("job_name", "${SCRATCH}", "${SCRATCH}"),
+    ],
+)
+def test_paths(key: str, written: str, meant: str) -> None:
+    """Relative to the file, `${X}` filled in; only what is a path is."""
+    assert read(f'{key} = "{written}"').settings[key].value == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("in:/in:ro", "/home/alice/run/in:/in:ro"),
+        ("${SCRATCH}:/data", "/scratch/alice:/data"),
+        ("~/in:/in", "/home/alice/in:/in"),
+        ("!/datasets", "!/datasets"),
+        ("!in", "!/home/alice/run/in"),
+    ],
+)
+def test_binds(written: str, meant: str) -> None:
+    """The source is a path of the file's; what is taken away is named as it was given."""
+    assert read(f'bind = ["{written}"]').settings["bind"].value == (meant,)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodez = 2", "job.toml line 1: nodez is no key; did you mean nodes?"),
+        ("\n[launch]\nmod = 'x'", "job.toml line 3: mod is no key; did you mean mode (auto, inside-out, outside-in)?"),
+        ("ntasks-per-node = 2", "job.toml line 1: ntasks-per-node is no key; did you mean ntasks_per_node?"),
+        ("[a]\nzzz = 1", "job.toml line 2: zzz is no key; the keys are the long options, with _ for -"),
+        ("comand = ['x']", "job.toml line 1: comand is no key; did you mean command?"),
+        ("[[bind]]\nx = 1", 'job.toml line 1: bind = [{"x": 1}] is not a list of strings; Mount a path of the nodes '),
+        ('nodes = "4"', 'job.toml line 1: nodes = "4" is not a number; write nodes = 4'),
+        ("nodes = true", "job.toml line 1: nodes = true is not a number; Nodes to run on."),
+        ("nodes = 4.0", "job.toml line 1: nodes = 4.0 is not a number; Nodes to run on."),
+        ("nodes = 0", "--nodes '0' is not a number from 1 up (job.toml line 1)"),
+        ("time = 12:00:00", 'job.toml line 1: time = 12:00:00 is not a string; write time = "12:00:00"'),
+        ("keep = 'yes'", 'job.toml line 1: keep = "yes" is not true or false; Keep the records of this run.'),
+        ("bind = '/a'", 'job.toml line 1: bind = "/a" is not a list of strings; write bind = ["/a"]'),
+        ("bind = [1]", "job.toml line 1: bind = [1] is not a list of strings; Mount a path of the nodes "),
+        ("mode = 'inside'", "--mode 'inside' is unknown (job.toml line 1); did you mean inside-out?"),
+        ("command = 'python x'", "job.toml line 1: command is not a list of words; command = ["),
+        ("command = ['x', 1]", "job.toml line 1: command is not a list of words; command = ["),
+        ("env = 'A=1'", "job.toml line 1: env is not a table: [env]; "),
+        ("image = '${NO}/a.sif'", "job.toml line 1: ${NO} is not set; set it, or write $${NO} for the text"),
+        ("image = ''", "--image is empty (job.toml line 1)"),
+        ("nodes = 1\n[a]\nnodes = 2", "job.toml line 3: nodes is said twice; also in job.toml line 1"),
+        ("name = 'a'\njob_name = 'b'", "job.toml line 2: job_name is said twice; also in job.toml line 1"),
+        ("match.cluster = 'x'", "job.toml line 1: match is a table of profiles; mnrun profile list shows yours"),
+        ("[partition.gpu]\nnodes = 1", "job.toml line 1: partition is a table of profiles; mnrun profile list "),
+        (
+            "name = 'a\tb'",
+            "--job-name 'a\\tb' has a tab, a newline or another control character in it (job.toml line 1)",
+        ),
+        ('name = "a\\nb"', "--job-name 'a\\nb' has a tab, a newline or another control character in it "),
+        ('[slurm]\ncomment = "a\\nb"', "--slurm 'comment=a\\nb' has a tab, a newline or another control character "),
+        ("[slurm]\ncomment = [1]", 'job.toml line 2: comment = [1] is not a string; write comment = "VALUE"'),
+    ],
+)
+def test_what_is_refused(text: str, said: str) -> None:
+    """File and line, what was found, what is right."""
+    assert refusal(text).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\ufeffnodes = 2", "job.toml line 1: it begins with a byte order mark; save it as UTF-8 without one"),
+        ('nodes = 1\nimage = "app.sif\nkeep = true', "job.toml line 2: a quote is missing; "),
+        ("nodes = 1\nimage = 'app.sif", "job.toml line 2: "),
+        ("nodes = 1\nimage = app.sif", "job.toml line 2: invalid value; "),
+        ("keep = yes", "job.toml line 1: invalid value; "),
+        ("nodes = 1\n\nbind = [\n  '/a',\n\nkeep = true", "job.toml line "),
+        ('nodes = 1\nlines = ["""\nabc\n', "job.toml line 2: "),
+        ("nodes = 1\nkeep = true\nnodes = 2\nforce = true", "job.toml line 3: cannot overwrite a value; "),
+        ("[a]\nnodes = 1\n[b]\n[a]\nkeep = true", "job.toml line 4: cannot declare "),
+        ("[a\nnodes = 1", "job.toml line 1: "),
+        ("nodes 2", "job.toml line 1: "),
+    ],
+)
+def test_what_is_no_toml(text: str, said: str) -> None:
+    """The parser's own reason, with the line even where the parser says only that it came to the end."""
+    assert refusal(text).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[env]\nTOKEN = ['very-secret']", "[env]\nTOKEN = { a = 'very-secret' }", "[env]\n'A-B' = 'very-secret'"],
+)
+def test_no_message_holds_a_variables_value(text: str) -> None:
+    """It may be a secret."""
+    said = refusal(text)
+    assert said.startswith("job.toml line 2: ")
+    assert "very-secret" not in said
+
+
+def test_a_profiles_origin_is_its_name_alone() -> None:
+    """Scripts and plans say where a value came from; a message says the line too."""
+    profile = Page("profile here", "nodes = 2\nkeep = 'x'", "/etc", {}, by_line=False)
+    assert jobfile.layer({"nodes": 2}, profile)["nodes"].origin == "profile here"
+    with pytest.raises(UsageError, match=r"^profile here line 2: "):
+        jobfile.layer({"keep": "x"}, profile)
