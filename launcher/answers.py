@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from . import nodeset
+
 ACTIVE = (
     "PENDING",
     "CONFIGURING",
@@ -332,8 +334,6 @@ def from_pyslurm(jobs: Iterable[Any], uid: int) -> list[Job]:
         if job.array_id:
             waiting = getattr(job, "array_tasks_waiting", None)
             identity = f"{job.array_id}_[{waiting}]" if waiting else f"{job.array_id}_{job.array_task_id}"
-        gres = job.gres_per_node or {}
-        per_node = sum(int(count) for name, count in gres.items() if re.match(r"(gres[:/])?gpu(:|$)", name))
         made = Job(
             id=identity,
             name=job.name or "",
@@ -342,7 +342,7 @@ def from_pyslurm(jobs: Iterable[Any], uid: int) -> list[Job]:
             partition=job.partition or "",
             nodes=job.num_nodes or 0,
             nodelist=job.allocated_nodes or "",
-            gpus=per_node * max(job.num_nodes or 0, 1),
+            gpus=_gpus_of(job.gres_per_node) * max(job.num_nodes or 0, 1),
             restarts=job.requeue_count or 0,
             submitted=job.submit_time or 0,
             start=job.start_time or 0,
@@ -353,3 +353,44 @@ def from_pyslurm(jobs: Iterable[Any], uid: int) -> list[Job]:
         depends = job.dependencies
         found.append(replace(made, depends=depends) if isinstance(depends, str) else made)
     return found
+
+
+def _gpus_of(gres: Mapping[str, Any] | None) -> int:
+    return sum(int(count) for name, count in (gres or {}).items() if re.match(r"(gres[:/])?gpu(:|$)", name))
+
+
+def places_of_pyslurm(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
+    """The same as sinfo_columns, of what pyslurm.Partitions.load() and pyslurm.Nodes.load() give."""
+    by_name = {node.name: node for node in nodes}
+    found = []
+    for partition in partitions:
+        for name in nodeset.expand(partition.nodes) if partition.nodes else ():
+            node = by_name[name]
+            word, mark = _node_state(str(node.state))
+            used = node.allocated_gres if hasattr(node, "allocated_gres") else node.alloc_gres  # since 23.11; before
+            found.append(
+                Place(
+                    partition=partition.name,
+                    default=bool(partition.is_default),
+                    node=name,
+                    state=word,
+                    mark=mark,
+                    gpus=_gpus_of(node.configured_gres),
+                    gpus_used=_gpus_of(used),
+                    cpus=node.total_cpus or 0,
+                    cpus_idle=node.idle_cpus or 0,
+                    up=partition.state == "UP",
+                    limit="",
+                    reason=node.reason or "",
+                )
+            )
+    return found
+
+
+def _node_state(text: str) -> tuple[str, str]:
+    """`IDLE+DRAIN` -> sinfo's word and mark."""
+    base, *flags = text.lower().split("+")
+    mark = "*" if base.endswith("*") or "not_responding" in flags else "$" if "maintenance" in flags else ""
+    if "drain" in flags:
+        return "drained", mark
+    return ("planned" if "planned" in flags else "reserved" if "reserved" in flags else base.rstrip("*")), mark

@@ -24,7 +24,7 @@ LOOK = 0.5  # seconds between two looks at files
 POLL = BY_NAME["slurm_poll"]
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
-_ids = click.argument("ids", nargs=-1, metavar="ID…")
+_ids = click.argument("ids", nargs=-1, metavar="[ID]…")
 _json = click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
 _job_dir = click.option("--job-dir", metavar="DIR", help="Where jobs leave their records.  [default: ~/.mnrun/jobs]")
 

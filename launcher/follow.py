@@ -40,13 +40,15 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """What lies in a job's directory: of its last start, `restart` (-1: it has not begun)."""
+    """What lies in a job's directory: of its last start, `restart` (-1: it has not begun). `touched` is when a start
+    that has not ended last wrote something there, 0 where that is not known."""
 
     id: str
     submitted: Submitted | None = None
     restart: int = -1
     begun: Begun | None = None
     ended: Ended | None = None
+    touched: float = 0
 
     @property
     def over(self) -> bool:
@@ -56,7 +58,7 @@ class Kept:
     @property
     def time(self) -> float:
         """Of the last thing that it says."""
-        return max([record.time for record in (self.submitted, self.begun, self.ended) if record] or [0.0])
+        return max([self.touched, *(said.time for said in (self.submitted, self.begun, self.ended) if said)])
 
     @property
     def array(self) -> str:

@@ -38,7 +38,16 @@ def _one(path: Path) -> Kept | None:
         return Kept(path.name, asked) if asked is not None else None
     last = path / str(starts[-1])
     begun = _record(last / records.BEGUN, records.begun)
-    return Kept(path.name, asked, starts[-1], begun, _record(last / records.OUTCOME, records.outcome))
+    ended = _record(last / records.OUTCOME, records.outcome)
+    touched = max(_written(last), _written(last / records.LOG)) if ended is None else 0
+    return Kept(path.name, asked, starts[-1], begun, ended, touched)
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0
 
 
 def _record(path: Path, read: Callable[[str], T | None]) -> T | None:

@@ -63,7 +63,8 @@ class Screen:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """On standard output: framed on a terminal; elsewhere in columns of at least two blanks between, no headers
-    where there are no rows."""
+    where there are no rows. What no terminal can show is shown as `?`: a job may have any name."""
+    rows = [["".join(c if c.isprintable() else "?" for c in word) for word in row] for row in rows]
     if sys.stdout.isatty():
         from rich import box
         from rich.console import Console

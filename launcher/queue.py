@@ -67,8 +67,7 @@ class Queue:
 
     def places(self) -> tuple[Place, ...]:
         """Every node, once for each of its partitions. Raises SchedulerError."""
-        words = ("sinfo", "-h", "-N", "-O", answers.widths(answers.SINFO))
-        found, _ = self._shared("places", lambda: answers.sinfo_columns(self._run(*words)), Place)
+        found, _ = self._shared("places", self._ask_places, Place)
         return tuple(found)
 
     def cancel(self, ids: Sequence[str], signal: str = "") -> list[str]:
@@ -106,6 +105,14 @@ class Queue:
             with suppress(ValueError, KeyError, TypeError, AttributeError):  # built without JSON, or another shape
                 return answers.squeue_json(said.stdout, self._uid)
         return answers.squeue_columns(self._run(*words, "-h", "-O", answers.widths(answers.SQUEUE)))
+
+    def _ask_places(self) -> list[Place]:
+        with suppress(Exception):  # as above
+            import pyslurm
+
+            return answers.places_of_pyslurm(pyslurm.Partitions.load().values(), pyslurm.Nodes.load().values())
+        # in columns always: they are the same in all versions
+        return answers.sinfo_columns(self._run("sinfo", "-h", "-N", "-O", answers.widths(answers.SINFO)))
 
     def _ask_history(self, words: Sequence[str]) -> list[Job]:
         try:

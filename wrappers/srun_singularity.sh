@@ -51,9 +51,10 @@ own() { # what one of our options means, in mnrun's words
     --envlist)
       IFS=', ' read -ra list <<<"$2"
       for item in ${list[@]+"${list[@]}"}; do
+        [[ -n $item ]] || continue
         if [[ ! $item =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]]; then
           die 2 "--envlist: '$item' is not a variable's name"
-        elif [[ -n $item && ! -v $item ]]; then
+        elif [[ ! -v $item ]]; then
           note "--envlist: $item is not set here, and left out"
         else
           options+=(-x "$item")

@@ -50,8 +50,9 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   label=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   record=$jobs/${label:-$job}/$restart
   (umask 077 && mkdir -p "$record") || die 121 "cannot write to the job directory $record"
-  printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "error": "%s", "split_output": "%s"}\n' \
-    "$(date +%s)" "$nodes" "$head" "$(readlink -f /proc/$$/fd/1)" "$(readlink -f /proc/$$/fd/2)" "$split" >"$record/begun"
+  printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "error": "%s", "split_output": "%s", "ranks": [%s]}\n' \
+    "$(date +%s)" "$nodes" "$head" "$(readlink -f /proc/$$/fd/1)" "$(readlink -f /proc/$$/fd/2)" "$split" \
+    "$(IFS=, && echo "${ranks[*]}")" >"$record/begun"
   : >"$record/log"
   write_kit
   clean_environment

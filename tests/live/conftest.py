@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from .stage import TOOL, Cluster, Desk
+from . import matrix
+from .stage import TOOL, TOP, Cluster, Desk
 
 SECONDS_TO_CLEAN = 15.0
 # Each worker of pytest-xdist has clusters of its own.
@@ -27,6 +28,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--full"):
         os.environ["MNRUN_TEST_FULL"] = "1"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """After every cell has been run, the README says so."""
+    if config.getoption("--full") and not config.getoption("lf", False):
+        stats = terminalreporter.stats
+        ids = {kind: [report.nodeid for report in stats.get(kind, ())] for kind in ("passed", "failed", "error")}
+        matrix.write(TOP / "README.md", matrix.table(ids["passed"], ids["failed"] + ids["error"]))
 
 
 def tool(name: str, *words: str) -> None:

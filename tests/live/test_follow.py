@@ -6,6 +6,7 @@ The jobs keep records as those of `mnrun submit` do, by programs/recorded.sh.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,8 +58,8 @@ class Queue:
         return self.cluster.alice(self._words(*words, poll=poll, **env), cwd=self.desk.path)
 
     @contextmanager
-    def following(self, *words: str) -> Iterator[Job]:
-        with self.cluster.running(self._words(*words)) as job:
+    def following(self, *words: str, poll: str = "1s") -> Iterator[Job]:
+        with self.cluster.running(self._words(*words, poll=poll)) as job:
             yield job
 
     def submit(self, name: str, script: str, *sbatch: str) -> str:
@@ -188,6 +189,8 @@ def _cleans_up(queue: Queue, old: str) -> None:
         f"{running}/0/begun",
     ):
         queue.desk.put(f".mnrun/jobs/{path}", json.dumps({**ages, "id": path.partition("/")[0]}))
+    for path in ("log", "."):
+        os.utime(queue.cluster.path(f"{jobs}/{running}/0/{path}"), (ages["time"], ages["time"]))
     there = len(list(queue.cluster.path(jobs).iterdir()))
     done = queue.mnrun("clean", "--older", "30d")
     assert (done.code, done.out) == (0, f"removed {jobs}/{old}: 40 days old\n"), done
@@ -200,6 +203,8 @@ def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
     """Once in 30 s, by whoever asks, for however many jobs; not at all where the jobs say all."""
     first = queue.submit("first", "sleep 5; exit 4", "-N1")
     second = queue.submit("second", "sleep 1", "-N1")
+    with queue.following("status", poll="30s") as one, queue.following("status", poll="30s") as other:
+        assert one.end().out == other.end().out != ""
     for _ in range(3):
         assert queue.mnrun("status", poll="30s").code == 0
         assert queue.mnrun("status", first, second, poll="30s").code == 0
@@ -231,18 +236,24 @@ def test_slurmctld_is_down(queue: Queue) -> None:
     assert queue.mnrun("status", job, SLURM_CONF=dead).out.split()[-2:] == [queue.status(job)[job]["nodelist"], "3"]
 
 
-def test_the_accounting_remembers(variant: Callable[..., Cluster]) -> None:
-    """How jobs ended, once slurmctld has forgotten them and though they left no records."""
+def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None:
+    """How jobs ended that left no word, also once slurmctld has forgotten them."""
     cluster = variant(2, "--accounting")
     with cluster.desk() as desk:
         queue = Queue(cluster, desk)
-        line = ["sbatch", "--parsable", "-o", "/dev/null", "--wrap"]
+        lost = queue.submit("lost", "sleep 600", "--no-requeue", "-w", "node02")
+        queue.until(lost, lambda job: job["state"] == "RUNNING", "running")
+        cluster.tool("kill", "node02")
+        line = ["sbatch", "--parsable", "-w", "node01", "-o", "/dev/null", "--wrap"]
         failed, killed, ok = (
             cluster.alice([*line, words]).out.strip() for words in ("exit 3", "kill -9 $$", "sleep 60")
         )
         assert queue.code(failed, killed) == 137
         assert queue.mnrun("cancel", ok).code == 0
         assert queue.code(ok) == 143
+        assert queue.code(lost) == 121
+        assert queue.status(lost)[lost]["state"] == "NODE_FAIL"
+        cluster.tool("heal", "node02")
         wait_for(lambda: "CANCELLED" in cluster.root("login", "sacct", "-a", "-n", "-X", "-j", ok), "in the accounting")
         desk.put(
             "bin/squeue",
@@ -250,7 +261,12 @@ def test_the_accounting_remembers(variant: Callable[..., Cluster]) -> None:
             0o755,
         )
         time.sleep(1.1)
-        assert {job: seen["code"] for job, seen in queue.status().items()} == {failed: 3, killed: 137, ok: 143}
+        assert {job: seen["code"] for job, seen in queue.status().items()} == {
+            lost: 121,
+            failed: 3,
+            killed: 137,
+            ok: 143,
+        }
         assert queue.status(ok)[ok]["state"] == "CANCELLED"
         assert queue.code(failed) == 3
         unknown = queue.mnrun("status", "4711")

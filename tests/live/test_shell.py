@@ -80,7 +80,7 @@ def test_shell_keys_are_for_the_program_in_it(cluster: Cluster) -> None:
         terminal.write("\x1a")
         terminal.expect("Stopped")
         terminal.expect(PROMPT)
-        terminal.write("kill -9 %1; wait\n")
+        terminal.write('kill -9 %1; until [ -z "$(jobs -s)" ]; do sleep 0.1; done\n')
         terminal.expect(PROMPT)
         terminal.write("\x04")
         assert terminal.end() == 0

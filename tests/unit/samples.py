@@ -26,12 +26,13 @@ def build(
     *command: str,
     environ: Mapping[str, str] = {},  # read only
     env_files: Mapping[str, str] = {},
+    shell: str = "",
     **given: object,
 ) -> JobSpec:
     """The job of these options (by their keys) and this command, given by alice in her project."""
     words = {"image": "app.sif", **given}
     merged = settings.merge(settings.builtin(), settings.from_command_line(words))
-    return spec.build(merged, command, spec.Surroundings("/home/alice/run", "/home/alice", environ, env_files))
+    return spec.build(merged, command, spec.Surroundings("/home/alice/run", "/home/alice", environ, env_files), shell)
 
 
 def held(*nodes: str, cpus: int = 8, gpus: int = 0, ntasks: int | None = None, each: int | None = None) -> Allocation:

@@ -219,3 +219,24 @@ def test_pyslurms_jobs() -> None:
     found = answers.from_pyslurm([alone, task, rest, other], ALICE)
     assert [job.id for job in found] == ["7", "8_1", "8_[2-3%1]"]
     assert found[0] == Job("7", "x", "RUNNING", "", "main", 2, "n[1-2]", 4, 1, 5, 6, 7, 3, 0)
+
+
+def test_pyslurms_nodes() -> None:
+    """The same words as sinfo's."""
+    common = {"configured_gres": {"gpu": 4}, "total_cpus": 8, "idle_cpus": 5, "reason": None}
+    states = {"n1": "MIXED", "n2": "IDLE+DRAIN", "n3": "IDLE+PLANNED", "n4": "DOWN*", "n5": "IDLE+MAINTENANCE+RESERVED"}
+    nodes = [SimpleNamespace(name=n, state=s, allocated_gres={"gpu": 3}, **common) for n, s in states.items()]
+    older = SimpleNamespace(name="n6", state="IDLE", alloc_gres={}, **common)
+    main = SimpleNamespace(name="main", nodes="n[1-6]", state="UP", is_default=True)
+    empty = SimpleNamespace(name="empty", nodes=None, state="DOWN", is_default=False)
+    found = answers.places_of_pyslurm([main, empty], [*nodes, older])
+    assert [(place.state, place.mark) for place in found] == [
+        ("mixed", ""),
+        ("drained", ""),
+        ("planned", ""),
+        ("down", "*"),
+        ("reserved", "$"),
+        ("idle", ""),
+    ]
+    assert found[0] == answers.Place("main", True, "n1", "mixed", "", 4, 3, 8, 5, True, "", "")
+    assert found[5].gpus_used == 0

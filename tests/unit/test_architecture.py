@@ -45,6 +45,7 @@ NEIGHBOURS = {
     "jobfile": {"settings", "environment"},
     "profiles": {"jobfile", "settings"},
     "gather": {"cluster"},
+    "answers": {"nodeset"},
     "plan": {"kit"},
     "show": {"carry"},
     "script": {"carry", "kit"},

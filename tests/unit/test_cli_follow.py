@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -178,6 +179,7 @@ def test_clean(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     assert (done.code, done.out, slurm.asked) == (0, "", [])
     made(jobs, "8", 0, time=now - 41 * 86400)
     made(jobs, "9", None, time=now - 41 * 86400)
+    os.utime(jobs / "9" / "0", (now - 41 * 86400,) * 2)
     slurm.known = (Job("9", "", "RUNNING"),)
     done = mnrun("clean", "--older", "30d")
     assert done.out == f"removed {jobs / '8'}: 41 days old\n"
@@ -296,6 +298,8 @@ def test_a_table_on_a_terminal(mocker: MockerFixture, capsys: pytest.CaptureFixt
     progress.table(("JOB", "NAME"), [("7", "[red]x")])
     out = capsys.readouterr().out
     assert "JOB" in out and "─" in out and "[red]x" in out
+    progress.table(("NAME",), [("\x1b[2Jx\n",)])
+    assert "?[2Jx?" in capsys.readouterr().out
 
 
 def test_no_verb_is_missing() -> None:

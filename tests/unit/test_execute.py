@@ -518,6 +518,29 @@ def test_the_master_starts_together_with_the_others(launch: Launcher, stage: Sta
     assert stage.order == ["serve", "run"]
 
 
+def test_a_prompt_starts_when_all_is_ready(launch: Launcher, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its srun has the terminal from its start on; what it says of the shell's last command is nobody's business."""
+    shell = make(build(shell="terminal"), 2, 1)
+    with pytest.raises(NodeError):
+        stage.play = Play(kit=say(READY[0], "fail node02 x"))
+        launch.carry_out(shell)
+    assert stage.order == ["serve"]
+    stage.order.clear()
+    said = ["srun: error: node01: task 0: Exited with exit code 7", "srun: error: other"]
+    stage.play = Play(go=[("noise", "run", line) for line in said] + ended("run", 7))
+    assert launch.carry_out(shell) == Outcome(7, {})
+    assert stage.order == ["serve", "run"]
+    assert capsys.readouterr().err.splitlines() == said[1:]
+
+
+def test_a_prompt_is_hung_up(launch: Launcher, stage: Stage) -> None:
+    """A shell at a prompt takes no notice of a TERM."""
+    stage.play = Play(go=signalled(signal.SIGTERM))
+    assert launch.carry_out(make(build(shell="terminal"), 2, 1)) == Outcome(143)
+    assert stage.started["run"].signals[0] == signal.SIGHUP
+    assert b"signal TERM" not in stage.lease.lines
+
+
 def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> None:
     """The kit with this job's keys; once all are ready, how to reach them; then go, and nothing after it."""
     launch(Play())

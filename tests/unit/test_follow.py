@@ -13,7 +13,7 @@ from launcher.records import REQUEUED, Begun, Ended, Submitted
 
 from .samples import RECORDED
 
-NOW = 1_000_000.0
+NOW = 1_700_000_000.0
 
 
 def job(state: str, identity: str = "7", **more: Any) -> Job:

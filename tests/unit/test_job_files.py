@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -242,8 +243,16 @@ def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mock
 
 
 def test_kept_days(tmp_path: Path) -> None:
-    """The age of a record is that of the last thing it says."""
+    """The age of a record is that of the last thing it says, or wrote where it was killed before it could say so."""
+    made(tmp_path, "8", None, time=5)
+    (one,) = job_files.kept(tmp_path, ["8"]).values()
+    assert one.time == (tmp_path / "8" / "0").stat().st_mtime
+    os.utime(tmp_path / "8" / "0", (50, 50))
+    (tmp_path / "8" / "0" / "log").touch()
+    os.utime(tmp_path / "8" / "0" / "log", (70, 70))
+    os.utime(tmp_path / "8" / "0", (50, 50))
+    assert job_files.kept(tmp_path, ["8"])["8"].time == 70
     made(tmp_path, "7", 0, time=100 * follow.DAY)
     kept = job_files.kept(tmp_path)
-    assert [one.id for one in follow.removable(kept, (), 101 * follow.DAY)] == ["7"]
-    assert follow.removable(kept, (), 99 * follow.DAY) == []
+    assert [one.id for one in follow.removable(kept, (), 101 * follow.DAY)] == ["7", "8"]
+    assert [one.id for one in follow.removable(kept, (), 99 * follow.DAY)] == ["8"]

@@ -255,6 +255,19 @@ def test_pyslurm_where_it_answers(slurm: Slurm, tmp_path: Path, mocker: MockerFi
     assert slurm.asked == []
 
 
+def test_pyslurm_about_nodes(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
+    """Partitions and nodes; where it fails, sinfo is asked."""
+    loaded = SimpleNamespace(
+        Partitions=SimpleNamespace(load=lambda: {"p": SimpleNamespace(name="p", nodes=None)}),
+        Nodes=SimpleNamespace(load=dict),
+    )
+    mocker.patch.dict(sys.modules, {"pyslurm": loaded})
+    assert Queue({}, tmp_path, 30).places() == ()
+    assert slurm.asked == []
+    loaded.Nodes.load = mocker.Mock(side_effect=RuntimeError("RPC"))
+    assert len(Queue({}, tmp_path / "other", 30).places()) == 2
+
+
 def test_pyslurm_that_does_not_answer(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """Of another Slurm, or of another API: the commands are asked."""
     mocker.patch.dict(sys.modules, {"pyslurm": SimpleNamespace()})

@@ -90,6 +90,17 @@ def test_a_session_of_its_own(starter: Starter) -> None:
     starter.said()
 
 
+def test_what_drives_the_terminal_stays_in_our_session(starter: Starter, world: World) -> None:
+    """No other may; and when it is ended we are not, who are in its process group. Its errors alone are events."""
+    argv = ("sh", "-c", "echo said >&2; exec sleep 60")
+    running = transports.start("step", argv, dict(os.environ), starter.events, False, terminal=True, apart=True)
+    assert starter.events.get(timeout=10) == ("noise", "step", "said")
+    assert (os.getsid(running.process.pid), os.getpgid(running.process.pid)) == (os.getsid(0), os.getpgrp())
+    with world.allowed():
+        running.end(signal.SIGKILL)
+    assert starter.said() == [("ended", "step", 137)]
+
+
 def test_ending_reaches_the_children_too(starter: Starter) -> None:
     """And may be done twice."""
     running = starter.start("sleep 60 & wait")

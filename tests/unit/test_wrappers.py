@@ -30,7 +30,8 @@ class Node:
         self.path = path
 
     def fill(self, *ranks: int, launch: str = "", **given: Any) -> None:
-        plan = make(build("./app", **{"chdir": str(self.path), **given}), *ranks)
+        command = () if given.get("shell") else ("./app",)
+        plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
         (self.path / "bin").mkdir(parents=True)
         files = kit.files(plan, {"launch.env": launch, "share": f"{ranks[0]}\n", "up": ""})
         for name, text in files.items():
