@@ -178,13 +178,14 @@ def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tup
         path = (*where, key)
         if isinstance(value, dict) and key == "env":
             words = tuple(_variable(v, page, (*path, n)) for n, v in value.items())
-            yield path, "env", Setting(words, page.origin(path))
+            yield path, "env", Setting(words, page.origin(path), tuple(page.origin((*path, n)) for n in value))
         elif isinstance(value, dict) and key == "slurm":
             known = {k: v for k, v in value.items() if _name(k.replace("-", "_")) in BY_NAME}
             yield from _entries({k.replace("-", "_"): v for k, v in known.items()}, page, path)
-            rest = tuple(_passed(v, page, (*path, k)) for k, v in value.items() if k not in known)
+            rest = {k: _passed(v, page, (*path, k)) for k, v in value.items() if k not in known}
             if rest:
-                yield path, "slurm", Setting(rest, page.origin(path))
+                each = tuple(page.origin((*path, k)) for k in rest)
+                yield path, "slurm", Setting(tuple(rest.values()), page.origin(path), each)
         elif isinstance(value, dict):
             yield from _entries(value, page, path)
         else:
