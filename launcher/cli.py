@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from . import __version__, layout, nodeset, spec
 from .errors import BUG, LaunchError, UsageError
@@ -57,6 +58,14 @@ class DefaultVerb(click.Group):
             return None
         found: click.Command = getattr(importlib.import_module(f".{VERBS[name]}", __package__), name)
         return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        run = self.get_command(ctx, "run")
+        assert run is not None
+        seen = {item.value for item in found}
+        also = run.shell_complete(click.Context(run, parent=ctx, info_name="run"), incomplete)
+        return [*found, *(item for item in also if item.value not in seen)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
@@ -113,7 +122,10 @@ def job_options(verb: Any) -> Any:
     """The whole table of options on a click command."""
     for option in reversed(OPTIONS):
         verb = click.option(*option.flags, option.name, **_click(option))(verb)
-    return click.argument("command", nargs=-1, type=click.UNPROCESSED)(verb)
+    files = click.Path()  # so that shells complete them
+    return click.argument(
+        "command", nargs=-1, type=click.UNPROCESSED, shell_complete=lambda *words: files.shell_complete(*words)
+    )(verb)
 
 
 def _click(option: Option) -> dict[str, Any]:
@@ -121,7 +133,21 @@ def _click(option: Option) -> dict[str, Any]:
     if option.kind == "flag":
         return {**shared, "is_flag": True, "default": None}
     metavar = "|".join(option.choices) or option.metavar or option.kind.upper()
-    return {**shared, "type": str, "multiple": option.repeats, "metavar": metavar}
+    return {
+        **shared,
+        "type": str,
+        "multiple": option.repeats,
+        "metavar": metavar,
+        "shell_complete": lambda ctx, param, incomplete: _completed(option, incomplete),
+    }
+
+
+def _completed(option: Option, incomplete: str) -> list[CompletionItem]:
+    """The values that are as far as `incomplete`: choices, or the shell's own files and directories."""
+    kind = "dir" if option.metavar == "DIR" else "file" if option.metavar.startswith(("FILE", "REF", "SRC")) else ""
+    if kind:
+        return [CompletionItem(incomplete, type=kind)]
+    return [CompletionItem(choice) for choice in option.choices if choice.startswith(incomplete)]
 
 
 def _help(option: Option) -> str:

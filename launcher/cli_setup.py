@@ -50,7 +50,8 @@ def show(name: str) -> None:
     """Every value that a job begins with, and where it comes from."""
     found = gather.gather({"profile": name} if name else {}, "", os.environ, cli.cwd(), str(Path.home()))
     for key, setting in found.settings.items():
-        value = " ".join(setting.value) if isinstance(setting.value, tuple) else setting.value
+        value = " ".join(setting.value) if isinstance(setting.value, tuple) else str(setting.value)
+        value = value.lower() if isinstance(setting.value, bool) else value
         if key == "env":  # values may be secrets
             value = " ".join(word.partition("=")[0] for word in setting.value)  # type: ignore[union-attr]
         click.echo(f"{key} = {value}    # {setting.origin}")

@@ -19,7 +19,7 @@ _BATCH_TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
 )
-_FLAGS = ("exclusive", "requeue", "local", "keep", "force", "quiet", "verbose")
+_FLAGS = ("local", "keep", "force", "quiet", "verbose", "exclusive", "requeue")
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -85,7 +85,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         gpus_per_task=_gpus_each("--gpus-per-task", text("gpus_per_task")),
         nodelist=text("nodelist"),
         exclude=text("exclude"),
-        **_as_given(settings, around),
+        **_rest(settings, around),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
         job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
@@ -95,7 +95,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     )
 
 
-def _as_given(settings: Settings, around: Surroundings) -> dict[str, Any]:
+def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
     """The flags, and what only a batch script needs."""
     values = {name: setting.value for name, setting in settings.items()}
     found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}

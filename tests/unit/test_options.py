@@ -89,3 +89,19 @@ def test_what_repeats() -> None:
     assert {option.name for option in OPTIONS if option.repeats} == {
         *("bind", "env", "env_file", "container_args", "mpi_args", "module", "setup", "slurm", "ulimit"),
     }
+
+
+@each
+def test_the_verbs_of_an_option(option: Option) -> None:
+    """What asks sbatch for something is of no effect in a job that runs; a plan shows everything."""
+    assert "plan" in option.verbs
+    assert ("run" in option.verbs) != option.batch
+    assert "submit" in option.verbs
+
+
+def test_what_salloc_is_asked_for() -> None:
+    """`mnrun shell` hands on what salloc has, and nothing that needs a script."""
+    assert {option.name for option in OPTIONS if option.batch and "shell" in option.verbs} == {
+        *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "exclusive", "licenses"),
+        *("mem", "mem_per_cpu", "mem_per_gpu", "gpus_per_task"),
+    }

@@ -185,3 +185,77 @@ def test_merging_changes_no_layer() -> None:
     below = settings.from_command_line({"bind": ("/a",)})
     settings.merge(below, settings.from_command_line({"bind": ("/b",)}))
     assert below == {"bind": Setting(("/a",), "command line")}
+
+
+@pytest.mark.parametrize(
+    ("name", "below", "above", "left"),
+    [
+        ("bind", ("/a:/b:ro", "/c"), ("!/a",), ("/c",)),
+        ("bind", ("/a:/b", "/a/b"), ("!/a", "/a:/z"), ("/a/b", "/a:/z")),
+        ("bind", ("/a",), ("!/nowhere",), ("/a",)),
+        ("module", ("cuda/12.4", "gcc"), ("!cuda",), ("gcc",)),
+        ("module", ("cuda/12.4", "cuda/11"), ("!cuda/11",), ("cuda/12.4",)),
+        ("slurm", ("switches=1@30:00", "spread-job"), ("!switches", "!spread-job"), ()),
+        ("ulimit", ("memlock=unlimited",), ("!memlock",), ()),
+        ("setup", ("module purge", "! false"), ("!module purge",), ("! false",)),
+        ("setup", ("a",), ("! grep -q x file",), ("a", "! grep -q x file")),
+        ("container_args", ("--nv", "--writable-tmpfs"), ("!--nv",), ("--writable-tmpfs",)),
+        ("mpi_args", ("--x",), ("!y",), ("--x", "!y")),
+        ("env", ("A=1", "B=2", "A=3"), ("!A",), ("B=2", "!A")),
+        ("env", ("A=1", "!B"), ("B=2",), ("A=1", "!B", "B=2")),
+        ("env", (), ("!HOST",), ("!HOST",)),
+    ],
+)
+def test_what_a_layer_takes_away(
+    name: str, below: tuple[str, ...], above: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    """By path, variable or module; a variable of the surrounding job too, and a line of shell never by accident."""
+    merged = settings.merge({name: Setting(below, "below")}, {name: Setting(above, "above")})
+    assert merged[name] == Setting(left, "below, above")
+
+
+def test_who_asks_in_other_words_means_it_instead() -> None:
+    """A site's gpus_per_node or mem does not stand in the way of a user's gres or mem_per_cpu."""
+    site = {name: Setting("8", "site") for name in ("gpus_per_node", "mem", "partition")}
+    merged = settings.merge(site, settings.from_command_line({"gres": "gpu:2", "mem_per_cpu": "2G"}))
+    assert {name: setting.value for name, setting in merged.items()} == {
+        **{"partition": "8", "gres": "gpu:2", "mem_per_cpu": "2G"},
+    }
+    both = settings.merge(site, settings.from_command_line({"gres": "gpu:2", "gpus_per_node": "2"}))
+    assert {"gres", "gpus_per_node"} <= set(both)  # said in one breath: refused later
+
+
+def test_sbatchs_own_variables() -> None:
+    """Each is our option of that meaning; those of options that are none of ours go to --slurm as they are."""
+    environ = {
+        "SBATCH_PARTITION": "gpu",
+        "SBATCH_TIMELIMIT": "1:00:00",
+        "SBATCH_ARRAY_INX": "0-3",
+        "SBATCH_MEM_PER_NODE": "1G",
+        "SBATCH_EXCLUSIVE": "user",
+        "SBATCH_REQ_SWITCH": "1",
+        "SBATCH_WCKEY": "a b",
+        "SBATCH_OVERCOMMIT": "",
+        "SBATCH_NONSENSE": "x",
+        "SLURM_PARTITION": "no",
+    }
+    assert settings.from_sbatch(environ) == {
+        "partition": Setting("gpu", "SBATCH_PARTITION"),
+        "time": Setting("1:00:00", "SBATCH_TIMELIMIT"),
+        "array": Setting("0-3", "SBATCH_ARRAY_INX"),
+        "mem": Setting("1G", "SBATCH_MEM_PER_NODE"),
+        "exclusive": Setting(True, "SBATCH_EXCLUSIVE"),
+        "slurm": Setting(
+            ("switches=1", "wckey=a b", "overcommit"), "SBATCH_REQ_SWITCH, SBATCH_WCKEY, SBATCH_OVERCOMMIT"
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [("job_name", "a\nb"), ("partition", "a\tb"), ("slurm", ("comment=a\n#SBATCH -A b",)), ("module", ("a\nb",))],
+)
+def test_a_line_of_a_script_is_one_line(name: str, raw: object) -> None:
+    """Nothing that is written into a script's line may begin another."""
+    with pytest.raises(UsageError, match="has a tab, a newline or another control character in it"):
+        settings.parse(BY_NAME[name], raw, "here")

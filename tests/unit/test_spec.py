@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from launcher import settings, spec
 from launcher.errors import Impossible, LaunchError, UsageError
 from launcher.model import JobSpec, Mount, Variable
+from launcher.settings import Setting
 
 from .samples import build
 
@@ -355,3 +357,22 @@ def test_no_command() -> None:
 def test_one_port_is_a_range() -> None:
     """A firewall may let a single one through."""
     assert build("./app", ports="40000-40000").ports == "40000-40000"
+
+
+def test_a_variable_that_is_taken_away() -> None:
+    """Also one of ours, and one that the host has; its name is not passed on."""
+    job = build("./app", env=("A=1", "!A", "!PYTHONNOUSERSITE", "!HOST", "B=1"), environ={"HOST": "x"})
+    assert {v.name: v.value for v in job.env} == {"A": None, "PYTHONNOUSERSITE": None, "HOST": None, "B": "1"}
+    assert job.passed == ("B",)
+
+
+def test_a_variable_that_a_job_file_passes_on_and_nobody_set() -> None:
+    """The hint is not that of the command line."""
+    merged = settings.merge(
+        settings.builtin(), {"image": Setting("/a.sif", "x"), "env": Setting(("TOKEN",), "job.toml line 7")}
+    )
+    with pytest.raises(UsageError) as wrong:
+        spec.build(merged, ("./app",), spec.Surroundings("/", "/home/alice", {}, {}))
+    assert str(wrong.value) == (
+        'env.TOKEN: there is no variable TOKEN here (job.toml line 7); set it, or write TOKEN = "VALUE"'
+    )

@@ -1,0 +1,222 @@
+"""Job files, profiles and layers of settings, as a user and a site's admin type them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from .cells import HELLO, OMPI5
+from .reports import check, mine
+from .stage import LOGIN, Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+JOB = f"""\
+command = ["{HELLO}", "two words", "$HOME"]
+[container]
+image = "${{IMAGES}}/ompi5.sif"
+bind  = ["data:/data:ro"]
+[resources]
+nodes = 2
+ntasks_per_node = 2
+time = "10:00"
+[env]
+GREETING = "it's = a test"
+TOKEN = true
+PYTHONNOUSERSITE = false
+"""
+ENV = {"IMAGES": "/images", "TOKEN": "very-secret"}
+
+
+@pytest.fixture
+def job(desk: Desk) -> str:
+    """A job file with a folder beside it, in alice's home."""
+    desk.cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/data")
+    return desk.put("job.toml", JOB)
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[str]:
+    """/etc/mnrun of the login node, empty and root's; gone at the end."""
+    cluster.root(LOGIN, "install", "-d", "-m", "755", "/etc/mnrun", "/etc/mnrun/profiles")
+    yield "/etc/mnrun"
+    cluster.root(LOGIN, "rm", "-rf", "/etc/mnrun")
+
+
+def of_the_site(cluster: Cluster, name: str, text: str, mode: str = "644", owner: str = "root") -> None:
+    cluster.root(LOGIN, "sh", "-c", f"printf %s {shlex.quote(text)} >/etc/mnrun/{name}")
+    cluster.root(LOGIN, "chmod", mode, f"/etc/mnrun/{name}")
+    cluster.root(LOGIN, "chown", owner, f"/etc/mnrun/{name}")
+
+
+def test_a_job_file_runs(cluster: Cluster, job: str) -> None:
+    """`salloc … mnrun job.toml`, from another directory than the file's; nothing secret is said."""
+    result = cluster.mnrun(job, nodes=2, env=ENV)
+    check(result, "node01", "node02")
+    assert "very-secret" not in result.err, result
+    assert any("--time: no effect here" in line for line in mine(result)), result
+
+
+def test_its_variables_arrive(cluster: Cluster, job: str) -> None:
+    """Set, passed on, and taken away; its binds are those beside it."""
+    words = ["sh", "-c", 'echo "$GREETING|$TOKEN|${PYTHONNOUSERSITE-none}|$(ls -d /data)"']
+    result = cluster.mnrun(job, "-n", "1", "-N", "1", "-Q", "--", *words, nodes=1, tasks=0, env=ENV)
+    assert (result.code, result.out) == (0, "it's = a test|very-secret|none|/data\n"), result
+
+
+def test_every_layer_above_the_file(cluster: Cluster, job: str) -> None:
+    """job file < MNRUN_* < SBATCH_* < command line, each with its origin in the plan; no secret in it."""
+    env = {
+        **ENV,
+        "MNRUN_NTASKS_PER_NODE": "3",
+        "MNRUN_TIME": "1:00",
+        "SBATCH_TIMELIMIT": "2:00",
+        "SBATCH_QOS": "normal",
+    }
+    line = ["env", *(f"{n}={v}" for n, v in env.items()), "mnrun", "plan", job, "-N", "3"]
+    shown = cluster.alice(line)
+    assert shown.code == 0, shown
+    for wanted in (
+        "nodes = 3    # command line\n",
+        "ntasks_per_node = 3    # MNRUN_NTASKS_PER_NODE\n",
+        "time = 2:00    # SBATCH_TIMELIMIT\n",
+        "qos = normal    # SBATCH_QOS\n",
+        f"image = {OMPI5}    # {job} line 3\n",
+        f"bind = {job[: -len('/job.toml')]}/data:/data:ro    # {job} line 4\n",
+        "env = GREETING TOKEN    # ",
+    ):
+        assert wanted in shown.out, (wanted, shown)
+    assert "very-secret" not in shown.out + shown.err, shown
+    as_json = cluster.alice([*line, "--format", "json"])
+    assert json.loads(as_json.out)["values"]["time"] == {"value": "2:00", "origin": "SBATCH_TIMELIMIT"}, as_json
+
+
+def test_the_script_has_the_same_origins(cluster: Cluster, job: str) -> None:
+    """`submit --dry-run` of the same file; Slurm would take it."""
+    env = {**ENV, "SBATCH_JOB_NAME": "mine"}
+    line = ["env", *(f"{n}={v}" for n, v in env.items()), "mnrun", "submit", "--dry-run", job]
+    made = cluster.alice(line)
+    assert made.code == 0, made
+    assert "very-secret" not in made.out + made.err, made
+    directives = {
+        words.split()[0]: why
+        for words, _, why in (d[8:].partition("# ") for d in made.out.splitlines() if d[:8] == "#SBATCH ")
+    }
+    assert directives["--time=10:00"] == f"{job} line 8", made
+    assert directives["--job-name=mine"] == "SBATCH_JOB_NAME", made
+    assert cluster.alice(["sbatch", "--test-only"], made.raw).code == 0, made
+
+
+def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:
+    """Chosen by Slurm's name of the cluster; its values, its partition's, and its words on what it does not want."""
+    name = cluster.root(LOGIN, "sh", "-c", "scontrol show config | sed -n 's/^ClusterName *= *//p'").strip()
+    of_the_site(
+        cluster,
+        "profiles/here.toml",
+        f'match.cluster = "{name}"\nresources.partition = "main"\nbind = ["/usr:/site-usr:ro"]\n'
+        'policy.no_home = "home is where it must be"\n'
+        '[partition.main]\nenv.FABRIC = { value = "ib0", why = "carries the route" }\n'
+        '[partition.other]\nenv.FABRIC = "eth0"\n',
+    )
+    run = cluster.mnrun(
+        *(job, "-N", "1", "-n", "1", "-Q", "--", "sh", "-c", 'echo "$FABRIC" "$(ls -d /site-usr)"'),
+        nodes=1,
+        tasks=0,
+        env=ENV,
+    )
+    assert (run.code, run.out, run.err) == (0, "ib0 /site-usr\n", ""), run
+    line = ["env", *(f"{n}={v}" for n, v in ENV.items()), "mnrun", "plan", job]
+    shown = cluster.alice(line)
+    assert "partition = main    # profile here\n" in shown.out, shown
+    assert "profile = here    # it matches this place\n" in shown.out, shown
+    refused = cluster.alice([*line, "--no-home"])
+    assert refused.code == 122, refused
+    assert mine(refused)[0].startswith(
+        "--no-home (command line) is not wanted by profile here: home is where it must be"
+    )
+    listed = cluster.alice(["mnrun", "profile", "list"])
+    assert listed.out == f"*  here  /etc/mnrun/profiles/here.toml  cluster={name}\n", listed
+    assert "partition = main    # profile here\n" in cluster.alice(["mnrun", "profile", "show"]).out
+
+
+@pytest.mark.parametrize(("mode", "owner"), [("666", "root"), ("644", "alice")])
+def test_what_is_not_the_sites_is_ignored(cluster: Cluster, site: str, mode: str, owner: str) -> None:
+    """With a warning, and the job runs."""
+    of_the_site(cluster, "profiles/here.toml", 'match.hostname = "*"\nmode = "outside-in"\nkeep = true', mode, owner)
+    result = cluster.mnrun("--image", OMPI5, "--", HELLO, nodes=1, tasks=1)
+    check(result, "node01", tasks=1)
+    assert [line for line in mine(result) if line.startswith("warning: /etc/mnrun/profiles/here.toml is ignored: ")]
+    assert "keep" not in cluster.alice(["mnrun", "profile", "show"]).out
+
+
+def test_two_profiles_that_match(cluster: Cluster, site: str) -> None:
+    """Both are named, and how to choose."""
+    for name in ("one", "two"):
+        of_the_site(cluster, f"profiles/{name}.toml", 'match.hostname = "login*"')
+    result = cluster.alice(["mnrun", "plan", "--image", OMPI5, "--", HELLO])
+    assert (result.code, result.out) == (2, ""), result
+    assert "one (/etc/mnrun/profiles/one.toml) and two (/etc/mnrun/profiles/two.toml); name one" in result.err, result
+    assert cluster.alice(["mnrun", "plan", "--profile", "two", "--image", OMPI5, "--", HELLO]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\n\nnodez = 2\n", "line 3: nodez is no key; did you mean nodes?"),
+        ('[resources]\nnodes = "two"\n', 'line 2: nodes = "two" is not a number; Nodes to run on.'),
+        ('image = "app.sif\nnodes = 2\n', "line 1: a quote is missing; strings stand in quotes, lists in []"),
+        ("\ufeffnodes = 2\n", "line 1: it begins with a byte order mark; save it as UTF-8 without one"),
+        ('image = "${NOWHERE}/app.sif"', "line 1: ${NOWHERE} is not set; set it, or write $${NOWHERE} for the text"),
+        ("nodes = 2\nnodes = 3\n", "line 2: cannot overwrite a value; "),
+    ],
+)
+def test_a_wrong_job_file(cluster: Cluster, desk: Desk, text: str, said: str) -> None:
+    """File and line, one line of ours, code 2."""
+    path = desk.put("job.toml", text.encode())
+    result = cluster.alice(["mnrun", "plan", path])
+    assert (result.code, result.out) == (2, ""), result
+    assert result.err.startswith(f"mnrun: {path} {said}"), result
+    assert result.err.count("\n") == 1, result
+
+
+def test_tabs_are_blanks(cluster: Cluster, desk: Desk) -> None:
+    """Between words; one within a name was never meant."""
+    path = desk.put("job.toml", f'[a]\n\timage\t=\t"{OMPI5}"\t# tabs\n\tcommand = ["{HELLO}"]\n')
+    assert cluster.alice(["mnrun", "plan", path]).code == 0
+    path = desk.put("job.toml", 'name = "a\tb"\n')
+    result = cluster.alice(["mnrun", "plan", path])
+    assert result.code == 2, result
+    assert "has a tab, a newline or another control character in it" in result.err, result
+
+
+def test_init_and_then_run(cluster: Cluster, desk: Desk) -> None:
+    """The file that init writes is one to run from; a second init leaves it alone."""
+    made = cluster.alice(["mnrun", "init"], cwd=desk.path)
+    assert (made.code, made.out) == (0, "job.toml\n"), made
+    before = desk.read("job.toml")
+    again = cluster.alice(["mnrun", "init"], cwd=desk.path)
+    assert (again.code, again.out) == (2, ""), again
+    assert desk.read("job.toml") == before
+    result = cluster.mnrun("job.toml", "--image", OMPI5, "--", HELLO, nodes=1, tasks=1, cwd=desk.path)
+    check(result, "node01", tasks=1)
+
+
+def test_a_module_where_there_are_none(cluster: Cluster, desk: Desk) -> None:
+    """One clear line, before anything starts."""
+    path = desk.put("job.toml", f'command = ["{HELLO}"]\nimage = "{OMPI5}"\nmodules = ["no-such-module/1.0"]\n')
+    result = cluster.mnrun(path, nodes=1, tasks=1)
+    assert (result.code, result.out) == (122, ""), result
+    assert "module" in mine(result)[-1], result
+
+
+def test_completion(cluster: Cluster) -> None:
+    """What `mnrun completion bash` prints makes a real bash complete."""
+    script = (
+        'eval "$(mnrun completion bash)"; COMP_WORDS=(mnrun run --ntasks-p) COMP_CWORD=2; '
+        '_mnrun_completion mnrun --ntasks-p run; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    result = cluster.alice(["bash", "-c", script])
+    assert "--ntasks-per-node" in result.out.split(), result
