@@ -172,21 +172,20 @@ def main() -> None:
 @job_options
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
-    sys.exit(launch(spec_of(command, given)))
+    sys.exit(launch(spec_of(command, given, live=True)))
 
 
 def launch(job: JobSpec) -> int:
     """Carry `job` out on the nodes that we hold; its exit code."""
-    from . import execute, job_dir, modules
+    from . import execute, job_dir
 
-    environ = modules.load(job.module, os.environ)
     screen = Screen(job.quiet, job.verbose)
     allocation, site = _held(job)
     plan = _plan(job, allocation, site)
     for note in (*_summary(plan, allocation), *_ineffective(job)):
         screen.say(note)
     with job_dir.opened(job.job_dir, plan.job, job.keep) as records:
-        outcome = execute.execute(plan, allocation, site, environ, records, screen)
+        outcome = execute.execute(plan, allocation, site, os.environ, records, screen)
         if job.keep:
             screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
     return outcome.code
@@ -210,8 +209,13 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 
-def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "", *, batch: bool = False) -> JobSpec:
-    """The job of these options and all that is said elsewhere; `batch`: for sbatch. Raises UsageError or Impossible."""
+def spec_of(
+    command: tuple[str, ...], given: dict[str, object], shell: str = "", *, batch: bool = False, live: bool = False
+) -> JobSpec:
+    """The job of these options and all that is said elsewhere; `batch`: for sbatch, `live`: about to be run here.
+
+    Raises UsageError or Impossible.
+    """
     from .gather import gather
 
     path = str(given.pop("job_file", "") or "")
@@ -221,6 +225,8 @@ def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "",
     assert isinstance(files, tuple)
     for warning in found.warnings:
         Screen().warn(warning)
+    if live and "module" in found.settings:
+        _load_modules(found.settings["module"].value)
     around = spec.Surroundings(
         cwd=here,
         home=home,
@@ -231,6 +237,16 @@ def spec_of(command: tuple[str, ...], given: dict[str, object], shell: str = "",
         job_file=path,
     )
     return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
+
+
+def _load_modules(names: object) -> None:
+    """From here on we are where they are loaded."""
+    from . import modules
+
+    assert isinstance(names, tuple)
+    loaded = dict(modules.load(names, os.environ))
+    os.environ.clear()
+    os.environ.update(loaded)
 
 
 def _ineffective(job: JobSpec) -> list[str]:

@@ -20,7 +20,7 @@ def shell(command: tuple[str, ...], **given: object) -> None:
     Without an allocation it gets one, and gives it back at the end. Commands may come from a pipe, too.
     """
     kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
-    job = cli.spec_of(command, dict(given), kind)
+    job = cli.spec_of(command, dict(given), kind, live=True)
     if not _needs_allocation(job):
         sys.exit(cli.launch(job))
     from . import allocate

@@ -105,7 +105,10 @@ dismiss() { # the head, which has come through the gate and waits for a go that 
 finish() {
   trap '' TERM INT HUP
   set +e
-  [[ -z ${release-} ]] || kill "$release"
+  if [[ -n ${release-} ]]; then
+    kill -KILL "$release"
+    wait "$release" 2>/dev/null
+  fi
   rm -f key hostkey # first of all
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done

@@ -10,7 +10,7 @@ import pytest
 
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
 from .reports import check, ranks, refusal
-from .stage import LOGIN, Cluster, Desk, Result, wait_for
+from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -262,3 +262,36 @@ def test_submit_from_a_job_file(cluster: Cluster, desk: Desk) -> None:
         line.partition(" on ")[0] for line in said
     ), live
     forget(cluster)
+
+
+def test_submit_with_limits_and_lines(cluster: Cluster, desk: Desk) -> None:
+    """Set in the script, and so in every step of it."""
+    words = ["--ulimit", "nofile=512", "--setup", "export FROM_SETUP='a line'", "-x", "FROM_SETUP"]
+    line = 'echo "$(ulimit -n) $FROM_SETUP"'
+    handed = cluster.alice(
+        ["env", "FROM_SETUP=before", "mnrun", "submit", "-o", "%j.out", "-N", "2", *words, *INSIDE.words,
+         "--", "sh", "-c", line], cwd=desk.path)  # fmt: skip
+    assert handed.code == 0, handed
+    result = end(cluster, desk, handed.out.strip())
+    assert (result.code, desk.read(f"{handed.out.strip()}.out").decode()) == (0, "512 a line\n" * 2), result
+
+
+def test_modules_of_a_live_run(cluster: Cluster, desk: Desk) -> None:
+    """As `module load` in a script; one that fails, or no `module` at all, is said before anything starts."""
+    modules = 'module() { [ "$2" != none ] && export LOADED="$LOADED $2"; }; export -f module; salloc -Q -N1 mnrun -Q '
+    tail = f"--image {OMPI5} -x LOADED -- sh -c 'echo $LOADED'"
+    run = ["bash", "-c"]
+    loaded = cluster.alice([*run, f"export LOADED=; {modules} --module a/1 --module b {tail}"])
+    assert (loaded.code, loaded.out) == (0, "a/1 b\n"), loaded
+    refusal(cluster.alice([*run, f"export LOADED=; {modules} --module none {tail}"]), 122, "module load none failed")
+    refusal(cluster.mnrun("--module", "a", *INSIDE.words, "--", HELLO), 122, "there is no `module` here")
+
+
+def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
+    """sbatch itself has read the whole texts that are kept beside the unit tests."""
+    scripts = sorted((TOP / "tests/unit/golden").glob("*/script.sh"))
+    assert scripts
+    for path in scripts:
+        desk.put("script", path.read_bytes())
+        tested = cluster.alice(["sbatch", "--test-only", f"{desk.path}/script"])
+        assert tested.code == 0, f"{path}: {tested}"

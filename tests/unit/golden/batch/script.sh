@@ -1,18 +1,28 @@
 #!/bin/bash
-# python: 4 nodes x 8 ranks, inside-out (mpirun runs inside the image), apptainer
+# python: 4 nodes x 4 ranks, inside-out (mpirun runs inside the image), apptainer
 # Written by mnrun 0.1.0; `mnrun plan` shows the same commands.
 #SBATCH --job-name=python    # the program's name
+#SBATCH --partition=main     # command line
 #SBATCH --nodes=4            # command line
-#SBATCH --ntasks-per-node=8  # command line
-#SBATCH --cpus-per-task=14   # command line
-#SBATCH --gpus-per-node=8    # command line
+#SBATCH --ntasks-per-node=4  # command line
+#SBATCH --cpus-per-task=2    # command line
+#SBATCH --gpus-per-node=4    # command line
+#SBATCH --time=12:00:00      # command line
 #SBATCH --output=%x-%j.out   # built-in
+#SBATCH --signal=B:USR1@120  # command line
+#SBATCH --requeue            # command line
+#SBATCH --switches=1@30:00   # command line
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
+trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
+module load apptainer/1.3.4  # command line
+module load cuda/12.4        # command line
+ulimit -s unlimited
+trap - ERR
 set -euo pipefail  # not before: modules are not all safe under -u
 stage=/home/alice/.mnrun/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
 jobs=/home/alice/.mnrun/jobs    # records: outcome, log
-ranks=(8 8 8 8)  # on each node
+ranks=(4 4 4 4)  # on each node
 variables=(  # of every rank
   PYTHONNOUSERSITE=1      # home is mounted: ~/.local must not shadow the image's packages
   'GREETING=it'"'"'s $5'  # command line
@@ -24,11 +34,11 @@ source "$stage/walk.sh"
 begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:8 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside serve bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /scratch/alice/rn50:/scratch/alice/rn50 --bind /datasets:/data:ro --pwd /scratch/alice/rn50 --writable-tmpfs /images/pytorch.sif sh "$here/node.sh" "$here"
+serve srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside serve bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /scratch/alice/rn50:/scratch/alice/rn50 --bind /datasets:/data:ro --pwd /scratch/alice/rn50 --writable-tmpfs /images/pytorch.sif sh "$here/node.sh" "$here"
 # 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --gres=gpu:8 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside tmp bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /scratch/alice/rn50:/scratch/alice/rn50 --bind /datasets:/data:ro --pwd /scratch/alice/rn50 --writable-tmpfs /images/pytorch.sif sh "$here/go.sh" mpirun -n 32 --map-by slot sh "$here/rank.sh" python train.py --lr 0.1 'two words' '$HOME' ''
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside tmp bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /scratch/alice/rn50:/scratch/alice/rn50 --bind /datasets:/data:ro --pwd /scratch/alice/rn50 --writable-tmpfs /images/pytorch.sif sh "$here/go.sh" mpirun -n 16 --map-by slot sh "$here/rank.sh" python train.py --lr 0.1 'two words' '$HOME' ''
 # 3 await: every node is ready, or who is not, and why
 await 120
 go
 # 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:8 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
+finish srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"

@@ -1,0 +1,113 @@
+"""Batch scripts: the words of the plan, with the script's variables in them, and the files that they find."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import kit, layout, plan, render, script
+from launcher.errors import Impossible, UsageError
+from launcher.script import Script
+
+from .conftest import Shell
+from .samples import build
+
+
+def written(*command: str, **given: Any) -> Script:
+    job = build(*(command or ("./app",)), **{"nodes": "2", "ntasks_per_node": "2", **given})
+    laid = layout.lay_out(job, None)
+    made = plan.make(job, script.on_paper(laid), script.JOB)
+    return script.write(made, script.site(job, (24, 11), laid), "/stage", "")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "plain",
+        "two words",
+        "$HOME `x` \\ \"q\" 'q'",
+        "/tmp/mnrun.MNRUN_JOB/a b",
+        "x=$y,MNRUN_HEAD",
+        "MNRUN_EACH;\n*",
+        "é!",
+    ],
+)
+def test_a_word_is_what_bash_makes_of_it(sh: Shell, word: str) -> None:
+    """Byte for byte, but for the names that are the script's variables."""
+    text = (
+        f"here=/tmp/mnrun.7; id=7; head=node01; each=node01,node02; nodes=node[01-02]; printf %s {script._word(word)}"
+    )
+    expected = word.replace("/tmp/mnrun.MNRUN_JOB", "/tmp/mnrun.7")
+    expected = expected.replace("MNRUN_HEAD", "node01").replace("MNRUN_EACH", "node01,node02")
+    assert sh('exec bash -c "$1"', text).decode() == expected
+
+
+def test_the_stage_holds_what_nodes_are_sent() -> None:
+    """All of a live launch's files but those that are made in the job."""
+    files = written().stage
+    assert {f"kit/{name}" for name in kit.wrappers()} <= set(files)
+    assert {"walk.sh", "words.sh", "ssh_config", "kit/job.sh", "kit/needs", "kit/launch.env"} <= set(files)
+    assert not {"kit/layout", "kit/key"} & set(files)
+    assert "ssh_config" not in written(mode="outside-in").stage
+
+
+def test_what_is_passed_on_is_never_written() -> None:
+    """A name whose value is the job's own: no file of ours has the value, the script has the name."""
+    made = written(env=("TOKEN", "A=b"), environ={"TOKEN": "s3cret", "SLURM_JOB_ID": "7"})
+    assert "inherited=(TOKEN)" in made.text
+    assert not [name for name, text in {"": made.text, **made.stage}.items() if "s3cret" in text]
+    assert "SLURM_JOB_ID" not in made.text
+
+
+def test_gpus_for_each_task_are_all_of_the_nodes() -> None:
+    """Every rank sees all GPUs of its node: the steps ask for what the job's tasks hold together."""
+    made = written(gpus_per_task="2")
+    assert "#SBATCH --gpus-per-task=2" in made.text
+    assert made.text.count("--gres=gpu:4 ") == 3
+    with pytest.raises(Impossible, match="--gpus-per-task with different numbers of ranks"):
+        written(gpus_per_task="1", ntasks="3", ntasks_per_node=None)
+
+
+def test_directives_say_where_they_come_from() -> None:
+    """In sbatch's words, quoted where a shell would; what mnrun does not read goes last."""
+    lines = written(partition="gpu", constraint="a&b", exclusive=True, slurm=("switches=1@30:00",)).text.split("\n")
+    assert [re.sub(" +#", "  #", line) for line in lines if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=app  # the program's name",
+        "#SBATCH --partition=gpu  # command line",
+        "#SBATCH '--constraint=a&b'  # command line",
+        "#SBATCH --exclusive  # command line",
+        "#SBATCH --nodes=2  # command line",
+        "#SBATCH --ntasks-per-node=2  # command line",
+        "#SBATCH --output=%x-%j.out  # built-in",
+        "#SBATCH --switches=1@30:00  # command line",
+    ]
+
+
+def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:
+    """In that order, and before `set -u`."""
+    text = written(module=("a/1", "b"), ulimit=("memlock=unlimited",), setup=("export X=$Y",)).text
+    places = [text.index(line) for line in ("module load a/1", "module load b", "ulimit -l unlimited", "export X=$Y")]
+    assert places == sorted(places)
+    assert places[-1] < text.index("set -euo pipefail")
+
+
+def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
+    """--templates goes in front; an unknown name in it, or what is none, is said with the file."""
+    (tmp_path / "slurm.sh").write_text("#!/bin/bash\n# ours\n{{ title }}\n")
+    assert written(templates=str(tmp_path)).text.startswith("#!/bin/bash\n# ours\napp: 2 nodes x 2 ranks")
+    (tmp_path / "slurm.sh").write_text("{{ nothing }}")
+    with pytest.raises(UsageError, match=r"slurm.sh: 'nothing' is undefined"):
+        written(templates=str(tmp_path))
+    (tmp_path / "slurm.sh").write_text("{% if %}")
+    with pytest.raises(UsageError, match=r"slurm.sh line 1: "):
+        render.render("slurm.sh", str(tmp_path))
+
+
+def test_ranks_by_srun_that_are_uneven_are_named_in_the_job() -> None:
+    """Which node a rank is on is known only there."""
+    made = written(mode="outside-in", launcher="srun", ntasks="3", ntasks_per_node=None)
+    assert "ranks=(2 1)" in made.text
+    assert '--distribution=arbitrary "--nodelist=$each"' in made.text
