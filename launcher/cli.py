@@ -205,7 +205,7 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
         return
     job = spec_of(command, given)
     allocation, site = _held_or_paper(job)
-    made = _plan(job, allocation, site)
+    made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 

@@ -23,7 +23,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     """The job that is asked for, its script, and the stage in which the script expects its files."""
     from . import cluster
 
-    job = cli.spec_of(command, given, batch=True)
+    job = layout.share_gpus(cli.spec_of(command, given, batch=True))
     if job.local:
         raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
     if not cluster.has_slurm():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import nodeset
 from .errors import Impossible, UsageError
@@ -38,6 +39,25 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
             "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
         )
     return Layout(tuple(node.name for node in nodes), ranks, why, why_nodes)
+
+
+def share_gpus(spec: JobSpec) -> JobSpec:
+    """--gpus of a job that nobody holds yet as so many on each node: its steps must say how many.
+
+    Raises Impossible where they do not come out even.
+    """
+    if not spec.gpus or spec.gpus_per_node or spec.gres:
+        return spec
+    kind, colon, count = spec.gpus.rpartition(":")
+    each, over = divmod(int(count), spec.nodes or 1)
+    if over or not each:
+        raise Impossible(
+            f"--gpus {spec.gpus} do not come out even on {spec.nodes or 1} nodes",
+            "use --gpus-per-node or --gpus-per-task",
+        )
+    origins = {name: origin for name, origin in spec.origins.items() if name != "gpus"}
+    origins["gpus_per_node"] = f"--gpus {spec.gpus} ({spec.origins['gpus']}) on {spec.nodes or 1} nodes"
+    return replace(spec, gpus="", gpus_per_node=f"{kind}{colon}{each}", origins=origins)
 
 
 def _refuse_missing_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:

@@ -81,6 +81,7 @@ class JobSpec:
     cpus_per_task: int | None = None
     gres: str = ""
     gpus_per_node: str = ""
+    gpus: str = ""  # in all
     gpus_per_task: str = ""
     nodelist: str = ""
     exclude: str = ""

@@ -110,6 +110,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("--mem", "text", "Memory on each node: 64G.", _BATCH, metavar="SIZE"),
     _option("--mem-per-cpu", "text", "Memory for each CPU.", _BATCH, metavar="SIZE"),
     _option("--mem-per-gpu", "text", "Memory for each GPU.", _BATCH, metavar="SIZE"),
+    _option("-G --gpus", "text", "GPUs in all, spread as Slurm likes.", _BATCH, metavar="[TYPE:]N"),
     _option("--gpus-per-task", "text", "GPUs for each rank, though each sees all of its node.", _BATCH, metavar="N"),
     _option("-a --array", "text", "Tasks of an array: 0-9%2.", _BATCH, metavar="LIST"),
     _option("-d --dependency", "text", "Start after other jobs: afterok:123.", _BATCH, metavar="LIST"),

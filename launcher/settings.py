@@ -68,7 +68,17 @@ SBATCH = {
     **{
         f"SBATCH_{name.upper()}": name
         for name in (
-            *("account", "constraint", "error", "exclusive", "export", "gpus_per_node", "gpus_per_task", "job_name"),
+            *(
+                "account",
+                "constraint",
+                "error",
+                "exclusive",
+                "export",
+                "gpus",
+                "gpus_per_node",
+                "gpus_per_task",
+                "job_name",
+            ),
             *("mem_per_cpu", "mem_per_gpu", "output", "partition", "qos", "requeue", "reservation", "signal", "gres"),
         )
     },
@@ -79,7 +89,7 @@ SBATCH_REST = {
     **{
         f"SBATCH_{name.upper().replace('-', '_')}": f"{name}="
         for name in (
-            *("acctg-freq", "clusters", "core-spec", "cpus-per-gpu", "delay-boot", "distribution", "gpu-bind", "gpus"),
+            *("acctg-freq", "clusters", "core-spec", "cpus-per-gpu", "delay-boot", "distribution", "gpu-bind"),
             *("gpu-freq", "gres-flags", "hint", "mem-bind", "network", "open-mode", "thread-spec", "wckey"),
         )
     },
@@ -105,7 +115,7 @@ def from_sbatch(environ: Mapping[str, str]) -> Settings:
 
 
 # Each says what another says too: who names one above another layer's means it in its place.
-RIVALS = (("gres", "gpus_per_node"), ("mem", "mem_per_cpu", "mem_per_gpu"))
+RIVALS = (("gres", "gpus_per_node", "gpus"), ("mem", "mem_per_cpu", "mem_per_gpu"))
 
 
 def merge(*layers: Settings) -> dict[str, Setting]:

@@ -82,6 +82,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         cpus_per_task=_number(get("cpus_per_task")),
         gres=text("gres"),
         gpus_per_node=_gpus(text("gpus_per_node"), text("gres")),
+        gpus=_gpus_each("--gpus", text("gpus")),
         gpus_per_task=_gpus_each("--gpus-per-task", text("gpus_per_task")),
         nodelist=text("nodelist"),
         exclude=text("exclude"),
@@ -220,7 +221,7 @@ def _launcher(settings: Settings) -> str:
 
 def _default_binding(settings: Settings) -> str:
     """none where GPUs or -c were asked for: mpirun's own default binds each rank to one core."""
-    for name in ("gpus_per_node", "gres", "cpus_per_task"):
+    for name in ("gpus_per_node", "gres", "gpus", "cpus_per_task"):
         if name in settings:
             return "none"
     return ""

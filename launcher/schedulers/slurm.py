@@ -151,7 +151,17 @@ def _cpu_bind(spec: JobSpec, where: Where) -> str:
 # What sbatch is told, in this order; a key is sbatch's own long option with _ (sbatch(1)).
 _DIRECTIVES = (
     *("job_name", "partition", "account", "qos", "reservation", "constraint", "licenses", "nodelist", "exclude"),
-    *("exclusive", "nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gres", "gpus_per_node", "gpus_per_task"),
+    *(
+        "exclusive",
+        "nodes",
+        "ntasks",
+        "ntasks_per_node",
+        "cpus_per_task",
+        "gres",
+        "gpus_per_node",
+        "gpus",
+        "gpus_per_task",
+    ),
     *("mem", "mem_per_cpu", "mem_per_gpu", "time", "output", "error", "mail_type", "mail_user"),
     *("dependency", "array", "signal", "requeue", "export"),
 )
@@ -182,7 +192,7 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         if value not in ("", None, False):
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             found.append((shlex.quote(text), spec.origins.get(name) or why))
-    return [*found, *((shlex.quote(f"--{word}"), spec.origins["slurm"]) for word in spec.slurm)]
+    return [*found, *((shlex.quote(f"--{word}"), spec.word_origins["slurm", word]) for word in spec.slurm)]
 
 
 # What sbatch says, and the options of ours that it may be about.

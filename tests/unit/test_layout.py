@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from launcher.errors import Impossible, UsageError
-from launcher.layout import lay_out
+from launcher.layout import lay_out, share_gpus
 from launcher.model import Allocation, JobSpec, Layout, Node
 
-from .samples import held, recorded
+from .samples import build, held, recorded
 
 
 def ask(**wanted: object) -> JobSpec:
@@ -304,3 +304,17 @@ def test_no_rank_is_lost_and_no_node_is_empty(ntasks: int) -> None:
     ranks = lay_out(ask(ntasks=ntasks), Allocation("slurm", "7", nodes)).ranks
     assert sum(ranks) == ntasks
     assert all(1 <= count <= room for count, room in zip(ranks, cpus))
+
+
+def test_gpus_in_all_are_so_many_on_each_node() -> None:
+    """Steps say how many there are on a node, before Slurm has spread them; what was asked for is not lost."""
+    job = share_gpus(build("./app", nodes="2", gpus="a100:8"))
+    assert (job.gpus, job.gpus_per_node) == ("", "a100:4")
+    assert job.origins["gpus_per_node"] == "--gpus a100:8 (command line) on 2 nodes"
+    assert lay_out(job, None).ranks == (4, 4)
+    assert share_gpus(build("./app", gpus="2")).gpus_per_node == "2"
+    plain = build("./app", nodes="2")
+    assert share_gpus(plain) is plain
+    for nodes, gpus in (("2", "3"), ("4", "2")):
+        with pytest.raises(Impossible, match="do not come out even"):
+            share_gpus(build("./app", nodes=nodes, gpus=gpus))

@@ -103,5 +103,5 @@ def test_what_salloc_is_asked_for() -> None:
     """`mnrun shell` hands on what salloc has, and nothing that needs a script."""
     assert {option.name for option in OPTIONS if option.batch and "shell" in option.verbs} == {
         *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "exclusive", "licenses"),
-        *("mem", "mem_per_cpu", "mem_per_gpu", "gpus_per_task"),
+        *("mem", "mem_per_cpu", "mem_per_gpu", "gpus", "gpus_per_task"),
     }

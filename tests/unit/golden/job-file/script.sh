@@ -11,7 +11,7 @@
 #SBATCH --time=12:00:00      # job.toml line 20
 #SBATCH --output=%x-%j.out   # job.toml line 4
 #SBATCH --signal=B:USR1@120  # command line
-#SBATCH --switches=1@30:00   # job.toml line 31
+#SBATCH --switches=1@30:00   # job.toml line 32
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
 trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
