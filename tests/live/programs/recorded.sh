@@ -11,7 +11,6 @@ printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "split_output"
   "$(date +%s)" "$SLURM_JOB_NODELIST" "$SLURMD_NODENAME" "$dir/$SLURM_JOB_NAME.out" "$split" >"$start/.begun"
 mv "$start/.begun" "$start/begun"
 echo "$SLURMD_NODENAME ready" >"$start/log"
-trap : USR1 # the command gets it as well
 code=0
 "$@" || code=$?
 printf '{"time": %s, "code": %s, "why": ""}\n' "$(date +%s)" "$code" >"$start/.outcome"
