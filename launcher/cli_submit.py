@@ -32,7 +32,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     made = planner.make(job, script.on_paper(laid), script.JOB)
     where = script.site(job, cluster.version(), laid)
     stage = os.path.join(os.path.dirname(job.job_dir), "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
-    source = f" from {os.path.abspath(job.job_file)}" if job.job_file else ""
+    source = f" from {os.path.normpath(os.path.join(cli.cwd(), job.job_file))}" if job.job_file else ""
     return job, script.write(made, where, stage, source), stage
 
 

@@ -138,18 +138,17 @@ def _of_the_site(path: Path, warnings: list[str]) -> str | None:
 
 
 def _of_the_user(path: Path, warnings: list[str]) -> str | None:
-    return _text(path, str(path)) if path.is_file() else None
+    return _text(str(path), str(path)) if path.is_file() else None
 
 
 def _job_file(path: str, environ: Mapping[str, str], cwd: str) -> jobfile.JobFile:
     place = os.path.join(cwd, path)
-    page = jobfile.Page(path, _text(Path(place), f"job file {path}"), os.path.dirname(place) or cwd, environ)
-    return jobfile.read(page)
+    return jobfile.read(jobfile.Page(path, _text(place, f"job file {path}"), os.path.dirname(place), environ))
 
 
-def _text(place: Path, called: str) -> str:
+def _text(place: str, called: str) -> str:
     try:
-        return place.read_text(encoding="utf-8")
+        return Path(place).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{called}: {error.strerror}") from None
     except UnicodeDecodeError:

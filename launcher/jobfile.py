@@ -18,7 +18,7 @@ from typing import Any
 
 from .environment import NAME
 from .errors import UsageError
-from .options import BY_NAME, Option
+from .options import ALIASES, BY_NAME, Option
 from .settings import Setting, parse
 
 if sys.version_info >= (3, 11):
@@ -26,7 +26,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ALIASES = {"name": "job_name", "modules": "module", "lines": "setup"}
 PROFILES_OWN = ("match", "site", "policy", "partition")  # tables of a profile that a job file has not
 PATHS = ("image", "bind", "chdir", "script", "env_file", "job_dir", "templates", "split_output")
 FILLED = (*PATHS, "output", "error")  # where `${X}` is filled in; Slurm's patterns are relative to chdir
@@ -90,6 +89,8 @@ def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]
             first += 1
             continue
         for last in range(first, len(lines)):
+            if last > first and not re.search(r"\]|\"{3}|'{3}", lines[last]):
+                continue  # what takes more than one line ends with one of these
             try:
                 said = tomllib.loads("\n".join(lines[first : last + 1]) + "\n")
             except tomllib.TOMLDecodeError:
@@ -178,13 +179,14 @@ def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tup
         path = (*where, key)
         if isinstance(value, dict) and key == "env":
             words = tuple(_variable(v, page, (*path, n)) for n, v in value.items())
-            yield path, "env", Setting(words, page.origin(path))
+            yield path, "env", Setting(words, page.origin(path), tuple(page.origin((*path, n)) for n in value))
         elif isinstance(value, dict) and key == "slurm":
             known = {k: v for k, v in value.items() if _name(k.replace("-", "_")) in BY_NAME}
             yield from _entries({k.replace("-", "_"): v for k, v in known.items()}, page, path)
-            rest = tuple(_passed(v, page, (*path, k)) for k, v in value.items() if k not in known)
+            rest = {k: _passed(v, page, (*path, k)) for k, v in value.items() if k not in known}
             if rest:
-                yield path, "slurm", Setting(rest, page.origin(path))
+                each = tuple(page.origin((*path, k)) for k in rest)
+                yield path, "slurm", Setting(tuple(rest.values()), page.origin(path), each)
         elif isinstance(value, dict):
             yield from _entries(value, page, path)
         else:

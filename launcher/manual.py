@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from . import __version__
-from .options import OPTIONS, Option
+from .options import ALIASES, OPTIONS, Option
 from .settings import Setting
 
 _TOML_TYPES = {"flag": "boolean", "number": "integer", "list": "array", "words": "array"}
@@ -30,47 +31,97 @@ def table() -> str:
         for option in options:
             what = option.help + (f" Default: `{option.default}`." if option.default else "")
             variable = f"`{option.variable}`" if option.variable else ""
-            lines.append(f"| `{_spelt(option)}` | `{_key(option)}` | {variable} | {what.replace('|', '/')} |")
+            lines.append(f"| `{_spelt(option)}` | `{option.key}` | {variable} | {what.replace('|', '/')} |")
     return "\n".join([*lines, ""])
 
 
-def man() -> str:
-    """docs/mnrun.1, for man(1)."""
+_DESCRIPTION = """\
+Options end at the first word that is none; what follows is the program's own. A first such word that ends in
+.toml is a job file, and options may follow it. Without a verb it is run."""
+_LAYERS = """\
+A value is taken from the last of these that has one: built in, the site's defaults, the one profile that is
+chosen, the user's own, the job file, MNRUN_ variables, SBATCH_ variables, the command line. Lists and variables
+add up; "!X" takes X away. mnrun plan shows every value with where it came from."""
+_FILES = {
+    "/etc/mnrun/config.toml": "Site defaults. A site's files must belong to root, who alone may write them.",
+    "/etc/mnrun/profiles/NAME.toml": "Profiles: a job file's keys, and the tables match, site, policy and partition.",
+    "~/.config/mnrun/": "The same two of the user's own.",
+    "~/.mnrun/jobs": "Records of jobs (--job-dir).",
+}
+_STATUS = {
+    "2": "A wrong command line, job file or value.",
+    "120": "A bug of mnrun's own.",
+    "121": "A node was lost, or never ready.",
+    "122": "Refused, because it cannot work or the site does not want it.",
+    "123": "The scheduler said no.",
+    "124": "A time limit.",
+    "125": "The container runtime failed.",
+    "143": "The job was cancelled.",
+    "other": "The program's own.",
+}
+
+
+def man(verbs: Mapping[str, str]) -> str:
+    """docs/mnrun.1, for man(1). `verbs`: each with a sentence."""
     lines = [
         f'.TH MNRUN 1 "" "mnrun {__version__}"',
         ".SH NAME",
         r"mnrun \- run one job on many nodes, in containers",
         ".SH SYNOPSIS",
-        r".B mnrun \fR[\fIVERB\fR] [\fIJOB.toml\fR] [\fIOPTIONS\fR] [\-\-] \fICOMMAND\fR \fR[\fIARGS\fR]",
+        r".B mnrun \fR[\fIVERB\fR] [\fIJOB.toml\fR] [\fIOPTIONS\fR] [\-\-] \fICOMMAND\fR [\fIARGS\fR]",
+        ".SH DESCRIPTION",
+        _escaped(_DESCRIPTION),
+        *_listed("VERBS", verbs),
     ]
     for name, options in sections():
-        lines.append(f'.SH "{name.upper()}"')
-        for option in options:
-            what = option.help + (f" Default: {option.default}." if option.default else "")
-            lines += [".TP", f".B {_escaped(_spelt(option))}", _escaped(what)]
+        said = {_spelt(o): o.help + (f" Default: {o.default}." if o.default else "") for o in options}
+        lines += _listed(name.upper(), said)
+    lines += [".SH VALUES", _escaped(_LAYERS), *_listed("FILES", _FILES), *_listed("EXIT STATUS", _STATUS)]
     return "\n".join([*lines, ""])
+
+
+def _listed(title: str, said: Mapping[str, str]) -> list[str]:
+    lines = [f'.SH "{title}"']
+    for name, text in said.items():
+        lines += [".TP", f".B {_escaped(name)}", _escaped(text)]
+    return lines
 
 
 def schema() -> str:
     """docs/job.schema.json, by which editors check and complete a job file."""
-    keys = {_key(option): _type(option) for option in OPTIONS if option.kind != "env"}
-    section = {"type": "object", "properties": keys, "additionalProperties": False}
-    env = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
-    names = ("container", "launch", "resources", "setup", "job")
+    names = {o.name: o.name for o in OPTIONS if o.kind != "env"}
+    names.update({alias: name for alias, name in ALIASES.items() if alias not in names})
+    words = {"type": "array", "items": {"type": "string"}}
+    section = {"$ref": "#/$defs/section"}
+    rest = {"type": ["string", "integer", "boolean"]}  # of sbatch, unread by mnrun
+    keys: dict[str, object] = {
+        "command": {**words, "description": "The program and its arguments: words, never a shell line."},
+        **_refs(names),
+        "env": {"$ref": "#/$defs/env"},
+        "slurm": {"anyOf": [words, {"type": "object", "properties": _refs(names), "additionalProperties": rest}]},
+        "setup": {"anyOf": [{"$ref": "#/$defs/setup"}, section]},
+    }
+    env = {
+        "type": "object",
+        "description": "Variables of every rank. true: the job's own value, never written down; false: removed.",
+        "additionalProperties": {"type": ["string", "number", "boolean"]},
+    }
+    whole = {"type": "object", "properties": keys, "additionalProperties": section}
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A job file of mnrun",
-        "type": "object",
-        "properties": {
-            **keys,
-            "command": {"type": "array", "items": {"type": "string"}},
+        **whole,
+        "$defs": {
+            **{option.name: _type(option) for option in OPTIONS if option.kind != "env"},
             "env": env,
-            "slurm": {**section, "additionalProperties": True},
-            **dict.fromkeys(names, section),
+            "section": {"description": "Sections are for the eye.", **whole},
         },
-        "additionalProperties": section,
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _refs(names: Mapping[str, str]) -> dict[str, object]:
+    return {key: {"$ref": f"#/$defs/{name}"} for key, name in names.items()}
 
 
 def job_file(known: Mapping[str, Setting]) -> str:
@@ -86,14 +137,10 @@ def job_file(known: Mapping[str, Setting]) -> str:
             said = known.get(option.name)
             value = _toml(said.value) if said else _sample(option)
             origin = f"  ({said.origin})" if said else ""
-            lines.append(f"# {_key(option)} = {value}  # {option.help}{origin}")
+            lines.append(f"# {option.key} = {value}  # {option.help}{origin}")
     lines += ["", "[env]  # of every rank; true: from the job's environment, never written down; false: removed",
               '# OMP_NUM_THREADS = "4"']  # fmt: skip
     return "\n".join([*lines, ""])
-
-
-def _key(option: Option) -> str:
-    return {"job_name": "name", "module": "modules", "setup": "lines"}.get(option.name, option.name)
 
 
 def _spelt(option: Option) -> str:
@@ -102,7 +149,8 @@ def _spelt(option: Option) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("-", "\\-")
+    """For roff: a line that begins with a full stop would be a request."""
+    return re.sub(r"^(?=[.'])", r"\\&", text.replace("\\", "\\\\").replace("-", "\\-"), flags=re.MULTILINE)
 
 
 def _type(option: Option) -> dict[str, object]:

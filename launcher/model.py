@@ -124,6 +124,7 @@ class JobSpec:
     quiet: bool = False
     verbose: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)  # option -> where it came from
+    word_origins: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)  # (option, a word of it)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ _SCRIPTS_OWN = (
 )
 
 
+# Keys of a job file as people write them, for an option's own name.
+ALIASES = {"name": "job_name", "modules": "module", "lines": "setup"}
+
+
 @dataclass(frozen=True)
 class Option:
     """One option. `kind` is flag, text, number, choice, seconds, list, words or env;
@@ -51,6 +55,11 @@ class Option:
     @property
     def repeats(self) -> bool:
         return self.kind in ("list", "words", "env")
+
+    @property
+    def key(self) -> str:
+        """Its key in a job file, as documents write it; its name is one too."""
+        return next((alias for alias, name in ALIASES.items() if name == self.name), self.name)
 
     @property
     def variable(self) -> str | None:

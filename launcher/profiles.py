@@ -17,7 +17,7 @@ from typing import Any
 
 from . import jobfile
 from .errors import Impossible, UsageError
-from .options import BY_NAME
+from .options import ALIASES, BY_NAME
 from .settings import Setting, Settings, merge
 
 SITE_KEYS = {
@@ -143,7 +143,7 @@ def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
     for key, value in table.items():
         if not isinstance(value, str):
             raise UsageError(f"{page.at(('policy', key))}: policy.{key} is not a string", "write what users are told")
-    return {jobfile.ALIASES.get(key, key.replace("-", "_")): value for key, value in table.items()}
+    return {ALIASES.get(key, key.replace("-", "_")): value for key, value in table.items()}
 
 
 def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -105,21 +105,22 @@ def _title(plan: Plan) -> str:
 
 
 def _setup(spec: JobSpec) -> list[Line]:
-    modules = [Line(f"module load {shlex.quote(name)}", spec.origins["module"]) for name in spec.module]
+    modules = [Line(f"module load {shlex.quote(name)}", spec.word_origins["module", name]) for name in spec.module]
     limits = []
     for limit in spec.ulimit:
         name, _, value = limit.partition("=")
-        limits.append(Line(f"ulimit -{slurm.ULIMITS[name]} {shlex.quote(value)}", spec.origins["ulimit"]))
+        limits.append(Line(f"ulimit -{slurm.ULIMITS[name]} {shlex.quote(value)}", spec.word_origins["ulimit", limit]))
     return [*modules, *limits, *(Line(text, "") for text in spec.setup)]
 
 
 def _variables(plan: Plan) -> list[Line]:
-    """NAME=VALUE of every rank, but for what is the job's own: that is found in the job."""
+    """NAME=VALUE of every rank, NAME alone for what is taken away; what is the job's own is found in the job."""
     lines = []
     for variable in plan.spec.env:
-        if variable.value is None or variable.inherited or environment.is_given_back(variable.name):
-            continue
-        lines.append(Line(shlex.quote(f"{variable.name}={variable.value}"), variable.why))
+        if variable.value is None:
+            lines.append(Line(variable.name, f"taken away: {variable.why}"))
+        elif not variable.inherited and not environment.is_given_back(variable.name):
+            lines.append(Line(shlex.quote(f"{variable.name}={variable.value}"), variable.why))
     return lines
 
 

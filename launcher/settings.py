@@ -9,7 +9,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
 
 from .errors import UsageError
@@ -20,10 +20,17 @@ Value = Union[str, int, bool, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Setting:
-    """A value of an option, and where it came from."""
+    """A value of an option, and where it came from; of a list, `each` says it word by word."""
 
     value: Value
     origin: str
+    each: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def words(self) -> tuple[tuple[str, str], ...]:
+        """A list's words, each with its own origin."""
+        value = self.value if isinstance(self.value, tuple) else ()
+        return tuple(zip(value, self.each or (self.origin,) * len(value)))
 
 
 Settings = Mapping[str, Setting]
@@ -116,18 +123,17 @@ def merge(*layers: Settings) -> dict[str, Setting]:
 
 
 def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
-    assert isinstance(above.value, tuple)
-    value = below.value if below is not None else ()
-    assert isinstance(value, tuple)
-    for word in above.value:
-        kept = tuple(old for old in value if not _is(option, old, word[1:])) if word.startswith("!") else value
+    words = below.words if below is not None else ()
+    for word, origin in above.words:
+        kept = tuple(old for old in words if not _is(option, old[0], word[1:])) if word.startswith("!") else words
         if option.kind == "env" and word.startswith("!"):
-            value = (*kept, word)  # not only those named below: the job's own variable too
-        elif kept != value or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
-            value = kept
+            words = (*kept, (word, origin))  # not only those named below: the job's own variable too
+        elif kept != words or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
+            words = kept
         else:
-            value = (*value, word)  # `! grep -q x` is a line of shell
-    return Setting(value, f"{below.origin}, {above.origin}" if below is not None else above.origin)
+            words = (*words, (word, origin))  # `! grep -q x` is a line of shell
+    origin = f"{below.origin}, {above.origin}" if below is not None else above.origin
+    return Setting(tuple(word for word, _ in words), origin, tuple(where for _, where in words))
 
 
 def _is(option: Option, word: str, name: str) -> bool:

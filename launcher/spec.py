@@ -92,6 +92,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         job_file=around.job_file,
         slurm_poll=_number(get("slurm_poll")) or 30,
         origins={name: setting.origin for name, setting in settings.items()},
+        word_origins=_word_origins(settings),
     )
 
 
@@ -104,6 +105,11 @@ def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
     for name in ("templates", "split_output"):
         found[name] = _absolute(str(values[name]), around) if name in values else ""
     return {**found, "ulimit": tuple(_limit(word) for word in _words(values.get("ulimit")))}
+
+
+def _word_origins(settings: Settings) -> dict[tuple[str, str], str]:
+    """(option, a word of it) -> where that word came from; without env, whose words may be secrets."""
+    return {(name, word): origin for name, said in settings.items() if name != "env" for word, origin in said.words}
 
 
 def _refuse_beside_a_shell(script: str, command: Sequence[str], mode: str) -> None:
@@ -166,15 +172,15 @@ def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
         variables += [
             _value_of(v.name, v.value, around, f"--env-file {path}") for v in environment.read_file(content, path)
         ]
-    for word in _words(settings["env"].value) if "env" in settings else ():
+    for word, origin in settings["env"].words if "env" in settings else ():
         if word.startswith("!") and environment.NAME.match(word[1:]):
-            variables.append(Variable(word[1:], None, why=settings["env"].origin))
+            variables.append(Variable(word[1:], None, why=origin))
             continue
         name, equals, value = word.partition("=")
         if not environment.NAME.match(name):
             hint = "" if equals else f"to leave nodes out write --exclude {word}"
             raise UsageError(f"-x {word!r} is not NAME or NAME=VALUE", hint)
-        variables.append(_value_of(name, value if equals else None, around, "-x", settings["env"].origin))
+        variables.append(_value_of(name, value if equals else None, around, "-x", origin))
     return tuple(variables)
 
 

@@ -3,7 +3,7 @@
 # The batch script's side of a launch, as launcher/execute.py is a live one's. The generated script
 # sources it, and says in its own lines what runs:
 #     begin; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
-# Given: stage, jobs, ranks (how many on each node), variables (NAME=VALUE of every rank),
+# Given: stage, jobs, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME where it is taken away),
 # inherited (names whose values are the job's own), inside (1 for inside-out), split (where each rank's
 # output goes, if apart).
 #
@@ -74,6 +74,7 @@ write_kit() { # the same files as a live launch sends, with this job's names and
       [[ -z ${!name-} ]] || printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
     done
     for value in "${variables[@]}"; do
+      [[ $value == *=* ]] || { printf 'unset %s\n' "$value"; continue; }
       name=${value%%=*} value=${value#*=}
       [[ $name != PATH || -z $inside ]] || value=$here/bin:$value
       printf 'export %s=%s\n' "$name" "$(quoted "$value")"

@@ -110,6 +110,30 @@ def test_the_script_has_the_same_origins(cluster: Cluster, job: str) -> None:
     assert cluster.alice(["sbatch", "--test-only"], made.raw).code == 0, made
 
 
+@pytest.mark.parametrize("mode", ["inside-out", "outside-in"])
+def test_a_variable_is_taken_away_in_both_walks(cluster: Cluster, desk: Desk, mode: str) -> None:
+    """Live and submitted: what a job file removes, no rank has; what it sets and passes on, each has."""
+    words = 'echo "$OMPI_COMM_WORLD_RANK $A|${GONE-away}|$TOKEN"'
+    path = desk.put(
+        "job.toml",
+        f"command = ['sh', '-c', '{words}']\nimage = '{OMPI5}'\nmode = '{mode}'\nntasks_per_node = 1\nnodes = 2\n"
+        "quiet = true\noutput = 'out'\n[env]\nA = 'a b'\nGONE = false\nTOKEN = true\n",
+    )
+    env = {"GONE": "still there", "TOKEN": "very-secret"}
+    live = cluster.mnrun(path, nodes=2, tasks=1, env=env)
+    assert sorted(live.out.splitlines()) == ["0 a b|away|very-secret", "1 a b|away|very-secret"], live
+    submitted = cluster.alice(
+        ["env", *(f"{n}={v}" for n, v in env.items()), "mnrun", "submit", "--wait", path], cwd=desk.path
+    )
+    try:
+        assert submitted.code == 0, (submitted, desk.read("out"))
+        assert sorted(line for line in desk.read("out").decode().splitlines() if "|" in line) == sorted(
+            live.out.splitlines()
+        )
+    finally:
+        cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/stage /home/alice/.mnrun/jobs/*")
+
+
 def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:
     """Chosen by Slurm's name of the cluster; its values, its partition's, and its words on what it does not want."""
     name = cluster.root(LOGIN, "sh", "-c", "scontrol show config | sed -n 's/^ClusterName *= *//p'").strip()

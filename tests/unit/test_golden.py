@@ -2,7 +2,8 @@
 
 Each folder of golden/ is a story: `command` is what is typed, with the recorded job in which
 it is typed; plan.txt (or plan.json) is what `mnrun plan` answers, and kit.txt what each node
-is sent. `pytest tests/unit/test_golden.py --accept` takes what there is now.
+is sent. A story may have a job.toml, and site/profiles as in /etc/mnrun.
+`pytest tests/unit/test_golden.py --accept` takes what there is now.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 from pytest_mock import MockerFixture
 
-from launcher import cli, kit, show
+from launcher import cli, gather, kit, show
 from launcher.model import Plan, Site
 from launcher.schedulers import SCHEDULERS
 
@@ -51,7 +52,8 @@ def read(folder: Path) -> Story:
 @pytest.fixture
 def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> Story:
     """The story's surroundings: alice in /home/alice/run, a fixed token, and Slurm as it was recorded."""
-    story = read(GOLDEN / str(request.param))
+    folder = GOLDEN / str(request.param)
+    story = read(folder)
     said, environ = ("", {}) if story.job == "paper" else recorded(story.job)
     answers = {"srun": "slurm-wlm 24.11.5\n", "scontrol": said}
     mocker.patch(
@@ -60,6 +62,9 @@ def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pyt
     mocker.patch("launcher.cluster.has_slurm", return_value=True)
     mocker.patch.object(secrets, "choice", return_value="x")
     mocker.patch.object(cli, "cwd", return_value="/home/alice/run")
+    mocker.patch.object(gather, "_text", side_effect=lambda path, _: (folder / Path(path).name).read_text())
+    mocker.patch.object(gather, "_of_the_site", side_effect=lambda path, _: path.read_text() if path.exists() else None)
+    mocker.patch.object(gather, "SITE", folder / "site")
     monkeypatch.setattr(os, "environ", {**environ, **story.variables, "HOME": "/home/alice", "PATH": "/usr/bin"})
     return story
 
@@ -115,4 +120,4 @@ def test_every_folder_is_a_story() -> None:
     """No golden text is left behind by a story that is no longer told."""
     for folder in GOLDEN.iterdir():
         known = {"command", read(folder).file, "kit.txt", *(["script.sh"] if folder.name in PAPER else [])}
-        assert {path.name for path in folder.iterdir()} == known
+        assert {path.name for path in folder.iterdir()} - {"job.toml", "site"} == known

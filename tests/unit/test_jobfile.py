@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 import pytest
@@ -248,6 +249,49 @@ def test_no_message_holds_a_variables_value(text: str) -> None:
     said = refusal(text)
     assert said.startswith("job.toml line 2: ")
     assert "very-secret" not in said
+
+
+def test_a_long_list_is_read_at_once() -> None:
+    """A list over many lines costs no more than its length."""
+    text = "bind = [\n" + "".join(f'  "/data/{n}:/data/{n}:ro",\n' for n in range(5000)) + "]\nnodes = 2\n"
+    found = read(text).settings
+    assert found["nodes"].origin == "job.toml line 5003"
+    assert len(found["bind"].value) == 5000  # type: ignore[arg-type]
+
+
+def test_any_text_is_answered() -> None:
+    """Whatever stands in the file: settings, or one line of ours with the file's name."""
+    parts = [
+        "[",
+        "]",
+        "=",
+        '"',
+        "'",
+        '"""',
+        "\n",
+        "a",
+        "nodes",
+        "1",
+        ".",
+        "env",
+        "{",
+        "}",
+        ",",
+        "#",
+        "\t",
+        "\\",
+        "é",
+        "\r",
+        "\0",
+    ]
+    lots = random.Random(4)
+    for _ in range(3000):
+        text = "".join(lots.choices(parts, k=lots.randint(1, 14)))
+        try:
+            read(text)
+        except UsageError as wrong:
+            assert "job.toml" in str(wrong), text
+            assert "\n" not in str(wrong), text
 
 
 def test_a_profiles_origin_is_its_name_alone() -> None:

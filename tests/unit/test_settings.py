@@ -259,3 +259,12 @@ def test_a_line_of_a_script_is_one_line(name: str, raw: object) -> None:
     """Nothing that is written into a script's line may begin another."""
     with pytest.raises(UsageError, match="has a tab, a newline or another control character in it"):
         settings.parse(BY_NAME[name], raw, "here")
+
+
+def test_each_word_of_a_list_knows_where_it_came_from() -> None:
+    """A script says it of every module, and not of all of them together."""
+    site = {"module": Setting(("a", "b"), "site"), "bind": Setting(("/x",), "site")}
+    merged = settings.merge(site, {"module": Setting(("!a", "c", "d"), "job.toml line 1", ("l1", "l2", "l3"))})
+    assert merged["module"].words == (("b", "site"), ("c", "l2"), ("d", "l3"))
+    assert merged["bind"].words == (("/x", "site"),)
+    assert Setting("x", "site").words == ()

@@ -1,0 +1,37 @@
+#!/bin/bash
+# sample: 2 nodes x 4 ranks, inside-out (mpirun runs inside the image), host
+# Written by mnrun 0.1.0 from /home/alice/run/job.toml; `mnrun plan` shows the same commands.
+#SBATCH --job-name=sample    # the program's name
+#SBATCH --partition=sxm2     # job.toml line 8
+#SBATCH --nodes=2            # job.toml line 5
+#SBATCH --ntasks-per-node=4  # job.toml line 7
+#SBATCH --gres=gpu:4         # job.toml line 9
+#SBATCH --output=%x-%j.out   # built-in
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
+
+trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
+module load shared          # job.toml line 12
+module load cuda92/toolkit  # job.toml line 12
+trap - ERR
+set -euo pipefail  # not before: modules are not all safe under -u
+stage=/home/alice/.mnrun/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
+jobs=/home/alice/.mnrun/jobs    # records: outcome, log
+ranks=(4 4)  # on each node
+variables=(  # of every rank
+  PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
+)
+inherited=()  # of every rank, with the values that they have here
+inside='1' counted='1' split=''
+source "$stage/walk.sh"
+
+begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+
+# 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
+serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside-bare serve bash -p "$here/gpus.sh" sh "$here/node.sh" "$here"
+# 2 run: starts now, and waits on its node for go
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside-bare tmp bash -p "$here/gpus.sh" sh "$here/go.sh" mpirun -n 8 sh "$here/rank.sh" ./sample input.dat
+# 3 await: every node is ready, or who is not, and why
+await 120
+go
+# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
+finish srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
