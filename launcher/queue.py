@@ -71,9 +71,10 @@ class Queue:
         return tuple(found)
 
     def cancel(self, ids: Sequence[str], signal: str = "") -> list[str]:
-        """End jobs, or send a signal to their processes as scancel does. Gives what is to be said of those
-        that had ended already; raises SchedulerError at what Slurm refuses."""
-        words = ["scancel", "-v", *(["-s", signal] if signal else []), *ids]
+        """End jobs, or send a signal to their scripts, which pass it on to every rank, once: to all processes, as
+        scancel does it by itself, it would also end what keeps an image mounted. Gives what is to be said of
+        those that had ended already; raises SchedulerError at what Slurm refuses."""
+        words = ["scancel", "-v", *(["--batch", "-s", signal] if signal else []), *ids]
         done = self._start(words)
         self.forget()
         said = done.stderr.strip()

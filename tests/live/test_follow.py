@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -156,8 +157,6 @@ def _ends_of_short_jobs(queue: Queue) -> None:
     ok = queue.submit("ok", "true", "-N1")
     bad = queue.submit("bad", "exit 3", "-N1")
     array = queue.submit("array", "exit $SLURM_ARRAY_TASK_ID", "-N1", "-a", "0-3%2")
-    caught = "trap 'echo got it; exit 5' USR1; echo up; while :; do sleep 0.2; done"
-    signalled = queue.submit("signalled", f'srun -n1 bash -c "{caught}"', "-N1")
     long = queue.submit("long", "sleep 300", "-N1")
     assert queue.code(ok, bad) == 3
     assert queue.code(array) == 3
@@ -165,10 +164,6 @@ def _ends_of_short_jobs(queue: Queue) -> None:
     assert {task: job["code"] for task, job in tasks.items()} == {f"{array}_{n}": n for n in range(4)}
     assert list(queue.status(f"{array}_2")) == [f"{array}_2"]
     assert (queue.status(bad)[bad]["state"], queue.status(ok)[ok]["state"]) == ("FAILED", "COMPLETED")
-    wait_for(lambda: "up" in queue.mnrun("logs", signalled).out, "up to catch a signal")
-    assert queue.mnrun("cancel", "-s", "USR1", signalled).code == 0
-    assert queue.code(signalled) == 5
-    assert "got it" in queue.mnrun("logs", signalled).out
     queue.until(long, lambda job: job["state"] == "RUNNING", "running")
     assert queue.mnrun("cancel", long).code == 0
     assert queue.code(long) == 143
@@ -204,7 +199,8 @@ def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
     first = queue.submit("first", "sleep 5; exit 4", "-N1")
     second = queue.submit("second", "sleep 1", "-N1")
     with queue.following("status", poll="30s") as one, queue.following("status", poll="30s") as other:
-        assert one.end().out == other.end().out != ""
+        shown = [re.sub(r"\d+:\d\d", "", job.end().out) for job in (one, other)]  # a second may lie between them
+        assert shown[0] == shown[1] != ""
     for _ in range(3):
         assert queue.mnrun("status", poll="30s").code == 0
         assert queue.mnrun("status", first, second, poll="30s").code == 0

@@ -295,3 +295,29 @@ def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
         desk.put("script", path.read_bytes())
         tested = cluster.alice(["sbatch", "--test-only", f"{desk.path}/script"])
         assert tested.code == 0, f"{path}: {tested}"
+
+
+def test_submit_and_follow(cluster: Cluster, desk: Desk) -> None:
+    """status, logs -f, a signal and wait, of a job that was really submitted; then its records go."""
+    program = desk.put("usr1", USR1.replace("sleep 1", "exit 3"), 0o755)
+    job = submit(cluster, desk, "-N", "2", *INSIDE.words, "--", program)
+    with cluster.running(["mnrun", "logs", "-f", job]) as logs:
+        logs.saying(lambda result: result.out.count("up ") == 2, "up")
+        (seen,) = json.loads(cluster.alice(["mnrun", "status", "--json", job]).out)
+        assert (seen["state"], seen["nodes"], seen["name"]) == ("RUNNING", 2, "usr1"), seen
+        sent = cluster.alice(["mnrun", "cancel", "-s", "USR1", job])
+        assert sent.code == 0, sent
+        assert cluster.alice(["mnrun", "wait", job]).code == 3
+        said = logs.end()
+    assert said.code == 0, said
+    assert "got 0" in said.out, said
+    end(cluster, desk, job)
+
+
+def test_submit_and_wait_at_once(cluster: Cluster, desk: Desk) -> None:
+    """--wait: the id first, then the job's exit code."""
+    words = ["mnrun", "submit", "--wait", "-o", "out", "-N", "1", *INSIDE.words, "--", "sh", "-c", "exit 7"]
+    result = cluster.alice(words, cwd=desk.path)
+    assert result.code == 7, result
+    assert result.out.strip().isdecimal(), result
+    end(cluster, desk, result.out.strip())
