@@ -99,7 +99,7 @@ def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:
         line for line in shown.out.splitlines() if not line.startswith("stage=")
     ]
     desk.put("script", shown.out)
-    tested = cluster.alice(["sbatch", "--test-only", f"{desk.path}/script"])
+    tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
     assert tested.code == 0, tested
     assert not cluster.path("/home/alice/.mnrun/stage").exists()
 
@@ -248,7 +248,7 @@ def test_submit_from_a_job_file(cluster: Cluster, desk: Desk) -> None:
     env = ["env", "IMAGES=/images", "TOKEN=s3cret", "SBATCH_TIMELIMIT=7"]
     shown = cluster.alice([*env, "mnrun", "submit", "--dry-run", "job.toml"], cwd=desk.path)
     for line in ("--nodes=2             # job.toml line 7", "--time=7              # SBATCH_TIMELIMIT",
-                 "'--comment=hi there'  # job.toml"):  # fmt: skip
+                 "'--comment=hi there'  # job.toml line 14"):  # fmt: skip
         assert f"#SBATCH {line}\n" in shown.out, shown
     handed = cluster.alice([*env, "mnrun", "submit", "job.toml"], cwd=desk.path)
     assert handed.code == 0, handed
@@ -293,7 +293,7 @@ def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
     assert scripts
     for path in scripts:
         desk.put("script", path.read_bytes())
-        tested = cluster.alice(["sbatch", "--test-only", f"{desk.path}/script"])
+        tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
         assert tested.code == 0, f"{path}: {tested}"
 
 

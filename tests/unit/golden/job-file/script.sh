@@ -1,13 +1,13 @@
 #!/bin/bash
-# resnet50: 4 nodes x 8 ranks, inside-out (mpirun runs inside the image), apptainer
+# resnet50: 4 nodes x 4 ranks, inside-out (mpirun runs inside the image), apptainer
 # Written by mnrun 0.1.0 from /home/alice/run/job.toml; `mnrun plan` shows the same commands.
 #SBATCH --job-name=resnet50  # job.toml line 1
 #SBATCH --partition=gpu      # profile cluster1
 #SBATCH --account=physics    # SBATCH_ACCOUNT
 #SBATCH --nodes=4            # job.toml line 17
-#SBATCH --ntasks-per-node=8  # job.toml line 18
-#SBATCH --cpus-per-task=14   # job.toml line 19
-#SBATCH --gpus-per-node=8    # profile cluster1
+#SBATCH --ntasks-per-node=4  # job.toml line 18
+#SBATCH --cpus-per-task=2    # job.toml line 19
+#SBATCH --gpus-per-node=4    # profile cluster1
 #SBATCH --time=12:00:00      # job.toml line 20
 #SBATCH --output=%x-%j.out   # job.toml line 4
 #SBATCH --signal=B:USR1@120  # command line
@@ -22,11 +22,11 @@ trap - ERR
 set -euo pipefail  # not before: modules are not all safe under -u
 stage=/scratch/alice/.mnrun/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
 jobs=/scratch/alice/.mnrun/jobs    # records: outcome, log
-ranks=(8 8 8 8)  # on each node
+ranks=(4 4 4 4)  # on each node
 variables=(  # of every rank
   PYTHONNOUSERSITE=1      # home is mounted: ~/.local must not shadow the image's packages
   NCCL_SOCKET_IFNAME=ib0  # carries the route between the nodes
-  OMP_NUM_THREADS=14      # job.toml line 24
+  OMP_NUM_THREADS=2       # job.toml line 24
   LD_DEBUG                # taken away: job.toml line 25
 )
 inherited=(WANDB_API_KEY)  # of every rank, with the values that they have here
@@ -36,11 +36,11 @@ source "$stage/walk.sh"
 begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:8 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside serve bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$here/node.sh" "$here"
+serve srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside serve bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$here/node.sh" "$here"
 # 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --gres=gpu:8 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside tmp bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$here/go.sh" mpirun -n 32 --map-by slot sh "$here/rank.sh" python train.py --lr 0.1
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside tmp bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$here/go.sh" mpirun -n 16 --map-by slot sh "$here/rank.sh" python train.py --lr 0.1
 # 3 await: every node is ready, or who is not, and why
 await 180
 go
 # 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:8 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
+finish srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
