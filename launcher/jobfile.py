@@ -114,7 +114,11 @@ def load(page: Page) -> dict[str, Any]:
     if page.text.startswith("\ufeff"):
         raise UsageError(f"{page.name} line 1: it begins with a byte order mark", "save it as UTF-8 without one")
     try:
-        return tomllib.loads(page.text)
+        tables = tomllib.loads(page.text)
+        _refuse_nul(tables, page)
+        return tables
+    except RecursionError:
+        raise UsageError(f"{page.name}: tables or lists are nested too deeply", "sections are for the eye") from None
     except tomllib.TOMLDecodeError as error:
         said = re.sub(r"\s*\(at .*\)$", "", str(error))
         found = re.search(r"at line (\d+)", str(error))
@@ -123,6 +127,18 @@ def load(page: Page) -> dict[str, Any]:
             said = "a quote is missing"
         hint = "strings stand in quotes, lists in []"
         raise UsageError(f"{page.name} line {line}: {said[:1].lower()}{said[1:]}", hint) from None
+
+
+def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
+    """No program can be given one: not as a word, not in a path, not in a variable."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_nul(inner, page, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_nul(inner, page, path)
+    elif isinstance(value, str) and "\0" in value:
+        raise UsageError(f"{page.at(path)}: {path[-1]} has a NUL character in it", "take it out")
 
 
 def _first_wrong(text: str) -> int:
@@ -179,7 +195,8 @@ def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tup
         path = (*where, key)
         if isinstance(value, dict) and key == "env":
             words = tuple(_variable(v, page, (*path, n)) for n, v in value.items())
-            yield path, "env", Setting(words, page.origin(path), tuple(page.origin((*path, n)) for n in value))
+            if words:
+                yield path, "env", Setting(words, page.origin(path), tuple(page.origin((*path, n)) for n in value))
         elif isinstance(value, dict) and key == "slurm":
             known = {k: v for k, v in value.items() if _name(k.replace("-", "_")) in BY_NAME}
             yield from _entries({k.replace("-", "_"): v for k, v in known.items()}, page, path)

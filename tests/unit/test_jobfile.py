@@ -251,6 +251,26 @@ def test_no_message_holds_a_variables_value(text: str) -> None:
     assert "very-secret" not in said
 
 
+@pytest.mark.parametrize(
+    "text", ['image = "a\\u0000b"', 'command = ["\\u0000"]', '[env]\nA = "x\\u0000"', 'x.y = "\\u0000"']
+)
+def test_a_nul_is_nowhere_possible(text: str) -> None:
+    """Neither a path, nor a word, nor a variable can hold one."""
+    assert "has a NUL character in it; take it out" in refusal(text)
+
+
+def test_what_is_nested_too_deeply() -> None:
+    """One line, and no traceback."""
+    assert refusal("a = " + "[" * 3000 + "]" * 3000) == (
+        "job.toml: tables or lists are nested too deeply; sections are for the eye"
+    )
+
+
+def test_an_empty_table_says_nothing() -> None:
+    """As init leaves one for variables."""
+    assert read("[env]\n[container]\n[slurm]\n") == JobFile({})
+
+
 def test_a_long_list_is_read_at_once() -> None:
     """A list over many lines costs no more than its length."""
     text = "bind = [\n" + "".join(f'  "/data/{n}:/data/{n}:ro",\n' for n in range(5000)) + "]\nnodes = 2\n"
