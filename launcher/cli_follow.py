@@ -14,14 +14,12 @@ from typing import Any
 
 import click
 
-from . import follow, nodeset, records, settings
+from . import follow, nodeset, records
 from .errors import SchedulerError, UsageError
 from .follow import Kept, Seen
-from .options import BY_NAME
 from .progress import Screen, table
 
 LOOK = 0.5  # seconds between two looks at files
-POLL = BY_NAME["slurm_poll"]
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _ids = click.argument("ids", nargs=-1, metavar="[ID]…")
@@ -260,8 +258,14 @@ def _check(ids: Sequence[str]) -> None:
 
 
 def _base(job_dir: str | None) -> Path:
-    option = BY_NAME["job_dir"]
-    return Path(job_dir or os.environ.get(option.variable or "") or option.default or "").expanduser().absolute()
+    return Path(job_dir or str(_standing("job_dir"))).expanduser().absolute()
+
+
+def _standing(name: str) -> object:
+    """What site, profile, user and environment say of every job."""
+    from . import gather
+
+    return gather.standing(os.environ, str(Path.home()))[name].value
 
 
 def _kept(base: Path, ids: Sequence[str] = ()) -> dict[str, Kept]:
@@ -271,8 +275,7 @@ def _kept(base: Path, ids: Sequence[str] = ()) -> dict[str, Kept]:
 
 
 def _poll() -> float:
-    text = os.environ.get(POLL.variable or "") or POLL.default
-    value = settings.parse(POLL, text, str(POLL.variable))
+    value = _standing("slurm_poll")
     assert isinstance(value, int)
     return float(value)
 

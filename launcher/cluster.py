@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from .errors import SchedulerError
 from .model import Allocation, JobSpec, Site
 from .schedulers import slurm
 
+# Where Slurm's configuration lies: packages', Debian's of old, and what "configless" slurmd and sackd keep.
+CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ENDING_ASKS = 10  # at most, a second apart
 
 
@@ -39,13 +42,25 @@ def on_paper() -> Site:
 
 
 def name(environ: Mapping[str, str]) -> str:
-    """Slurm's ClusterName; "" where there is no Slurm."""
+    """Slurm's ClusterName; "" where there is no Slurm, which is asked only where its own file does not say.
+
+    Raises SchedulerError where it does not answer.
+    """
     if environ.get("SLURM_CLUSTER_NAME"):
         return environ["SLURM_CLUSTER_NAME"]
     if not has_slurm():
         return ""
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", _ask("scontrol", "show", "config"), re.MULTILINE)
-    return found[1] if found else ""
+    for path in filter(None, (environ.get("SLURM_CONF"), *CONFIGURATIONS)):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            found = _cluster_name(file.read())
+            if found:
+                return found
+    return _cluster_name(_ask("scontrol", "show", "config"))
+
+
+def _cluster_name(text: str) -> str:
+    found = re.search(r"^\s*ClusterName\s*=\s*(\S+)", text, re.MULTILINE | re.IGNORECASE)
+    return found[1].lower() if found else ""  # as Slurm does
 
 
 def version() -> tuple[int, int]:

@@ -81,6 +81,21 @@ def gather(
     )
 
 
+def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
+    """What holds before any job is named: where records lie, how often Slurm is asked."""
+    shelf = find(environ, home)
+    names = ("MNRUN_JOB_DIR", "MNRUN_SLURM_POLL", "MNRUN_PROFILE")
+    variables = settings.from_environment({name: environ[name] for name in names if name in environ})
+    site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
+    named = settings.merge(site.settings, user.settings, variables).get("profile")
+    try:
+        chosen = choose(shelf, str(named.value) if named else "", environ)
+    except SchedulerError:  # files are read while Slurm is away, too
+        chosen = None
+    sheets = (site, profiles.understood(chosen), user)
+    return profiles.merged(settings.builtin(), sheets, (variables,))[0]
+
+
 def _command(file: jobfile.JobFile, merged: Settings) -> tuple[str, ...]:
     """The file's, but where a script was named instead of it."""
     return file.command if merged.get("script") == file.settings.get("script") else ()

@@ -90,7 +90,7 @@ def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostn
         found
         for found in by_name.values()
         if (found.cluster or found.hostname)
-        and (not found.cluster or _any(here, found.cluster))
+        and (not found.cluster or _any(here.lower(), [pattern.lower() for pattern in found.cluster]))
         and (not found.hostname or _any(hostname, found.hostname))
     ]
     if len(matching) > 1:

@@ -166,6 +166,19 @@ def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:
     assert "partition = main    # profile here\n" in cluster.alice(["mnrun", "profile", "show"]).out
 
 
+def test_records_where_the_site_has_them(cluster: Cluster, site: str, desk: Desk) -> None:
+    """submit writes there, and logs and status look there, without a word on it."""
+    of_the_site(cluster, "profiles/here.toml", f'match.hostname = "login*"\nsite.jobs = "{desk.path}/records/jobs"')
+    words = ["mnrun", "submit", "--wait", "-N", "1", "-n", "1", "--runtime", "host", "--", "echo", "hello there"]
+    submitted = cluster.alice(words, cwd=desk.path)
+    assert submitted.code == 0, submitted
+    number = submitted.out.strip()
+    assert "hello there" in cluster.alice(["mnrun", "logs", number]).out
+    assert number in cluster.alice(["mnrun", "status", number]).out
+    records = [entry.name for entry in cluster.path(f"{desk.path}/records/jobs").iterdir()]
+    assert any(name.startswith(number) for name in records), records
+
+
 @pytest.mark.parametrize(("mode", "owner"), [("666", "root"), ("644", "alice")])
 def test_what_is_not_the_sites_is_ignored(cluster: Cluster, site: str, mode: str, owner: str) -> None:
     """With a warning, and the job runs."""

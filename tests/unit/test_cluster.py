@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Callable
 
 import pytest
@@ -144,3 +145,20 @@ def test_a_slurm_site_has_sbatch(mocker: MockerFixture, found: str | None, has: 
     """It is how mnrun knows that running on this machine alone would be a mistake."""
     mocker.patch.object(shutil, "which", return_value=found)
     assert cluster.has_slurm() is has
+
+
+def test_the_clusters_name(mocker: MockerFixture, tmp_path: Path) -> None:
+    """From the job, else from Slurm's own file, else from Slurm; small letters, as Slurm makes them."""
+    asked = mocker.patch.object(cluster, "_ask", return_value="Foo = 1\nClusterName             = Asked\nBar = 2\n")
+    mocker.patch.object(cluster, "has_slurm", return_value=True)
+    mocker.patch.object(cluster, "CONFIGURATIONS", (str(tmp_path / "none"), str(tmp_path / "slurm.conf")))
+    assert cluster.name({"SLURM_CLUSTER_NAME": "given"}) == "given"
+    assert cluster.name({}) == "asked"
+    (tmp_path / "slurm.conf").write_text("# ClusterName=no\nclustername=Filed # yes\n")
+    asked.reset_mock()
+    assert cluster.name({}) == "filed"
+    (tmp_path / "other.conf").write_text("ClusterName = other\n")
+    assert cluster.name({"SLURM_CONF": str(tmp_path / "other.conf")}) == "other"
+    asked.assert_not_called()
+    mocker.patch.object(cluster, "has_slurm", return_value=False)
+    assert cluster.name({}) == ""

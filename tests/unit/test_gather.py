@@ -222,3 +222,14 @@ def test_a_job_file_that_cannot_be_read(place: Place) -> None:
         with pytest.raises(UsageError) as wrong:
             place.gather(name)
         assert str(wrong.value) == said
+
+
+def test_what_holds_before_any_job_is_named(place: Place, mocker: MockerFixture) -> None:
+    """`mnrun logs` looks where the site has jobs' records; what is wrong with other variables is no matter."""
+    write(
+        place.site / "profiles/here.toml", 'match.cluster = "Cluster1"\nsite.jobs = "/scratch/jobs"\nslurm_poll = "1m"'
+    )
+    found = gather.standing({"MNRUN_SLURM_POLL": "2m", "MNRUN_MODE": "x", "SBATCH_TIMELIMIT": ""}, str(place.home))
+    assert (found["job_dir"].value, found["slurm_poll"].value) == ("/scratch/jobs", 120)
+    mocker.patch.object(cluster, "name", side_effect=SchedulerError("scontrol did not answer"))
+    assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
