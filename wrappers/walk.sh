@@ -29,8 +29,9 @@ quoted() { # for any shell
 
 begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i
-  declare -gA here_is=() ready=() failed=() gone=() logs=() count=() bye=() address=() host=() port=()
-  declare -g step='' code='' ours='' why='' served='' went='' runner='' server='' lease='' record='' mine='' first_bad='' alone=0 sizes=' ' warned='' buffer=''
+  declare -gA here_is=() ready=() failed=() gone=() logs=() count=() seen=() bye=() address=() host=() port=()
+  step='' code='' ours='' why='' served='' went='' runner='' server='' lease='' record='' mine=''
+  first_bad='' alone=0 sizes=' ' warned='' buffer='' sweeping=()
   nodes=$SLURM_JOB_NODELIST
   mapfile -t names < <(scontrol show hostnames "$nodes")
   head=${names[0]} job=$SLURM_JOB_ID
@@ -65,35 +66,18 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
 }
 
 write_kit() { # the same files as a live launch sends, with this job's names and values
-  local kit=$mine/kit name value i back=''
+  local kit=$mine/kit name i
   mkdir -m 700 "$kit"
   cp -r "$stage/kit/." "$kit"
-  for i in "${!names[@]}"; do echo "${names[i]} ${ranks[i]}"; done >"$kit/layout"
-  {
-    for name in SLURM_JOB_ID SLURM_JOB_NAME SLURM_RESTART_COUNT SLURM_JOB_END_TIME SLURM_SUBMIT_DIR "${!SLURM_ARRAY_@}"; do
-      [[ -z ${!name-} ]] || printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
-    done
-    for value in "${variables[@]}"; do
-      [[ $value == *=* ]] || { printf 'unset %s\n' "$value"; continue; }
-      name=${value%%=*} value=${value#*=}
-      [[ $name != PATH || -z $inside ]] || value=$here/bin:$value
-      printf 'export %s=%s\n' "$name" "$(quoted "$value")"
-    done
-    for name in "${inherited[@]}"; do
-      [[ -n ${!name+set} ]] || die 2 "there is no variable $name in this job, which was to be passed on"
-      printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
-    done
-  } >>"$kit/user.env"
-  for name in SLURM_JOB_ID SLURM_JOB_NAME SLURM_RESTART_COUNT SLURM_JOB_END_TIME SLURM_SUBMIT_DIR "${!SLURM_ARRAY_@}"; do
-    [[ -z ${!name-} || ${!name} == *';'* ]] || back+=${back:+;}$name=${!name}
-  done
-  [[ -z $inside ]] || printf '1i export OMPI_MCA_mca_base_env_list=%s\n' "$(quoted "$back")" >"$mine/back"
   for name in job.sh user.env launch.env; do
-    [[ $name != launch.env || -z $inside ]] || sed -i -f "$mine/back" "$kit/$name"
     sed -i -e "s|MNRUN_HOSTS:[0-9]*|$hostlist|g; s|MNRUN_JOB|$id|g; s|MNRUN_SLURM|$job|g; s|MNRUN_NODES|$nodes|g" "$kit/$name"
   done
+  for i in "${!names[@]}"; do echo "${names[i]} ${ranks[i]}"; done >"$kit/layout"
   echo "job_nodes=$list" >>"$kit/job.sh"
+  rank_variables >>"$kit/user.env"
   if [[ -n $inside ]]; then
+    given_back | cat - "$kit/launch.env" >"$mine/launch.env"
+    mv "$mine/launch.env" "$kit/launch.env"
     command -v ssh-keygen >/dev/null || die 121 "ssh-keygen is not installed on $head"
     for name in key hostkey; do ssh-keygen -q -t ed25519 -N '' -C mnrun -f "$kit/$name"; done
     mv "$kit/key.pub" "$kit/authorized_keys"
@@ -102,6 +86,38 @@ write_kit() { # the same files as a live launch sends, with this job's names and
   fi
   tar -czf "$mine/kit.tar.gz" -C "$kit" .
   rm -rf "$kit"
+}
+
+facts() { # what a rank gets back of its job: names
+  local name
+  for name in SLURM_JOB_ID SLURM_JOB_NAME SLURM_RESTART_COUNT SLURM_JOB_END_TIME SLURM_SUBMIT_DIR "${!SLURM_ARRAY_@}"; do
+    [[ -z ${!name-} ]] || echo "$name"
+  done
+}
+
+rank_variables() { # `export` lines: the job's facts, the values that were asked for, and those passed on
+  local name value
+  for name in $(facts); do printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"; done
+  for value in "${variables[@]}"; do
+    name=${value%%=*}
+    if [[ $value != *=* ]]; then
+      echo "unset $name"
+      continue
+    fi
+    value=${value#*=}
+    [[ $name != PATH || -z $inside ]] || value=$here/bin:$value
+    printf 'export %s=%s\n' "$name" "$(quoted "$value")"
+  done
+  for name in "${inherited[@]}"; do
+    [[ -n ${!name+set} ]] || die 2 "there is no variable $name in this job, which was to be passed on"
+    printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
+  done
+}
+
+given_back() { # the facts again, for Open MPI, which hands them to every rank though its mpirun must not see them
+  local name back=''
+  for name in $(facts); do [[ ${!name} == *';'* ]] || back+=${back:+;}$name=${!name}; done
+  printf 'export OMPI_MCA_mca_base_env_list=%s\n' "$(quoted "$back")"
 }
 
 clean_environment() { # what would shape our steps, or have a rank take itself for another's
@@ -163,6 +179,7 @@ take() { # LINE
   local word node rest fact
   read -r word node rest <<<"$1"
   echo "$1" >>"$record/log"
+  [[ $word == *-ended || " ${names[*]} " == *" $node "* ]] || return 0 # none of ours: srun speaks here too
   case $word in
     run-ended) code=$node ;;
     serve-ended) served=$node ;;
@@ -182,7 +199,8 @@ take() { # LINE
     gone) gone[$node]=$rest ;;
     log) logs[$node]+="${logs[$node]:+; }$rest" ;;
     rank)
-      count[$node]=$((${count[$node]:-0} + 1))
+      [[ -n ${seen[$node:${rest%% *}]-} ]] || count[$node]=$((${count[$node]:-0} + 1))
+      seen[$node:${rest%% *}]=1
       [[ $sizes == *" ${rest#* } "* ]] || sizes+="${rest#* } "
       ;;
     ended) [[ -n $first_bad || ${rest#* } == 0 ]] || first_bad=${rest#* } ;;
