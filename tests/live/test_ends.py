@@ -174,7 +174,11 @@ def test_end_of_a_stubborn_program(cluster: Cluster, desk: Desk, way: Way) -> No
         assert not left, f"{time.monotonic() - begin:.0f} s: {left}"
 
 
-@pytest.mark.parametrize("way", some(WAYS, MAIN), ids=str)
+# Hydra waits for whoever holds a rank's connection to it, with no container and no mnrun about, too.
+DAEMONS = [way for way in WAYS if way.image != "mpich"]
+
+
+@pytest.mark.parametrize("way", some(DAEMONS, MAIN), ids=str)
 def test_end_of_a_program_that_leaves_daemons(cluster: Cluster, way: Way) -> None:
     """What a program puts in the background, in a session of its own, ends with the job."""
     line = "setsid sleep 3600 >/dev/null 2>&1 </dev/null & exit 0"

@@ -45,7 +45,7 @@ def test_exit_code_is_the_programs(cluster: Cluster, end: str, start: str, image
     result = cluster.mnrun(*Way(start, image, per).words, "--", *words, nodes=2)
     assert result.code == code, result
     assert "Traceback" not in result.err, result
-    if words[0] == HELLO:
+    if words[0] == HELLO and code != 139:  # Open MPI writes some of its backtrace to standard output
         assert [rank.rank for rank in ranks(result)] == [0, 1, 2, 3], result
 
 

@@ -137,5 +137,5 @@ def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> Non
             cluster.root(LOGIN, "scancel", "-u", "alice")
         assert job.end(60).code != 0
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "gone", 30)
-    if how != "scancel":  # its launcher may be killed with it, and that one's records are cleared by the next
-        cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
+    # its launcher may be killed with it, and that one's records are cleared by the next
+    cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 PROMPT = r"mnrun:node01:\S+\$ "
 TWO = ["-N2", "--nodelist=node01,node02"]
-SECONDS = 20.0
+SECONDS = 45.0
 
 
 @contextmanager
