@@ -34,6 +34,8 @@ ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server")
 SSH = ("openssh-server", "openssh-client")
 MPI = ("openmpi-bin", "mpich", "hwloc-nox")
 CONTAINERS = ("squashfs-tools", "squashfuse", "fuse-overlayfs", "fuse3", "uidmap")
+RUNTIMES = ("docker.io", "docker-cli", "podman", "crun", "catatonit", "charliecloud")
+REGISTRY = ("docker-registry", "skopeo", "apache2-utils")
 EVERYDAY = (
     "ca-certificates", "python3", "python3-venv", "pdsh", "tini", "procps", "psmisc", "lsof",
     "iproute2", "iputils-ping", "util-linux", "zsh", "less", "strace", "netcat-openbsd",
@@ -42,7 +44,7 @@ EVERYDAY = (
 NODE = Tree(
     "node",
     "trixie",
-    SLURM + ACCOUNTING + SSH + MPI + CONTAINERS + EVERYDAY,
+    SLURM + ACCOUNTING + SSH + MPI + CONTAINERS + RUNTIMES + REGISTRY + EVERYDAY,
     steps=("apptainer.sh", "mpi-yield.sh", "node.sh"),
 )
 
