@@ -1,12 +1,14 @@
 """The ways to start a job, and which of their combinations a run of the tests takes.
 
-By default every pair of values meets at least once; with --full (or MNRUN_TEST_FULL=1) every cell is run.
+By default every pair of values is met at least once, or where that is enough every value; with --full
+(or MNRUN_TEST_FULL=1) every cell is run.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,6 +18,7 @@ OMPI5, OMPI4, MPICH, NOSSHD = IMAGES.values()
 HELLO = "/opt/mpi/hello"
 
 Cell = tuple[str, ...]
+Group = tuple[tuple[int, str], ...]
 T = TypeVar("T")
 
 
@@ -67,18 +70,28 @@ def full() -> bool:
 
 
 def cells(
-    axes: Mapping[str, Sequence[str]], valid: Callable[..., bool] = lambda **_: True, always: Sequence[Cell] = ()
+    axes: Mapping[str, Sequence[str]],
+    valid: Callable[..., bool] = lambda **_: True,
+    always: Sequence[Cell] = (),
+    together: int = 2,
 ) -> list[Cell]:
-    """The cells to run: `always`, then as few as bring every pair of values together that can meet."""
+    """The cells to run: `always`, then as few as bring together any `together` values that can meet."""
     every = [cell for cell in itertools.product(*axes.values()) if valid(**dict(zip(axes, cell)))]
     if full():
         return every
+
+    def groups(cell: Cell) -> set[Group]:
+        return set(itertools.combinations(enumerate(cell), together))
+
     chosen = list(always)
-    open_pairs = {pair for cell in every for pair in _pairs(cell)} - {pair for cell in chosen for pair in _pairs(cell)}
-    while open_pairs:
-        best = max(every, key=lambda cell: len(open_pairs & _pairs(cell)))
+    open_groups = set().union(*map(groups, every)).difference(*map(groups, chosen))
+    while open_groups:
+        used = Counter(value for cell in chosen for value in enumerate(cell))
+        best = max(
+            every, key=lambda cell: (len(open_groups & groups(cell)), -sum(used[value] for value in enumerate(cell)))
+        )
         chosen.append(best)
-        open_pairs -= _pairs(best)
+        open_groups -= groups(best)
     return chosen
 
 
@@ -87,6 +100,6 @@ def some(every: Sequence[T], few: Sequence[T]) -> Sequence[T]:
     return every if full() else few
 
 
-def _pairs(cell: Cell) -> set[tuple[tuple[int, str], tuple[int, str]]]:
-    first, second = itertools.tee(enumerate(cell))
-    return {(a, b) for a, b in itertools.product(first, second) if a[0] < b[0]}
+def turn(number: int, every: Sequence[T], each: Sequence[T], *others: Sequence[T]) -> Sequence[T]:
+    """All of them with --full; else `each`, and of each of the others the one whose turn it is."""
+    return some(every, [*each, *(one[number % len(one)] for one in others)])

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """After every cell has been run, the README says so."""
-    if config.getoption("--full") and not config.getoption("lf", False):
+    if config.getoption("--full") and not (config.getoption("lf", False) or config.option.collectonly):
         stats = terminalreporter.stats
         ids = {kind: [report.nodeid for report in stats.get(kind, ())] for kind in ("passed", "failed", "error")}
         matrix.write(TOP / "README.md", matrix.table(ids["passed"], ids["failed"] + ids["error"]))

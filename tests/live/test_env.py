@@ -7,14 +7,19 @@ import shlex
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, turn
 from .reports import check, shown
 from .stage import LOGIN, Cluster, Desk
 
 pytestmark = pytest.mark.live
 
-WAYS = (*MAIN, Way("inside", "ompi4"), Way("mpirun", "ompi4"), Way("mpirun", "ompi5", "rank"), Way("inside", "mpich"))
-EACH = pytest.mark.parametrize("way", WAYS, ids=str)
+OTHERS = (Way("inside", "ompi4"), Way("mpirun", "ompi4"), Way("mpirun", "ompi5", "rank"), Way("inside", "mpich"))
+
+
+def each(number: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("way", turn(number, (*MAIN, *OTHERS), [INSIDE], MAIN[1:], OTHERS), ids=str)
+
+
 STEPS = (
     *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_NTASKS", "SLURM_NPROCS"),
     *("SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
@@ -30,7 +35,7 @@ def environments(desk: Desk, size: int) -> list[dict[str, str]]:
     return [{text(name): text(value) for name, value in report["env"].items()} for report in shown(desk, size)]
 
 
-@EACH
+@each(0)
 def test_env_of_the_job(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Each rank has the facts of its job, and nothing of a step that it is no task of."""
     salloc = ["--job-name", "my job"]
@@ -73,7 +78,7 @@ def test_env_of_an_array(cluster: Cluster, desk: Desk) -> None:
     assert len({own for _, own, _ in jobs}) == 2, jobs
 
 
-@EACH
+@each(1)
 def test_env_of_the_host_stays_there(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Paths, libraries, startup files and functions of the host mean nothing in an image."""
     startup = desk.put("startup", "")
@@ -98,7 +103,7 @@ def test_env_of_the_host_stays_there(cluster: Cluster, desk: Desk, way: Way) -> 
         assert [name for name in env if name.startswith("BASH_FUNC")] == []
 
 
-@EACH
+@each(2)
 def test_env_that_is_asked_for(cluster: Cluster, desk: Desk, way: Way) -> None:
     """-x NAME, -x NAME=VALUE and --env-file, later ones first; also of names that would stay on the host."""
     listed = desk.put("variables", "# comment\nLISTED=from the file\nBOTH=file\nHOST_ONE\n")
@@ -126,7 +131,7 @@ def test_env_that_is_asked_for(cluster: Cluster, desk: Desk, way: Way) -> None:
         assert not cluster.path("/tmp/pwned", node).exists(), node
 
 
-@EACH
+@each(3)
 def test_env_with_home_and_without(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Home is there, and ~/.local of it must not shadow the image's Python; with --no-home it really is not."""
     desk.put("here", "")
@@ -138,7 +143,7 @@ def test_env_with_home_and_without(cluster: Cluster, desk: Desk, way: Way) -> No
     assert [words.split()[:3] for words in result.out.splitlines()] == [["unset", "0", "alice"]] * 2, result
 
 
-@EACH
+@each(4)
 def test_env_current_directory_elsewhere(cluster: Cluster, way: Way) -> None:
     """A current directory outside of home is mounted, entered and written to; --chdir and -D name another."""
     nodes = (LOGIN, "node01", "node02")
@@ -162,7 +167,7 @@ def test_env_current_directory_by_a_link(cluster: Cluster, desk: Desk) -> None:
         assert result.out in (f"{desk.path}/link\n" * 2, f"{desk.path}/real\n" * 2), result
 
 
-@EACH
+@each(5)
 def test_env_binds(cluster: Cluster, way: Way) -> None:
     """--bind SRC:DST:ro is there and cannot be written to; SRC:DST can; SRC alone is where it was."""
     nodes = (LOGIN, "node01", "node02")
@@ -179,7 +184,7 @@ def test_env_binds(cluster: Cluster, way: Way) -> None:
             assert sorted(path.name for path in cluster.path(desk.path, node).iterdir()) == ["file", "made"]
 
 
-@EACH
+@each(6)
 def test_env_container_arguments(cluster: Cluster, way: Way) -> None:
     """--container-args reach the runtime as a shell would split them, and may be given more than once."""
     with cluster.desk((LOGIN, "node01"), under="/srv") as desk:
@@ -190,7 +195,7 @@ def test_env_container_arguments(cluster: Cluster, way: Way) -> None:
         assert (result.code, result.out) == (0, "it is there\nboth\n"), result
 
 
-@EACH
+@each(7)
 def test_env_temporary_directory(cluster: Cluster, way: Way) -> None:
     """TMPDIR is the job's own, on each node, for its user alone, and writable."""
     line = 'file=$(mktemp) && echo "$TMPDIR $file $(stat -c %a "$TMPDIR")"'

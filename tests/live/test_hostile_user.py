@@ -49,7 +49,7 @@ def login_shell(cluster: Cluster, shell: str) -> Iterator[None]:
             cluster.root(node, "usermod", "--shell", "/bin/bash", "alice")
 
 
-EACH = some(WAYS, (*MAIN, Way("inside", "ompi4"), Way("inside", "mpich"), Way("inside", "host")))
+EACH = some(WAYS, (*MAIN, Way("inside", "ompi4"), Way("inside", "host")))
 
 
 # Without a container it is the user's own shell that sshd starts.

@@ -14,8 +14,8 @@ from .stage import LOGIN, Cluster, Job
 
 pytestmark = pytest.mark.live
 
-TRIPLES = cells({"first": tuple(map(str, MAIN)), "second": tuple(map(str, MAIN))})
 NAMED = {str(way): way for way in MAIN}
+TRIPLES = cells({"first": tuple(NAMED), "second": tuple(NAMED)}, always=list(zip(NAMED, [*NAMED][1:])), together=1)
 
 
 def started(job: Job) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way, cells
 from .reports import check, mine, only_line, ranks
 from .stage import LOGIN, Cluster, Desk, Result
 from .terminal import Terminal
@@ -106,22 +106,22 @@ def test_variant_sixteen_nodes(variant: Variant) -> None:
 # GPUs: null devices of the right names, so that all that can be seen is what is said of them
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+GRANTS = {
+    "--gres=gpu:2": "0,1",
+    "--gpus-per-node=2": "0,1",
+    "--gpus-per-node=4": "0,1,2,3",
+    "--gpus-per-task=1": "0,1",
+}
+
+
 @pytest.mark.parametrize(
-    ("salloc", "gpus"),
-    [
-        (("--gres=gpu:2",), "0,1"),
-        (("--gpus-per-node=2",), "0,1"),
-        (("--gpus-per-node=4",), "0,1,2,3"),
-        (("--gpus-per-task=1",), "0,1"),
-    ],
-    ids=["--gres=gpu:2", "--gpus-per-node=2", "--gpus-per-node=4", "--gpus-per-task=1"],
+    ("start", "salloc"), cells({"start": ("inside", "mpirun", "srun"), "salloc": tuple(GRANTS)}, together=1)
 )
-def test_gpus_of_the_job(cluster: Cluster, way: Way, salloc: tuple[str, ...], gpus: str) -> None:
+def test_gpus_of_the_job(cluster: Cluster, start: str, salloc: str) -> None:
     """However the job asked for its GPUs: each rank sees all that the job has on its node, and no other."""
-    result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, salloc=salloc)
+    result = cluster.mnrun(*Way(start, "ompi5").words, "--", HELLO, "-g", nodes=2, salloc=(salloc,))
     found = check(result, "node01", "node02")
-    assert [rank.gpus for rank in found] == [gpus] * 4, result
+    assert [rank.gpus for rank in found] == [GRANTS[salloc]] * 4, result
 
 
 def test_gpus_that_mnrun_is_asked_for(cluster: Cluster) -> None:

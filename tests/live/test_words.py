@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -173,8 +174,14 @@ def test_input_of_100_megabytes_reaches_rank_0(cluster: Cluster, desk: Desk, way
     assert [report["stdin"] for report in shown(desk, 4)] == [[MEGABYTES << 20, digest], nothing, nothing, nothing]
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
-@pytest.mark.parametrize("data", [b"", b"\0", b"no newline at the end", bytes(range(256)) * 257])
+ODD = (b"", b"\0", b"no newline at the end", bytes(range(256)) * 257)
+
+
+@pytest.mark.parametrize(
+    ("data", "way"),
+    some(list(product(ODD, MAIN)), [*product(ODD, MAIN[:1]), *product(ODD[-1:], MAIN[1:])]),
+    ids=lambda value: str(value) if isinstance(value, Way) else f"{len(value)} bytes",
+)
 def test_input_that_is_small_or_odd(cluster: Cluster, way: Way, data: bytes) -> None:
     """No byte is too few, and none is special: `cat` gives back what it is given."""
     result = cluster.mnrun(*way.words, "--", "cat", nodes=2, tasks=1, stdin=data)
@@ -182,7 +189,7 @@ def test_input_that_is_small_or_odd(cluster: Cluster, way: Way, data: bytes) -> 
     assert result.raw == data, result
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", some(WAYS, MAIN), ids=str)
 def test_input_that_nobody_reads(cluster: Cluster, way: Way) -> None:
     """A program that does not read its endless input ends when it ends."""
     result = cluster.mnrun(*way.words, "--", HELLO, nodes=2, stdin=Path("/dev/zero"))
