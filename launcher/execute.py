@@ -17,8 +17,9 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from types import ModuleType
 
-from . import cluster, connect, keys, kit, nodeset, terminal
+from . import cluster, connect, keys, kit, nodeset, relay, terminal
 from .carry import carry
 from .errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
 from .job_dir import Records
@@ -92,7 +93,7 @@ class Launch:
         self.serving = self._start("serve", Phase.SERVE, held=True)
         own: dict[str, str] = {}
         if self.plan.spec.mode == "inside-out":
-            own.update(keys.make())
+            own.update(keys.make() if connect.keyed(self.plan.spec.connect) else {})
         else:
             launch = SCHEDULERS[self.site.scheduler].launch_environment(self.plan, self.site)
             own["launch.env"] = kit.outside_environment(self.plan, launch)
@@ -111,7 +112,8 @@ class Launch:
         except FileNotFoundError:
             raise SchedulerError(f"{argv[0]} is not on PATH") from None
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, node: str = "") -> None:
+        """Down the lease to every node; those that reach each of them alone need no other than `node`."""
         if self.serving is not None:
             self.serving.send(data)
 
@@ -141,7 +143,7 @@ class Launch:
         layout = self.plan.layout
         workers = self.roster.in_order()
         if self.plan.spec.mode == "inside-out":
-            files = connect.CONNECTS[self.plan.spec.connect].files(self.plan.node_dir, getpass.getuser(), workers)
+            files = self._connect().files(self.plan.node_dir, getpass.getuser(), workers)
             files = {**files, **kit.hostfiles(layout), "launch.env": kit.inside_environment(self.plan, layout)}
             for name, text in files.items():
                 self._send(b"file %s %s\n" % (name.encode(), base64.b64encode(text.encode("utf-8", "surrogateescape"))))
@@ -149,6 +151,14 @@ class Launch:
         self.went = True
         self.screen.phase("running")
         self.screen.done()
+
+    def _connect(self) -> ModuleType:
+        """How the nodes' containers reach each other: as asked, or as the nodes can."""
+        asked, without = self.plan.spec.connect, self.roster.without_ssh
+        chosen = connect.choose(asked, without)
+        if asked == "auto" and (self.screen.verbose or set(without.values()) - set(connect.USUAL)):
+            self.screen.say(f"connected by {chosen}: {_folded(without) or 'every node has ssh'}")
+        return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:
         while self.code is None:
@@ -187,6 +197,9 @@ class Launch:
                 self.cut_off = what != 0
             return
         line = str(what)
+        if kind == "line" and line.startswith(relay.WORDS):
+            self._relay(line)
+            return
         if name == "run":
             if not EXITED.search(line):
                 self.screen.relay(line)
@@ -194,6 +207,14 @@ class Launch:
         self.records.log(line)
         if (kind == "noise" or not self.roster.hear(line)) and line:
             self.noise.append(line)
+
+    def _relay(self, line: str) -> None:
+        """From one node to another."""
+        gone = {node: self.roster.why(node, {}) for node in (*self.roster.failed, *self.roster.gone)}
+        routed = relay.route(line, self.roster.nodes, gone)
+        if routed is not None:
+            node, words = routed
+            self._send(words.encode() + b"\n", node)
 
     def _ask_to_end(self) -> None:
         """Where the program still runs, let it end by itself for a moment."""

@@ -74,7 +74,7 @@ class JobSpec:
     mpi: str = "auto"
     mpi_args: Words = ()
     bind_to: str = ""
-    connect: str = "ssh"
+    connect: str = "auto"  # ssh where every node has it, else pipe
     nodes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None

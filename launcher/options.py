@@ -179,7 +179,7 @@ OPTIONS: tuple[Option, ...] = (
         "choice",
         "How mpirun reaches the other nodes' containers.",
         _START,
-        choices="auto ssh",
+        choices="auto ssh pipe",
         default="auto",
     ),
     _option("--script", "text", "Run this script once, in the master container.", _START, metavar="FILE"),

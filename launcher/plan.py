@@ -66,12 +66,23 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
                 kit.head(here, run),
                 f"the master container, which waits for go: {_inside(spec, layout)}",
             ),
-            Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s; then go"),
+            Step(
+                Phase.AWAIT,
+                Where.HERE,
+                (),
+                f"every node says ready within {spec.start_timeout} s{_reached(spec)}; then go",
+            ),
             _stop(here),
         ),
         needs=_needs(spec),
         notes=_notes(spec),
     )
+
+
+def _reached(spec: JobSpec) -> str:
+    """How the nodes' containers will reach each other, in words."""
+    known = {"auto": "decided on the nodes: by ssh if all have it, else by the pipe", "pipe": "reached by the pipe"}
+    return f" ({known[spec.connect]})" if spec.connect in known else ""
 
 
 def _inside(spec: JobSpec, layout: Layout) -> str:

@@ -2,6 +2,7 @@
 
 here NODE              it has begun, and waits for the kit
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
+nossh NODE why         it is ready for the pipe alone
 fail NODE why          this node cannot take part
 gone NODE CODE         its container has ended
 log NODE line          of the container's own log
@@ -26,6 +27,7 @@ class Roster:
         self.nodes = tuple(nodes)
         self.here: set[str] = set()
         self.workers: dict[str, Worker] = {}
+        self.without_ssh: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.gone: dict[str, str] = {}
         self.logs: dict[str, list[str]] = {}
@@ -52,6 +54,8 @@ class Roster:
             self.here.add(node)
         elif word == "ready":
             self.workers[node] = _worker(node, said)
+        elif word == "nossh":
+            self.without_ssh[node] = said
         elif word == "fail":
             self.failed.setdefault(node, said)
         elif word == "gone":

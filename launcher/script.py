@@ -74,6 +74,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         variables=_aligned(_variables(plan)),
         inherited=" ".join(v.name for v in spec.env if v.inherited),
         inside="1" if inside else "",
+        connect=spec.connect if inside else "",
         split=shlex.quote(spec.split_output),
         counted="1" if plan.counted else "",
         exports=[f"export {name}={shlex.quote(value)}" for name, value in known.items()],
@@ -135,8 +136,8 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
     nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
     words = environment.assignments({"boot": kit.BOOT, "until_go": kit.WAIT})
     own = {"walk.sh": kit.walker(), "words.sh": environment.srun_script() + words}
-    if inside:
-        own.update(connect.CONNECTS[plan.spec.connect].files(plan.node_dir, "MNRUN_USER", ()))
+    if inside and connect.keyed(plan.spec.connect):
+        own.update(connect.ssh.files(plan.node_dir, "MNRUN_USER", ()))
     return {**own, **nodes}
 
 

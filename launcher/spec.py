@@ -75,7 +75,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
         mpi_args=_words(get("mpi_args")),
         bind_to=text("bind_to") or _default_binding(settings),
-        connect="ssh",
+        connect=text("connect"),
         nodes=_number(get("nodes")),
         ntasks=_number(get("ntasks")),
         ntasks_per_node=_number(get("ntasks_per_node")),

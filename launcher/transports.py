@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 from .model import Words
@@ -30,20 +30,20 @@ class Running:
     name: str
     process: subprocess.Popen[bytes]
     group: bool = True  # it leads a process group of its own
+    _words: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        if self.process.stdin is not None:
+            _thread(_write, self.process.stdin, self._words)
 
     def send(self, data: bytes) -> None:
-        """Write to its input, where that is a pipe of ours and it still reads."""
-        view = memoryview(data)
-        try:
-            while view and self.process.stdin is not None:
-                view = view[self.process.stdin.write(view) or 0 :]
-        except BrokenPipeError:
-            pass  # it has ended, and its end is on its way to us with the reason
+        """Write to its input, where that is a pipe of ours and it still reads. Returns at once: a
+        node that does not answer shall not hold us up."""
+        self._words.put(data)
 
     def close(self) -> None:
-        """End its input."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        """End its input, after all that was sent."""
+        self._words.put(None)
 
     def wait(self, seconds: float) -> bool:
         """Whether it ended within that time."""
@@ -109,6 +109,16 @@ def _read(kind: str, name: str, stream: IO[bytes], events: queue.Queue[Event]) -
     with os.fdopen(os.dup(stream.fileno()), "rb") as lines:
         for line in lines:
             events.put((kind, name, line.decode("utf-8", "replace").rstrip("\n")))
+
+
+def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | None]) -> None:
+    """Until the end of the words, or of who reads them: its end is on its way to us with the reason."""
+    with contextlib.suppress(BrokenPipeError):
+        for data in iter(words.get, None):
+            view = memoryview(data)
+            while view:
+                view = view[stream.write(view) or 0 :]
+    stream.close()
 
 
 def _wait(

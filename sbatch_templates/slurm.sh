@@ -23,7 +23,7 @@ variables=(  # of every rank
 {% endfor %}
 )
 inherited=({{ inherited }})  # of every rank, with the values that they have here
-inside='{{ inside }}' counted='{{ counted }}' split={{ split }}
+inside='{{ inside }}' connect='{{ connect }}' counted='{{ counted }}' split={{ split }}
 source "$stage/walk.sh"
 
 begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there

@@ -7,10 +7,12 @@
 #     signal NAME         to the program: one that ends it to its mpirun, where there is one; any other
 #                         to the ranks, where they can be seen from here: mpirun's would end squashfuse_ll
 #     log                 say what the container has said so far
+#     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh).
+#                         NODE is this one: of other nodes' lines nothing is read but by grep
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
 # On standard output it speaks in lines `WORD NODE …`:
-#     ready fail gone log rank ended warned alone bye
+#     ready nossh fail gone log rank ended warned alone bye, and ask and answer to other nodes
 set -euo pipefail +o posix
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
@@ -92,6 +94,11 @@ pass_on() { # SIGNAL
   done
 }
 
+answered() { # `NODE ID KIND DATA`, to who waits for it: others open its pipe for a moment only, and lose nothing
+  local rest=${1#* }
+  if [[ -p ask.${rest%% *}/back ]]; then printf '%s\n' "${rest#* }" 1<>"ask.${rest%% *}/back"; fi 2>/dev/null || true
+}
+
 dismiss() { # the head, which has come through the gate and waits for a go that does not come
   local round
   if [[ -z ${go-} ]] || mv gate closed 2>/dev/null; then return; fi # nobody has come, nor will now
@@ -167,8 +174,15 @@ else
   say ready
 fi
 
+if [[ $job_connect == pipe || $job_connect == auto ]]; then
+  trap : PIPE # a container that has ended reads no more
+  # shellcheck disable=SC2094
+  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal)( |\$)")
+fi
 while read -r word name data; do
   case $word in
+    ask) printf '%s\n' "$data" >&"${box[1]}" || true ;;
+    answer) answered "$data" ;;
     file)
       base64 -d <<<"$data" >"$name.new"
       mv "$name.new" "$name"

@@ -1,15 +1,64 @@
 #!/bin/sh
 # `node.sh DIR`: the first process inside a serving container. It keeps the container's own
 # environment for whoever comes later, starts what the connect needs, and ends with its
-# standard input, which the node's guard holds.
+# standard input, which the node's guard holds. By it come the lines of frames.sh for this node, each
+# with the node that asks in front; it never waits for a command, so that none waits for another.
 set -eu
-trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 cd "$1"
 . ./job.sh
 PATH=$1/bin:$PATH
 export PATH
 export -p >session.env
+trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 case $job_connect in
-  ssh) sh ./sshd.sh & ;;
+  ssh | auto) sh ./sshd.sh & ;;
+  pipe) echo ready 1<>up ;;
 esac
-exec cat >/dev/null
+
+hand() { # TO LINE: to one that holds the other end, if it is still there
+  if [ -p "$1" ]; then echo "$2" 1<>"$1"; fi 2>/dev/null || :
+}
+
+# shellcheck disable=SC2013  # pids
+below() { # PID: it, and all that descends from it
+  echo "$1"
+  for child in $(sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $1 .*/\1/p" /proc/[0-9]*/stat 2>/dev/null); do
+    below "$child"
+  done
+}
+
+umask 077
+# What a shell without a terminal starts in the background ignores SIGINT: not so a user's command,
+# where the image has an env that can tell it so.
+plain=''
+if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
+while read -r node id kind data; do
+  box=run.$node.$id
+  case $kind in
+    words | words+)
+      if [ ! -d "$box" ]; then
+        mkdir "$box"
+        (cd "$box" && mkfifo out err room.out room.err in stdin)
+      fi
+      echo "$data" >>"$box/words"
+      ;;
+    run)
+      (
+        trap - HUP INT TERM USR1 USR2
+        # shellcheck disable=SC2086  # two words, or none
+        exec sh ./answer.sh "$PWD/$box" "$node" "$id" "$data" $plain </dev/null
+      ) &
+      ;;
+    in | in+ | eof) hand "$box/in" "$kind $data" ;;
+    took) hand "$box/room.$data" 1 ;;
+    signal)
+      if [ -d "$box" ]; then : >"$box/out.stop" && : >"$box/err.stop"; fi
+      hand "$box/room.out" stop
+      hand "$box/room.err" stop
+      if pid=$(cat "$box/pid" 2>/dev/null); then
+        # shellcheck disable=SC2046  # pids
+        kill -s "$data" $(below "$pid") 2>/dev/null || :
+      fi
+      ;;
+  esac
+done

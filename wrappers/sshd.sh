@@ -5,14 +5,17 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 . ./job.sh
-fail() {
-  echo "fail $*" 1<>up
+fail() { # WHY [REMEDY]
+  case $job_connect in
+    auto) echo "nossh $1" && echo ready ;; # by the pipe, then
+    *) echo "fail $1${2:+: $2}" ;;
+  esac 1<>up
   exit 1
 }
 
 PATH=${PATH#"$here/bin:"}:/usr/sbin:/sbin:/usr/local/sbin
-sshd=$(command -v sshd) || fail "the image has no sshd: add openssh-server to it, or use --mode outside-in"
-command -v ssh >/dev/null || fail "the image has no ssh: add openssh-client to it, or use --mode outside-in"
+sshd=$(command -v sshd) || fail "the image has no sshd" "add openssh-server to it, or use --connect pipe"
+command -v ssh >/dev/null || fail "the image has no ssh" "add openssh-client to it, or use --connect pipe"
 
 # Unknown keywords are fatal, so each is written only where the version knows it.
 version=$(ssh -V 2>&1 | sed 's/^OpenSSH_\([0-9]*\)\.\([0-9]*\).*/\1 \2/')

@@ -4,7 +4,7 @@
 # sources it, and says in its own lines what runs:
 #     begin; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
 # Given: stage, jobs, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME where it is taken away),
-# inherited (names whose values are the job's own), inside (1 for inside-out), split (where each rank's
+# inherited (names whose values are the job's own), inside (1 for inside-out), connect (ssh, pipe or auto), split (where each rank's
 # output goes, if apart).
 #
 # The lease is a pipe that this shell alone writes: it ends with it, whatever happens.
@@ -29,7 +29,7 @@ quoted() { # for any shell
 
 begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i
-  declare -gA here_is=() ready=() failed=() gone=() logs=() count=() seen=() bye=() address=() host=() port=()
+  declare -gA here_is=() ready=() nossh=() failed=() gone=() logs=() count=() seen=() bye=() address=() host=() port=()
   step='' code='' ours='' why='' served='' went='' runner='' server='' lease='' record='' mine=''
   first_bad='' alone=0 sizes=' ' warned='' buffer='' sweeping=()
   nodes=$SLURM_JOB_NODELIST
@@ -78,7 +78,11 @@ write_kit() { # the same files as a live launch sends, with this job's names and
   if [[ -n $inside ]]; then
     given_back | cat - "$kit/launch.env" >"$mine/launch.env"
     mv "$mine/launch.env" "$kit/launch.env"
-    command -v ssh-keygen >/dev/null || die 121 "ssh-keygen is not installed on $head"
+  fi
+  if [[ $connect == auto ]] && ! command -v ssh-keygen >/dev/null; then connect=pipe; fi
+  echo "job_connect=$connect" >>"$kit/job.sh"
+  if [[ $connect == ssh || $connect == auto ]]; then
+    command -v ssh-keygen >/dev/null || die 121 "ssh-keygen is not installed on $head; --connect pipe does without"
     for name in key hostkey; do ssh-keygen -q -t ed25519 -N '' -C mnrun -f "$kit/$name"; done
     mv "$kit/key.pub" "$kit/authorized_keys"
     printf 'mnrun %s\n' "$(<"$kit/hostkey.pub")" >"$kit/known_hosts"
@@ -175,8 +179,22 @@ hear() { # SECONDS: take in one line; false where none came in time
   return 1
 }
 
+carry() { # `ask|answer FROM TO ID KIND DATA`: from one node to another, as launcher/relay.py
+  local word from to what rest
+  read -r word from to what rest <<<"$1"
+  if [[ -n ${ready[$to]-} && -z ${failed[$to]-}${gone[$to]-} ]]; then
+    echo "$word $to $from $what $rest" >&"$lease"
+  elif [[ "$word $rest" == "ask run "* ]]; then
+    echo "answer $from $to $what no $(reason "$to")" >&"$lease"
+  fi
+}
+
 take() { # LINE
   local word node rest fact
+  if [[ $1 == "ask "* || $1 == "answer "* ]]; then
+    [[ -z $lease ]] || carry "$1"
+    return 0
+  fi
   read -r word node rest <<<"$1"
   echo "$1" >>"$record/log"
   [[ $word == *-ended || " ${names[*]} " == *" $node "* ]] || return 0 # none of ours: srun speaks here too
@@ -195,6 +213,7 @@ take() { # LINE
         esac
       done
       ;;
+    nossh) nossh[$node]=$rest ;;
     fail) failed[$node]=${failed[$node]:-$rest} ;;
     gone) gone[$node]=$rest ;;
     log) logs[$node]+="${logs[$node]:+; }$rest" ;;
@@ -265,9 +284,21 @@ send() { # NAME: standard input, as a file of the job on every node
   echo "file $1 $(base64 -w0)" >&"$lease"
 }
 
+choose() { # how the containers reach each other, where that was left to the nodes
+  local name
+  [[ $connect != auto ]] || connect=ssh
+  for name in "${!nossh[@]}"; do
+    connect=pipe
+    [[ ${nossh[$name]} == "the image has no ssh"* ]] || say "connected by pipe: $name: ${nossh[$name]}"
+  done
+}
+
 go() {
   local name i
-  if [[ -n $inside ]]; then
+  choose
+  if [[ $connect == pipe ]]; then
+    for name in "${names[@]}"; do echo "$name ${host[$name]} ${address[$name]}"; done | send nodes
+  elif [[ $connect == ssh ]]; then
     {
       for name in "${names[@]}"; do
         printf 'Host %s\n    HostName %s\n    Port %s\n' "$name${host[$name]:+ ${host[$name]}}" \
@@ -275,6 +306,8 @@ go() {
       done
       sed "s|MNRUN_JOB|$id|g; s|MNRUN_USER|$(id -un)|" "$stage/ssh_config"
     } | send ssh_config
+  fi
+  if [[ -n $inside ]]; then
     for i in "${!names[@]}"; do echo "${names[i]} slots=${ranks[i]}"; done | send hostfile
     for i in "${!names[@]}"; do echo "${names[i]}:${ranks[i]}"; done | send hostfile.hydra
   fi
@@ -311,6 +344,7 @@ ending() { # whatever happened: the program, the lease, every guard's farewell, 
     while [[ -z $code ]] && ((SECONDS < deadline)); do hear 1; done
   fi
   [[ -z $lease ]] || exec {lease}>&-
+  lease=''
   deadline=$((SECONDS + FAREWELL))
   while [[ -n $server && (-z $served || (-n $runner && -z $code)) ]] && ((SECONDS < deadline)); do hear 1; done
   for name in "${!ready[@]}"; do [[ -n ${bye[$name]} ]] || silent+=" $name"; done

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from ..model import Worker
 from ..render import render
 
+KEYED = True
+
 
 def files(node_dir: str, user: str, workers: Sequence[Worker]) -> dict[str, str]:
     """ssh_config with a Host block for each worker: its own address, its own port."""

@@ -108,8 +108,8 @@ def test_not_ready_with_a_cut_node(cluster: Cluster, way: Way) -> None:
 
 
 def test_not_ready_without_sshd(cluster: Cluster) -> None:
-    """An image without sshd: said at once, with what to install; outside-in does not need it."""
-    refused_soon(cluster, ["--mode", "inside-out", "--image", NOSSHD, "--", HELLO], "sshd", "openssh-server")
+    """An image without sshd: said at once, with what to install; outside-in and the pipe do not need it."""
+    refused_soon(cluster, ["--connect", "ssh", "--image", NOSSHD, "--", HELLO], "sshd", "openssh-server")
     check(cluster.mnrun("--mode", "outside-in", "--image", NOSSHD, "--", HELLO), *cluster.nodes)
 
 
@@ -132,7 +132,7 @@ def test_not_ready_with_the_sshd_s_last_words(cluster: Cluster, desk: Desk) -> N
     """One node's sshd ends: that node and what sshd said, at once."""
     words = '#!/bin/sh\n[ "$(uname -n)" = node02 ] && { echo "it is monday" >&2; exit 1; }\nexec /usr/sbin/sshd "$@"\n'
     moody = desk.put("sshd", words, 0o755)
-    line = ["--bind", f"{moody}:/usr/local/sbin/sshd", *INSIDE.words, "--", HELLO]
+    line = ["--bind", f"{moody}:/usr/local/sbin/sshd", "--connect", "ssh", *INSIDE.words, "--", HELLO]
     refused_soon(cluster, line, "node02", "it is monday", without=("node03",))
 
 

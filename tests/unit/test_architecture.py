@@ -27,7 +27,7 @@ ROOMS = ("runtimes", "schedulers", "connect", "mpi")
 FLOORS = (
     ("errors", "model", "options"),
     (
-        *("nodeset", "resources", "render", "environment", "settings", "layout", "roster"),
+        *("nodeset", "resources", "render", "environment", "settings", "layout", "roster", "relay"),
         *("jobfile", "profiles", "manual", "records", "answers"),
     ),
     ROOMS,

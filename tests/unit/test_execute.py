@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import queue
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,6 +113,9 @@ class Process:
         self.waited = False
 
     def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while self.stdin is not None and not self.stdin.closed and time.monotonic() < deadline:
+            time.sleep(0.001)
         self.waited = True
         return 0
 

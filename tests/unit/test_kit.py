@@ -70,7 +70,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "job_id='7-abcdef'\n"
         "job_nodes='node01,node02'\n"
         "job_chdir='/it'\\''s here'\n"
-        "job_connect='ssh'\n"
+        "job_connect='auto'\n"
         "job_starter='mpirun'\n"
         "job_stdin='rank'\n"
         "job_shared=''\n"

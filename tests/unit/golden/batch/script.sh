@@ -28,7 +28,7 @@ variables=(  # of every rank
   'GREETING=it'"'"'s $5'  # command line
 )
 inherited=(WANDB_API_KEY)  # of every rank, with the values that they have here
-inside='1' counted='1' split=''
+inside='1' connect='auto' counted='1' split=''
 source "$stage/walk.sh"
 
 begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there

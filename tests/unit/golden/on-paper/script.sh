@@ -16,7 +16,7 @@ variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
 inherited=()  # of every rank, with the values that they have here
-inside='' counted='1' split=''
+inside='' connect='' counted='1' split=''
 source "$stage/walk.sh"
 
 begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there

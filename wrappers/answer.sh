@@ -1,0 +1,58 @@
+#!/bin/sh
+# `answer.sh BOX NODE ID INPUT [WORDS…]` runs a command that another node of the job has asked for (ask.sh), in the
+# directory BOX that node.sh has made for it, and tells how it goes. WORDS start it.
+set -u
+here=$(cd "${0%/*}" && pwd)
+box=$1 way="answer $2 $3" input=$4
+shift 4
+. "$here/frames.sh"
+cd "$box" || exit 1
+
+trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
+for stream in out err; do
+  (
+    exec 3<"$stream" 4<>"room.$stream"
+    pump "$stream" "$WINDOW" "$stream"
+  ) &
+  eval "$stream=\$!"
+done
+feeder=''
+if [ -n "$input" ]; then
+  (
+    exec 3<>in 4>stdin # which waits for the command to open its end
+    say "got $WINDOW"
+    whole=''
+    while read -r kind data <&3; do
+      case $kind in
+        in+) whole=$whole$data ;;
+        in)
+          printf '%s' "$whole$data" | base64 -d >&4 || break # it wants no more
+          whole=''
+          say 'got 1'
+          ;;
+        *) break ;; # eof
+      esac
+    done
+  ) &
+  feeder=$!
+  source=stdin
+else
+  source=/dev/null
+fi
+(
+  trap - HUP INT TERM USR1 USR2
+  SSH_ORIGINAL_COMMAND=$(tr -d '\n' <words | base64 -d)
+  export SSH_ORIGINAL_COMMAND
+  exec "$@" sh "$here/session.sh" <"$source" >out 2>err
+) &
+command=$!
+echo "$command" >pid
+if [ -e out.stop ]; then kill -s HUP "$command" 2>/dev/null; fi
+wait "$command"
+code=$?
+# shellcheck disable=SC2154  # set by eval
+wait "$out" "$err" # until all that it said is on its way
+if [ -n "$feeder" ]; then kill -KILL "$feeder" 2>/dev/null; fi
+say "code $code"
+cd /
+rm -rf "$box"

@@ -1,0 +1,46 @@
+# shellcheck shell=sh disable=SC2034,SC2154
+# How ask.sh and answer.sh, on two nodes of a job, speak to each other without a network of their own.
+#
+# A line `ask NODE ID KIND DATA` or `answer NODE ID KIND DATA` into the node's pipe `up` goes from its
+# guard to the launcher, down the lease, and to whom it is for; NODE is then who wrote it.
+#     ask      words DATA   the command, in as many lines as it takes     answer   out DATA   err DATA
+#              run INPUT    all words are there; 1: input follows                  code N     it has ended
+#              in DATA  eof                                                        got N      room for so many `in`
+#              took out|err room for one more of these                            no WHY     it cannot be asked
+#              signal NAME
+# DATA is base64; a kind with + goes on in the next line of that kind. No line is longer than 1023
+# bytes: srun mixes up the parts of longer ones. Nobody sends more than he was given room for, so that
+# no pipe on the way is ever full: a slow reader holds up his own command alone.
+WINDOW=2   # messages under way, of each stream of a command: 2 streams x 2 x 10 kB, and a pipe holds 64 kB
+CHUNK=7200 # bytes in one
+
+say() { echo "$way $*" 1<>"$here/up"; }
+
+message() { # KIND FILE
+  kind=$1
+  lines=$(base64 -w 800 <"$2" 2>/dev/null) || lines=$(base64 <"$2" | tr -d '\n' | fold -w 800) # a busybox of old
+  # shellcheck disable=SC2086  # words of base64
+  set -- $lines
+  while [ $# -gt 1 ]; do
+    say "$kind+ $1"
+    shift
+  done
+  if [ $# = 1 ]; then say "$kind $1"; fi
+}
+
+pump() { # KIND ROOM BESIDE: what comes from 3, as far as 4 tells of room; BESIDE is a name for its own files
+  room=$2
+  while :; do
+    while [ "$room" -lt 1 ]; do
+      if [ -e "$3.stop" ]; then exec cat <&3 >/dev/null; fi
+      read -r more <&4
+      case $more in stop) continue ;; esac
+      room=$((room + more))
+    done
+    dd bs="$CHUNK" count=1 <&3 >"$3.chunk" 2>/dev/null &
+    wait $!
+    if [ ! -s "$3.chunk" ]; then break; fi
+    message "$1" "$3.chunk"
+    room=$((room - 1))
+  done
+}
