@@ -4,8 +4,7 @@
 # sources it, and says in its own lines what runs:
 #     begin; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
 # Given: stage, jobs, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME where it is taken away),
-# inherited (names whose values are the job's own), inside (1 for inside-out), connect (ssh, pipe or auto), split (where each rank's
-# output goes, if apart).
+# inherited (names whose values are the job's own), inside (1 for inside-out), connect, split (where ranks' outputs go, if apart).
 #
 # The lease is a pipe that this shell alone writes: it ends with it, whatever happens.
 
@@ -85,8 +84,7 @@ write_kit() { # the same files as a live launch sends, with this job's names and
     command -v ssh-keygen >/dev/null || die 121 "ssh-keygen is not installed on $head; --connect pipe does without"
     for name in key hostkey; do ssh-keygen -q -t ed25519 -N '' -C mnrun -f "$kit/$name"; done
     mv "$kit/key.pub" "$kit/authorized_keys"
-    printf 'mnrun %s\n' "$(<"$kit/hostkey.pub")" >"$kit/known_hosts"
-    rm "$kit/hostkey.pub"
+    (echo -n 'mnrun ' && cat "$kit/hostkey.pub") >"$kit/known_hosts" && rm "$kit/hostkey.pub"
   fi
   tar -czf "$mine/kit.tar.gz" -C "$kit" .
   rm -rf "$kit"
