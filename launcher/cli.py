@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from . import __version__, layout, nodeset, spec
+from . import __version__, cli_nodes, layout, nodeset, spec
 from .errors import BUG, LaunchError, UsageError
 from .model import Allocation, JobSpec, Plan, Site
 from .options import BY_NAME, FOREIGN, OPTIONS, Option
@@ -177,15 +177,21 @@ def run(command: tuple[str, ...], **given: object) -> None:
 
 def launch(job: JobSpec) -> int:
     """Carry `job` out on the nodes that we hold; its exit code."""
+    screen = Screen(job.quiet, job.verbose)
+    if job.hosts:
+        with cli_nodes.reached(job, screen) as held:
+            return _launch(held.job, held.allocation, held.site, screen, held.way.start)
+    return _launch(job, *cli_nodes.held(job), screen)
+
+
+def _launch(job: JobSpec, allocation: Allocation, site: Site, screen: Screen, start: Any = None) -> int:
     from . import execute, job_dir
 
-    screen = Screen(job.quiet, job.verbose)
-    allocation, site = _held(job)
     plan = _plan(job, allocation, site)
     for note in (*_summary(plan, allocation), *_ineffective(job)):
         screen.say(note)
     with job_dir.opened(job.job_dir, plan.job, job.keep) as records:
-        outcome = execute.execute(plan, allocation, site, os.environ, records, screen)
+        outcome = execute.execute(plan, allocation, site, os.environ, records, screen, start)
         if job.keep:
             screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
     return outcome.code
@@ -204,7 +210,11 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
         click.echo(cli_submit.written(command, given)[1].text, nl=False)
         return
     job = spec_of(command, given)
-    allocation, site = _held_or_paper(job)
+    if job.hosts:
+        with cli_nodes.reached(job, Screen(quiet=True)) as held:
+            job, allocation, site = held.job, held.allocation, held.site
+    else:
+        allocation, site = cli_nodes.held_or_paper(job)
     made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
@@ -235,6 +245,7 @@ def spec_of(
         umask=_umask(),
         whys=found.whys,
         job_file=path,
+        hostfile=_read(str(found.settings["hostfile"].value), "--hostfile") if "hostfile" in found.settings else None,
     )
     return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
 
@@ -277,62 +288,12 @@ def cwd() -> str:
     return logical if os.path.isabs(logical) and os.path.realpath(logical) == physical else physical
 
 
-def _read(path: str) -> str:
+def _read(path: str, option: str = "--env-file") -> str:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
     except OSError as error:
-        raise UsageError(f"--env-file {path}: {error.strerror}") from None
-
-
-def _held(job: JobSpec) -> tuple[Allocation, Site]:
-    """The nodes that we hold; this machine only where there is no Slurm, or where --local says so."""
-    from . import cluster
-
-    if not job.local:
-        if "SLURM_JOB_ID" in os.environ:
-            return cluster.current(os.environ)
-        if cluster.has_slurm():
-            raise UsageError(
-                "there is no Slurm allocation here",
-                f"get one with\n    {salloc_line(job, sys.argv[1:])}\nor run on this machine alone with --local",
-            )
-    return cluster.this_machine()
-
-
-def _held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
-    """For a plan it is no matter if nobody holds nodes yet."""
-    from . import cluster
-
-    on_paper = not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
-    return (None, cluster.on_paper()) if on_paper else _held(job)
-
-
-def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
-    """The salloc command that these very options ask for, with the mnrun command in it."""
-    import shlex
-
-    return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *words])
-
-
-def asked_of_salloc(job: JobSpec) -> list[str]:
-    """The options of ours that are salloc's too, in its words."""
-    asked = {
-        "-N": job.nodes,
-        "-n": job.ntasks,
-        "--ntasks-per-node": job.ntasks_per_node,
-        "-c": job.cpus_per_task,
-        "--gres": job.gres,
-        "--gpus-per-node": job.gpus_per_node,
-        "-w": job.nodelist,
-        "--exclude": job.exclude,
-    }
-    words = [word for flag, value in asked.items() if value for word in (flag, str(value))]
-    for name in (option.name for option in OPTIONS if option.batch and "shell" in option.verbs):
-        value = getattr(job, name)
-        if value:
-            words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
-    return words
+        raise UsageError(f"{option} {path}: {error.strerror}") from None
 
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from . import cli
+from . import cli, cli_nodes
 from .model import JobSpec
 from .progress import Screen
 
@@ -25,7 +25,7 @@ def shell(command: tuple[str, ...], **given: object) -> None:
         sys.exit(cli.launch(job))
     from . import allocate
 
-    words = cli.asked_of_salloc(job)
+    words = cli_nodes.asked_of_salloc(job)
     if not job.job_name:
         words.append("--job-name=mnrun")  # else that of the command which holds it
     with allocate.allocated(tuple(words), os.environ, Screen(job.quiet, job.verbose)) as variables:

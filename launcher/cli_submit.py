@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,12 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     from . import cluster
 
     job = layout.share_gpus(cli.spec_of(command, given, batch=True))
+    if job.hosts:
+        words = shlex.join(["mnrun", *(word for word in sys.argv[1:] if word not in ("submit", "--wait", "--dry-run"))])
+        raise Impossible(
+            "there is no scheduler to hand --hosts in to",
+            f"detach it yourself: tmux new -d {shlex.quote(words)}",
+        )
     if job.local:
         raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
     if not cluster.has_slurm():

@@ -16,6 +16,7 @@ from .schedulers import slurm
 
 # Where Slurm's configuration lies: packages', Debian's of old, and what "configless" slurmd and sackd keep.
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+ENDS = "Slurm ends what is left there once it can"
 ENDING_ASKS = 10  # at most, a second apart
 
 
@@ -118,6 +119,28 @@ def ending(job: str) -> str:
 def end(job: str) -> None:
     """Have Slurm end a job or a step, on nodes that do not answer now once they do; one that has ended is fine."""
     subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
+
+
+class Nobody:
+    """The same questions, of a job that no scheduler holds."""
+
+    ENDS = "its guard ends what is left there, within two minutes where it is cut off"
+
+    @staticmethod
+    def why_down(names: Sequence[str]) -> dict[str, str]:
+        return {}
+
+    @staticmethod
+    def runs(job: str) -> bool:
+        return True
+
+    @staticmethod
+    def ending(job: str) -> str:
+        return ""
+
+    @staticmethod
+    def end(job: str) -> None:
+        pass
 
 
 def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:

@@ -14,10 +14,11 @@ import queue
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 from . import cluster, connect, keys, kit, nodeset, relay, terminal
 from .carry import carry
@@ -46,12 +47,22 @@ class Stopped(Exception):
 class Launch:
     """One launch under way. `execute` below is the only way in."""
 
-    def __init__(self, plan: Plan, site: Site, environ: Mapping[str, str], records: Records, screen: Screen) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        site: Site,
+        environ: Mapping[str, str],
+        records: Records,
+        screen: Screen,
+        starter: Callable[..., Running] | None = None,
+    ) -> None:
         self.plan = plan
         self.site = site
         self.environ = _client_environment(plan, site, environ)
         self.records = records
         self.screen = screen
+        self.starter = starter  # what starts a command, where there is no scheduler's client to
+        self.asked: Any = cluster if site.scheduler == "slurm" else cluster.Nobody
         self.events: queue.Queue[Event] = queue.Queue()
         self.roster = Roster(plan.layout.nodes)
         self.noise: list[str] = []
@@ -92,9 +103,9 @@ class Launch:
     def _serve(self) -> None:
         self.serving = self._start("serve", Phase.SERVE, held=True)
         own: dict[str, str] = {}
-        if self.plan.spec.mode == "inside-out":
-            own.update(keys.make() if connect.keyed(self.plan.spec.connect) else {})
-        else:
+        if self.plan.connect and connect.keyed(self.plan.connect):
+            own.update(keys.make())
+        if self.plan.spec.mode == "outside-in":
             launch = SCHEDULERS[self.site.scheduler].launch_environment(self.plan, self.site)
             own["launch.env"] = kit.outside_environment(self.plan, launch)
         self._send(kit.pack(kit.files(self.plan, own)))
@@ -108,20 +119,20 @@ class Launch:
         argv = self.commands[phase].argv
         self.screen.command(argv)
         try:
-            return start(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
+            return (self.starter or start)(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
         except FileNotFoundError:
             raise SchedulerError(f"{argv[0]} is not on PATH") from None
 
     def _send(self, data: bytes, node: str = "") -> None:
         """Down the lease to every node; those that reach each of them alone need no other than `node`."""
         if self.serving is not None:
-            self.serving.send(data)
+            self.serving.send(data, node)
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + self.plan.spec.start_timeout
         while not self.roster.complete:
             self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
-            refused = bool(self.roster.failed or self.roster.gone)
+            refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
             if self.serving_ended or self.code is not None or (refused and self.roster.settled):
                 raise self._not_ready()
             if refused:
@@ -142,9 +153,11 @@ class Launch:
     def _go(self) -> None:
         layout = self.plan.layout
         workers = self.roster.in_order()
-        if self.plan.spec.mode == "inside-out":
+        if self.plan.connect:
             files = self._connect().files(self.plan.node_dir, getpass.getuser(), workers)
-            files = {**files, **kit.hostfiles(layout), "launch.env": kit.inside_environment(self.plan, layout)}
+            files = {**files, **kit.hostfiles(layout)}
+            if self.plan.spec.mode == "inside-out":
+                files["launch.env"] = kit.inside_environment(self.plan, layout)
             for name, text in files.items():
                 self._send(b"file %s %s\n" % (name.encode(), base64.b64encode(text.encode("utf-8", "surrogateescape"))))
         self._send(b"go\n")
@@ -154,7 +167,7 @@ class Launch:
 
     def _connect(self) -> ModuleType:
         """How the nodes' containers reach each other: as asked, or as the nodes can."""
-        asked, without = self.plan.spec.connect, self.roster.without_ssh
+        asked, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(asked, without)
         if asked == "auto" and (self.screen.verbose or set(without.values()) - set(connect.USUAL)):
             self.screen.say(f"connected by {chosen}: {_folded(without) or 'every node has ssh'}")
@@ -163,7 +176,7 @@ class Launch:
     def _await_end(self) -> None:
         while self.code is None:
             self._next(None)
-            if self.roster.failed or self.roster.gone:
+            if self.roster.failed or self.roster.gone or self.roster.lost:
                 raise self._failure()
             if self.code is None and (self.serving_ended or self._is_over()):
                 raise self._why_cut_off()
@@ -171,7 +184,7 @@ class Launch:
     def _is_over(self) -> bool:
         """Whether a TERM of the scheduler's was no mere warning; each is asked about once."""
         asked, self.roster.warned = self.roster.warned, False
-        return asked and not cluster.runs(self.site.job)
+        return asked and not self.asked.runs(self.site.job)
 
     def _next(self, deadline: float | None) -> bool:
         """Take in one event; False where none came before `deadline`."""
@@ -201,7 +214,7 @@ class Launch:
             self._relay(line)
             return
         if name == "run":
-            if not EXITED.search(line):
+            if not self.roster.hear(line) and not EXITED.search(line):
                 self.screen.relay(line)
             return
         self.records.log(line)
@@ -210,7 +223,7 @@ class Launch:
 
     def _relay(self, line: str) -> None:
         """From one node to another."""
-        gone = {node: self.roster.why(node, {}) for node in (*self.roster.failed, *self.roster.gone)}
+        gone = {node: self.roster.why(node, {}) for node in (*self.roster.failed, *self.roster.gone, *self.roster.lost)}
         routed = relay.route(line, self.roster.nodes, gone)
         if routed is not None:
             node, words = routed
@@ -252,12 +265,12 @@ class Launch:
         self.silent = tuple(node for node in self.roster.workers if node not in self.roster.bye)
         for process in filter(None, (self.running, self.serving)):
             process.end(signal.SIGKILL)
-        if self.silent and self.serving_ended:
+        if set(self.silent) - set(self.roster.lost) and self.serving_ended:
             self._sweep()
         elif self.silent:
-            self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: Slurm ends what is left there once it can")
+            self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: {self.asked.ENDS}")
             step = next((worker.step for worker in self.roster.workers.values()), "")
-            cluster.end(f"{self.site.job}.{step}")
+            self.asked.end(f"{self.site.job}.{step}")
 
     def _sweep(self) -> None:
         """Do the guards' last work in a step of its own; quick where they, or their undertakers, have done it."""
@@ -269,7 +282,7 @@ class Launch:
     def _judge(self) -> Outcome:
         """The program's own exit code, unless ranks are missing: no silent single node, no silent singletons."""
         assert self.code is not None
-        if self.roster.failed and self.code:
+        if (self.roster.failed or self.roster.lost) and self.code:
             raise self._failure()
         if self.cut_off or (self.code and self._is_over()):
             raise self._why_cut_off()
@@ -301,12 +314,13 @@ class Launch:
 
     def _not_ready(self, late: bool = False) -> LaunchError:
         missing = self.roster.missing
-        thoughts = cluster.why_down(missing) if self.site.scheduler == "slurm" else {}
+        refused = self.roster.failed or self.roster.gone or self.roster.lost
+        thoughts = self.asked.why_down(missing)
         reasons = _folded({node: self.roster.why(node, thoughts) for node in missing})
         words = [line for line in self.noise if any(node in line for node in missing)] or self.noise
         noise = f" ({' | '.join(words[-3:])})" if words else ""
         count = f"{len(missing)} of {len(self.roster.nodes)} nodes not ready"
-        if late and not self.roster.failed and not self.roster.gone:
+        if late and not refused:
             return DeadlineError(
                 f"{count} after {self.plan.spec.start_timeout} s: {reasons}{noise}", "--start-timeout gives them longer"
             )
@@ -318,17 +332,17 @@ class Launch:
             return self._why_cut_off()
         if self.roster.failed:
             return RuntimeFailed(_folded(self.roster.failed))
-        return NodeError(_folded({node: self.roster.why(node, {}) for node in self.roster.gone}))
+        return NodeError(_folded({node: self.roster.why(node, {}) for node in (*self.roster.gone, *self.roster.lost)}))
 
     def _why_cut_off(self) -> LaunchError:
         """The serving step ended, and not because of us: the job did, or its srun was killed."""
         job = self.site.job
-        state = cluster.ending(job) if self.site.scheduler == "slurm" else ""
+        state = self.asked.ending(job)
         if state == "CANCELLED":
             return JobEnded(f"job {job} was cancelled")
         if state == "TIMEOUT":
             return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
-        lost = cluster.why_down(self.plan.layout.nodes) if self.site.scheduler == "slurm" else {}
+        lost = self.asked.why_down(self.plan.layout.nodes)
         if lost:
             said = _folded({node: f"Slurm says {thought}" for node, thought in lost.items()})
             return NodeError(f"lost while the program ran: {said}")
@@ -340,13 +354,22 @@ class Launch:
 
 
 def execute(
-    plan: Plan, allocation: Allocation, site: Site, environ: Mapping[str, str], records: Records, screen: Screen
+    plan: Plan,
+    allocation: Allocation,
+    site: Site,
+    environ: Mapping[str, str],
+    records: Records,
+    screen: Screen,
+    starter: Callable[..., Running] | None = None,
 ) -> Outcome:
-    """Carry out `plan` on the nodes of `allocation`; the program's exit code, or a LaunchError."""
+    """Carry out `plan` on the nodes of `allocation`; the program's exit code, or a LaunchError.
+
+    `starter` starts commands there as transports.start does, where no client of a scheduler's does.
+    """
     cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
     if plan.layout.ntasks > cpus:
         site = replace(site, overcommit=True)
-    return Launch(plan, site, environ, records, screen).run()
+    return Launch(plan, site, environ, records, screen, starter).run()
 
 
 def _client_environment(plan: Plan, site: Site, environ: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,11 @@ from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
+FACTS = "facts.sh"  # what a host is asked before there is a job
+
+BEAT = 5  # seconds: how often a node without a scheduler says that it is there
+SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
+
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh",)
 WALKER = "walk.sh"  # the batch script's side of a launch: no use on the other nodes either
@@ -27,7 +32,7 @@ WALKER = "walk.sh"  # the batch script's side of a launch: no use on the other n
 # no input before all nodes have answered. The kit's size comes first, since tar would read on into
 # the lease. Of several tasks on a node one is enough.
 BOOT = (
-    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; node=${SLURMD_NODENAME:-$(uname -n)}; echo "here $node"; '
+    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}; echo "here $node"; '
     'umask 077; read -r size || exit 1; mkdir "$0" || { echo "fail $node cannot make $0 on this node"; exit 1; }; '
     """trap 'rm -rf "$0"' EXIT; """
     'cd "$0" && head -c "$size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
@@ -59,7 +64,7 @@ def walker() -> str:
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    here = (*FRONT_DOORS, WALKER)
+    here = (*FRONT_DOORS, WALKER, FACTS)
     found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):
@@ -75,7 +80,10 @@ def values(plan: Plan) -> str:
             "job_id": plan.job,
             "job_nodes": ",".join(plan.layout.nodes),
             "job_chdir": spec.chdir,
-            "job_connect": spec.connect if spec.mode == "inside-out" else "",
+            "job_inside": "1" if spec.mode == "inside-out" else "",
+            "job_connect": plan.connect,
+            "job_beat": BEAT if spec.hosts else "",
+            "job_silence": SILENCE if spec.hosts else "",
             "job_starter": plan.starter,
             "job_stdin": plan.stdin,
             "job_shared": "1" if plan.shared else "",
@@ -154,21 +162,28 @@ def hostfiles(layout: Layout) -> dict[str, str]:
 
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     """launch.env of outside-in: what the host's mpirun must see, its scheduler's variables first."""
-    settings = openmpi.binding(Places("", "", plan.spec.bind_to, plan.spec.force))
-    own = (Variable("TMPDIR", f"{plan.node_dir}/tmp"), *(Variable(*pair) for pair in settings.items()))
+    own = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
+    if plan.connect:  # no scheduler starts its daemons
+        own += mpi_environment(_places(plan))
+    else:
+        settings = openmpi.binding(Places("", "", plan.spec.bind_to, plan.spec.force))
+        own += (Variable(*pair) for pair in settings.items())
     return "# shellcheck shell=sh\n" + environment.exports((*scheduler, *own))
+
+
+def _places(plan: Plan) -> Places:
+    return Places(
+        agent=f"{plan.node_dir}/bin/ssh",
+        hostfile=f"{plan.node_dir}/hostfile",
+        bind_to=plan.spec.bind_to,
+        oversubscribe=plan.spec.force,
+    )
 
 
 def inside_environment(plan: Plan, layout: Layout) -> str:
     """launch.env of inside-out: where mpirun in the master container finds everything, and what
     scripts of the older tools read (hostlist, np, ENVLIST)."""
     spec = plan.spec
-    places = Places(
-        agent=f"{plan.node_dir}/bin/ssh",
-        hostfile=f"{plan.node_dir}/hostfile",
-        bind_to=spec.bind_to,
-        oversubscribe=spec.force,
-    )
     old = (
         Variable("hostlist", ",".join(f"{node}:{ranks}" for node, ranks in zip(layout.nodes, layout.ranks))),
         Variable("np", str(layout.ntasks)),
@@ -181,6 +196,6 @@ def inside_environment(plan: Plan, layout: Layout) -> str:
         if v.name.startswith("SLURM_") and v.value is not None and ";" not in v.value
     )
     given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
-    own = environment.exports((*mpi_environment(places), *given_back, *old))
+    own = environment.exports((*mpi_environment(_places(plan)), *given_back, *old))
     path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"
     return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{own}. "$here/user.env"\n'

@@ -84,7 +84,9 @@ def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
 
 
 def _slots(node: Node, spec: JobSpec, allocation: Allocation) -> int:
-    """How many ranks a node takes: its CPUs' worth, and never less than the job was granted for."""
+    """How many ranks a node takes: as was said of it, else its CPUs' worth, and no less than it was granted for."""
+    if node.slots is not None:
+        return node.slots
     granted = max(node.gpus, allocation.ntasks_per_node or 0) if spec.cpus_per_task is None else 0
     return max(node.cpus // (spec.cpus_per_task or 1), granted)
 
@@ -105,8 +107,8 @@ def _on_paper(spec: JobSpec) -> Layout:
 def _choose_nodes(spec: JobSpec, allocation: Allocation) -> tuple[tuple[Node, ...], str]:
     held = {node.name: node for node in allocation.nodes}
     chosen, why = allocation.nodes, f"all of {allocation.scheduler} job {allocation.job}"
-    if allocation.scheduler == "local":
-        why = "this machine"
+    if allocation.scheduler in ("local", "hosts"):
+        why = "this machine" if allocation.scheduler == "local" else "as named"
     if spec.nodelist:
         names = nodeset.expand(spec.nodelist)
         strange = [name for name in names if name not in held]
@@ -142,6 +144,9 @@ def _choose_ranks(
         return spec.ntasks, ((per_node,) * len(nodes) if per_node else None), _why_asked(spec)
     if per_node is not None:
         return per_node * len(nodes), (per_node,) * len(nodes), _why_asked(spec)
+    slots = tuple(node.slots for node in nodes if node.slots is not None)
+    if slots:
+        return sum(slots), slots, "as was said of each host"
     if allocation.ntasks_per_node is not None:
         per_node = allocation.ntasks_per_node
         return (

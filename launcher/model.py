@@ -52,6 +52,17 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A host that was named, and the ranks that it takes if that was said."""
+
+    name: str
+    slots: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.slots}" if self.slots is not None else self.name
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """What was asked for, checked and typed; nothing about any cluster yet."""
 
@@ -113,6 +124,12 @@ class JobSpec:
     setup: Words = ()
     ulimit: Words = ()
     local: bool = False
+    hosts: tuple[Asked, ...] = ()  # those that no scheduler gives
+    hostfile: str = ""  # where they were named
+    ssh_user: str = ""
+    ssh_port: int | None = None
+    rsh: str = "auto"
+    stage: bool = False
     ports: str = "20000-29999"
     start_timeout: int = 120  # seconds, from the first container start to ready
     keep: bool = False
@@ -130,11 +147,12 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class Node:
-    """What a job holds on one node: CPUs, GPUs and the tasks it asked for there."""
+    """What a job holds on one node: CPUs, GPUs, and the ranks it takes where that was said of it."""
 
     name: str
     cpus: int = 1
     gpus: int = 0
+    slots: int | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +176,7 @@ class Worker:
     address: str  # where the others reach it, "" if its name is all there is
     port: int = 0  # its sshd's, 0 where there is none
     step: str = ""  # the scheduler's id of the serving step
+    user: str = ""  # who we are there
 
 
 @dataclass(frozen=True)
@@ -221,6 +240,7 @@ class Plan:
     job: str  # our id of this launch, unique
     node_dir: str  # the job's own directory on every node, 0700
     starter: str  # who starts the ranks: mpirun or srun
+    connect: str  # what the serving step offers to mpirun: ssh …, or "" where a scheduler reaches the nodes
     stdin: str  # who reads standard input: rank (0, through a pipe of ours), or "" the RUN step itself
     shared: bool  # outside-in: the ranks of a node share one container
     alone: bool  # outside-in: each rank of a node has a container of its own

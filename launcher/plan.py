@@ -48,6 +48,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         job=job,
         node_dir=here,
         starter="mpirun",
+        connect=spec.connect,
         stdin="rank" if direct else "",
         shared=False,
         alone=False,
@@ -99,7 +100,14 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     shared = _shared(spec, layout)
     box = RUNTIMES[spec.runtime].rank(_box(spec, here, inside_out=False), shared)
     rank = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/rank.sh", *spec.command))
-    serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, ()), "a guard on every node", True)
+    # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own: so it needs no
+    # key of the user's on the nodes, and is ended with everything else.
+    serving: Words = ()
+    if spec.hosts:
+        bare = "inside" + environment.BARE
+        serving = ("bash", "-p", f"{here}/box.sh", bare, "serve", "sh", f"{here}/node.sh", here)
+    why = "a guard on every node" + (", with an sshd for the host's mpirun" if spec.hosts else "")
+    serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, serving), why, True)
     ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s; then go")
     each = "one container for the ranks of a node" if shared else "a container for each rank"
     if spec.launcher == "srun":
@@ -120,6 +128,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         job=job,
         node_dir=here,
         starter=spec.launcher,
+        connect="ssh" if spec.hosts else "",
         stdin="rank" if spec.launcher == "mpirun" else "",
         shared=shared,
         alone=RUNTIMES[spec.runtime].CONTAINED and not shared and max(layout.ranks) > 1,

@@ -9,6 +9,7 @@ log NODE line          of the container's own log
 rank NODE RANK SIZE    a rank has started there, and how many it thinks there are
 ended NODE RANK CODE   how a rank that srun started has ended
 warned NODE            the scheduler has sent a TERM there
+lost NODE why          the connection to it has gone, says the launcher's own side
 alone NODE RANK        that rank took itself for rank 0 of 1
 bye NODE PIDS          everything has ended there, but for these
 """
@@ -30,6 +31,7 @@ class Roster:
         self.without_ssh: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.gone: dict[str, str] = {}
+        self.lost: dict[str, str] = {}
         self.logs: dict[str, list[str]] = {}
         self.ranks: dict[str, dict[int, str]] = {}
         self.first_bad = 0  # the exit code of the first rank that failed
@@ -60,6 +62,8 @@ class Roster:
             self.failed.setdefault(node, said)
         elif word == "gone":
             self.gone[node] = said
+        elif word == "lost":
+            self.lost[node] = said
         elif word == "log":
             self.logs.setdefault(node, []).append(said)
         elif word == "rank":
@@ -87,13 +91,13 @@ class Roster:
     @property
     def settled(self) -> bool:
         """Every node has said whether it can take part."""
-        return len(set(self.workers) | set(self.failed) | set(self.gone)) >= len(self.nodes)
+        return len({*self.workers, *self.failed, *self.gone, *self.lost}) >= len(self.nodes)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The nodes that keep the job from starting: where some cannot, others may only wait for them."""
-        unready = tuple(node for node in self.nodes if node not in self.workers)
-        refusing = {*self.failed, *self.gone, *(set(unready) - self.here)}
+        unready = tuple(node for node in self.nodes if node not in self.workers or node in self.lost)
+        refusing = {*self.failed, *self.gone, *self.lost, *(set(unready) - self.here)}
         return tuple(node for node in unready if node in refusing) or unready
 
     def in_order(self) -> tuple[Worker, ...]:
@@ -107,6 +111,8 @@ class Roster:
         log = "; ".join(self.logs.get(node, [])[-3:])
         if node in self.gone:
             return f"its container ended with {self.gone[node]}" + (f" ({log})" if log else "")
+        if node in self.lost:
+            return self.lost[node]
         said = f"not ready yet ({log})" if log else "not ready yet"
         word = said if node in self.here else "no word from it"
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
@@ -120,4 +126,5 @@ def _worker(node: str, said: str) -> Worker:
         address=facts.get("address", ""),
         port=int(facts.get("port") or 0),
         step=facts.get("step", ""),
+        user=facts.get("user", ""),
     )

@@ -67,6 +67,8 @@ def _values(plan: Plan) -> dict[str, tuple[str, str]]:
     for name, origin in spec.origins.items():
         if name in ("env", "env_file"):
             text = " ".join(spec.passed)
+        elif name == "hosts":
+            text = ",".join(map(str, spec.hosts))
         elif name == "no_home":
             text = str(not spec.home).lower()
         else:

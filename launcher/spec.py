@@ -10,8 +10,9 @@ from typing import Any
 
 from . import environment
 from .errors import Impossible, UsageError
-from .model import JobSpec, Mount, Variable
+from .model import Asked, JobSpec, Mount, Variable
 from .runtimes import RUNTIMES
+from .schedulers import hosts
 from .schedulers.slurm import ULIMITS
 from .settings import Settings
 
@@ -19,7 +20,7 @@ _BATCH_TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
 )
-_FLAGS = ("local", "keep", "force", "quiet", "verbose", "exclusive", "requeue")
+_FLAGS = ("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue")
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -34,6 +35,7 @@ class Surroundings:
     umask: str = "0022"
     whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     job_file: str = ""
+    hostfile: str | None = None  # its text
 
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
@@ -87,6 +89,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         nodelist=text("nodelist"),
         exclude=text("exclude"),
         **_rest(settings, around),
+        **_hosts(settings, around),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
         job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
@@ -106,6 +109,30 @@ def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
     for name in ("templates", "split_output"):
         found[name] = _absolute(str(values[name]), around) if name in values else ""
     return {**found, "ulimit": tuple(_limit(word) for word in _words(values.get("ulimit")))}
+
+
+def _hosts(settings: Settings, around: Surroundings) -> dict[str, Any]:
+    """The hosts that no scheduler gives, and how to reach them."""
+    said = {name: settings[name].value for name in _OF_HOSTS if name in settings}
+    named: tuple[Asked, ...] = ()
+    if "hosts" in said and "hostfile" in said:
+        raise UsageError("--hosts and --hostfile exclude each other", "name all of them in one")
+    if "hosts" in said:
+        named = hosts.parse(str(said["hosts"]))
+    if "hostfile" in said and around.hostfile is not None:
+        named = hosts.parse_file(around.hostfile, str(said["hostfile"]))
+    if named and "local" in settings:
+        raise UsageError("--local and --hosts exclude each other")
+    if named and "srun" in (settings["launcher"].value, _launcher(settings)):
+        raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")
+    port = _number(said.get("ssh_port"))
+    if port is not None and not 0 < port < 65536:
+        raise UsageError(f"--ssh-port {port} is no port")
+    texts = {name: str(said.get(name, "")) for name in ("hostfile", "ssh_user", "rsh")}
+    return {"hosts": named, "ssh_port": port, **texts}
+
+
+_OF_HOSTS = ("hosts", "hostfile", "ssh_user", "ssh_port", "rsh")
 
 
 def _word_origins(settings: Settings) -> dict[tuple[str, str], str]:

@@ -36,8 +36,8 @@ class Running:
         if self.process.stdin is not None:
             _thread(_write, self.process.stdin, self._words)
 
-    def send(self, data: bytes) -> None:
-        """Write to its input, where that is a pipe of ours and it still reads. Returns at once: a
+    def send(self, data: bytes, node: str = "") -> None:
+        """Write to its input, where that is a pipe of ours and it still reads; to whatever node. Returns at once: a
         node that does not answer shall not hold us up."""
         self._words.put(data)
 
@@ -92,6 +92,48 @@ def start(
             readers.append(_thread(_read, kind, name, stream, events))
     _thread(_wait, name, process, readers, events)
     return Running(name, process, group=not terminal)
+
+
+class ProcessWire:
+    """A process of ours as a wire (wires.py): a command on this very machine, or an ssh client's."""
+
+    def __init__(self, argv: Words, lost: int | None = None) -> None:
+        """`lost`: the exit code by which it says that its connection broke."""
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0)
+        self._lost = lost
+
+    def receive(self, stream: int) -> bytes:
+        source = self._process.stdout if stream == 1 else self._process.stderr
+        assert source is not None
+        return os.read(source.fileno(), 65536)
+
+    def send(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        view = memoryview(data)
+        while view:
+            view = view[self._process.stdin.write(view) or 0 :]
+
+    def shut(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def wait(self) -> int | None:
+        code = self._process.wait()
+        return None if code == self._lost else 128 - code if code < 0 else code
+
+    def cut(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def ask(argv: Words) -> str:
+    """What a short command of this machine says; "" where it fails or is not there."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def _tied(argv: Words) -> Words:

@@ -7,18 +7,20 @@
 #     signal NAME         to the program: one that ends it to its mpirun, where there is one; any other
 #                         to the ranks, where they can be seen from here: mpirun's would end squashfuse_ll
 #     log                 say what the container has said so far
+#     alive               nothing; but where job_silence is set, a lease that is silent for so many seconds is at its end
 #     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh).
 #                         NODE is this one: of other nodes' lines nothing is read but by grep
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
 # On standard output it speaks in lines `WORD NODE …`:
-#     ready nossh fail gone log rank ended warned alone bye, and ask and answer to other nodes
+#     ready nossh fail gone log rank ended warned alone alive bye, and ask and answer to other nodes;
+# alive only where job_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 source ./job.sh
 source ./sweep.sh
-node=${SLURMD_NODENAME:-$(uname -n)}
+node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
 # Everyone on this node (guard, container, ranks) speaks through this pipe; a line is below
 # PIPE_BUF, so that it arrives whole. Held open for reading and writing: nobody blocks on it.
@@ -27,7 +29,10 @@ exec {up}<>up
 say() { printf '%s\n' "$*" >&"$up"; }
 
 address() { # where other nodes reach this one: not the 127.0.1.1 that Debian writes for itself
-  getent ahostsv4 "$(uname -n)" | awk '$1 !~ /^127\./ { print $1; exit }' || true
+  local found client
+  found=$(getent ahostsv4 "$(uname -n)" | awk '$1 !~ /^127\./ { print $1; exit }' || true)
+  read -r _ _ client _ <<<"${SSH_CONNECTION-}"
+  echo "${found:-$client}"
 }
 
 last_words() { # the container's own
@@ -39,12 +44,17 @@ deaf() { trap '' HUP INT TERM USR1 USR2; } # a signal to a step reaches every pr
 forward() { # to the launcher, each line with the node's name
   local word rest facts
   deaf
-  facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-}"
-  while read -r word rest; do
+  [[ -z $job_beat ]] || trap '' PIPE
+  facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-} user=$(id -un)"
+  until [[ ${word-} == bye ]]; do
+    # a line comes whole or not at all, so that a timeout cuts none in two
+    read -r ${job_beat:+-t "$job_beat"} word rest <&"$up" || word=alive rest=''
     [[ $word == ready ]] && rest="$facts $rest"
-    printf '%s %s %s\n' "$word" "$node" "$rest"
-    [[ $word == bye ]] && return
-  done <&"$up"
+    if ! printf '%s %s %s\n' "$word" "$node" "$rest" 2>/dev/null; then
+      kill -HUP $$ # nobody hears us any more
+      return
+    fi
+  done
 }
 
 is_image() { # a SIF, a squashfs, or an unpacked tree
@@ -177,9 +187,9 @@ fi
 if [[ $job_connect == pipe || $job_connect == auto ]]; then
   trap : PIPE # a container that has ended reads no more
   # shellcheck disable=SC2094
-  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal)( |\$)")
+  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal|alive)( |\$)")
 fi
-while read -r word name data; do
+while read -r ${job_silence:+-t "$job_silence"} word name data; do
   case $word in
     ask) printf '%s\n' "$data" >&"${box[1]}" || true ;;
     answer) answered "$data" ;;

@@ -5,7 +5,7 @@ here=${0%/*}
 . "$here/job.sh"
 . "$here/user.env"
 umask "$job_umask"
-if [ -n "$job_connect" ]; then PATH=$here/bin:${PATH#"$here/bin:"}; fi # Open MPI 4 puts its own in front
+if [ -n "$job_inside" ]; then PATH=$here/bin:${PATH#"$here/bin:"}; fi # Open MPI 4 puts its own in front
 rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${SLURM_PROCID-0}}}}
 size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
 
@@ -29,7 +29,7 @@ if [ -n "$job_judge" ] && ! suits; then
   echo "fail the image has $speaks, and $job_judge does not offer that: every rank would be 0 of 1; --mode inside-out works" 1<>"$here/up"
   exit 1
 fi
-if [ "$job_starter" = mpirun ] && [ -z "$job_connect" ]; then
+if [ "$job_starter" = mpirun ] && [ -z "$job_inside" ]; then
   # Open MPI 4 under the host's Open MPI 5 finds its server by these three alone (its schizo/slurm);
   # without them it is rank 0 of 1.
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$job_nodes"
@@ -61,7 +61,7 @@ if [ "$job_stdin" = rank ]; then
 fi
 if [ -n "$job_split" ]; then exec >"$job_split/rank.$rank.out" 2>"$job_split/rank.$rank.err"; fi
 if [ "$job_starter" != srun ]; then
-  if [ -z "$job_connect" ]; then echo $$ >"$here/pid.$rank"; fi
+  if [ -z "$job_inside" ]; then echo $$ >"$here/pid.$rank"; fi
   exec "$@"
 fi
 

@@ -16,7 +16,12 @@ KEYED = True
 def files(node_dir: str, user: str, workers: Sequence[Worker]) -> dict[str, str]:
     """ssh_config with a Host block for each worker: its own address, its own port."""
     hosts: tuple[dict[str, object], ...] = tuple(
-        {"names": " ".join(dict.fromkeys((w.name, w.host))), "address": w.address or w.host, "port": w.port}
+        {
+            "names": " ".join(dict.fromkeys((w.name, w.host))),
+            "address": w.address or w.host,
+            "port": w.port,
+            "user": w.user,
+        }
         for w in workers
     )
     return {"ssh_config": render("ssh_config", dir=node_dir, user=user, hosts=hosts)}

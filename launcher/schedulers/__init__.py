@@ -11,6 +11,6 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from . import local, slurm
+from . import hosts, local, slurm
 
-SCHEDULERS: dict[str, ModuleType] = {"slurm": slurm, "local": local}
+SCHEDULERS: dict[str, ModuleType] = {"slurm": slurm, "hosts": hosts, "local": local}

@@ -34,9 +34,10 @@ FLOORS = (
     ("spec", "plan", "carry", "kit", "show", "script", "follow"),
     (
         *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
+        *("wires", "remote", "machines"),
         *("progress", "execute", "queue", "job_files", "tail", "waiting"),
     ),
-    ("cli", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "__main__"),
+    ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -52,11 +53,14 @@ NEIGHBOURS = {
     "cluster": {"node"},
     "allocate": {"cluster", "transports", "progress"},
     "execute": {"cluster", "keys", "job_dir", "transports", "terminal", "progress"},
-    "cli": {"cli_submit"},
-    "cli_shell": {"cli"},
+    "cli": {"cli_nodes", "cli_submit"},
+    "cli_shell": {"cli", "cli_nodes"},
     "cli_submit": {"cli", "cli_follow"},
     "cli_setup": {"cli"},
     "manual": {"settings"},
+    "wires": {"transports"},
+    "remote": {"transports", "wires"},
+    "machines": {"remote", "wires", "progress"},
     "waiting": {"queue", "job_files"},
     "__main__": {"cli"},
 }
@@ -66,6 +70,7 @@ DOORS = {
     "psutil": {"node"},
     "cryptography": {"keys"},
     "ClusterShell": {"nodeset"},
+    "paramiko": {"remote"},
     "rich": {"progress"},
     "tomllib": {"jobfile"},
     "tomli": {"jobfile"},

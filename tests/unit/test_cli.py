@@ -51,6 +51,7 @@ class Launched:
         environ: Mapping[str, str],
         records: Records,
         screen: Screen,
+        starter: object = None,
     ) -> Outcome:
         self.plans.append(plan)
         self.screens.append(screen)

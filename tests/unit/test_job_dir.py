@@ -66,6 +66,7 @@ def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:
         "address": "10.0.0.1",
         "port": 22345,
         "step": "3",
+        "user": "",
     }
 
 

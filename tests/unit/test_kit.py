@@ -55,7 +55,7 @@ def test_a_pack_is_small() -> None:
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to the folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(JobSpec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
-    shell = {path.name for path in WRAPPERS.glob("*.sh")} - {*kit.FRONT_DOORS, kit.WALKER}
+    shell = {path.name for path in WRAPPERS.glob("*.sh")} - {*kit.FRONT_DOORS, kit.WALKER, kit.FACTS}
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
     assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
     assert all(files[name] == (WRAPPERS / name).read_text() for name in shell)
@@ -70,7 +70,10 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "job_id='7-abcdef'\n"
         "job_nodes='node01,node02'\n"
         "job_chdir='/it'\\''s here'\n"
+        "job_inside='1'\n"
         "job_connect='auto'\n"
+        "job_beat=''\n"
+        "job_silence=''\n"
         "job_starter='mpirun'\n"
         "job_stdin='rank'\n"
         "job_shared=''\n"
@@ -91,7 +94,10 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "job_id='7-abcdef'\n"
         "job_nodes='node01,node02'\n"
         "job_chdir='/run'\n"
+        "job_inside=''\n"
         "job_connect=''\n"
+        "job_beat=''\n"
+        "job_silence=''\n"
         "job_starter='srun'\n"
         "job_stdin=''\n"
         "job_shared='1'\n"

@@ -83,6 +83,7 @@ def test_built_in_values() -> None:
         "start_timeout": 120,
         "job_dir": "~/.mnrun/jobs",
         "slurm_poll": 30,
+        "rsh": "auto",
     }
     assert {setting.origin for setting in settings.builtin().values()} == {"built-in"}
 

@@ -1,0 +1,75 @@
+"""The nodes that a job runs on: those of the Slurm job we are in, hosts that were named, or this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .errors import UsageError
+from .model import Allocation, JobSpec, Site
+from .options import OPTIONS
+from .progress import Screen
+
+
+def reached(job: JobSpec, screen: Screen) -> Any:
+    """The hosts that no scheduler gives, for as long as it is entered."""
+    from . import machines
+
+    if "SLURM_JOB_ID" in os.environ:
+        raise UsageError(
+            f"--hosts inside Slurm job {os.environ['SLURM_JOB_ID']}, which gives its own nodes",
+            "choose among them with --nodelist, or leave the job first",
+        )
+    return machines.held(job, screen)
+
+
+def held(job: JobSpec) -> tuple[Allocation, Site]:
+    """The nodes that we hold; this machine only where there is no Slurm, or where --local says so."""
+    from . import cluster
+
+    if not job.local:
+        if "SLURM_JOB_ID" in os.environ:
+            return cluster.current(os.environ)
+        if cluster.has_slurm():
+            raise UsageError(
+                "there is no Slurm allocation here",
+                f"get one with\n    {salloc_line(job, sys.argv[1:])}\nor run on this machine alone with --local",
+            )
+    return cluster.this_machine()
+
+
+def held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
+    """For a plan it is no matter if nobody holds nodes yet."""
+    from . import cluster
+
+    on_paper = not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
+    return (None, cluster.on_paper()) if on_paper else held(job)
+
+
+def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
+    """The salloc command that these very options ask for, with the mnrun command in it."""
+    import shlex
+
+    return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *words])
+
+
+def asked_of_salloc(job: JobSpec) -> list[str]:
+    """The options of ours that are salloc's too, in its words."""
+    asked = {
+        "-N": job.nodes,
+        "-n": job.ntasks,
+        "--ntasks-per-node": job.ntasks_per_node,
+        "-c": job.cpus_per_task,
+        "--gres": job.gres,
+        "--gpus-per-node": job.gpus_per_node,
+        "-w": job.nodelist,
+        "--exclude": job.exclude,
+    }
+    words = [word for flag, value in asked.items() if value for word in (flag, str(value))]
+    for name in (option.name for option in OPTIONS if option.batch and "shell" in option.verbs):
+        value = getattr(job, name)
+        if value:
+            words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
+    return words

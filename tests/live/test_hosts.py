@@ -1,0 +1,156 @@
+"""Without a scheduler: --hosts and --hostfile, by ssh from the login node to the nodes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from .cells import HELLO, Way, full, some
+from .reports import check, mine, only_line, refusal
+from .stage import Cluster, Desk, Job, Result
+from .test_ends import clean_soon
+
+pytestmark = pytest.mark.live
+ALL = "node[01-04]:2"
+FOREVER = ("sh", "-c", "echo up >&2; exec sleep 600")
+INSIDE, MPIRUN = Way("inside", "ompi5").words, Way("mpirun", "ompi5").words
+
+
+def launch(
+    cluster: Cluster, *words: str | bytes, hosts: str = ALL, stdin: bytes | None = None, cwd: str = ""
+) -> Result:
+    return cluster.alice(["mnrun", "--hosts", hosts, *words], stdin, cwd=cwd)
+
+
+@contextmanager
+def under_way(cluster: Cluster, *words: str, hosts: str = ALL) -> Iterator[Job]:
+    """A job that would run for ever, all of its ranks up."""
+    with cluster.running(["mnrun", "--hosts", hosts, *words, "--", *FOREVER]) as job:
+        job.saying(lambda said: said.err.count("up\n") == 8, "up on all hosts")
+        yield job
+
+
+@contextmanager
+def lost(cluster: Cluster, how: str, node: str) -> Iterator[None]:
+    """A node that is switched off or cut off, for a while."""
+    cluster.tool(how, node)
+    try:
+        yield
+    finally:
+        cluster.tool("heal", node)
+
+
+WAYS = tuple(itertools.product(("inside", "mpirun"), ("ompi5", "ompi4", "host")))
+
+
+@pytest.mark.parametrize(("start", "image"), some(WAYS, (("inside", "ompi5"), ("mpirun", "ompi4"), ("mpirun", "host"))))
+def test_hosts_run_a_job(cluster: Cluster, start: str, image: str) -> None:
+    """Four hosts of two ranks: one MPI job, its exit code, the environment on every rank."""
+    words = [*Way(start, image).words, "-x", "VAR=a b", "--", HELLO, "-e", "VAR", "-x", "7"]
+    result = launch(cluster, *words)
+    assert result.code == 7, result
+    found = check(replace(result, code=0), *cluster.nodes)
+    assert {rank.value for rank in found} == {"a b"}, result
+
+
+def test_hosts_give_standard_input_to_rank_0(cluster: Cluster) -> None:
+    """Bytes, more than a pipe holds, there and back."""
+    sent = bytes(range(256)) * 4000
+    script = 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then exec cat; fi'
+    result = launch(cluster, *INSIDE, "--", "sh", "-c", script, stdin=sent)
+    assert (result.code, result.raw == sent) == (0, True), result.err
+
+
+def test_hosts_of_a_file_and_part_of_them(cluster: Cluster, desk: Desk) -> None:
+    """Both spellings of a hostfile; --nodelist and -n choose among its hosts, as in an allocation."""
+    file = desk.put("hosts", "node01 slots=2\nnode02:1\n# no more\nnode03\n")
+    words = ["mnrun", "--hostfile", file, *INSIDE]
+    check(cluster.alice([*words, "--", HELLO]), spread={"node01": 2, "node02": 1, "node03": 1})
+    check(cluster.alice([*words, "--exclude", "node01", "--", HELLO]), spread={"node02": 1, "node03": 1})
+
+
+def test_hosts_may_be_this_machine(cluster: Cluster) -> None:
+    """The launching machine needs no ssh server to be one of them."""
+    listening = cluster.root("login", "sh", "-c", "pidof sshd | tr ' ' '\\n' | sort -n | head -n 1").strip()
+    cluster.root("login", "kill", listening)
+    try:
+        check(launch(cluster, *INSIDE, "--", HELLO, hosts="login,node01"), spread={"login": 1, "node01": 1})
+    finally:
+        cluster.root("login", "/usr/sbin/sshd")
+
+
+def test_hosts_out_of_reach_are_named_at_once(cluster: Cluster, desk: Desk) -> None:
+    """No such host, nobody who answers, a host key that is not known: each with its fix, and nothing is started."""
+    known = desk.put("known", "")
+    config = desk.put("config", f"Host node03\n  UserKnownHostsFile {known}\n  GlobalKnownHostsFile {known}\n")
+    cluster.put("/home/alice/.ssh/config", f"Include {config}\nHost node04\n  Port 9\n", 0o600)
+    try:
+        said = only_line(launch(cluster, *INSIDE, "--", HELLO, hosts="node[01-04],nowhere"), 121, "3 of 5 hosts")
+    finally:
+        cluster.path("/home/alice/.ssh/config").unlink()
+    assert "node03: its host key is not known here" in said
+    assert "ssh-keyscan node03" in said
+    assert "node04: no ssh server answers" in said
+    assert "nowhere: there is no host of that name" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [(("--ssh-user", "bob"), "the login was refused"), (("--ssh-port", "23"), "no ssh server answers")],
+)
+def test_hosts_that_refuse_us(cluster: Cluster, words: tuple[str, ...], why: str) -> None:
+    """A wrong user, a wrong port: every host is named, once."""
+    only_line(launch(cluster, *words, *INSIDE, "--", HELLO), 121, "4 of 4 hosts", f"node[01-04]: {why}", words[0])
+
+
+def test_hosts_behind_a_jump_host(cluster: Cluster) -> None:
+    """ProxyJump of ~/.ssh/config, as the ssh client has it."""
+    cluster.put("/home/alice/.ssh/config", "Host far*\n  ProxyJump node04\nHost far1\n  HostName node01\n", 0o600)
+    try:
+        result = launch(cluster, *INSIDE, "--", HELLO, hosts="far1:2,node02:2")
+    finally:
+        cluster.path("/home/alice/.ssh/config").unlink()
+    check(result, "node01", "node02")
+
+
+def test_hosts_are_no_batch_job(cluster: Cluster) -> None:
+    """submit says what detaches a job instead; inside an allocation the scheduler gives the nodes."""
+    said = refusal(cluster.alice(["mnrun", "submit", "--hosts", ALL, *INSIDE, "--", HELLO]), 122, "tmux")
+    assert "mnrun --hosts" in said, said
+    refusal(cluster.mnrun("--hosts", ALL, *INSIDE, "--", HELLO, nodes=1), 2, "--nodelist")
+
+
+@pytest.mark.parametrize("words", [INSIDE, MPIRUN], ids=["inside", "mpirun"])
+def test_hosts_are_left_clean_when_mnrun_is_killed(cluster: Cluster, words: list[str]) -> None:
+    """kill -9 of mnrun: nothing of the job is left on any host within seconds."""
+    with under_way(cluster, *words):
+        for process in cluster.mnruns():
+            os.kill(process.pid, signal.SIGKILL)
+        clean_soon(cluster, time.monotonic(), killed=True)
+
+
+def test_hosts_of_which_one_dies(cluster: Cluster) -> None:
+    """Power off in the middle: it is named, everything else ends, and the exit code is ours."""
+    with under_way(cluster, *INSIDE) as job, lost(cluster, "kill", "node03"):
+        result = job.end()
+        left = [p for p in cluster.processes() if p.node != "login"]
+    assert result.code == 121, result
+    assert "node03" in mine(result)[-1], result
+    assert not left, left
+
+
+@pytest.mark.skipif(not full(), reason="half a minute, and much as the one before")
+def test_hosts_of_which_one_is_cut_off(cluster: Cluster) -> None:
+    """A wire that is pulled: as above; what lives on there ends once it can, or after two minutes of silence."""
+    with under_way(cluster, *MPIRUN) as job, lost(cluster, "cut", "node03"):
+        result = job.end()
+        assert [p for p in cluster.processes() if p.node == "node03"], "the test is none: nothing lived on"
+    assert result.code == 121, result
+    assert "node03" in mine(result)[-1], result
