@@ -18,7 +18,7 @@ from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
-FACTS = "facts.sh"  # what a host is asked before there is a job
+BEFORE = ("facts.sh", "stage.sh")  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
@@ -64,7 +64,7 @@ def walker() -> str:
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    here = (*FRONT_DOORS, WALKER, FACTS)
+    here = (*FRONT_DOORS, WALKER, *BEFORE)
     found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import getpass
+import hashlib
+import itertools
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from . import kit, nodeset, remote
-from .errors import NodeError
+from . import nodeset, remote
+from .errors import NodeError, UsageError
 from .model import Allocation, JobSpec, Site
 from .progress import Screen
 from .resources import folder
 from .schedulers import hosts
 from .schedulers.hosts import Facts
 from .wires import Answer, Way
+
+COPY = "copy one to all hosts: --stage"
+CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,14 +41,16 @@ def held(job: JobSpec, screen: Screen) -> Iterator[Held]:
     with remote.connected(job) as way:
         found = _facts(way, job)
         _warn_of_busy(found, screen)
-        _one_image(way, found, job)
+        if job.image.startswith("/") and job.stage:
+            job = _stage(way, job, screen)
+        elif job.image.startswith("/"):
+            _one_image(way, found, job)
         screen.done()
         yield Held(hosts.allocation(job.hosts, found), hosts.site(job.hosts), way, job)
 
 
 def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
-    script = (folder("wrappers") / kit.FACTS).read_text(encoding="utf-8")
-    answers = way.ask(("bash", "-p", "-s", "--", job.image), script.encode())
+    answers = way.ask(("bash", "-p", "-s", "--", job.image), _text("facts.sh").encode())
     refuse_silent(answers)
     return {node: hosts.facts(answer.out) for node, answer in answers.items()}
 
@@ -60,19 +70,63 @@ def _warn_of_busy(found: Mapping[str, Facts], screen: Screen) -> None:
 
 
 def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
-    """Raises where the hosts' images are not the same: ranks of two images are no job."""
-    have = {node: facts for node, facts in found.items() if facts.image not in ("", "directory")}
-    if len({facts.image for facts in have.values()}) < 2:
+    """Raises NodeError where the hosts have not all the same image: ranks of two images are no job."""
+    lacking = [node for node, facts in found.items() if not facts.image]
+    if lacking:
+        raise NodeError(f"{job.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
+    files = {node: facts for node, facts in found.items() if facts.image != "directory"}
+    if len({facts.image for facts in files.values()}) < 2:
         return
-    sums = {node: str(facts.size) for node, facts in have.items()}
+    sums = {node: f"{facts.size} bytes" for node, facts in files.items()}
     if len(set(sums.values())) == 1:
-        answers = way.ask(("sha256sum", "--", job.image), only=tuple(have))
+        answers = way.ask(("sha256sum", "--", job.image), only=tuple(files))
         refuse_silent(answers)
-        sums = {node: answer.out.split()[0][:12] for node, answer in answers.items()}
+        sums = {node: f"sha256 {answer.out[:12]}…" for node, answer in answers.items()}
     if len(set(sums.values())) > 1:
-        alike: dict[str, list[str]] = {}
-        for node, value in sums.items():
-            alike.setdefault(value, []).append(node)
-        what = "sizes" if all(value.isdecimal() for value in alike) else "digests"
-        said = "; ".join(f"{nodeset.fold(nodes)}: {value}" for value, nodes in alike.items())
-        raise NodeError(f"{job.image} is not the same everywhere ({what} {said})", "copy one to all: --stage")
+        raise NodeError(f"{job.image} is not the same on all hosts: {_folded(sums)}", COPY)
+
+
+def _folded(sums: Mapping[str, str]) -> str:
+    alike: dict[str, list[str]] = {}
+    for node, value in sums.items():
+        alike.setdefault(value, []).append(node)
+    return "; ".join(f"{nodeset.fold(nodes)}: {value}" for value, nodes in alike.items())
+
+
+def _stage(way: Way, job: JobSpec, screen: Screen) -> JobSpec:
+    """This machine's image in the cache of every host that has not the very same one, and the job with it there.
+
+    The cache is each host's own, and the user's alone; what came there once stays.
+    """
+    if not Path(job.image).is_file():
+        raise UsageError(f"--stage copies an image file of this machine's, and {job.image} is none", "name one that is")
+    screen.phase(f"reading {job.image}")
+    digest = hashlib.sha256()
+    for chunk in _chunks(job.image):
+        digest.update(chunk)
+    path = f"/var/tmp/mnrun.{getpass.getuser()}/images/{digest.hexdigest()}.sif"
+    script = ("bash", "-p", "-c", _text("stage.sh"), "stage.sh")
+    answers = way.ask((*script, "look", path, digest.hexdigest(), job.image))
+    refuse_silent(answers)
+    wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]
+    if wanting:
+        whole, done = os.path.getsize(job.image) * len(wanting), itertools.count()
+        where = nodeset.fold(wanting)
+
+        def counted() -> Iterator[bytes]:
+            for chunk in _chunks(job.image):
+                yield chunk
+                screen.phase(f"copying the image to {where}: {100 * CHUNK * next(done) // (whole or 1)} %")
+
+        refuse_silent(way.give((*script, "take", path, digest.hexdigest()), counted, wanting))
+        screen.say(f"copied {job.image} to {where}, where it is {path}")
+    return replace(job, image=path)
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        yield from iter(lambda: file.read(CHUNK), b"")
+
+
+def _text(wrapper: str) -> str:
+    return (folder("wrappers") / wrapper).read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -221,9 +221,14 @@ class Way:
         wires = each(nodes, lambda node: self._opened(node, tuple(word.replace("{node}", node) for word in words)))
         return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events)
 
-    def ask(self, words: Words, given: bytes = b"", only: tuple[str, ...] | None = None) -> dict[str, Answer]:
+    def ask(self, words: Words, given: bytes = b"", only: Sequence[str] | None = None) -> dict[str, Answer]:
         """The answers of all hosts, or of `only` those, to a short command with `given` on its input."""
-        return each(self.hosts if only is None else only, lambda node: _answer(self._opened(node, words), given))
+        hosts = self.hosts if only is None else only
+        return each(hosts, lambda node: _answer(self._opened(node, words), (given,), ASK))
+
+    def give(self, words: Words, chunks: Callable[[], Iterable[bytes]], only: Sequence[str]) -> dict[str, Answer]:
+        """The answers of these hosts to a command that reads as much, in its own time."""
+        return each(only, lambda node: _answer(self._opened(node, words), chunks(), None))
 
     def _opened(self, node: str, words: Words) -> Wire:
         try:
@@ -251,19 +256,20 @@ class _Broken:
         pass
 
 
-def each(names: tuple[str, ...], act: Callable[[str], T]) -> dict[str, T]:
+def each(names: Sequence[str], act: Callable[[str], T]) -> dict[str, T]:
     """What `act` gives for each name, many at a time."""
     with ThreadPoolExecutor(min(AT_ONCE, len(names) or 1)) as pool:
         return dict(zip(names, pool.map(act, names)))
 
 
-def _answer(wire: Wire, given: bytes) -> Answer:
-    timer = threading.Timer(ASK, wire.cut)
+def _answer(wire: Wire, given: Iterable[bytes], seconds: float | None) -> Answer:
+    timer = threading.Timer(seconds or threading.TIMEOUT_MAX, wire.cut)
     timer.daemon = True
     timer.start()
     output, errors = (_thread(lambda stream=stream: b"".join(_chunks(wire, stream))) for stream in (1, 2))
     with contextlib.suppress(OSError):
-        wire.send(given)
+        for chunk in given:
+            wire.send(chunk)
         wire.shut()
     said = [thread.result().decode("utf-8", "replace") for thread in (output, errors)]
     code = wire.wait()

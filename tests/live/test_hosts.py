@@ -6,13 +6,13 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
-from .cells import HELLO, Way, full, some
+from .cells import HELLO, OMPI4, OMPI5, Way, full, some
 from .reports import check, mine, only_line, refusal
 from .stage import Cluster, Desk, Job, Result
 from .test_ends import clean_soon
@@ -110,6 +110,27 @@ def test_hosts_that_refuse_us(cluster: Cluster, words: tuple[str, ...], why: str
     only_line(launch(cluster, *words, *INSIDE, "--", HELLO), 121, "4 of 4 hosts", f"node[01-04]: {why}", words[0])
 
 
+def test_hosts_with_busy_gpus_are_named(cluster: Cluster) -> None:
+    """GPUs are counted on the hosts, one rank for each; whose are in use is said before the start."""
+    script = """#!/bin/sh
+case $1 in
+  -L) echo "GPU 0: Some GPU (UUID: GPU-aaa)"; echo "GPU 1: Some GPU (UUID: GPU-bbb)" ;;
+  *) echo "GPU-bbb, 4711, /usr/bin/python3" ;;
+esac
+"""
+    places = [cluster.path("/usr/local/bin/nvidia-smi", node) for node in ("node01", "node02")]
+    for node in ("node01", "node02"):
+        cluster.put("/usr/local/bin/nvidia-smi", script, 0o755, node)
+    try:
+        result = launch(cluster, *INSIDE, "--", HELLO, hosts="node[01-02]")
+    finally:
+        for place in places:
+            place.unlink()
+    check(result, "node01", "node02")
+    assert "node01: not free: GPU 1 (/usr/bin/python3, process 4711)" in result.err, result
+    assert "one per GPU" in result.err, result
+
+
 def test_hosts_behind_a_jump_host(cluster: Cluster) -> None:
     """ProxyJump of ~/.ssh/config, as the ssh client has it."""
     cluster.put("/home/alice/.ssh/config", "Host far*\n  ProxyJump node04\nHost far1\n  HostName node01\n", 0o600)
@@ -118,6 +139,35 @@ def test_hosts_behind_a_jump_host(cluster: Cluster) -> None:
     finally:
         cluster.path("/home/alice/.ssh/config").unlink()
     check(result, "node01", "node02")
+
+
+def test_hosts_that_share_nothing(variant: Callable[..., Cluster]) -> None:
+    """No common filesystem: images are compared and copied, a missing directory is named, all before the start."""
+    apart = variant(2, "--separate-home")
+    hosts = "login:2,node[01-02]:1"
+    spread = {"login": 2, "node01": 1, "node02": 1}
+    with apart.desk(("login", "node01", "node02"), under="/srv") as desk:
+        image = f"{desk.path}/app.sif"
+        words = ["mnrun", "--hosts", hosts, "--image", image]
+        assert apart.alice(["cp", OMPI5, image]).code == 0
+        said = refusal(
+            apart.alice([*words, "--", HELLO]), 121, image, "is not there, or cannot be read, on node[01-02]"
+        )
+        assert "--stage" in said, said
+        for node in ("node01", "node02"):
+            assert apart.alice(["cp", OMPI4, image], node=node).code == 0
+        refusal(apart.alice([*words, "--", HELLO]), 121, image, "not the same on all hosts", "node[01-02]:", "--stage")
+        assert apart.alice(["sh", "-c", f"cp {OMPI5} {image}; printf x >>{image}"], node="node02").code == 0
+        refusal(apart.alice([*words, "--", HELLO]), 121, "not the same on all hosts", "node01:", "node02:", "bytes")
+        check(apart.alice([*words, "--stage", "--", HELLO]), spread=spread)
+        again = apart.alice([*words, "--stage", "--mode", "outside-in", "--", HELLO])
+        check(again, spread=spread)
+        assert "copied" not in again.err, again
+        apart.alice(["mkdir", f"{desk.path}/work"])
+        missing = apart.alice([*words, "--stage", "--chdir", f"{desk.path}/work", "--", HELLO])
+        refusal(missing, 121, "node[01-02]", f"the working directory {desk.path}/work is not there")
+        for node in ("login", "node01", "node02"):
+            apart.root(node, "rm", "-r", "/var/tmp/mnrun.alice")
 
 
 def test_hosts_are_no_batch_job(cluster: Cluster) -> None:
