@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import io
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -124,7 +125,7 @@ def _stage(way: Way, job: JobSpec, screen: Screen) -> JobSpec:
 
 
 def _chunks(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
+    with io.FileIO(path) as file:
         yield from iter(lambda: file.read(CHUNK), b"")
 
 
