@@ -34,7 +34,7 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
     """
     argv = ("salloc", *words, "sh", "-c", HOLD)
     screen.command(argv)
-    events: queue.Queue[Event] = queue.Queue()
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     # A file, since salloc 24.11 turns in circles for ever where its errors are a pipe that nobody reads.
     with tempfile.TemporaryFile() as errors:
         try:
@@ -52,7 +52,9 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
             _give_back(lease, found.get("SLURM_JOB_ID", ""))
 
 
-def _granted(events: queue.Queue[Event], words: Words, screen: Screen, said: Callable[[], list[str]]) -> dict[str, str]:
+def _granted(
+    events: queue.SimpleQueue[Event], words: Words, screen: Screen, said: Callable[[], list[str]]
+) -> dict[str, str]:
     """What the job's first command says, once there is one."""
     screen.phase("waiting for an allocation")
     found: dict[str, str] = {}

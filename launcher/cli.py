@@ -246,6 +246,7 @@ def spec_of(
         whys=found.whys,
         job_file=path,
         hostfile=_read(str(found.settings["hostfile"].value), "--hostfile") if "hostfile" in found.settings else None,
+        batch=batch,
     )
     return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
 

@@ -13,7 +13,6 @@ import click
 
 from . import cli, job_dir, layout, script
 from . import plan as planner
-from .cli_follow import queue_of_mine
 from .errors import Impossible, SchedulerError, UsageError
 from .model import JobSpec
 from .records import Submitted
@@ -38,7 +37,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     laid = layout.lay_out(job, None)
     made = planner.make(job, script.on_paper(laid), script.JOB)
     where = script.site(job, cluster.version(), laid)
-    stage = os.path.join(os.path.dirname(job.job_dir), "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
+    stage = os.path.join(job.job_dir, "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
     source = f" from {os.path.normpath(os.path.join(cli.cwd(), job.job_file))}" if job.job_file else ""
     return job, script.write(made, where, stage, source), stage
 
@@ -67,7 +66,7 @@ def _record(number: str, job: JobSpec, stage: str) -> Submitted:
 @cli.job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) -> None:
     """Hand the job in as a batch script; prints its id."""
-    from . import cluster
+    from . import cluster, queue
 
     job, made, stage = written(command, given)
     if dry_run:
@@ -79,11 +78,11 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
     except SchedulerError:
         job_dir.discard(stage)
         raise
-    job_dir.submitted(job.job_dir, _record(number, job, stage), path)
-    queue = queue_of_mine()
-    queue.forget()
-    click.echo(number)
+    click.echo(number)  # first of all: whatever fails from here on, the job is handed in
+    job_dir.submitted(job.job_dir, _record(number, job, stage), made.text)
+    mine = queue.Queue(os.environ, Path.home(), float(job.slurm_poll))
+    mine.forget()
     if wait:
         from . import waiting
 
-        sys.exit(waiting.wait((number,), Path(job.job_dir), queue))
+        sys.exit(waiting.wait((number,), Path(job.job_dir), mine))

@@ -17,6 +17,9 @@ from .model import Variable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
+# What bash does not let anyone set.
+SHELLS_OWN = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
+
 INSIDE = "inside"  # inside-out: the containers that serve and the one that runs mpirun
 MPIRUN = "mpirun"  # outside-in: a rank that the host's mpirun started
 SRUN = "srun"  # outside-in: a rank that srun started; SLURM_* is its own step's
@@ -181,6 +184,9 @@ def read_file(text: str, path: str) -> tuple[Variable, ...]:
             continue
         name, equals, value = line.partition("=")
         if not NAME.match(name):
-            raise UsageError(f"{path}, line {number}: {line!r} is not NAME=VALUE")
+            shown = repr(f"{name}=…" if equals else name)  # its value may be a secret
+            raise UsageError(f"{path}, line {number}: {shown} is not NAME=VALUE")
+        if name in SHELLS_OWN:
+            raise UsageError(f"{path}, line {number}: {name} is the shell's own, and cannot be set")
         variables.append(Variable(name, value if equals else None))
     return tuple(variables)

@@ -9,7 +9,6 @@ that is needed for everything of the job to end on every node.
 from __future__ import annotations
 
 import base64
-import getpass
 import queue
 import re
 import signal
@@ -63,7 +62,7 @@ class Launch:
         self.screen = screen
         self.starter = starter  # what starts a command, where there is no scheduler's client to
         self.asked: Any = cluster if site.scheduler == "slurm" else cluster.Nobody
-        self.events: queue.Queue[Event] = queue.Queue()
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put may interrupt itself: signals come so
         self.roster = Roster(plan.layout.nodes)
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {c.step.phase: c for c in carry(plan, site)}
@@ -154,7 +153,7 @@ class Launch:
         layout = self.plan.layout
         workers = self.roster.in_order()
         if self.plan.connect:
-            files = self._connect().files(self.plan.node_dir, getpass.getuser(), workers)
+            files = self._connect().files(self.plan.node_dir, workers)
             files = {**files, **kit.hostfiles(layout)}
             if self.plan.spec.mode == "inside-out":
                 files["launch.env"] = kit.inside_environment(self.plan, layout)

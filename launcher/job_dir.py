@@ -116,5 +116,5 @@ def submitted(base: str, record: Submitted, script: str) -> None:
     records = Records(Path(base) / record.id)
     with suppress(OSError):
         records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        records.write(SCRIPT, Path(script).read_text(encoding="utf-8"))
+        records.write(SCRIPT, script)
         records.write(SUBMITTED, text(record))

@@ -79,7 +79,7 @@ def remove(base: Path, found: Kept) -> Path:
         if path.is_symlink() or path.stat().st_uid != os.getuid():
             raise UsageError(f"{path} is not a directory of yours", "remove it by hand")
         shutil.rmtree(path)
-        if found.submitted and Path(found.submitted.stage).parent == base.parent / "stage":
+        if found.submitted and Path(found.submitted.stage).parent == base / "stage":
             shutil.rmtree(found.submitted.stage, ignore_errors=True)
     except OSError as error:
         raise UsageError(f"cannot remove {path}: {error.strerror}") from None

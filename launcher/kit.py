@@ -25,7 +25,7 @@ SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh",)
-WALKER = "walk.sh"  # the batch script's side of a launch: no use on the other nodes either
+WALKER = ("enter.sh", "walk.sh", "pack.sh")  # the batch script's side of a launch: no use on the other nodes either
 
 # First words on a node: say so, make the directory, unpack the kit from standard input, become the
 # guard; where the lease ends before that, nothing stays. A word before the kit, since srun hands on
@@ -56,15 +56,15 @@ def head(plan_dir: str, words: Words) -> Words:
     return ("bash", "-p", "-c", WAIT, plan_dir, *words)
 
 
-def walker() -> str:
-    """The batch script's side of a launch."""
-    return (folder("wrappers") / WALKER).read_text(encoding="utf-8")
+def walker() -> dict[str, str]:
+    """The batch script's side of a launch, by name."""
+    return {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in WALKER}
 
 
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    here = (*FRONT_DOORS, WALKER, *BEFORE)
+    here = (*FRONT_DOORS, *WALKER, *BEFORE)
     found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):
@@ -198,4 +198,4 @@ def inside_environment(plan: Plan, layout: Layout) -> str:
     given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
     own = environment.exports((*mpi_environment(_places(plan)), *given_back, *old))
     path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"
-    return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{own}. "$here/user.env"\n'
+    return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{own}. "$mnrun_here/user.env"\n'

@@ -17,11 +17,11 @@ from .errors import Impossible
 from .model import JobSpec, Layout, Phase, Plan, Site, Words
 from .render import render
 from .schedulers import slurm
-from .schedulers.slurm import EACH, HEAD, NODES
+from .schedulers.slurm import EACH, HEAD, MARK, NODES
 
-JOB = "MNRUN_JOB"  # our id of the launch
-SLURM_JOB = "MNRUN_SLURM"
-HOSTS = "MNRUN_HOSTS"
+JOB = f"{MARK}JOB"  # our id of the launch
+SLURM_JOB = f"{MARK}SLURM"
+HOSTS = f"{MARK}HOSTS"
 
 _VARIABLES = {f"/tmp/mnrun.{JOB}": "$here", JOB: "$id", HEAD: "$head", EACH: "$each", NODES: "$nodes"}
 
@@ -72,7 +72,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         jobs=shlex.quote(spec.job_dir),
         ranks=" ".join(map(str, plan.layout.ranks)),
         variables=_aligned(_variables(plan)),
-        inherited=" ".join(v.name for v in spec.env if v.inherited),
+        inherited=_aligned([Line(f'"{v.name}${{{v.name}+=${v.name}}}"', v.why) for v in spec.env if v.inherited]),
         inside="1" if inside else "",
         connect=spec.connect if inside else "",
         split=shlex.quote(spec.split_output),
@@ -105,8 +105,13 @@ def _title(plan: Plan) -> str:
     return f"{slurm.job_name(spec)}: {layout.nnodes} nodes x {ranks} ranks, {spec.mode} ({how}), {spec.runtime}"
 
 
+# As a live run's (modules.py); what the profile says otherwise is no matter.
+_MODULES = "type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :"
+
+
 def _setup(spec: JobSpec) -> list[Line]:
     modules = [Line(f"module load {shlex.quote(name)}", spec.word_origins["module", name]) for name in spec.module]
+    modules = [Line(_MODULES, "where a login shell has it"), *modules] if modules else []
     limits = []
     for limit in spec.ulimit:
         name, _, value = limit.partition("=")
@@ -135,9 +140,9 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
     )
     nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
     words = environment.assignments({"boot": kit.BOOT, "until_go": kit.WAIT})
-    own = {"walk.sh": kit.walker(), "words.sh": environment.srun_script() + words}
+    own = {**kit.walker(), "words.sh": environment.srun_script() + words}
     if inside and connect.keyed(plan.spec.connect):
-        own.update(connect.ssh.files(plan.node_dir, "MNRUN_USER", ()))
+        own.update(connect.ssh.files(plan.node_dir, ()))
     return {**own, **nodes}
 
 

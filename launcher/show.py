@@ -6,7 +6,8 @@ import json
 import shlex
 
 from .carry import carry
-from .model import Plan, Site, Where
+from .model import Plan, Site, Where, Words
+from .schedulers.slurm import MARK
 
 
 def as_steps(plan: Plan, site: Site) -> str:
@@ -17,7 +18,7 @@ def as_steps(plan: Plan, site: Site) -> str:
         where = "" if step.where is Where.HERE else f" on {step.where.value}"
         lines.append(f"{number}. {step.phase.value}{where}: {step.why}")
         if step in carried:
-            lines.append("   " + shlex.join(carried[step]) + (" &" if step.background else ""))
+            lines.append("   " + shlex.join(_shown(carried[step])) + (" &" if step.background else ""))
     lines.append("")
     lines.append(f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})")
     lines.append(f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})")
@@ -47,7 +48,7 @@ def as_json(plan: Plan, site: Site) -> str:
                         "phase": step.phase.value,
                         "where": step.where.value,
                         "why": step.why,
-                        "argv": list(carried.get(step, ())),
+                        "argv": list(_shown(carried.get(step, ()))),
                     }
                     for step in plan.steps
                 ],
@@ -58,6 +59,11 @@ def as_json(plan: Plan, site: Site) -> str:
         )
         + "\n"
     )
+
+
+def _shown(argv: Words) -> Words:
+    """Names of ours for what only the job knows, as a terminal can show them."""
+    return tuple(word.replace(MARK, MARK[1:]) for word in argv)
 
 
 def _values(plan: Plan) -> dict[str, tuple[str, str]]:

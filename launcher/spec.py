@@ -36,6 +36,7 @@ class Surroundings:
     whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     job_file: str = ""
     hostfile: str | None = None  # its text
+    batch: bool = False  # what a batch job takes along has its value in the job, not here
 
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
@@ -207,7 +208,14 @@ def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
         name, equals, value = word.partition("=")
         if not environment.NAME.match(name):
             hint = "" if equals else f"to leave nodes out write --exclude {word}"
-            raise UsageError(f"-x {word!r} is not NAME or NAME=VALUE", hint)
+            shown = f"{name}=…" if equals else word  # a value may be a secret
+            raise UsageError(f"-x {shown!r} is not NAME or NAME=VALUE", hint)
+        if name in environment.SHELLS_OWN:
+            raise UsageError(f"-x {name}: it is the shell's own, and cannot be set", "give it another name")
+        later = around.batch and ("command line" not in origin or "module" in settings or "setup" in settings)
+        if later and not equals and name not in around.environ:
+            variables.append(Variable(name, "", inherited=True, why=origin))  # the job says if it has none either
+            continue
         variables.append(_value_of(name, value if equals else None, around, "-x", origin))
     return tuple(variables)
 

@@ -64,7 +64,7 @@ def start(
     name: str,
     argv: Words,
     environ: dict[str, str],
-    events: queue.Queue[Event],
+    events: queue.SimpleQueue[Event],
     held: bool,
     *,
     tied: bool | None = None,
@@ -147,7 +147,7 @@ def _thread(target: object, *args: object) -> threading.Thread:
     return thread
 
 
-def _read(kind: str, name: str, stream: IO[bytes], events: queue.Queue[Event]) -> None:
+def _read(kind: str, name: str, stream: IO[bytes], events: queue.SimpleQueue[Event]) -> None:
     with os.fdopen(os.dup(stream.fileno()), "rb") as lines:
         for line in lines:
             events.put((kind, name, line.decode("utf-8", "replace").rstrip("\n")))
@@ -164,7 +164,7 @@ def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | None]) -> None:
 
 
 def _wait(
-    name: str, process: subprocess.Popen[bytes], readers: list[threading.Thread], events: queue.Queue[Event]
+    name: str, process: subprocess.Popen[bytes], readers: list[threading.Thread], events: queue.SimpleQueue[Event]
 ) -> None:
     code = process.wait()
     for reader in readers:
@@ -173,17 +173,18 @@ def _wait(
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered."""
+    """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered; not those that we were started deaf to."""
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self, events: queue.Queue[Event]) -> None:
+    def __init__(self, events: queue.SimpleQueue[Event]) -> None:
         self._events = events
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Signals:
         for signum in self.ALL:
-            self._before[signum] = signal.signal(signum, self._note)
+            if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup's HUP, and what a shell gives its background
+                self._before[signum] = signal.signal(signum, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -61,7 +61,7 @@ class Answer:
 class Lease:
     """One wire to every host, heard and written to together; the same to its owner as a single process."""
 
-    def __init__(self, name: str, wires: Mapping[str, Wire], events: queue.Queue[Event]) -> None:
+    def __init__(self, name: str, wires: Mapping[str, Wire], events: queue.SimpleQueue[Event]) -> None:
         self.name = name
         self._events = events
         self._wires = dict(wires)
@@ -151,7 +151,7 @@ class Lease:
 class Run:
     """One wire with our own standard input, output and errors."""
 
-    def __init__(self, name: str, node: str, wire: Wire, events: queue.Queue[Event]) -> None:
+    def __init__(self, name: str, node: str, wire: Wire, events: queue.SimpleQueue[Event]) -> None:
         self.name = name
         self._node = node
         self._wire = wire
@@ -187,7 +187,7 @@ class Run:
             self._unheard = True
             self._wire.cut()
 
-    def _finish(self, readers: list[_Thread], events: queue.Queue[Event]) -> None:
+    def _finish(self, readers: list[_Thread], events: queue.SimpleQueue[Event]) -> None:
         for reader in readers:
             reader.join()
         code = self._wire.wait()
@@ -209,7 +209,7 @@ class Way:
         name: str,
         argv: Words,
         environ: Mapping[str, str],
-        events: queue.Queue[Event],
+        events: queue.SimpleQueue[Event],
         held: bool,
         *,
         terminal: bool = False,

@@ -6,23 +6,33 @@
 {% endfor %}
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
+mnrun_stage={{ stage }}  # our wrappers; absolute, since slurmd runs a copy of this file
+mnrun_jobs={{ jobs }}    # records: begun, log, outcome
+source "$mnrun_stage/enter.sh"
 {% if setup %}
-trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
+trap 'mnrun_why="failed with $?: $BASH_COMMAND"; echo "mnrun: $mnrun_why" >&2; exit 122' ERR
 {% for line in setup %}
 {{ line }}
 {% endfor %}
 trap - ERR
 {% endif %}
 set -euo pipefail  # not before: modules are not all safe under -u
-stage={{ stage }}  # our wrappers; absolute, since slurmd runs a copy of this file
-jobs={{ jobs }}    # records: outcome, log
+{% if inherited %}
+inherited=(  # of every rank, with the values that they have here; before any name of ours is set
+{% for line in inherited %}
+  {{ line }}
+{% endfor %}
+)
+{% else %}
+inherited=()
+{% endif %}
+stage=$mnrun_stage
 ranks=({{ ranks }})  # on each node
 variables=(  # of every rank
 {% for line in variables %}
   {{ line }}
 {% endfor %}
 )
-inherited=({{ inherited }})  # of every rank, with the values that they have here
 inside='{{ inside }}' connect='{{ connect }}' counted='{{ counted }}' split={{ split }}
 source "$stage/walk.sh"
 

@@ -1,32 +1,32 @@
 #!/bin/sh
 # `rank.sh WORDS…` is every rank, inside its container: sets the job's environment, says that
 # the rank is there, and becomes the user's program (so that 126 and 127 are the shell's).
-here=${0%/*}
-. "$here/job.sh"
-. "$here/user.env"
+mnrun_here=${0%/*}
+. "$mnrun_here/job.sh"
+. "$mnrun_here/user.env"
 umask "$job_umask"
-if [ -n "$job_inside" ]; then PATH=$here/bin:${PATH#"$here/bin:"}; fi # Open MPI 4 puts its own in front
-rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${SLURM_PROCID-0}}}}
-size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
+if [ -n "$job_inside" ]; then PATH=$mnrun_here/bin:${PATH#"$mnrun_here/bin:"}; fi # Open MPI 4 puts its own in front
+mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${SLURM_PROCID-0}}}}
+mnrun_size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
 
 # An MPI that does not speak the starter's protocol does not fail: each rank is "0 of 1".
 suits() {
-  image=$(readlink -f "$(command -v mpirun)")
-  case $image in
+  mnrun_image=$(readlink -f "$(command -v mpirun)")
+  case $mnrun_image in
     *hydra* | *orterun | *prterun) ;; # its name tells, quicker than it says so itself
-    *) image=$(mpirun --version 2>/dev/null | head -n 3) ;;
+    *) mnrun_image=$(mpirun --version 2>/dev/null | head -n 3) ;;
   esac
-  case $image in
+  case $mnrun_image in
     *"Open MPI"* | *orterun | *prterun) [ -n "${PMIX_RANK-}${OMPI_COMM_WORLD_RANK-}" ] && return 0
-      speaks="Open MPI, which needs PMIx" ;;
+      mnrun_speaks="Open MPI, which needs PMIx" ;;
     *HYDRA* | *hydra* | *Intel*) [ -n "${PMI_RANK-}${PMI_FD-}${PMI_PORT-}" ] && return 0
-      speaks="MPICH or its kin, which needs PMI" ;;
+      mnrun_speaks="MPICH or its kin, which needs PMI" ;;
     *) return 0 ;;
   esac
   return 1
 }
 if [ -n "$job_judge" ] && ! suits; then
-  echo "fail the image has $speaks, and $job_judge does not offer that: every rank would be 0 of 1; --mode inside-out works" 1<>"$here/up"
+  echo "fail the image has $mnrun_speaks, and $job_judge does not offer that: every rank would be 0 of 1; --mode inside-out works" 1<>"$mnrun_here/up"
   exit 1
 fi
 if [ "$job_starter" = mpirun ] && [ -z "$job_inside" ]; then
@@ -34,34 +34,34 @@ if [ "$job_starter" = mpirun ] && [ -z "$job_inside" ]; then
   # without them it is rank 0 of 1.
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$job_nodes"
 fi
-echo "rank $rank $size" 1<>"$here/up"
+echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file as rank 0 only: any other's file tells of a rank
 # that took itself for rank 0 of 1. The guard looks for them at the end.
-if [ "$rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
-  export OMPI_MCA_mpi_show_mca_params=api "OMPI_MCA_mpi_show_mca_params_file=$here/alone.$rank"
+if [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
+  export OMPI_MCA_mpi_show_mca_params=api "OMPI_MCA_mpi_show_mca_params_file=$mnrun_here/alone.$mnrun_rank"
 fi
 
 if [ "$job_starter" = srun ]; then cd "$job_chdir" || exit 1; fi
 
 # A container that the node's ranks share dies with its first process unless all have joined.
 if [ -n "$job_shared" ]; then
-  echo $$ >>"$here/joined" # appended whole; the guard waits for their ends
-  share=$(cat "$here/share") left=3000 # of 20 ms
-  while joined=$(wc -l <"$here/joined") && [ "$joined" -lt "$share" ]; do
-    left=$((left - 1))
-    if [ "$left" = 0 ]; then
-      echo "fail only $joined of this node's $share ranks have come: use --container-per rank" 1<>"$here/up"
+  echo $$ >>"$mnrun_here/joined" # appended whole; the guard waits for their ends
+  mnrun_share=$(cat "$mnrun_here/share") mnrun_left=3000 # of 20 ms
+  while mnrun_joined=$(wc -l <"$mnrun_here/joined") && [ "$mnrun_joined" -lt "$mnrun_share" ]; do
+    mnrun_left=$((mnrun_left - 1))
+    if [ "$mnrun_left" = 0 ]; then
+      echo "fail only $mnrun_joined of this node's $mnrun_share ranks have come: use --container-per rank" 1<>"$mnrun_here/up"
       exit 1
     fi
     sleep 0.02
   done
 fi
 if [ "$job_stdin" = rank ]; then
-  if [ "$rank" = 0 ]; then exec <"$here/stdin"; else exec </dev/null; fi
+  if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi
-if [ -n "$job_split" ]; then exec >"$job_split/rank.$rank.out" 2>"$job_split/rank.$rank.err"; fi
+if [ -n "$job_split" ]; then exec >"$job_split/rank.$mnrun_rank.out" 2>"$job_split/rank.$mnrun_rank.err"; fi
 if [ "$job_starter" != srun ]; then
-  if [ -z "$job_inside" ]; then echo $$ >"$here/pid.$rank"; fi
+  if [ -z "$job_inside" ]; then echo $$ >"$mnrun_here/pid.$mnrun_rank"; fi
   exec "$@"
 fi
 
@@ -70,7 +70,7 @@ fi
 # and this shell need not say `Terminated`, as srun does.
 trap : HUP INT QUIT TERM USR1 USR2 ALRM
 exec 9>&2 2>/dev/null
-sh -c 'exec 2>&9 9>&-; echo $$ >"$0"; exec "$@"' "$here/pid.$rank" "$@"
-code=$?
-echo "ended $rank $code" 1<>"$here/up"
-exit $code
+sh -c 'exec 2>&9 9>&-; echo $$ >"$0"; exec "$@"' "$mnrun_here/pid.$mnrun_rank" "$@"
+mnrun_code=$?
+echo "ended $mnrun_rank $mnrun_code" 1<>"$mnrun_here/up"
+exit $mnrun_code

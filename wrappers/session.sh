@@ -1,15 +1,15 @@
 #!/bin/sh
 # What sshd runs for each `ssh NODE COMMAND`: sshd gives it a bare environment, so it takes the
 # container's own and the job's, and begins where the job does.
-here=${0%/*}
-. "$here/session.env"
-. "$here/user.env"
-. "$here/job.sh"
+mnrun_here=${0%/*}
+. "$mnrun_here/session.env"
+. "$mnrun_here/user.env"
+. "$mnrun_here/job.sh"
 umask "$job_umask"
 cd "$job_chdir" || exit 1
-command=${SSH_ORIGINAL_COMMAND:-exec sh}
-case $command in
+mnrun_command=${SSH_ORIGINAL_COMMAND:-exec sh}
+case $mnrun_command in
   # Open MPI has the user's profile read first, which may print or change PATH
-  *"( test ! -r ./.profile || . ./.profile; "*) command="( ${command#*"|| . ./.profile; "}" ;;
+  *"( test ! -r ./.profile || . ./.profile; "*) mnrun_command="( ${mnrun_command#*"|| . ./.profile; "}" ;;
 esac
-exec sh -c "$command"
+exec sh -c "$mnrun_command"

@@ -1,17 +1,19 @@
 #!/bin/bash
-# shellcheck disable=SC2154  # what is given
+# shellcheck disable=SC2034,SC2154  # what is given, and what pack.sh reads
 # The batch script's side of a launch, as launcher/execute.py is a live one's. The generated script
 # sources it, and says in its own lines what runs:
 #     begin; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
-# Given: stage, jobs, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME where it is taken away),
-# inherited (names whose values are the job's own), inside (1 for inside-out), connect, split (where ranks' outputs go, if apart).
+# Given: stage, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME where it is taken away),
+# inherited (NAME=VALUE with the job's own values, NAME where it has none), inside (1 for inside-out), connect,
+# split (where ranks' outputs go, if apart); and what enter.sh leaves.
 #
 # The lease is a pipe that this shell alone writes: it ends with it, whatever happens.
 
 # shellcheck disable=SC1091
 source "$stage/words.sh" # shapes_a_step, from mnrun's table of rules; $boot and $until_go
+source "$stage/pack.sh"  # write_kit
 GRACE=3 ANSWER=1 FAREWELL=10 # seconds, as in execute.py
-RESTARTS=5                   # how often Slurm may requeue a job before it is given up
+RESTARTS=5                   # how many starts may end without a word of a requeue before a job is given up
 
 say() { printf 'mnrun: %s\n' "$*" >&2; }
 
@@ -21,16 +23,17 @@ die() { # CODE WORDS: a failure of ours
   exit "$1"
 }
 
-quoted() { # for any shell
-  local value=${1//\'/\'\\\'\'}
-  printf "'%s'" "$value"
-}
-
 begin() { # the job's nodes, its records, its keys, and what its nodes are sent
-  local name i
+  local name i lost=0
   declare -gA here_is=() ready=() nossh=() failed=() gone=() logs=() count=() seen=() bye=() address=() host=() port=()
-  step='' code='' ours='' why='' served='' went='' runner='' server='' lease='' record='' mine=''
+  step='' code='' ours='' why='' served='' went='' runner='' server='' lease='' mine='' told=''
   first_bad='' alone=0 sizes=' ' warned='' buffer='' sweeping=()
+  trap ending EXIT
+  trap 'pass TERM' TERM
+  trap 'pass USR1' USR1
+  trap 'pass USR2' USR2
+  trap 'pass INT' INT
+  record=$mnrun_record restart=$mnrun_restart
   nodes=$SLURM_JOB_NODELIST
   mapfile -t names < <(scontrol show hostnames "$nodes")
   head=${names[0]} job=$SLURM_JOB_ID
@@ -44,82 +47,16 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   id=$job-$(od -An -N4 -tx4 /dev/urandom | tr -d ' ')
   here=/tmp/mnrun.$id # on every node
   mine=$(mktemp -d "/tmp/mnrun.$id.script.XXXXXX")
-  trap ending EXIT
-  restart=${SLURM_RESTART_COUNT:-0}
-  ((restart <= RESTARTS)) || die 121 "this is start number $((restart + 1)): something ends this job again and again"
-  label=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-  record=$jobs/${label:-$job}/$restart
-  (umask 077 && mkdir -p "$record") || die 121 "cannot write to the job directory $record"
-  printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "error": "%s", "split_output": "%s", "ranks": [%s]}\n' \
-    "$(date +%s)" "$nodes" "$head" "$(readlink -f /proc/$$/fd/1)" "$(readlink -f /proc/$$/fd/2)" "$split" \
-    "$(IFS=, && echo "${ranks[*]}")" >"$record/begun"
+  mnrun_began "$split" "${ranks[@]}" || die 121 "cannot write to the job directory $record"
+  for ((i = 0; i < restart; i++)); do # a start that was requeued or preempted is none that failed
+    [[ ! -d $mnrun_starts/$i ]] || grep -qs '"why": "requeued"' "$mnrun_starts/$i/outcome" || lost=$((lost + 1))
+  done
+  ((lost <= RESTARTS)) || die 121 "this is start number $((restart + 1)): something ends this job again and again"
   : >"$record/log"
   write_kit
   clean_environment
   mkfifo "$mine/up" "$mine/lease"
   exec {up}<>"$mine/up" {lease}<>"$mine/lease"
-  trap 'pass TERM' TERM
-  trap 'pass USR1' USR1
-  trap 'pass USR2' USR2
-  trap 'pass INT' INT
-}
-
-write_kit() { # the same files as a live launch sends, with this job's names and values
-  local kit=$mine/kit name i
-  mkdir -m 700 "$kit"
-  cp -r "$stage/kit/." "$kit"
-  for name in job.sh user.env launch.env; do
-    sed -i -e "s|MNRUN_HOSTS:[0-9]*|$hostlist|g; s|MNRUN_JOB|$id|g; s|MNRUN_SLURM|$job|g; s|MNRUN_NODES|$nodes|g" "$kit/$name"
-  done
-  for i in "${!names[@]}"; do echo "${names[i]} ${ranks[i]}"; done >"$kit/layout"
-  echo "job_nodes=$list" >>"$kit/job.sh"
-  rank_variables >>"$kit/user.env"
-  if [[ -n $inside ]]; then
-    given_back | cat - "$kit/launch.env" >"$mine/launch.env"
-    mv "$mine/launch.env" "$kit/launch.env"
-  fi
-  if [[ $connect == auto ]] && ! command -v ssh-keygen >/dev/null; then connect=pipe; fi
-  echo "job_connect=$connect" >>"$kit/job.sh"
-  if [[ $connect == ssh || $connect == auto ]]; then
-    command -v ssh-keygen >/dev/null || die 121 "ssh-keygen is not installed on $head; --connect pipe does without"
-    for name in key hostkey; do ssh-keygen -q -t ed25519 -N '' -C mnrun -f "$kit/$name"; done
-    mv "$kit/key.pub" "$kit/authorized_keys"
-    (echo -n 'mnrun ' && cat "$kit/hostkey.pub") >"$kit/known_hosts" && rm "$kit/hostkey.pub"
-  fi
-  tar -czf "$mine/kit.tar.gz" -C "$kit" .
-  rm -rf "$kit"
-}
-
-facts() { # what a rank gets back of its job: names
-  local name
-  for name in SLURM_JOB_ID SLURM_JOB_NAME SLURM_RESTART_COUNT SLURM_JOB_END_TIME SLURM_SUBMIT_DIR "${!SLURM_ARRAY_@}"; do
-    [[ -z ${!name-} ]] || echo "$name"
-  done
-}
-
-rank_variables() { # `export` lines: the job's facts, the values that were asked for, and those passed on
-  local name value
-  for name in $(facts); do printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"; done
-  for value in "${variables[@]}"; do
-    name=${value%%=*}
-    if [[ $value != *=* ]]; then
-      echo "unset $name"
-      continue
-    fi
-    value=${value#*=}
-    [[ $name != PATH || -z $inside ]] || value=$here/bin:$value
-    printf 'export %s=%s\n' "$name" "$(quoted "$value")"
-  done
-  for name in "${inherited[@]}"; do
-    [[ -n ${!name+set} ]] || die 2 "there is no variable $name in this job, which was to be passed on"
-    printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"
-  done
-}
-
-given_back() { # the facts again, for Open MPI, which hands them to every rank though its mpirun must not see them
-  local name back=''
-  for name in $(facts); do [[ ${!name} == *';'* ]] || back+=${back:+;}$name=${!name}; done
-  printf 'export OMPI_MCA_mca_base_env_list=%s\n' "$(quoted "$back")"
 }
 
 clean_environment() { # what would shape our steps, or have a rank take itself for another's
@@ -161,7 +98,12 @@ run() { # WORDS: the program's step
 }
 
 pass() { # SIGNAL: to the program, on one way only
-  if [[ -n $went ]]; then echo "signal $1" >&"$lease"; else exit $((128 + $(kill -l "$1"))); fi
+  if [[ -n $went ]]; then
+    echo "signal $1" >&"$lease"
+  else
+    told=$1
+    exit $((128 + $(kill -l "$1")))
+  fi
 }
 
 hear() { # SECONDS: take in one line; false where none came in time
@@ -302,7 +244,7 @@ go() {
         printf 'Host %s\n    HostName %s\n    Port %s\n' "$name${host[$name]:+ ${host[$name]}}" \
           "${address[$name]:-${host[$name]:-$name}}" "${port[$name]}"
       done
-      sed "s|MNRUN_JOB|$id|g; s|MNRUN_USER|$(id -un)|" "$stage/ssh_config"
+      sed "s|"$'\x1a'"MNRUN_JOB|$id|g" "$stage/ssh_config"
     } | send ssh_config
   fi
   if [[ -n $inside ]]; then
@@ -333,7 +275,7 @@ runs() { # whether the job goes on, or nobody knows better
 }
 
 ending() { # whatever happened: the program, the lease, every guard's farewell, the records
-  local status=$? name deadline silent=''
+  local status=$? failing=$BASH_COMMAND name deadline silent=''
   trap '' EXIT TERM INT USR1 USR2
   set +eu
   if [[ -n $runner && -z $code && -n $went ]]; then
@@ -352,10 +294,7 @@ ending() { # whatever happened: the program, the lease, every guard's farewell, 
     [[ -n $served ]] || scancel "$job.$step"
   fi
   [[ -n $ours ]] || judge "$status" "$silent"
-  if [[ -n $record ]]; then
-    printf '{"time": %s, "code": %s, "why": "%s"}\n' "$(date +%s)" "$status" "${why//[\"\\]/}" >"$record/outcome.new"
-    mv "$record/outcome.new" "$record/outcome"
-  fi
+  mnrun_ended "$status" "$why"
   [[ -z $mine ]] || rm -rf "$mine"
   exit "$status"
 }
@@ -364,12 +303,22 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
   local name i
   blamed() { why=${*:2} status=$1; say "$why"; }
   status=${code:-$1}
+  [[ $told != TERM ]] || warned=1
   if [[ $code != 0 && -n $warned ]] && ! runs; then # scancel tells every process: the rest is its consequence
     case $said in
       *Restarts=$((restart + 1))*) blamed 143 requeued ;; # the word that its followers know
-      *JobState=TIMEOUT*) blamed 124 "job $job reached its time limit" ;;
+      *JobState=TIMEOUT* | *Reason=TimeLimit*) blamed 124 "job $job reached its time limit" ;;
       *) blamed 143 "job $job was cancelled" ;;
     esac
+    return
+  fi
+  if [[ -z $code && -z $went ]]; then
+    if ((status == 0)); then status=143; fi # a signal that nobody heeds: it shows as no code
+    if ((status > 128)); then
+      blamed "$status" "ended by ${told:+SIG}${told:-a signal} before the program began"
+    else
+      blamed 121 "on $head this failed before the program began: $failing"
+    fi
     return
   fi
   if ((status != 0)) && [[ -n $first_bad ]]; then status=$first_bad; fi # srun's is that of those it ended

@@ -3,8 +3,8 @@
 Inside, one word reaches every node: `ssh NODE COMMAND`, first on PATH. What is behind it
 is the connect's business, a module with these names:
 
-    KEYED                                            whether it wants keys that are the job's own
-    files(node_dir, user, workers) -> {name: text}   what every node is sent once all are ready
+    KEYED                                      whether it wants keys that are the job's own
+    files(node_dir, workers) -> {name: text}   what every node is sent once all are ready
 """
 
 from __future__ import annotations

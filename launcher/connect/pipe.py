@@ -12,7 +12,7 @@ from ..model import Worker
 KEYED = False
 
 
-def files(node_dir: str, user: str, workers: Sequence[Worker]) -> dict[str, str]:
+def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
     """nodes: the names by which each worker may be called, the scheduler's first."""
     names = (dict.fromkeys(filter(None, (worker.name, worker.host, worker.address))) for worker in workers)
     return {"nodes": "".join(f"{' '.join(line)}\n" for line in names)}

@@ -13,7 +13,7 @@ from ..render import render
 KEYED = True
 
 
-def files(node_dir: str, user: str, workers: Sequence[Worker]) -> dict[str, str]:
+def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
     """ssh_config with a Host block for each worker: its own address, its own port."""
     hosts: tuple[dict[str, object], ...] = tuple(
         {
@@ -24,4 +24,4 @@ def files(node_dir: str, user: str, workers: Sequence[Worker]) -> dict[str, str]
         }
         for w in workers
     )
-    return {"ssh_config": render("ssh_config", dir=node_dir, user=user, hosts=hosts)}
+    return {"ssh_config": render("ssh_config", dir=node_dir, hosts=hosts)}

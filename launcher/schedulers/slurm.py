@@ -14,8 +14,10 @@ from .. import environment, nodeset
 from ..errors import SchedulerError
 from ..model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Where, Words
 
+# What only the job knows stands in a plan as a name that begins with a character nobody types.
+MARK = "\x1aMNRUN_"
 # In steps that are planned before anyone holds nodes: all of them, the first, and each once per rank.
-NODES, HEAD, EACH = "MNRUN_NODES", "MNRUN_HEAD", "MNRUN_EACH"
+NODES, HEAD, EACH = f"{MARK}NODES", f"{MARK}HEAD", f"{MARK}EACH"
 
 
 def version(text: str) -> tuple[int, int]:

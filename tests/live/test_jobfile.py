@@ -131,7 +131,7 @@ def test_a_variable_is_taken_away_in_both_walks(cluster: Cluster, desk: Desk, mo
             live.out.splitlines()
         )
     finally:
-        cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/stage /home/alice/.mnrun/jobs/*")
+        cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
 
 
 def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:

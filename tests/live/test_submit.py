@@ -59,8 +59,7 @@ def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
 
 def forget(cluster: Cluster) -> None:
     """What a submitted job keeps in the user's home on purpose."""
-    for folder in ("stage", "jobs"):
-        cluster.root(LOGIN, "rm", "-rf", f"/home/alice/.mnrun/{folder}")
+    cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -95,13 +94,13 @@ def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:
     assert shown.code == 0, shown
     assert "#SBATCH --nodes=2" in shown.out, shown
     planned = cluster.alice(["mnrun", "plan", "--format", "sbatch", *words], cwd=desk.path)
-    assert [line for line in planned.out.splitlines() if not line.startswith("stage=")] == [
-        line for line in shown.out.splitlines() if not line.startswith("stage=")
+    assert [line for line in planned.out.splitlines() if not line.startswith("mnrun_stage=")] == [
+        line for line in shown.out.splitlines() if not line.startswith("mnrun_stage=")
     ]
     desk.put("script", shown.out)
     tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
     assert tested.code == 0, tested
-    assert not cluster.path("/home/alice/.mnrun/stage").exists()
+    assert not cluster.path("/home/alice/.mnrun/jobs/stage").exists()
 
 
 def test_submit_uneven_ranks_by_srun(cluster: Cluster, desk: Desk) -> None:
@@ -196,7 +195,7 @@ def test_submit_what_sbatch_refuses(
     """Its own words, the option of ours that they are about, and nothing stays."""
     result = cluster.alice(["mnrun", "submit", *words, "--image", OMPI5, "--", HELLO], cwd=desk.path)
     refusal(result, 123, *said)
-    assert not list(cluster.path("/home/alice/.mnrun").glob("stage/*"))
+    assert not list(cluster.path("/home/alice/.mnrun").glob("jobs/stage/*"))
 
 
 def test_submit_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:
@@ -217,8 +216,11 @@ def test_submit_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_submit_with_a_module_that_is_not_there(cluster: Cluster, desk: Desk) -> None:
-    """The line that failed is shown, and the program does not start."""
+    """The line that failed is shown, and the program does not start; its followers see it, and its end."""
     job = submit(cluster, desk, "-N", "1", "--module", "none", "--image", OMPI5, "--", HELLO)
+    followed = cluster.alice(["mnrun", "logs", "-f", job])
+    assert (followed.code, "module load none" in followed.out) == (0, True), followed
+    assert cluster.alice(["mnrun", "wait", job]).code == 122
     result = end(cluster, desk, job)
     assert (result.code, result.out) == (122, ""), result
     assert "module load none" in result.err, result
@@ -269,7 +271,7 @@ def test_submit_with_limits_and_lines(cluster: Cluster, desk: Desk) -> None:
     words = ["--ulimit", "nofile=512", "--setup", "export FROM_SETUP='a line'", "-x", "FROM_SETUP"]
     line = 'echo "$(ulimit -n) $FROM_SETUP"'
     handed = cluster.alice(
-        ["env", "FROM_SETUP=before", "mnrun", "submit", "-o", "%j.out", "-N", "2", *words, *INSIDE.words,
+        ["mnrun", "submit", "-o", "%j.out", "-N", "2", *words, *INSIDE.words,
          "--", "sh", "-c", line], cwd=desk.path)  # fmt: skip
     assert handed.code == 0, handed
     result = end(cluster, desk, handed.out.strip())

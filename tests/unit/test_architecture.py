@@ -55,7 +55,7 @@ NEIGHBOURS = {
     "execute": {"cluster", "keys", "job_dir", "transports", "terminal", "progress"},
     "cli": {"cli_nodes", "cli_submit"},
     "cli_shell": {"cli", "cli_nodes"},
-    "cli_submit": {"cli", "cli_follow"},
+    "cli_submit": {"cli"},
     "cli_setup": {"cli"},
     "manual": {"settings"},
     "wires": {"transports"},

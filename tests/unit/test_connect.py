@@ -16,7 +16,7 @@ WORKERS = (
 
 def test_ssh_config_whole() -> None:
     """A Host block per worker with its own address and port, by both of its names; nothing of ~/.ssh is read."""
-    assert ssh.files("/tmp/mnrun.7-abc", "alice", WORKERS) == {
+    assert ssh.files("/tmp/mnrun.7-abc", WORKERS) == {
         "ssh_config": """\
 # Written by mnrun for one job; always used as `ssh -F`, so that neither ~/.ssh nor /etc/ssh is read.
 Host node01
@@ -29,7 +29,6 @@ Host node03
     HostName node03
     Port 22345
 Host *
-    User alice
     IdentityFile /tmp/mnrun.7-abc/key
     IdentitiesOnly yes
     HostKeyAlias mnrun
@@ -51,5 +50,5 @@ Host *
 def test_sixty_four_workers_have_sixty_four_blocks() -> None:
     """One for each; the common part once, at the end, where ssh takes what was not said before."""
     workers = [Worker(f"node{n:02}", f"node{n:02}", f"10.0.0.{n}", 20000 + n) for n in range(1, 65)]
-    text = ssh.files("/tmp/x", "alice", workers)["ssh_config"]
+    text = ssh.files("/tmp/x", workers)["ssh_config"]
     assert re.findall(r"^Host (\S+)", text, re.MULTILINE) == [*(worker.name for worker in workers), "*"]

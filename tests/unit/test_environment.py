@@ -189,10 +189,11 @@ def test_an_env_file_from_elsewhere_may_end_its_lines_with_cr() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("A=1\nexport B=2\n", "f, line 2: 'export B=2' is not NAME=VALUE"),
-        ("# x\n=1\n", "f, line 2: '=1' is not NAME=VALUE"),
-        ("A-B=1", "f, line 1: 'A-B=1' is not NAME=VALUE"),
-        (" A=1", "f, line 1: ' A=1' is not NAME=VALUE"),
+        ("A=1\nexport B=2\n", "f, line 2: 'export B=…' is not NAME=VALUE"),
+        ("# x\n=1\n", "f, line 2: '=…' is not NAME=VALUE"),
+        ("A-B=1", "f, line 1: 'A-B=…' is not NAME=VALUE"),
+        ("UID=1", "f, line 1: UID is the shell's own, and cannot be set"),
+        (" A=1", "f, line 1: ' A=…' is not NAME=VALUE"),
     ],
 )
 def test_an_env_file_that_is_none(text: str, said: str) -> None:

@@ -68,7 +68,7 @@ class Play:
 class Lease:
     """The serving step's standard input: takes little at a time, and plays what follows."""
 
-    def __init__(self, play: Play, events: queue.Queue[Event]) -> None:
+    def __init__(self, play: Play, events: queue.SimpleQueue[Event]) -> None:
         self._play, self._events = play, events
         self._answers = {b"go": play.go, b"log": play.log, b"signal TERM": play.term}
         self._pending = b""
@@ -140,7 +140,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.play = Play()
-        self.events: queue.Queue[Event] = queue.Queue()
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.started: dict[str, Played] = {}
         self.argv: dict[str, Words] = {}
         self.environ: dict[str, str] = {}
@@ -152,7 +152,7 @@ class Stage:
         name: str,
         argv: Words,
         environ: dict[str, str],
-        events: queue.Queue[Event],
+        events: queue.SimpleQueue[Event],
         held: bool,
         terminal: bool = False,
         apart: bool = False,
@@ -201,7 +201,6 @@ def stage(mocker: MockerFixture, slurm: Slurm) -> Iterator[Stage]:
     mocker.patch.object(execute, "GRACE", 0.05)
     mocker.patch.object(execute, "FAREWELL", 0.05)
     mocker.patch.object(execute, "ANSWER", 0.05)
-    mocker.patch("getpass.getuser", return_value="alice")
     before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     yield stage
     if "serve" in stage.started:

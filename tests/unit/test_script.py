@@ -10,6 +10,7 @@ import pytest
 
 from launcher import kit, layout, plan, render, script
 from launcher.errors import Impossible, UsageError
+from launcher.schedulers import slurm
 from launcher.script import Script
 
 from .conftest import Shell
@@ -29,9 +30,10 @@ def written(*command: str, **given: Any) -> Script:
         "plain",
         "two words",
         "$HOME `x` \\ \"q\" 'q'",
-        "/tmp/mnrun.MNRUN_JOB/a b",
-        "x=$y,MNRUN_HEAD",
-        "MNRUN_EACH;\n*",
+        f"/tmp/mnrun.{script.JOB}/a b",
+        f"x=$y,{slurm.HEAD}",
+        f"{slurm.EACH};\n*",
+        "echo $MNRUN_JOB_ID in $MNRUN_NODES of /tmp/mnrun.MNRUN_JOB",
         "é!",
     ],
 )
@@ -40,8 +42,7 @@ def test_a_word_is_what_bash_makes_of_it(sh: Shell, word: str) -> None:
     text = (
         f"here=/tmp/mnrun.7; id=7; head=node01; each=node01,node02; nodes=node[01-02]; printf %s {script._word(word)}"
     )
-    expected = word.replace("/tmp/mnrun.MNRUN_JOB", "/tmp/mnrun.7")
-    expected = expected.replace("MNRUN_HEAD", "node01").replace("MNRUN_EACH", "node01,node02")
+    expected = word.replace(script.JOB, "7").replace(slurm.HEAD, "node01").replace(slurm.EACH, "node01,node02")
     assert sh('exec bash -c "$1"', text).decode() == expected
 
 
@@ -57,7 +58,7 @@ def test_the_stage_holds_what_nodes_are_sent() -> None:
 def test_what_is_passed_on_is_never_written() -> None:
     """A name whose value is the job's own: no file of ours has the value, the script has the name."""
     made = written(env=("TOKEN", "A=b"), environ={"TOKEN": "s3cret", "SLURM_JOB_ID": "7"})
-    assert "inherited=(TOKEN)" in made.text
+    assert '"TOKEN${TOKEN+=$TOKEN}"' in made.text
     assert not [name for name, text in {"": made.text, **made.stage}.items() if "s3cret" in text]
     assert "SLURM_JOB_ID" not in made.text
 

@@ -134,7 +134,7 @@ class Salloc:
         name: str,
         argv: Words,
         environ: Mapping[str, str],
-        events: queue.Queue[Event],
+        events: queue.SimpleQueue[Event],
         held: bool,
         tied: bool,
         errors: IO[bytes],

@@ -242,9 +242,9 @@ def test_before_anyone_holds_nodes() -> None:
     words = {"command": ("./app",), "image": "/app.sif", "mode": "outside-in", "launcher": "srun", "mpi": "pmix"}
     paper = plan.make(JobSpec(**words), Layout((), (2, 2, 1)), "JOB-abcdef")  # type: ignore[arg-type]
     for where, shape in {
-        Where.HEAD: ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--nodelist=MNRUN_HEAD"),
-        Where.ALL: ("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--nodelist=MNRUN_NODES"),
-        Where.RANKS: ("--ntasks=5", "--distribution=arbitrary", "--nodelist=MNRUN_EACH"),
+        Where.HEAD: ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", f"--nodelist={slurm.HEAD}"),
+        Where.ALL: ("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", f"--nodelist={slurm.NODES}"),
+        Where.RANKS: ("--ntasks=5", "--distribution=arbitrary", f"--nodelist={slurm.EACH}"),
     }.items():
         assert slurm.reach(where, paper, SITE)[3 : 3 + len(shape)] == shape
 

@@ -211,16 +211,31 @@ def test_names_that_were_passed_are_listed_once() -> None:
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("=x", "-x '=x' is not NAME or NAME=VALUE"),
-        ("A-B=x", "-x 'A-B=x' is not NAME or NAME=VALUE"),
-        ("1A=x", "-x '1A=x' is not NAME or NAME=VALUE"),
-        ("A\n=x", "-x 'A\\n=x' is not NAME or NAME=VALUE"),
+        ("=x", "-x '=…' is not NAME or NAME=VALUE"),
+        ("A-B=x", "-x 'A-B=…' is not NAME or NAME=VALUE"),
+        ("1A=x", "-x '1A=…' is not NAME or NAME=VALUE"),
+        ("A\n=x", "-x 'A\\n=…' is not NAME or NAME=VALUE"),
+        ("UID=1000", "-x UID: it is the shell's own, and cannot be set; give it another name"),
         ("node03", "-x node03: there is no variable node03 here; to leave a node out write --exclude node03"),
     ],
 )
 def test_a_variable_that_is_none(word: str, said: str) -> None:
     """Slurm's -x is --exclude: a name that is unset here is answered with that."""
     assert str(refusal("./app", env=(word,))) == said
+
+
+def test_a_variable_that_only_the_job_will_have() -> None:
+    """A batch job's values are its own: what its modules or its file's lines set need not be here."""
+    assert batch("CUDA_HOME", "job.toml line 3").env == (Variable("CUDA_HOME", "", inherited=True),)
+    assert batch("CUDA_HOME", "command line", module=("cuda",)).env == (Variable("CUDA_HOME", "", inherited=True),)
+    with pytest.raises(UsageError, match="-x node03: there is no variable node03 here"):
+        batch("node03", "command line")
+
+
+def batch(word: str, origin: str, **given: object) -> JobSpec:
+    said = settings.from_command_line({"image": "app.sif", "no_home": True, **given})
+    merged = {**settings.merge(settings.builtin(), said), "env": Setting((word,), origin)}
+    return spec.build(merged, ["./app"], spec.Surroundings("/run", "/home/alice", {}, {}, batch=True))
 
 
 def test_a_file_that_names_an_unset_variable_is_named() -> None:

@@ -19,7 +19,7 @@ class Starter:
     """transports.start, with what its process said up to its end."""
 
     def __init__(self) -> None:
-        self.events: queue.Queue[Event] = queue.Queue()
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def start(self, script: str, held: bool = True) -> Running:
         environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
@@ -127,7 +127,7 @@ def test_no_such_program(starter: Starter) -> None:
 
 def test_signals_become_events(world: World) -> None:
     """For as long as they are watched; afterwards they are what they were."""
-    events: queue.Queue[Event] = queue.Queue()
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     before = [signal.getsignal(signum) for signum in transports.Signals.ALL]
     with transports.Signals(events), world.allowed():
         for signum in transports.Signals.ALL:

@@ -83,6 +83,16 @@ def test_a_rank_becomes_the_program_with_its_words_and_variables(node: Node, she
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("starter", ["mpirun", "srun"])
+def test_a_variable_may_be_called_as_one_of_ours(node: Node, shell: str, starter: str) -> None:
+    """Which arrives as it was given, and does not mislead us."""
+    names = ("here", "rank", "size", "share", "left", "joined", "code", "image", "name", "real", "node", "word")
+    node.fill(1, mode="outside-in", launcher=starter, force=True, env=tuple(f"{name}=mine {name}" for name in names))
+    said = node.run("rank.sh", "env", shell=shell, environ={"PMIX_RANK": "0", "SLURM_NTASKS": "1"}).decode()
+    assert {f"{name}=mine {name}" for name in names} <= set(said.splitlines())
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("words", "code"),
     [(("sh", "-c", "exit 7"), 7), (("./none",), 127), (("none-such-word",), 127), (("/etc/passwd",), 126)],

@@ -14,20 +14,25 @@
 #SBATCH --switches=1@30:00   # command line
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
-trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
+mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
+mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
+source "$mnrun_stage/enter.sh"
+trap 'mnrun_why="failed with $?: $BASH_COMMAND"; echo "mnrun: $mnrun_why" >&2; exit 122' ERR
+type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :  # where a login shell has it
 module load apptainer/1.3.4  # command line
 module load cuda/12.4        # command line
 ulimit -s unlimited
 trap - ERR
 set -euo pipefail  # not before: modules are not all safe under -u
-stage=/home/alice/.mnrun/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
-jobs=/home/alice/.mnrun/jobs    # records: outcome, log
+inherited=(  # of every rank, with the values that they have here; before any name of ours is set
+  "WANDB_API_KEY${WANDB_API_KEY+=$WANDB_API_KEY}"  # command line
+)
+stage=$mnrun_stage
 ranks=(4 4 4 4)  # on each node
 variables=(  # of every rank
   PYTHONNOUSERSITE=1      # home is mounted: ~/.local must not shadow the image's packages
   'GREETING=it'"'"'s $5'  # command line
 )
-inherited=(WANDB_API_KEY)  # of every rank, with the values that they have here
 inside='1' connect='auto' counted='1' split=''
 source "$stage/walk.sh"
 

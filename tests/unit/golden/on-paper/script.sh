@@ -8,14 +8,16 @@
 #SBATCH --output=%x-%j.out  # built-in
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
+mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
+mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
+source "$mnrun_stage/enter.sh"
 set -euo pipefail  # not before: modules are not all safe under -u
-stage=/home/alice/.mnrun/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
-jobs=/home/alice/.mnrun/jobs    # records: outcome, log
+inherited=()
+stage=$mnrun_stage
 ranks=(2 2 1)  # on each node
 variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-inherited=()  # of every rank, with the values that they have here
 inside='' connect='' counted='1' split=''
 source "$stage/walk.sh"
 

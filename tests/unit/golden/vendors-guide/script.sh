@@ -9,18 +9,21 @@
 #SBATCH --output=%x-%j.out   # built-in
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
-trap 'echo "mnrun: failed with $?: $BASH_COMMAND" >&2; exit 122' ERR
+mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
+mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
+source "$mnrun_stage/enter.sh"
+trap 'mnrun_why="failed with $?: $BASH_COMMAND"; echo "mnrun: $mnrun_why" >&2; exit 122' ERR
+type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :  # where a login shell has it
 module load shared          # job.toml line 12
 module load cuda92/toolkit  # job.toml line 12
 trap - ERR
 set -euo pipefail  # not before: modules are not all safe under -u
-stage=/home/alice/.mnrun/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
-jobs=/home/alice/.mnrun/jobs    # records: outcome, log
+inherited=()
+stage=$mnrun_stage
 ranks=(4 4)  # on each node
 variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-inherited=()  # of every rank, with the values that they have here
 inside='1' connect='auto' counted='1' split=''
 source "$stage/walk.sh"
 

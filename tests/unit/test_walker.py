@@ -1,0 +1,140 @@
+"""The batch script's side of a launch up to its first step, run for real: no Slurm, no node, no container.
+
+What it does with nodes is for the live tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import layout, plan, script
+
+from .conftest import Shell
+from .samples import build
+
+SCONTROL = """#!/bin/sh
+case "$*" in
+  *hostnames*) echo node01; echo node02 ;;
+  *) echo "JobState=COMPLETING Reason=TimeLimit" ;;
+esac
+"""
+KEYGEN = '#!/bin/sh\nfor name; do :; done\n: >"$name"; : >"$name.pub"\n'
+
+
+class Job:
+    """A script in its stage; `start` runs it as far as `begin`, then the test's own lines."""
+
+    def __init__(self, sh: Shell, path: Path) -> None:
+        self._sh, self.path = sh, path
+        (path / "bin").mkdir()
+        self.program("scontrol", SCONTROL)
+        self.program("ssh-keygen", KEYGEN)
+
+    def program(self, name: str, text: str) -> None:
+        (self.path / "bin" / name).write_text(text)
+        (self.path / "bin" / name).chmod(0o755)
+
+    def start(self, lines: str, environ: Mapping[str, str] = {}, code: int = 0, **given: Any) -> str:
+        here = {**environ, "PATH": "x"}
+        job = build("./app", environ=here, **{"nodes": "2", "job_dir": f"{self.path}/jobs", **given})
+        laid = layout.lay_out(job, None)
+        made = plan.make(job, script.on_paper(laid), script.JOB)
+        written = script.write(made, script.site(job, (24, 11), laid), f"{self.path}/stage", "")
+        for name, text in written.stage.items():
+            (self.path / "stage" / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.path / "stage" / name).write_text(text, errors="surrogateescape")
+        slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[01-02]", "SLURMD_NODENAME": "node01"}
+        path = {"PATH": f"{self.path}/bin:{os.environ['PATH']}"}
+        text = written.text.partition("\nbegin ")[0] + f"\nbegin\n{lines}\n"
+        said = self._sh('exec 2>"$0.err"; ' + text, shell="bash", environ={**environ, **slurm, **path}, code=code)
+        return said.decode(errors="surrogateescape")
+
+    def outcome(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.path / "jobs/7/0/outcome").read_text())
+        return found
+
+
+@pytest.fixture
+def job(sh: Shell, tmp_path: Path) -> Job:
+    return Job(sh, tmp_path)
+
+
+USER_ENV = 'tar -xzOf "$mine/kit.tar.gz" ./user.env | grep -v "^#"; ours=0'
+
+
+def test_a_job_that_is_ended_while_its_script_begins_has_not_succeeded(job: Job) -> None:
+    """Its record says so, and why, by Slurm's word."""
+    job.program("ssh-keygen", "#!/bin/sh\nkill -TERM $PPID\n")
+    job.start("", code=124)
+    assert (job.outcome()["code"], job.outcome()["why"]) == (124, "job 7 reached its time limit")
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP"])
+def test_a_job_that_is_ended_among_the_users_lines(job: Job, name: str) -> None:
+    """Before anything of ours runs."""
+    number = {"TERM": 143, "HUP": 129}[name]
+    job.start("", code=number, setup=(f"kill -{name} $$",))
+    assert (job.outcome()["code"], job.outcome()["why"]) == (number, f"ended by SIG{name} before the program began")
+
+
+def test_a_line_that_fails_is_in_the_record(job: Job) -> None:
+    """So that logs finds its output, and logs -f its end."""
+    job.start("", code=122, setup=("ls /nonexistent",))
+    assert (job.outcome()["code"], job.outcome()["why"]) == (122, "failed with 2: ls /nonexistent")
+    assert json.loads((job.path / "jobs/7/0/begun").read_text())["head"] == "node01"
+
+
+def test_a_failure_of_ours_is_not_the_programs(job: Job) -> None:
+    """A disk that is full, say: our code, and what failed."""
+    job.program("mkfifo", "#!/bin/sh\nexit 1\n")
+    job.start("", code=121)
+    assert job.outcome()["why"].startswith("on node01 this failed before the program began: mkfifo ")
+
+
+def test_a_record_is_whole_whatever_is_said(job: Job) -> None:
+    """A tab, an escape, quotes in the words of srun or of a container."""
+    job.start("die 121 $'a\\tb \\e[1m \"c\" \\\\ d\\nhöh'", code=121)
+    assert job.outcome()["why"] == 'a b  [1m "c" \\ d höh'
+
+
+def test_values_of_the_jobs_own_are_taken_before_any_name_of_ours(job: Job) -> None:
+    """Also one that is called as a variable of the script; PATH keeps our ssh and mpirun in front."""
+    environ = {"stage": "prod", "host": "db1", "names": "a b", "inherited": "yes"}
+    said = job.start(USER_ENV, environ, env=("stage", "host", "names", "inherited", "PATH"))
+    found = dict(line[len("export ") :].split("=", 1) for line in said.splitlines())
+    assert {name: found[name] for name in environ} == {name: f"'{value}'" for name, value in environ.items()}
+    assert found["PATH"].startswith("'/tmp/mnrun.7-")
+    assert f"/bin:{job.path}/bin:" in found["PATH"]
+
+
+def test_a_value_that_the_job_has_not_is_refused_in_the_job(job: Job) -> None:
+    """One line, and our code for a mistake of the user's."""
+    job.start("", {"GONE": "x"}, code=2, setup=("unset GONE",), env=("GONE",))
+    assert job.outcome()["why"] == "there is no variable GONE in this job, which was to be passed on"
+
+
+def test_what_is_typed_is_no_name_of_ours(job: Job) -> None:
+    """Where the script fills in what only the job knows."""
+    said = job.start(
+        'tar -xzOf "$mine/kit.tar.gz" ./job.sh | grep -e chdir -e id=; ours=0', chdir="/data/MNRUN_JOB/MNRUN_NODES"
+    )
+    assert "='/data/MNRUN_JOB/MNRUN_NODES'\n" in said
+    assert "_id='7-" in said
+
+
+def test_starts_that_were_requeued_are_no_failures(job: Job) -> None:
+    """A job that makes way for others begins again as often as Slurm likes; one that dies each time does not."""
+    starts = job.path / "jobs/7"
+    for number in range(20):
+        (starts / str(number)).mkdir(parents=True)
+        (starts / str(number) / "outcome").write_text('{"time": 1, "code": 143, "why": "requeued"}\n')
+    job.start("ours=0; exit 0", {"SLURM_RESTART_COUNT": "20"})
+    for number in range(6):
+        (starts / str(number) / "outcome").unlink()
+    job.start("", {"SLURM_RESTART_COUNT": "20"}, code=121)

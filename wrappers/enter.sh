@@ -1,0 +1,37 @@
+#!/bin/bash
+# shellcheck disable=SC2154  # what is given
+# The first of a batch script: the record of this start, before any line of the user's, so that its followers
+# know where it writes and how it ended even where a module cannot be loaded. Given: mnrun_jobs.
+# All names here begin with mnrun_, since the user's lines come next.
+
+mnrun_json() { # TEXT as a string of JSON
+  local text=${1//[[:cntrl:]]/ }
+  text=${text//\\/"\\\\"}
+  printf '"%s"' "${text//\"/'\"'}"
+}
+
+mnrun_began() { # SPLIT RANKS…: where this start runs and writes
+  local split=$1 IFS=,
+  shift
+  (umask 077 && mkdir -p "$mnrun_record") || return
+  printf '{"time": %s, "nodes": %s, "head": %s, "output": %s, "error": %s, "split_output": %s, "ranks": [%s]}\n' \
+    "$(date +%s)" "$(mnrun_json "$SLURM_JOB_NODELIST")" "$(mnrun_json "${SLURMD_NODENAME:-$(uname -n)}")" \
+    "$(mnrun_json "$(readlink -f /proc/$$/fd/1)")" "$(mnrun_json "$(readlink -f /proc/$$/fd/2)")" \
+    "$(mnrun_json "$split")" "$*" >"$mnrun_record/begun.new" && mv "$mnrun_record/begun.new" "$mnrun_record/begun"
+}
+
+mnrun_ended() { # CODE WHY
+  [[ ! -d $mnrun_record ]] ||
+    printf '{"time": %s, "code": %s, "why": %s}\n' "$(date +%s)" "$1" "$(mnrun_json "$2")" >"$mnrun_record/outcome.new" &&
+    mv "$mnrun_record/outcome.new" "$mnrun_record/outcome"
+}
+
+mnrun_restart=${SLURM_RESTART_COUNT:-0} mnrun_why=''
+mnrun_starts=$mnrun_jobs/${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
+mnrun_record=$mnrun_starts/$mnrun_restart
+mnrun_began '' 2>/dev/null || : # walk.sh says that it cannot be written
+trap 'mnrun_ended "$?" "$mnrun_why"' EXIT
+for mnrun_signal in HUP INT TERM USR1 USR2; do
+  # shellcheck disable=SC2064  # its number now
+  trap "mnrun_why='ended by SIG$mnrun_signal before the program began'; exit $((128 + $(kill -l "$mnrun_signal")))" "$mnrun_signal"
+done
