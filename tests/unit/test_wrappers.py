@@ -88,6 +88,7 @@ def test_a_variable_may_be_called_as_one_of_ours(node: Node, shell: str, starter
     """Which arrives as it was given, and does not mislead us."""
     names = ("here", "rank", "size", "share", "left", "joined", "code", "image", "name", "real", "node", "word")
     node.fill(1, mode="outside-in", launcher=starter, force=True, env=tuple(f"{name}=mine {name}" for name in names))
+    (node.path / "stdin").touch()
     said = node.run("rank.sh", "env", shell=shell, environ={"PMIX_RANK": "0", "SLURM_NTASKS": "1"}).decode()
     assert {f"{name}=mine {name}" for name in names} <= set(said.splitlines())
 
