@@ -80,6 +80,15 @@ RULES: tuple[Rule, ...] = (
     Rule("BASH_FUNC_*", CONTEXTS, _MODULE, True),
 )
 
+# What docker and podman are told of, name by name; all else of theirs is the image's own. What is
+# taken away above does not come back here.
+PASSED = (
+    *("MNRUN_*", "TMPDIR", "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TERM"),
+    *("SLURM_*", "PMI_*", "PMI2_*", "PMIX_*", "PRTE_*", "OMPI_*", "OPAL_*", "MPI_*", "MPICH_*", "MPIR_*", "HYDRA_*"),
+    *("HYDI_*", "I_MPI_*", "UCX_*", "FI_*", "PSM2_*", "PSM3_*", "NCCL_*", "GLOO_*", "OMP_*", "CUDA_*", "ROCR_*"),
+    *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "http_proxy", "https_proxy", "no_proxy"),
+)
+
 # What a rank gets back of its job: facts that are the same for every rank of every step.
 GIVEN_BACK = (
     "SLURM_JOB_ID",
@@ -155,6 +164,12 @@ def rules_script() -> str:
     for rule in RULES:
         patterns = " | ".join(f"{context}:{rule.pattern}" for context in _contexts(rule))
         lines.append(f"    {patterns}) ;; # {rule.why}")
+    lines += ["    *) return 1 ;;", "  esac", "}", ""]
+    lines += [
+        "passed() { # NAME, into docker's and podman's containers",
+        "  case $1 in",
+        f"    {' | '.join(PASSED)}) ;;",
+    ]
     return "\n".join([*lines, "    *) return 1 ;;", "  esac", "}", ""])
 
 

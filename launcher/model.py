@@ -75,6 +75,9 @@ class JobSpec:
     runtime: str = "apptainer"
     container_args: Words = ()
     container_per: str = "auto"
+    privileged: bool = False
+    hardened: bool = False
+    podman_root: str = ""  # on the nodes
     binds: tuple[Mount, ...] = ()
     home: str = ""  # "" when it is not to be mounted
     chdir: str = "/"
@@ -218,6 +221,9 @@ class Box:
     home: str
     chdir: str
     args: Words = ()
+    job: str = ""  # our id of the launch
+    privileged: bool = False
+    hardened: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def node_dir(job: str) -> str:
 
 def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
-    box = RUNTIMES[spec.runtime].node(_box(spec, here, inside_out=True))
+    box = RUNTIMES[spec.runtime].node(_box(spec, here, job))
     direct = not (spec.once or spec.script or spec.shell)
     words: Words
     if spec.shell:
@@ -98,7 +98,11 @@ def _inside(spec: JobSpec, layout: Layout) -> str:
 def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
     shared = _shared(spec, layout)
-    box = RUNTIMES[spec.runtime].rank(_box(spec, here, inside_out=False), shared)
+    runtime = RUNTIMES[spec.runtime]
+    if spec.mpi == "pmi2" and not runtime.FILES:
+        what = f"PMI2 speaks through an open file, which {spec.runtime} does not hand on to a container"
+        raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that speaks it")
+    box = runtime.rank(_box(spec, here, job), shared)
     rank = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/rank.sh", *spec.command))
     # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own: so it needs no
     # key of the user's on the nodes, and is ended with everything else.
@@ -131,7 +135,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         connect="ssh" if spec.hosts else "",
         stdin="rank" if spec.launcher == "mpirun" else "",
         shared=shared,
-        alone=RUNTIMES[spec.runtime].CONTAINED and not shared and max(layout.ranks) > 1,
+        alone=runtime.APART and not shared and max(layout.ranks) > 1,
         counted=True,
         steps=(*steps, _stop(here)),
         needs=_needs(spec),
@@ -146,20 +150,23 @@ def _stop(here: str) -> Step:
 
 def _shared(spec: JobSpec, layout: Layout) -> bool:
     """Whether a node's ranks share a container: start cost, page cache, CMA and CUDA IPC all want it."""
-    if not RUNTIMES[spec.runtime].CONTAINED or spec.container_per == "rank":
+    if not RUNTIMES[spec.runtime].SHARES or spec.container_per == "rank":
+        if spec.container_per == "node" and RUNTIMES[spec.runtime].CONTAINED:
+            raise Impossible(f"{spec.runtime} has no container that ranks share", "use --container-per rank")
         return False
     return spec.container_per == "node" or max(layout.ranks) > 1
 
 
 def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words) -> Words:
-    bare = "" if RUNTIMES[spec.runtime].CONTAINED else environment.BARE
-    return ("bash", "-p", f"{here}/box.sh", context + bare, place, "bash", "-p", f"{here}/gpus.sh", *words)
+    runtime = RUNTIMES[spec.runtime]
+    bare = "" if runtime.CONTAINED else environment.BARE
+    return ("bash", "-p", f"{here}/box.sh", context + bare, place, "bash", "-p", f"{here}/{runtime.ADVERB}", *words)
 
 
-def _box(spec: JobSpec, here: str, inside_out: bool) -> Box:
+def _box(spec: JobSpec, here: str, job: str) -> Box:
     """Our own mounts come first, so that a user's can lie above them."""
     own = [Mount(here)]
-    if inside_out:
+    if spec.mode == "inside-out" or RUNTIMES[spec.runtime].USERS:
         own += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
     covered = spec.home and (spec.chdir + "/").startswith(spec.home + "/")
     if not covered and spec.chdir != "/":
@@ -169,14 +176,23 @@ def _box(spec: JobSpec, here: str, inside_out: bool) -> Box:
         own.append(Mount(spec.chdir))
     if spec.split_output:
         own.append(Mount(spec.split_output))
-    return Box(spec.image, (*own, *spec.binds), spec.home, spec.chdir, spec.container_args)
+    return Box(
+        image=spec.image,
+        binds=(*own, *spec.binds),
+        home=spec.home,
+        chdir=spec.chdir,
+        args=spec.container_args,
+        job=job,
+        privileged=spec.privileged,
+        hardened=spec.hardened,
+    )
 
 
 def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
-    binary = RUNTIMES[spec.runtime].BINARY
+    runtime = RUNTIMES[spec.runtime]
     needs: list[tuple[str, str]] = []
-    if binary:
-        needs += [("program", binary), ("image", spec.image)]
+    if runtime.BINARY:
+        needs += [("program", runtime.BINARY), ("image" if not runtime.NAMED else "named image", spec.image)]
     if spec.mode == "outside-in" and spec.launcher == "mpirun":
         needs.append(("program", mpi.starter(spec.mpi)))
     needs += [("bind source", mount.source) for mount in spec.binds]

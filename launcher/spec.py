@@ -11,16 +11,17 @@ from typing import Any
 from . import environment
 from .errors import Impossible, UsageError
 from .model import Asked, JobSpec, Mount, Variable
-from .runtimes import RUNTIMES
+from .runtimes import DEFAULT, RUNTIMES
 from .schedulers import hosts
 from .schedulers.slurm import ULIMITS
 from .settings import Settings
 
-_BATCH_TEXTS = (
+_TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
+    *("container_per", "podman_root"),
 )
-_FLAGS = ("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue")
+_FLAGS = ("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue", "privileged", "hardened")
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -53,7 +54,8 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         _refuse_beside_a_shell(script, command, text("mode"))
     elif not script and not command:
         raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
-    runtime = text("runtime")
+    runtime = DEFAULT if text("runtime") == "auto" else text("runtime")
+    _rights(settings, runtime)
     home = "" if get("no_home") else around.home
     launcher = _launcher(settings)
     passed = _passed(settings, around)
@@ -67,7 +69,6 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         image=_image(text("image"), runtime, around),
         runtime=runtime,
         container_args=_words(get("container_args")),
-        container_per=text("container_per"),
         binds=tuple(_mount(word, around) for word in _words(get("bind"))),
         home=home,
         chdir=_absolute(text("chdir") or ".", around),
@@ -102,9 +103,9 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
 
 
 def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
-    """The flags, and what only a batch script needs."""
+    """The flags, the texts that stay as they are, and what only a batch script needs."""
     values = {name: setting.value for name, setting in settings.items()}
-    found: dict[str, Any] = {name: str(values.get(name, "")) for name in _BATCH_TEXTS}
+    found: dict[str, Any] = {name: str(values.get(name, "")) for name in _TEXTS}
     found.update({name: bool(values.get(name)) for name in _FLAGS})
     found.update({name: _words(values.get(name)) for name in ("slurm", "module", "setup")})
     for name in ("templates", "split_output"):
@@ -170,7 +171,15 @@ def _image(reference: str, runtime: str, around: Surroundings) -> str:
     refusal = RUNTIMES[runtime].refuse(reference)
     if refusal is not None:
         raise refusal
-    return _absolute(reference, around)
+    return reference if RUNTIMES[runtime].NAMED else _absolute(reference, around)
+
+
+def _rights(settings: Settings, runtime: str) -> None:
+    asked = [name for name in ("privileged", "hardened") if name in settings and settings[name].value]
+    if len(asked) > 1:
+        raise UsageError("--privileged and --hardened exclude each other")
+    if asked == ["privileged"] and not RUNTIMES[runtime].NAMED:
+        raise Impossible(f"--privileged is of docker and podman, and the runtime is {runtime}", "leave it out")
 
 
 def _mount(word: str, around: Surroundings) -> Mount:

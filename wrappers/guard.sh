@@ -19,7 +19,7 @@ set -euo pipefail +o posix
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 source ./job.sh
-source ./sweep.sh
+source ./sweep.sh # which has engines.sh
 node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
 # Everyone on this node (guard, container, ranks) speaks through this pipe; a line is below
@@ -66,9 +66,16 @@ check() { # what every node must have, before anything is started
   while IFS=$'\t' read -r kind what; do
     case $kind in
       program) command -v "$what" >/dev/null || { say "fail $what is not installed on this node"; return 1; } ;;
+      'named image')
+        usable=$(usable) || { say "fail $usable"; return 1; }
+        usable=$(has "$what") || { say "fail $usable"; return 1; } ;;
       image)
         [[ -e $what ]] || { say "fail the image $what is not there"; return 1; }
         [[ -r $what ]] || { say "fail the image $what cannot be read"; return 1; }
+        if [[ $job_runtime == charliecloud && -f $what ]] && ! head -c 4 "$what" | grep -q hsqs; then
+          say "fail $what is no directory or squashfs file, which charliecloud needs"
+          return 1
+        fi
         is_image "$what" || { say "fail $what is not a container image (SIF, squashfs or directory)"; return 1; } ;;
       script)
         [[ -e $what ]] || { say "fail the script $what is not there"; return 1; }
@@ -129,7 +136,7 @@ finish() {
   rm -f key hostkey # first of all
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
-  left=$(sweep)
+  left=$(end)
   [[ -z ${box_PID-} ]] || wait "$box_PID"
   cd /
   say "bye $left"

@@ -6,6 +6,7 @@ set -euo pipefail +o posix
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 shm=/dev/shm/${here##*/}
 source "$here/job.sh"
+source "$here/engines.sh"
 
 marked() { # carry the job's mark in their environment, however far they have gone
   grep -slzxF -- "MNRUN_JOB_ID=$job_id" /proc/[0-9]*/environ | cut -d/ -f3 || true
@@ -40,9 +41,21 @@ sweep() { # until nothing of the job is left; says what could not be ended
   echo "$left"
 }
 
+end() { # containers first, and again, since one may have been about to start; says what is left
+  local left containers
+  containers=$(end_containers)
+  left=$(sweep)
+  if ((${#engine[@]})); then
+    containers=$(end_containers)
+    left=$(sweep)
+  fi
+  echo "$containers$left"
+}
+
 wipe() {
   local parent
   while read -r _ parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$here/parents"
+  rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$job_id"
   cd /
   if [[ -z $job_keep ]]; then rm -rf -- "$here" "$shm"; fi
 }
@@ -55,7 +68,7 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     [[ -d $here ]] || exit 0   # the guard has done it
   fi
   rm -f "$here"/{key,hostkey}
-  left=$(sweep)
+  left=$(end)
   wipe
   [[ -z $left ]] || { echo "could not be ended: $left" >&2; exit 1; }
 fi

@@ -4,6 +4,12 @@ A runtime is a module with these names; adding one is one file and one line belo
 
     BINARY                      the program that must be on every node, "" for none
     CONTAINED                   whether there is a container at all
+    NAMED                       whether an image is a name in the runtime's own store, not a file of the nodes
+    ADVERB                      our wrapper that adds to its words what only the node knows
+    SHARES                      whether all ranks of a node can live in one container
+    APART                       whether containers of a node are kept from each other's memory, in user namespaces
+    FILES                       whether open files of a rank's starter reach it: PMI2 needs one
+    USERS                       whether we bring /etc/passwd and group along, for ranks too
     node(box)   -> words        a container that one node's processes live in together
     rank(box, shared) -> words  a container around one rank; shared: one for all ranks of the node
     refuse(reference) -> error  why `--image REFERENCE` cannot be used, None if it can
@@ -13,6 +19,14 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from . import apptainer, host
+from . import apptainer, charliecloud, docker, host, podman, singularity
 
-RUNTIMES: dict[str, ModuleType] = {"apptainer": apptainer, "host": host}
+RUNTIMES: dict[str, ModuleType] = {
+    "apptainer": apptainer,
+    "singularity": singularity,
+    "docker": docker,
+    "podman": podman,
+    "charliecloud": charliecloud,
+    "host": host,
+}
+DEFAULT = "apptainer"  # what `auto` means

@@ -12,6 +12,12 @@ from ..model import Box, Words
 
 BINARY = "apptainer"
 CONTAINED = True
+NAMED = False
+ADVERB = "gpus.sh"
+SHARES = True
+APART = True
+FILES = True
+USERS = False  # it makes them itself, but not as sshd wants them
 
 # registry.example/group/name:tag, as docker writes it; a file would say so with / or . in front, or .sif
 _REGISTRY = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/[\w.-]+)+(:[\w.-]+|@sha256:[0-9a-f]{64})")

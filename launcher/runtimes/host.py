@@ -7,6 +7,12 @@ from ..model import Box, Words
 
 BINARY = ""
 CONTAINED = False
+NAMED = False
+ADVERB = "gpus.sh"
+SHARES = False
+APART = False
+FILES = True
+USERS = False
 
 
 def node(box: Box) -> Words:

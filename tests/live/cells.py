@@ -29,6 +29,7 @@ class Way:
     start: str  # inside (the image's mpirun), mpirun (the host's) or srun
     image: str
     per: str = "auto"
+    runtime: str = ""  # "" is Apptainer
 
     @property
     def words(self) -> list[str]:
@@ -42,10 +43,16 @@ class Way:
         return ["--mode", "outside-in", "--launcher", self.start, *pmi, *per]
 
     def _image(self) -> list[str]:
-        return ["--runtime", "host"] if self.image == "host" else ["--image", IMAGES[self.image]]
+        if self.image == "host":
+            return ["--runtime", "host"]
+        if not self.runtime:
+            return ["--image", IMAGES[self.image]]
+        image = {"charliecloud": f"/images/{self.image}", "singularity": IMAGES[self.image]}
+        return ["--runtime", self.runtime, "--image", image.get(self.runtime, f"localhost/{self.image}")]
 
     def __str__(self) -> str:
-        return "-".join([self.start, self.image, *([] if self.per == "auto" else [f"per.{self.per}"])])
+        per = [] if self.per == "auto" else [f"per.{self.per}"]
+        return "-".join([self.start, self.image, *per, *([self.runtime] if self.runtime else [])])
 
 
 def possible(start: str, image: str, per: str = "auto") -> bool:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from . import matrix
+from .cells import full
 from .stage import TOOL, TOP, Cluster, Desk
 
 SECONDS_TO_CLEAN = 15.0
@@ -65,6 +66,13 @@ def cluster() -> Iterator[Cluster]:
         return
     with up(NAME, 4) as ours:
         yield ours
+
+
+@pytest.fixture(scope="session")
+def engines(cluster: Cluster) -> Cluster:
+    """The cluster with docker and podman, which have an image; who needs them is of the group `engines`."""
+    tool(cluster.name, "engines", *(("ompi5", "ompi4") if full() else ("ompi5",)))
+    return cluster
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ LOGIN = model.LOGIN
 USERS = (model.USERS["alice"], model.USERS["bob"])
 SUBORDINATES = 1000000  # where the users' subordinate ids begin
 OURS = ("jobs", "slurm.json")  # in ~/.mnrun: where jobs leave records, and what Slurm last said
+PODMANS = ("mnrun-podman.", "libpod_rootless_lock_")  # podman's images, and what it counts its containers with
 PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "120"))  # says "never", not "slow": machines are noisy
 
 Stdin = Union[bytes, Path, None]
@@ -278,7 +279,8 @@ class Cluster:
             if self.model.pid(node) is None:
                 continue
             for folder in ("/tmp", "/dev/shm", "/var/tmp", "/run/user"):
-                yield from (f"{node}: {folder}/{entry.name}" for entry in self.path(folder, node).iterdir())
+                there = [entry.name for entry in self.path(folder, node).iterdir()]
+                yield from (f"{node}: {folder}/{name}" for name in there if not name.startswith(PODMANS))
             for home in self.path("/home", node).iterdir():
                 names = {entry.name for entry in home.iterdir()} - {".mnrun", ".apptainer", ".bash_history"}
                 yield from (f"{node}: {home.name}'s ~/{name}" for name in names)
@@ -286,6 +288,16 @@ class Cluster:
                     if (home / folder).is_dir():
                         inside = (home / folder).iterdir()
                         yield from (f"{node}: {home.name}'s ~/{folder}/{e.name}" for e in inside if e.name not in OURS)
+
+    def containers(self) -> list[str]:
+        """Those of docker and of alice's podman in all nodes, whatever their state, a line each."""
+        store = "/tmp/mnrun-podman.1500"
+        podman = f"podman --root {store}/root --runroot {store}/run --tmpdir {store}/tmp"
+        # podman leaves a process behind, which would be taken for a job's
+        script = f"docker ps -a; cd /; su -c '{podman} ps -a --noheading; {podman} system migrate' alice"
+        env = ("env", "PODMAN_IGNORE_CGROUPSV1_WARNING=1")
+        said = {node: self.root(node, *env, "sh", "-c", script).splitlines()[1:] for node in self.nodes}
+        return [f"{node}: {line}" for node, lines in said.items() for line in lines]
 
     def _slurm(self) -> list[str]:
         lines = self.root(

@@ -47,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--cwd", help="where (the user's home)")
     run.add_argument("node")
     run.add_argument("command", nargs=argparse.REMAINDER)
+    engines = verbs.add_parser("engines", help="start docker on the nodes, with images for it, podman and ch-run")
+    engines.add_argument("image", nargs="*", default=["ompi5"])
     for name, text in ON_NODE.items():
         verbs.add_parser(name, help=text).add_argument("node")
     return top
@@ -96,6 +98,11 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
     elif args.verb == "install":
         with locked(cluster.lock):
             install.install(cluster)
+    elif args.verb == "engines":
+        from . import engines
+
+        with locked(cluster.lock):
+            engines.start(cluster, args.image)
     else:
         host.install_tools()
         if args.verb == "build":

@@ -6,6 +6,7 @@ lower = layer : tree        upper = the node's own, on a tmpfs
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,7 @@ def write(cluster: Cluster, options: Options) -> None:
 
     for path, file in files(cluster.name, options, host_key).items():
         put(path, file.text.encode(), file.mode, file.owner)
+    put("/etc/group", _with_docker((tree / "etc/group").read_text()).encode(), 0o644, "root")
     put("/etc/ssh/ssh_host_ed25519_key", (keys / "ssh_host_ed25519_key").read_bytes(), 0o600, "root")
     put("/etc/munge/munge.key", os.urandom(1024), 0o400, "munge")
     put("/etc/rehearsal/rc.sh", (HERE / "inside/rc.sh").read_bytes(), 0o755, "root")
@@ -117,6 +119,11 @@ def _ids(tree: Path) -> dict[str, tuple[int, int]]:
     lines = (tree / "etc/passwd").read_text().splitlines()
     fields = [line.split(":") for line in lines]
     return {field[0]: (int(field[2]), int(field[3])) for field in fields}
+
+
+def _with_docker(group: str) -> str:
+    """alice may use docker, and bob may not."""
+    return re.sub(r"^(docker:.*:)$", r"\1alice", group, flags=re.MULTILINE)
 
 
 def _homes(home: Path, keys: Path, tree: Path) -> None:

@@ -221,7 +221,7 @@ def test_profile_show(mnrun: Terminal, site: Path) -> None:
     answer = mnrun("profile", "show", "debug")
     assert answer.code == 0, answer
     for line in (
-        "runtime = apptainer    # built-in",
+        "runtime = auto    # built-in",
         f"account = physics    # {site}/config.toml line 1",
         "keep = true    # profile debug",
         "profile = debug    # command line",

@@ -84,7 +84,7 @@ def test_the_layers_in_their_order() -> None:
     found = {name: merged[name].value for name in ("ports", "mode", "partition", "account", "mem", "runtime")}
     assert found == {
         **{"ports": "1-2", "mode": "inside-out", "partition": "p", "account": "p-me", "mem": "2G"},
-        "runtime": "apptainer",
+        "runtime": "auto",
     }
 
 

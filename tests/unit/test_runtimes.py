@@ -7,19 +7,49 @@ import pytest
 from launcher.model import Box, Mount, Words
 from launcher.runtimes import RUNTIMES
 
-MINIMAL = Box(image="/app.sif", binds=(), home="/home/alice", chdir="/home/alice/run")
+MINIMAL = Box(image="/app.sif", binds=(), home="/home/alice", chdir="/home/alice/run", job="7-abc")
 MAXIMAL = Box(
     image="/images/a b.sif",
     binds=(Mount("/tmp/mnrun.7-abc"), Mount("/x", "/etc/passwd"), Mount("/data dir", "/in", "ro")),
     home="",
     chdir="/it's here",
     args=("--writable-tmpfs", "--no-mount", "hostfs"),
+    job="7-abc",
+    hardened=True,
 )
 BOXES = {"minimal": MINIMAL, "maximal": MAXIMAL}
 WAYS = ("node", "rank", "shared")
 
 BINDS = ("--bind", "/tmp/mnrun.7-abc:/tmp/mnrun.7-abc", "--bind", "/x:/etc/passwd", "--bind", "/data dir:/in:ro")
 REST = ("--pwd", "/it's here", "--writable-tmpfs", "--no-mount", "hostfs", "/images/a b.sif")
+
+
+def engine(name: str) -> dict[tuple[str, str], Words]:
+    """docker's and podman's: alike but for the user, whom podman maps."""
+    first = (name, "run", "--rm", "--interactive", "--label=mnrun.job=7-abc")
+    inside: Words = ("--init",)
+    outside: Words = ("--pid=host",)
+    if name == "podman":
+        ours = ("--userns=keep-id", "--group-add=keep-groups", "--ulimit=host")
+        inside, outside = ("--init", "--cgroups=disabled", *ours), (*outside, *ours)
+    shared = ("--network=host", "--ipc=host", "--uts=host", "--log-driver=none", "--entrypoint=")
+    home = ("--cap-add=IPC_LOCK", "--mount", "type=bind,source=/home/alice,target=/home/alice")
+    minimal = (*shared, *home, "--workdir", "/home/alice/run", "/app.sif")
+    mounts = (
+        *("--mount", "type=bind,source=/tmp/mnrun.7-abc,target=/tmp/mnrun.7-abc"),
+        *("--mount", "type=bind,source=/x,target=/etc/passwd"),
+        *("--mount", "type=bind,source=/data dir,target=/in,readonly"),
+    )
+    rights = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
+    maximal = (*shared, *rights, *mounts, "--workdir", *REST[1:])
+    each = {"node": inside, "rank": outside, "shared": outside}
+    return {
+        (way, box): (*first, *flags, *rest)
+        for way, flags in each.items()
+        for box, rest in (("minimal", minimal), ("maximal", maximal))
+    }
+
+
 EXPECTED: dict[tuple[str, str, str], Words] = {
     ("apptainer", "node", "minimal"): ("apptainer", "-q", "exec", "--pid", "--pwd", "/home/alice/run", "/app.sif"),
     ("apptainer", "rank", "minimal"): ("apptainer", "-q", "exec", "--pwd", "/home/alice/run", "/app.sif"),
@@ -29,6 +59,7 @@ EXPECTED: dict[tuple[str, str, str], Words] = {
     ("apptainer", "node", "maximal"): ("apptainer", "-q", "exec", "--pid", "--no-home", *BINDS, *REST),
     ("apptainer", "rank", "maximal"): ("apptainer", "-q", "exec", "--no-home", *BINDS, *REST),
     ("apptainer", "shared", "maximal"): ("apptainer", "-q", "exec", "--sharens", "--no-home", *BINDS, *REST),
+    **{(name, *key): words for name in ("docker", "podman") for key, words in engine(name).items()},
     ("host", "node", "minimal"): (),
     ("host", "rank", "minimal"): (),
     ("host", "shared", "minimal"): (),
@@ -36,6 +67,11 @@ EXPECTED: dict[tuple[str, str, str], Words] = {
     ("host", "rank", "maximal"): (),
     ("host", "shared", "maximal"): (),
 }
+
+
+EXPECTED.update(
+    {("singularity", way, box): ("singularity", *EXPECTED["apptainer", way, box][1:]) for way in WAYS for box in BOXES}
+)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -75,6 +111,21 @@ def test_words_in_front_of_a_command(runtime: str, way: str, box: str) -> None:
         ("apptainer", "./registry.example/app:1.2", None),
         ("apptainer", "/registry.example/app:1.2", None),
         ("host", "docker://anything", None),
+        ("docker", "ompi5", None),
+        ("docker", "localhost/ompi5:latest", None),
+        ("podman", "registry.example:5000/team/app@sha256:" + 64 * "0", None),
+        (
+            "docker",
+            "./app.sif",
+            "--image ./app.sif is no name of an image that docker has; "
+            "name one of `docker images`, or use --runtime apptainer for a file",
+        ),
+        (
+            "podman",
+            "--privileged",
+            "--image --privileged is no name of an image that podman has; "
+            "name one of `podman images`, or use --runtime apptainer for a file",
+        ),
     ],
 )
 def test_what_cannot_be_an_image(runtime: str, reference: str, said: str | None) -> None:
@@ -87,5 +138,8 @@ def test_what_a_node_needs_of_a_runtime() -> None:
     """The program that is looked for there, and whether there is a container at all."""
     assert {name: (module.BINARY, module.CONTAINED) for name, module in RUNTIMES.items()} == {
         "apptainer": ("apptainer", True),
+        "singularity": ("singularity", True),
+        "docker": ("docker", True),
+        "podman": ("podman", True),
         "host": ("", False),
     }

@@ -53,7 +53,12 @@ def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) 
         ("mode", "inside_out", "--mode 'inside_out' is unknown (here); did you mean inside-out?"),
         ("mode", "outsidein", "--mode 'outsidein' is unknown (here); did you mean outside-in?"),
         ("mode", "", "--mode '' is unknown (here); it is one of auto, inside-out, outside-in"),
-        ("runtime", "docker", "--runtime 'docker' is unknown (here); it is one of apptainer, host"),
+        (
+            "runtime",
+            "enroot",
+            "--runtime 'enroot' is unknown (here); "
+            "it is one of auto, apptainer, singularity, docker, podman, charliecloud, host",
+        ),
         ("mpi", "pmi1", "--mpi 'pmi1' is unknown (here); did you mean pmix?"),
         ("keep", "maybe", "--keep 'maybe' is neither true nor false (here)"),
         ("mpi_args", ("a", "it's"), '--mpi-args "it\'s": no closing quotation (here)'),
@@ -73,7 +78,7 @@ def test_parse_says_what_is_wrong_with_a_value(name: str, raw: object, said: str
 def test_built_in_values() -> None:
     """What holds when nobody says anything."""
     assert {name: setting.value for name, setting in settings.builtin().items()} == {
-        "runtime": "apptainer",
+        "runtime": "auto",
         "container_per": "auto",
         "mode": "auto",
         "launcher": "auto",
@@ -165,7 +170,7 @@ def test_the_later_layer_is_believed() -> None:
         "nodes": Setting(2, "MNRUN_NODES"),
         "ports": Setting("3000-4000", "MNRUN_PORTS"),
         "ntasks": Setting(4, "command line"),
-        "runtime": Setting("apptainer", "built-in"),
+        "runtime": Setting("auto", "built-in"),
     }
 
 

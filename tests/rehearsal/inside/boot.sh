@@ -14,6 +14,8 @@ mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 # Whatever controllers this machine offers, of the first or second kind.
 [ ! -d /sys/fs/cgroup ] || mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
+# Podman's crun takes either kind, and not both.
+umount "$root/sys/fs/cgroup/unified" 2> /dev/null || true
 mount -t tmpfs -o mode=755 run "$root/run"
 # Not on the overlay: containers put overlays of their own there, and those do not stack.
 mount --bind "$PLACE/tmp" "$root/tmp"

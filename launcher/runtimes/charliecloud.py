@@ -1,0 +1,50 @@
+"""Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of it.
+
+Its processes are ours, and see the node's /dev, /proc and /tmp. What only the node knows
+(whether the image has variables of its own, how many ranks join here) wrappers/ch-run.sh adds.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import Impossible, LaunchError, UsageError
+from ..model import Box, Mount, Words
+
+BINARY = "ch-run"
+CONTAINED = True
+NAMED = False
+ADVERB = "ch-run.sh"
+SHARES = True
+APART = True
+FILES = True
+USERS = True
+
+
+def node(box: Box) -> Words:
+    return _run(box)
+
+
+def rank(box: Box, shared: bool) -> Words:
+    return _run(box, f"--join-tag={box.job}") if shared else _run(box)
+
+
+def refuse(reference: str) -> LaunchError | None:
+    if not re.match(r"[\w+.-]+://", reference):
+        return None
+    return UsageError(
+        f"--image {reference} is no directory or squashfs file, which charliecloud needs",
+        f"make one with `ch-image pull {reference.partition('://')[2]}` and `ch-convert`",
+    )
+
+
+def _run(box: Box, *flags: str) -> Words:
+    mounts = (Mount(box.home), *box.binds) if box.home else box.binds
+    for mount in mounts:
+        if mount.options == "ro":
+            raise Impossible(
+                f"charliecloud cannot mount {mount.source} read-only", "leave :ro out, or use --runtime podman"
+            )
+    binds = [word for mount in mounts for word in ("--bind", f"{mount.source}:{mount.target or mount.source}")]
+    # --write-fake: places to mount on may be made, and programs may write where they like
+    return (BINARY, "--write-fake", "--no-passwd", *flags, *binds, "--cd", box.chdir, *box.args, box.image, "--")

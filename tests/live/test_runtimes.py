@@ -1,0 +1,193 @@
+"""Every container runtime in both modes: docker, podman, Charliecloud, and Apptainer under its older name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from .cells import HELLO, Way, cells, full
+from .reports import check, only_line, ranks, shown
+from .stage import LOGIN, Cluster, Desk, wait_for
+from .test_ends import FOREVER, SECONDS, act, clean_soon, start
+
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
+
+RUNTIMES = ("docker", "podman", "charliecloud", "singularity")
+CELLS = cells(
+    {
+        "runtime": RUNTIMES,
+        "start": ("inside", "mpirun", "srun"),
+        "image": ("ompi5", "ompi4") if full() else ("ompi5",),
+    },
+)
+ENDS = cells(
+    {
+        "runtime": ("docker", "podman", "charliecloud"),
+        "start": ("inside", "mpirun", "srun"),
+        "how": ("SIGKILL", "kill srun", "SIGTERM"),
+    },
+)
+
+
+@pytest.mark.parametrize("way", [Way(start, image, runtime=runtime) for runtime, start, image in CELLS], ids=str)
+def test_runtime_starts_every_rank_as_it_should(engines: Cluster, desk: Desk, way: Way) -> None:
+    """All ranks in one Allreduce, its exit code, -x, standard input, uid, home and working directory."""
+    value, given = "a 'b' $c\n\"d\",;*=é", bytes(range(256)) * 1000
+    show = desk.program("show.py")
+    both = f'"$0" {desk.path} "$1" >&2 && exec {HELLO} -x 7'
+    words = [*way.words, "-x", "V=" + value, "--", "sh", "-c", both, show, "x y"]
+    result = engines.mnrun(*words, cwd=desk.path, stdin=given, env={"LD_PRELOAD": "/nowhere.so"})
+    assert result.code == 7, result
+    assert [(rank.rank, rank.size, rank.total) for rank in ranks(result)] == [(r, 8, 36) for r in range(8)], result
+    found = shown(desk, 8)
+    assert sorted(report["host"] for report in found) == sorted(engines.nodes * 2)
+    for report in found:
+        env = {bytes.fromhex(name): bytes.fromhex(text) for name, text in report["env"].items()}
+        assert env[b"V"] == value.encode()
+        assert (env[b"HOME"], report["cwd"], report["uid"]) == (b"/home/alice", desk.path, 1500)
+        assert desk.path.rpartition("/")[2] in report["home"]
+        assert b"LD_PRELOAD" not in env
+        assert env.get(b"IMAGE_SAYS", b"none") == (way.image.encode() if way.runtime in ENGINES else b"none")
+    assert found[0]["stdin"] == [len(given), hashlib.sha256(given).hexdigest()]
+    assert {report["stdin"][0] for report in found[1:]} == {0}
+
+
+ENGINES = ("docker", "podman")
+
+
+@pytest.mark.parametrize(("runtime", "begun", "how"), ENDS)
+def test_runtime_ends_with_its_job(engines: Cluster, runtime: str, begun: str, how: str) -> None:
+    """Whoever is killed: no process, no container and no file of the job stays on a node."""
+    way = Way(begun, "ompi5", runtime=runtime)
+    with engines.running(engines.launch(*way.words, "--", *FOREVER)) as job:
+        start(engines, job)
+        if runtime in ENGINES:
+            assert len(engines.containers()) >= 4
+        begin = time.monotonic()
+        act(engines, how, job)
+        result = job.end(SECONDS)
+        assert result.code == 143 or how != "SIGTERM", result
+        clean_soon(engines, begin, killed=how == "SIGKILL")
+    if runtime in ENGINES:
+        assert engines.containers() == []
+
+
+@pytest.mark.parametrize("runtime", ENGINES)
+def test_runtime_in_a_batch_script(engines: Cluster, desk: Desk, runtime: str) -> None:
+    """The generated script does what a live run does, and leaves no container either."""
+    way = Way("inside", "ompi5", runtime=runtime)
+    shape = ["-N", "4", "--ntasks-per-node", "2", "-w", ",".join(engines.nodes)]
+    handed = engines.alice(["mnrun", "submit", "-o", "out", *shape, *way.words, "--", HELLO, "-x", "3"], cwd=desk.path)
+    assert handed.code == 0, handed
+    outcome = engines.path(f"/home/alice/.mnrun/jobs/{handed.out.strip()}/0/outcome")
+    wait_for(outcome.exists, "ended", state=lambda: str(desk.names()))
+    assert json.loads(outcome.read_text())["code"] == 3, desk.read("out")
+    said = [line for line in desk.read("out").decode().splitlines() if line.startswith("rank ")]
+    assert sorted(line.split()[5] for line in said) == sorted(engines.nodes * 2), said
+    engines.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/stage", "/home/alice/.mnrun/jobs")
+    assert engines.containers() == []
+
+
+def test_runtime_docker_hangs(engines: Cluster) -> None:
+    """A dockerd that does not answer holds nobody up: it is named, and the job's processes end without it."""
+    with engines.running(engines.launch(*Way("inside", "ompi5", runtime="docker").words, "--", *FOREVER)) as job:
+        start(engines, job)
+        engines.root("node02", "pkill", "-STOP", "-x", "dockerd")
+        try:
+            act(engines, "SIGTERM", job)
+            result = job.end(SECONDS)
+        finally:
+            engines.root("node02", "pkill", "-CONT", "-x", "dockerd")
+    assert "on node02" in result.err, result
+    assert "docker does not answer" in result.err, result
+    wait_for(lambda: engines.containers() == [], "free of containers")
+
+
+@contextmanager
+def changed(cluster: Cluster, node: str, do: str, undo: str) -> Iterator[None]:
+    cluster.root(node, "sh", "-c", do)
+    try:
+        yield
+    finally:
+        cluster.root(node, "sh", "-c", undo)
+
+
+REFUSED = {
+    "dockerd off": (
+        "docker",
+        "mv /run/docker.sock /run/away",
+        "mv /run/away /run/docker.sock",
+        "dockerd is not running",
+    ),
+    "no podman": (
+        "podman",
+        "mv /usr/bin/podman /usr/bin/away",
+        "mv /usr/bin/away /usr/bin/podman",
+        "podman is not installed",
+    ),
+    "no subuid": (
+        "podman",
+        "mv /etc/subuid /etc/away",
+        "mv /etc/away /etc/subuid",
+        "alice has no subordinate ids here",
+    ),
+    "no image": (
+        "docker",
+        "docker tag localhost/ompi5 localhost/kept && docker rmi localhost/ompi5",
+        "docker tag localhost/kept localhost/ompi5 && docker rmi localhost/kept",
+        "docker has no image localhost/ompi5 on this node",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_runtime_is_not_ready_on_a_node(engines: Cluster, why: str) -> None:
+    """One line, with the node and the reason."""
+    runtime, do, undo, said = REFUSED[why]
+    with changed(engines, "node02", do, undo):
+        words = Way("inside", "ompi5", runtime=runtime).words
+        result = engines.mnrun(*words, "--", HELLO, nodes=2)
+    assert result.code == 121, result
+    last = result.err.splitlines()[-1]
+    assert "1 of 2 nodes not ready: node02: " in last, result
+    assert said in last, result
+
+
+def test_runtime_docker_for_who_may_not(engines: Cluster) -> None:
+    """bob is not in docker's group: all nodes say so, in one line."""
+    words = Way("inside", "ompi5", runtime="docker").words
+    result = engines.mnrun(*words, "--", HELLO, nodes=2, user="bob")
+    assert result.code == 121, result
+    last = result.err.splitlines()[-1]
+    assert "2 of 2 nodes not ready: node[01-02]: bob may not use docker here" in last, result
+    assert "--runtime podman" in last, result
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--runtime", "docker", "--image", "localhost/ompi5", "--mpi", "pmi2"], "--mpi pmix"),
+        (["--runtime", "docker", "--image", "localhost/ompi5", "--container-per", "node"], "--container-per rank"),
+        (["--image", "/images/ompi5.sif", "--privileged"], "the runtime is apptainer"),
+        (["--runtime", "charliecloud", "--image", "/images/ompi5", "-B", "/tmp:/in:ro"], "read-only"),
+    ],
+)
+def test_runtime_refuses_what_cannot_work(engines: Cluster, words: list[str], said: str) -> None:
+    """At once, with what works."""
+    only_line(engines.mnrun("--mode", "outside-in", *words, "--", HELLO, nodes=1), 122, said)
+
+
+def test_runtime_hardened(engines: Cluster) -> None:
+    """--hardened: no capability to be had, no new privileges, and an MPI job all the same."""
+    look = "grep -hE '^(CapBnd|NoNewPrivs)' /proc/self/status >&2; exec " + HELLO
+    for runtime in ENGINES:
+        words = [*Way("inside", "ompi5", runtime=runtime).words, "--hardened", "--", "sh", "-c", look]
+        result = engines.mnrun(*words, nodes=2)
+        check(result, *engines.nodes[:2])
+        assert result.err.count("CapBnd:\t0000000000000000") == 4, result
+        assert result.err.count("NoNewPrivs:\t1") == 4, result

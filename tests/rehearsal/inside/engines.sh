@@ -1,0 +1,36 @@
+#!/bin/sh
+# engines.sh IMAGE…: start dockerd on this node, and give docker and alice's podman the images that they lack.
+set -eu
+umask 022
+if ! docker version > /dev/null 2>&1; then
+    # No iptables and no bridge: containers use the node's own network.
+    # Data on a tmpfs: overlays do not stack on the node's own.
+    setsid dockerd --iptables=false --ip6tables=false --bridge=none --data-root /run/docker.data \
+        > /var/log/dockerd.log 2>&1 < /dev/null &
+    for _ in $(seq 300); do
+        if docker version > /dev/null 2>&1; then break; fi
+        sleep 0.1
+    done
+    docker version > /dev/null || { tail -n 5 /var/log/dockerd.log >&2; exit 1; }
+fi
+
+# What mnrun's podman uses: `--podman-root` of mnrun has this as its default.
+as_alice() { setpriv --reuid alice --regid alice --init-groups env -C / HOME=/home/alice "$@"; }
+alices() {
+    store=/tmp/mnrun-podman.1500
+    as_alice podman --root $store/root --runroot $store/run --tmpdir $store/tmp "$@"
+}
+# An entry point and a variable, to see what becomes of them.
+import() { # ENGINE NAME
+    "$1" import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+        --change "ENV IMAGE_SAYS=$2" --change 'ENTRYPOINT ["/bin/echo", "the entry point has run"]' \
+        "/images/$2.tar" "localhost/$2:latest" > /dev/null
+}
+export PODMAN_IGNORE_CGROUPSV1_WARNING=1
+[ -d /tmp/mnrun-podman.1500 ] || install -d -m 700 -o alice -g alice /tmp/mnrun-podman.1500
+for image; do
+    docker image inspect "localhost/$image" > /dev/null 2>&1 || import docker "$image"
+    alices image exists "localhost/$image" || import alices "$image"
+done
+# The process that holds podman's namespaces would be taken for a leftover.
+alices system migrate

@@ -1,0 +1,22 @@
+#!/bin/bash
+# `ch-run.sh ch-run WORDS… IMAGE -- COMMAND…` runs it with what only this node knows: how many ranks
+# join one container here, and the variables that the image brings, which ch-run does not set by itself.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+source "$here/job.sh"
+program=$(command -v ch-run)
+shift
+flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
+[[ -z $job_shared ]] || flags+=("--join-ct=$(<"$here/share")")
+image=
+for word; do
+  [[ $word != -- ]] || break
+  image=$word
+done
+if [[ -d $image ]]; then
+  [[ ! -e $image/ch/environment ]] || flags+=(--set-env)
+elif command -v unsquashfs >/dev/null && unsquashfs -cat "$image" ch/environment >"$TMPDIR/ch.environment" 2>/dev/null; then
+  flags+=("--set-env=$TMPDIR/ch.environment")
+fi
+# The host's PATH is not the image's. ch-run mounts TMPDIR as /tmp, and says that home is /root.
+exec env -u TMPDIR PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$program" "${flags[@]}" "$@"

@@ -1,0 +1,99 @@
+#!/bin/bash
+# `engine.sh docker|podman run WORDS…` starts a container with what only this node knows, or only this
+# process: user and groups, limits, devices, GPUs, and the variables of the job or of this very rank.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here"
+source ./job.sh
+source ./rules.sh
+source ./engines.sh
+shift 2
+flags=(--name "mnrun.$job_id.$$")
+
+# Values do not stand on a command line, which everybody may read; the image's own variables stay as they are.
+while IFS= read -r -d '' pair; do
+  name=${pair%%=*}
+  if passed "$name"; then flags+=(-e "$name"); fi
+done </proc/self/environ
+
+if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then # where srun's PMIx shares memory with the ranks
+  for dir in "$PMIX_SERVER_TMPDIR" "${PMIX_SYSTEM_TMPDIR:-/tmp}"/spmix_appdir_*"$SLURM_JOB_ID.$SLURM_STEP_ID"; do
+    [[ ! -d $dir ]] || flags+=(--mount "type=bind,source=$dir,target=$dir")
+  done
+fi
+[[ ! -t 0 ]] || flags+=(--tty)
+[[ ! -d /dev/infiniband ]] || flags+=(--device=/dev/infiniband)
+if [[ -d /sys/fs/selinux/booleans && -z $job_hardened ]]; then
+  flags+=(--security-opt=label=disable) # else home and the job's directory cannot be read
+fi
+
+user() { # docker's containers would run as root
+  local gid
+  if [[ -e rootless ]]; then # who is root inside is the user outside
+    flags+=(--user=0:0)
+    return
+  fi
+  flags+=("--user=$(id -u):$(id -g)")
+  for gid in $(id -G); do flags+=("--group-add=$gid"); done
+}
+
+limits() { # memory that can be locked, for InfiniBand, and stack: as far as dockerd may
+  local pid locked
+  pid=$(</run/docker.pid) 2>/dev/null || return 0
+  [[ -r /proc/$pid/limits ]] || return 0
+  if (($(printf %d "0x$(awk '/^CapEff/ { print $2 }' "/proc/$pid/status")") >> 24 & 1)) && [[ ! -e rootless ]]; then
+    flags+=(--ulimit=memlock=-1 --ulimit=stack=67108864:-1)
+    return
+  fi
+  locked=$(awk '/^Max locked memory/ { print $5 }' "/proc/$pid/limits")
+  flags+=("--ulimit=memlock=${locked/unlimited/-1}")
+}
+
+uuids() { # of the GPUs granted here, one to a line: whoever numbers them, and whatever cgroup hides
+  local all gpu
+  mapfile -t all < <(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null)
+  for gpu in ${granted//,/ }; do
+    if [[ $gpu =~ ^[0-9]+$ ]]; then echo "${all[gpu]:-$gpu}"; else echo "$gpu"; fi
+  done
+}
+
+gpus() { # in the way that this node has
+  local granted=${CUDA_VISIBLE_DEVICES-all} list=() gpu specs
+  [[ -e /proc/driver/nvidia/version && -n $granted ]] || return 0
+  if [[ $granted != all ]]; then
+    mapfile -t list < <(uuids)
+    # only these are there, numbered anew
+    flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
+  else
+    list=(all)
+  fi
+  specs=$(cat /etc/cdi/*nvidia*.{yaml,json} /var/run/cdi/*nvidia*.{yaml,json} 2>/dev/null) || true
+  if [[ $job_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
+    flags+=(--gpus "\"device=$(IFS=, && echo "${list[*]}")\"") # a word of CSV, with its quotes
+    [[ ${list[0]} != all ]] || flags[-1]=all
+  elif [[ $job_runtime == docker ]] && ask 20 info --format '{{json .Runtimes}}' | grep -q '"nvidia":'; then
+    flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$(IFS=, && echo "${list[*]}")" -e NVIDIA_DRIVER_CAPABILITIES=all)
+  elif [[ -n $specs ]]; then
+    for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$gpu"); done
+  else
+    echo "fail $job_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit" 1<>up
+    exit 125
+  fi
+}
+
+raise() { # podman's limits are ours: as high as we may
+  ulimit -S -l "$(ulimit -H -l)"
+  ulimit -S -s "$(ulimit -H -s)"
+}
+
+if [[ $job_runtime == docker ]]; then
+  user
+  limits
+else
+  raise
+  if [[ -n ${PMI_FD-} ]]; then # PMI2's, the one open file that a rank is given
+    flags+=("--preserve-fd=$PMI_FD")
+  fi
+fi
+gpus
+exec "${engine[@]}" run "${flags[@]}" "$@"

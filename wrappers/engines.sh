@@ -1,0 +1,86 @@
+# shellcheck shell=bash disable=SC2154  # job.sh's
+# Docker and podman as this node has them. Their containers are no children of ours: they are found
+# by the job's label. Sourced, after job.sh, from the job's node directory.
+
+at_once=() # `rm --force` without a word to what runs there
+case $job_runtime in
+  docker) engine=(docker) ;;
+  podman)
+    # Its storage is the node's own, never the home directory's, which the nodes share; the same
+    # words with every call, since podman keeps them in its database.
+    store=${job_podman:-/tmp/mnrun-podman.$(id -u)}
+    engine=(podman --root "$store/root" --runroot "$store/run" --tmpdir "$store/tmp" --cgroup-manager=cgroupfs)
+    at_once=(--time 0)
+    export PODMAN_IGNORE_CGROUPSV1_WARNING=1
+    ;;
+  *) engine=() ;;
+esac
+
+ask() { # SECONDS WORDS: the engine, as a process of the job; podman leaves one behind
+  MNRUN_JOB_ID=$job_id timeout -k 1 "$1" "${engine[@]}" "${@:2}" </dev/null
+}
+
+usable() { # whether the engine can be used here; says why not
+  local said
+  if [[ $job_runtime == podman ]]; then
+    mkdir -m 700 -p "$store" && [[ -O $store && ! -L $store ]] || { echo "cannot make $store, for podman's images"; return 1; }
+    subordinate && return
+    echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
+    return 1
+  fi
+  if said=$(ask 20 info --format '{{json .}}' 2>&1); then
+    if [[ $said == *name=rootless* ]]; then rootless; fi
+    return
+  fi
+  case $? in 124 | 137) echo 'dockerd does not answer on this node'; return 1 ;; esac
+  case $said in
+    *'permission denied'*) echo "$(id -un) may not use docker here: an administrator adds them to its group (usermod -aG docker $(id -un)), or use --runtime podman" ;;
+    *'annot connect'* | *'ailed to connect'* | *'daemon running'*) echo 'dockerd is not running on this node: systemctl start docker, or use another --runtime' ;;
+    *) echo "docker: ${said##*$'\n'}" ;;
+  esac
+  return 1
+}
+
+rootless() { # docker without root: its user is root inside, and its network may be one of its own
+  local said
+  : >rootless
+  said=$(ask 20 version --format '{{json .Server}}') || true
+  [[ $said =~ '"NetworkDriver":"'([^\"]+) && ${BASH_REMATCH[1]} != host ]] || return 0
+  echo "docker is rootless here, and its network (${BASH_REMATCH[1]}) not the node's: use --runtime podman"
+  return 1
+}
+
+subordinate() { # whether podman can map more than one user
+  local name
+  name=$(id -un)
+  if command -v getsubids >/dev/null; then
+    getsubids "$name" >/dev/null 2>&1 && getsubids -g "$name" >/dev/null 2>&1
+  else
+    grep -qE "^($name|$(id -u)):" /etc/subuid && grep -qE "^($name|$(id -u)):" /etc/subgid
+  fi
+}
+
+has() { # IMAGE: whether the engine has it on this node; says why not
+  local said
+  if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return; fi
+  case ${said,,} in
+    *'no such image'* | *'image not known'* | '') echo "$job_runtime has no image $1 on this node" ;;
+    *) echo "$job_runtime: ${said##*$'\n'}" ;;
+  esac
+  return 1
+}
+
+end_containers() { # of the job, all of them; says what is left. Never waits long: an engine may hang
+  local deadline=$((SECONDS + 6)) ids=''
+  ((${#engine[@]})) || return 0
+  while ((SECONDS < deadline)); do
+    if ! ids=$(ask 3 ps --all --quiet --filter "label=mnrun.job=$job_id" 2>/dev/null); then
+      echo "$job_runtime's containers with the label mnrun.job=$job_id ($job_runtime does not answer)"
+      return
+    fi
+    [[ -n $ids ]] || return 0
+    # shellcheck disable=SC2086  # ids
+    ask 3 rm --force "${at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
+  done
+  echo "$job_runtime's containers ${ids//$'\n'/ }"
+}
