@@ -21,22 +21,23 @@ ask() { # SECONDS WORDS: the engine, as a process of the job; podman leaves one 
 }
 
 usable() { # whether the engine can be used here; says why not
-  local said
+  local said code=0
   if [[ $job_runtime == podman ]]; then
-    mkdir -m 700 -p "$store" && [[ -O $store && ! -L $store ]] || { echo "cannot make $store, for podman's images"; return 1; }
+    (umask 077 && mkdir -p "$store") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
+      { echo "$store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
     return 1
   fi
-  if said=$(ask 20 info --format '{{json .}}' 2>&1); then
-    if [[ $said == *name=rootless* ]]; then rootless; fi
-    return
-  fi
-  case $? in 124 | 137) echo 'dockerd does not answer on this node'; return 1 ;; esac
+  said=$(ask 20 info --format '{{json .}}' 2>&1) || code=$? # 0 as well where dockerd did not answer
   case $said in
     *'permission denied'*) echo "$(id -un) may not use docker here: an administrator adds them to its group (usermod -aG docker $(id -un)), or use --runtime podman" ;;
     *'annot connect'* | *'ailed to connect'* | *'daemon running'*) echo 'dockerd is not running on this node: systemctl start docker, or use another --runtime' ;;
-    *) echo "docker: ${said##*$'\n'}" ;;
+    *name=rootless*) rootless && return ;;
+    *)
+      ((code)) || return 0
+      if ((code == 124 || code == 137)); then echo 'dockerd does not answer on this node'; else echo "docker: ${said##*$'\n'}"; fi
+      ;;
   esac
   return 1
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from launcher.errors import Impossible
 from launcher.model import Box, Mount, Words
 from launcher.runtimes import RUNTIMES
 
@@ -69,12 +72,31 @@ EXPECTED: dict[tuple[str, str, str], Words] = {
 }
 
 
+CH_RUN = ("ch-run", "--write-fake", "--no-passwd")
+CH_BINDS = (
+    *("--bind", "/tmp/mnrun.7-abc:/tmp/mnrun.7-abc", "--bind", "/x:/etc/passwd", "--bind", "/data dir:/in"),
+    *("--cd", "/it's here", *REST[2:-1], "/images/a b", "--"),
+)
+CH_HOME = ("--bind", "/home/alice:/home/alice", "--cd", "/home/alice/run", "/app.sif", "--")
+
+
+def test_words_of_charliecloud() -> None:
+    """Its mounts have no options, so that one that is to be read only is refused."""
+    box = replace(MAXIMAL, image="/images/a b", binds=tuple(replace(m, options="") for m in MAXIMAL.binds))
+    charliecloud = RUNTIMES["charliecloud"]
+    assert charliecloud.node(box) == charliecloud.rank(box, False) == (*CH_RUN, *CH_BINDS)
+    assert charliecloud.rank(box, True) == (*CH_RUN, "--join-tag=7-abc", *CH_BINDS)
+    assert charliecloud.node(MINIMAL) == (*CH_RUN, *CH_HOME)
+    with pytest.raises(Impossible, match="cannot mount /data dir read-only"):
+        charliecloud.node(MAXIMAL)
+
+
 EXPECTED.update(
     {("singularity", way, box): ("singularity", *EXPECTED["apptainer", way, box][1:]) for way in WAYS for box in BOXES}
 )
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", sorted(set(RUNTIMES) - {"charliecloud"}))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("box", BOXES)
 def test_words_in_front_of_a_command(runtime: str, way: str, box: str) -> None:
@@ -111,6 +133,13 @@ def test_words_in_front_of_a_command(runtime: str, way: str, box: str) -> None:
         ("apptainer", "./registry.example/app:1.2", None),
         ("apptainer", "/registry.example/app:1.2", None),
         ("host", "docker://anything", None),
+        ("charliecloud", "/images/tree", None),
+        (
+            "charliecloud",
+            "docker://site/app:1",
+            "--image docker://site/app:1 is no directory or squashfs file, which charliecloud needs; "
+            "make one with `ch-image pull site/app:1` and `ch-convert`",
+        ),
         ("docker", "ompi5", None),
         ("docker", "localhost/ompi5:latest", None),
         ("podman", "registry.example:5000/team/app@sha256:" + 64 * "0", None),
@@ -141,5 +170,6 @@ def test_what_a_node_needs_of_a_runtime() -> None:
         "singularity": ("singularity", True),
         "docker": ("docker", True),
         "podman": ("podman", True),
+        "charliecloud": ("ch-run", True),
         "host": ("", False),
     }
