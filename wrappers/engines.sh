@@ -6,11 +6,15 @@ at_once=() # `rm --force` without a word to what runs there
 case $job_runtime in
   docker) engine=(docker) ;;
   podman)
-    # Its storage is the node's own, never the home directory's, which the nodes share; the same
-    # words with every call, since podman keeps them in its database.
+    # Its storage is the node's own, never the home directory's, which the nodes share; the same words
+    # with every call, since podman keeps them in its database. Steps often have no runtime directory.
     store=${job_podman:-/tmp/mnrun-podman.$(id -u)}
     engine=(podman --root "$store/root" --runroot "$store/run" --tmpdir "$store/tmp" --cgroup-manager=cgroupfs)
     at_once=(--time 0)
+    if [[ -r ${XDG_RUNTIME_DIR-}/containers/auth.json ]]; then # podman login's
+      export REGISTRY_AUTH_FILE=${REGISTRY_AUTH_FILE-$XDG_RUNTIME_DIR/containers/auth.json}
+    fi
+    export XDG_RUNTIME_DIR=$store/user
     export PODMAN_IGNORE_CGROUPSV1_WARNING=1
     ;;
   *) engine=() ;;
@@ -23,7 +27,7 @@ ask() { # SECONDS WORDS: the engine, as a process of the job; podman leaves one 
 usable() { # whether the engine can be used here; says why not
   local said code=0
   if [[ $job_runtime == podman ]]; then
-    (umask 077 && mkdir -p "$store") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
+    (umask 077 && mkdir -p "$store/user") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
       { echo "$store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"

@@ -15,10 +15,10 @@ if ! docker version > /dev/null 2>&1; then
 fi
 
 # What mnrun's podman uses: `--podman-root` of mnrun has this as its default.
+store=/tmp/mnrun-podman.1500
 as_alice() { setpriv --reuid alice --regid alice --init-groups env -C / HOME=/home/alice "$@"; }
 alices() {
-    store=/tmp/mnrun-podman.1500
-    as_alice podman --root $store/root --runroot $store/run --tmpdir $store/tmp "$@"
+    as_alice env XDG_RUNTIME_DIR=$store/user podman --root $store/root --runroot $store/run --tmpdir $store/tmp "$@"
 }
 # An entry point and a variable, to see what becomes of them.
 import() { # ENGINE NAME
@@ -27,10 +27,10 @@ import() { # ENGINE NAME
         "/images/$2.tar" "localhost/$2:latest" > /dev/null
 }
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1
-[ -d /tmp/mnrun-podman.1500 ] || install -d -m 700 -o alice -g alice /tmp/mnrun-podman.1500
+[ -d $store ] || install -d -m 700 -o alice -g alice $store $store/user
 for image; do
     docker image inspect "localhost/$image" > /dev/null 2>&1 || import docker "$image"
     alices image exists "localhost/$image" || import alices "$image"
 done
 # The process that holds podman's namespaces would be taken for a leftover.
-alices system migrate
+kill "$(cat $store/user/libpod/tmp/pause.pid)"
