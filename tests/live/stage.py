@@ -294,7 +294,8 @@ class Cluster:
         store = "/tmp/mnrun-podman.1500"
         podman = f"XDG_RUNTIME_DIR={store}/user podman --root {store}/root --runroot {store}/run --tmpdir {store}/tmp"
         # podman leaves a process behind, which would be taken for a job's
-        script = f"docker ps -a; cd /; su -c '{podman} ps -a --noheading' alice; kill $(cat {store}/user/libpod/tmp/pause.pid)"
+        end = f"kill $(cat {store}/user/libpod/tmp/pause.pid)"
+        script = f"docker ps -a; cd /; su -c '{podman} ps -a --noheading' alice; {end}"
         env = ("env", "PODMAN_IGNORE_CGROUPSV1_WARNING=1")
         said = {node: self.root(node, *env, "sh", "-c", script).splitlines()[1:] for node in self.nodes}
         return [f"{node}: {line}" for node, lines in said.items() for line in lines]

@@ -12,7 +12,7 @@ import pytest
 
 from .cells import HELLO, Way, cells, full
 from .reports import check, only_line, ranks, shown
-from .stage import LOGIN, Cluster, Desk, wait_for
+from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 from .test_ends import FOREVER, SECONDS, act, clean_soon, start
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
@@ -191,3 +191,15 @@ def test_runtime_hardened(engines: Cluster) -> None:
         check(result, *engines.nodes[:2])
         assert result.err.count("CapBnd:\t0000000000000000") == 4, result
         assert result.err.count("NoNewPrivs:\t1") == 4, result
+
+
+def test_runtime_epilog(engines: Cluster) -> None:
+    """examples/epilog.sh takes the containers of its job away, and those of no other."""
+    run = "docker run -d --network=host --entrypoint sleep --label mnrun.job={} localhost/ompi5 600"
+    engines.root("node01", "sh", "-c", " && ".join(run.format(label) for label in ("998-ab", "999-ab", "999")))
+    epilog = (TOP / "examples/epilog.sh").read_text()
+    variables = ("SLURM_JOB_ID=999", "SLURM_JOB_UID=1500", "SLURM_JOB_GID=1500")
+    engines.root("node01", "env", *variables, "bash", "-c", epilog)
+    left = engines.root("node01", "docker", "ps", "-a", "--format", '{{.Label "mnrun.job"}}')
+    engines.root("node01", "sh", "-c", "docker rm -f $(docker ps -aq)")
+    assert left.split() == ["998-ab"]
