@@ -235,7 +235,7 @@ class Launch:
         if self.prompt:
             self.running.end(signal.SIGHUP)  # as when its terminal is closed: a shell takes no notice of TERM
         else:
-            self._send(b"signal TERM\n")
+            self._send(b"end\n")
         deadline = time.monotonic() + GRACE
         try:
             while self.code is None and self._next(deadline):
@@ -339,6 +339,8 @@ class Launch:
         state = self.asked.ending(job)
         if state == "CANCELLED":
             return JobEnded(f"job {job} was cancelled")
+        if state == "PREEMPTED":
+            return JobEnded(f"job {job} was preempted")
         if state == "TIMEOUT":
             return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
         lost = self.asked.why_down(self.plan.layout.nodes)

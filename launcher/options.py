@@ -137,7 +137,9 @@ OPTIONS: tuple[Option, ...] = (
     _option("-d --dependency", "text", "Start after other jobs: afterok:123.", _BATCH, metavar="LIST"),
     _option("--mail-type", "text", "When to write a mail: END,FAIL.", _BATCH, metavar="LIST"),
     _option("--mail-user", "text", "To whom.", _BATCH, metavar="ADDRESS"),
-    _option("--signal", "text", "A signal before the end: B:USR1@120; every rank gets it.", _BATCH, metavar="SIGNAL"),
+    _option(
+        "--signal", "text", "A signal before the end: USR1@120; every rank gets it, once.", _BATCH, metavar="SIGNAL"
+    ),
     _option("--requeue", "flag", "Start again when a node fails, or after a preemption.", _BATCH),
     _option("--export", "text", "Variables that the job takes along: ALL, NONE, or a list.", _BATCH, metavar="LIST"),
     _option("-o --output", "text", "Output file: %x-%j.out, %A_%a.out.", _BATCH, metavar="FILE"),

@@ -19,4 +19,5 @@ while IFS= read -r -d '' pair; do
   name=${pair%%=*}
   if dropped "$context:$name"; then drop+=(-u "$name"); fi
 done </proc/self/environ
+if [[ $context != *-bare && -d $here/steady ]]; then PATH=$here/steady:$PATH; fi
 exec env "${drop[@]}" "MNRUN_JOB_ID=$job_id" "TMPDIR=$place" "$@"

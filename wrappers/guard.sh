@@ -4,14 +4,15 @@
 # Its standard input is the lease, a pipe that the launcher holds. Lines on it:
 #     file NAME BASE64    write this file into the job's node directory
 #     go                  everything is there: let the master begin
-#     signal NAME         to the program: one that ends it to its mpirun, where there is one; any other
-#                         to the ranks, where they can be seen from here: mpirun's would end squashfuse_ll
+#     signal NAME         to the ranks on this node; to the user's script or prompt, where that is the program
+#     end                 to the program, that it ends: by its mpirun, where there is one
 #     log                 say what the container has said so far
 #     alive               nothing; but where job_silence is set, a lease that is silent for so many seconds is at its end
 #     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh).
 #                         NODE is this one: of other nodes' lines nothing is read but by grep
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
+# So is any signal of the scheduler's: it is meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
 #     ready nossh fail gone log rank ended warned alone alive bye, and ask and answer to other nodes;
 # alive only where job_beat says how often: a connection may break without a word
@@ -103,17 +104,43 @@ release() { # Apptainer waits for all who hold the file by which it knows who sh
   done
 }
 
-pass_on() { # SIGNAL
-  local file ranks=(pid.[0-9]*) to=(pid.head)
-  if [[ -e ${ranks[0]} && ! ($1 == TERM && -e pid.head) ]]; then to=("${ranks[@]}"); fi
-  for file in "${to[@]}"; do
-    [[ ! -e $file ]] || kill -s "$1" "$(<"$file")" 2>/dev/null || true
+outer() { # PID [NAMESPACE]: a process as this machine numbers it, which its container numbers so
+  local status
+  if [[ -z ${2-} ]]; then echo "$1" && return; fi
+  while read -r status; do
+    [[ $(readlink "${status%status}ns/pid") != "$2" ]] || basename "${status%/status}"
+  done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
+}
+
+kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files
+  local file pid names
+  for file in "${@:2}"; do
+    read -r pid names <"$file" || continue
+    pid=$(outer "$pid" "$names")
+    [[ -z $pid ]] || kill -s "$1" "$pid" 2>/dev/null || true
   done
 }
 
 answered() { # `NODE ID KIND DATA`, to who waits for it: others open its pipe for a moment only, and lose nothing
   local rest=${1#* }
   if [[ -p ask.${rest%% *}/back ]]; then printf '%s\n' "${rest#* }" 1<>"ask.${rest%% *}/back"; fi 2>/dev/null || true
+}
+
+pass_on() { # SIGNAL: to the program
+  local ranks=(pid.[0-9]*)
+  if [[ -e ${ranks[0]} ]]; then
+    kill_each "$1" "${ranks[@]}"
+  elif [[ -e pid.head ]]; then
+    kill_each "$1" pid.head
+  fi
+}
+
+end() { # by its mpirun, where it has one
+  if [[ -e pid.head ]]; then kill_each TERM pid.head; else pass_on TERM; fi
+}
+
+sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or their mpirun, they have it too
+  if [[ -n $job_connect && $job_shell != terminal ]]; then pass_on "$1"; fi
 }
 
 dismiss() { # the head, which has come through the gate and waits for a go that does not come
@@ -152,14 +179,17 @@ forward {life}>&- &
 forwarder=$!
 trap finish EXIT
 trap 'exit 143' INT HUP
-trap 'say warned' TERM
-trap : USR1 USR2 CONT # a warning for the program is none for us
+trap 'say warned; sent TERM' TERM # for the program a warning; whether also for us is the launcher's to ask
+trap 'sent USR1' USR1
+trap 'sent USR2' USR2
+trap : CONT
 
 mkdir -m 700 tmp serve
 mkdir -m 700 "$shm"
 awk '{ print $6 }' /proc/$$/stat >sessions
 : >parents
 bash -p ./user.sh
+bash -p ./steady.sh
 awk -v node="$node" '$1 == node { print $2 }' layout >share # of the ranks: how many come here
 [[ -z $job_split ]] || (umask "$job_umask" && mkdir -p "$job_split") || say "fail cannot make $job_split"
 if ! check; then
@@ -183,7 +213,7 @@ if (($#)); then
     deaf
     exec {life}>&-
     code=0
-    "$@" >>serve.log 2>&1 {up}>&- {go}>&- || code=$?
+    bash -p ./apart.sh "$@" >>serve.log 2>&1 {up}>&- {go}>&- || code=$?
     last_words
     say "gone $code"
   }
@@ -194,7 +224,7 @@ fi
 if [[ $job_connect == pipe || $job_connect == auto ]]; then
   trap : PIPE # a container that has ended reads no more
   # shellcheck disable=SC2094
-  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal|alive)( |\$)")
+  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal|end|alive)( |\$)")
 fi
 while read -r ${job_silence:+-t "$job_silence"} word name data; do
   case $word in
@@ -209,8 +239,7 @@ while read -r ${job_silence:+-t "$job_silence"} word name data; do
       echo go >&"$go"
       ;;
     log) last_words ;;
-    signal)
-      pass_on "$name"
-      ;;
+    signal) pass_on "$name" ;;
+    end) end ;;
   esac
 done

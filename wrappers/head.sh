@@ -5,11 +5,13 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/job.sh"
-echo $$ >"$here/pid.head"
 if [[ $job_stdin == rank ]]; then
   # opened by a process that carries the job's mark: it waits here for as long as rank 0 does not
   # read, and so must not hold the step's own output
   sh -c 'exec cat >"$0"' "$here/stdin" <&0 >/dev/null 2>&1 &
   exec </dev/null
 fi
-exec "$@"
+# shellcheck disable=SC2016  # its own words
+own=(sh -c 'echo $$ >"$0"; exec "$@"' "$here/pid.head" "$@") # whom the guard hands a signal to
+if [[ -n $job_connect && $job_shell != terminal ]]; then own=(bash -p "$here/apart.sh" "${own[@]}"); fi
+exec "${own[@]}"

@@ -34,6 +34,7 @@ if [ "$job_starter" = mpirun ] && [ -z "$job_inside" ]; then
   # without them it is rank 0 of 1.
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$job_nodes"
 fi
+if [ -n "$job_connect" ]; then echo "$$ $(readlink /proc/self/ns/pid)" >"$mnrun_here/pid.$mnrun_rank"; fi
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file as rank 0 only: any other's file tells of a rank
 # that took itself for rank 0 of 1. The guard looks for them at the end.

@@ -13,16 +13,19 @@ marked() { # carry the job's mark in their environment, however far they have go
 }
 
 kin() { # of what box.sh started: by session (squashfuse_ll has no environment of the job's) or by
-  # descent from the guard's own container (sshd's processes hide theirs); never the caller's helpers
+  # descent from that (sshd's processes hide theirs); never the caller's helpers
   cat /proc/[0-9]*/stat 2>/dev/null | awk -v caller=$$ -v box="${box_PID:-0}" -v list="$(tr '\n' ' ' <"$here/sessions")" '
     BEGIN { n = split(list, s); for (i = 1; i <= n; i++) ours[s[i]] = 1 }
     { pid = $1; sub(/^.*\) /, "") } # state ppid pgrp session
     $1 != "Z" { parent[pid] = $2; session[pid] = $4 }
     END {
       for (pid in parent) {
-        boxed = 0
-        for (p = pid; p in parent && p != caller; p = parent[p]) if (p == box && pid != box) boxed = 1
-        if (boxed || (session[pid] in ours && p != caller)) print pid
+        boxed = 0; near = 0
+        for (p = pid; p in parent && p != caller; p = parent[p]) {
+          if (p == box && pid != box) boxed = 1
+          if (session[p] in ours) near = 1
+        }
+        if (boxed || (near && p != caller)) print pid
       }
     }'
 }

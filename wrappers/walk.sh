@@ -27,12 +27,10 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
   declare -gA here_is=() ready=() nossh=() failed=() gone=() logs=() count=() seen=() bye=() address=() host=() port=()
   step='' code='' ours='' why='' served='' went='' runner='' server='' lease='' mine='' told=''
-  first_bad='' alone=0 sizes=' ' warned='' buffer='' sweeping=()
+  first_bad='' alone=0 sizes=' ' warned='' preempted='' buffer='' sweeping=()
   trap ending EXIT
-  trap 'pass TERM' TERM
-  trap 'pass USR1' USR1
-  trap 'pass USR2' USR2
-  trap 'pass INT' INT
+  # shellcheck disable=SC2064  # its name, now
+  for name in TERM INT USR1 USR2; do trap "pass $name" "$name"; done
   record=$mnrun_record restart=$mnrun_restart
   nodes=$SLURM_JOB_NODELIST
   mapfile -t names < <(scontrol show hostnames "$nodes")
@@ -271,6 +269,7 @@ finish() { # SWEEPING WORDS: wait for the program, end everything, and leave wit
 
 runs() { # whether the job goes on, or nobody knows better
   said=$(scontrol -o show job "$job" 2>/dev/null) || return 0
+  [[ $said != *PreemptTime=[0-9]* ]] || preempted=1 # in its grace time, after which Slurm ends it
   [[ $said == *JobState=RUNNING* || $said == *JobState=SUSPENDED* ]]
 }
 
@@ -279,7 +278,7 @@ ending() { # whatever happened: the program, the lease, every guard's farewell, 
   trap '' EXIT TERM INT USR1 USR2
   set +eu
   if [[ -n $runner && -z $code && -n $went ]]; then
-    echo "signal TERM" >&"$lease"
+    echo end >&"$lease"
     deadline=$((SECONDS + GRACE))
     while [[ -z $code ]] && ((SECONDS < deadline)); do hear 1; done
   fi
@@ -321,6 +320,7 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
     fi
     return
   fi
+  [[ -z $preempted || -z $code ]] || { why=requeued && say "job $job was preempted; its program ended with $code" && return; }
   if ((status != 0)) && [[ -n $first_bad ]]; then status=$first_bad; fi # srun's is that of those it ended
   for name in "${!failed[@]}"; do
     [[ $code == 0 ]] || { blamed 125 "$name: ${failed[$name]}"; return; }

@@ -187,6 +187,7 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         "ntasks": ("" if even else str(layout.ntasks), layout.why_ranks),
         "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
         "output": (spec.output or OUTPUT, "built-in"),
+        "signal": (_by_the_script(spec.signal), ""),
     }
     found = []
     for name in _DIRECTIVES:
@@ -195,6 +196,12 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             found.append((shlex.quote(text), spec.origins.get(name) or why))
     return [*found, *((shlex.quote(f"--{word}"), spec.word_origins["slurm", word]) for word in spec.slurm)]
+
+
+def _by_the_script(signal: str) -> str:
+    """USR1@120 -> B:USR1@120: to the script alone, which passes it on to every rank on one way."""
+    before, _, after = signal.rpartition(":")
+    return signal if not signal or "B" in before.upper() else f"{before}B:{after}"
 
 
 # What sbatch says, and the options of ours that it may be about.

@@ -4,62 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 import pytest
 
+from .batch import USR1, end, forget, output, state, submit
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
 from .reports import check, ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
 pytestmark = pytest.mark.live
 
-USR1 = """\
-#!/bin/sh
-rank=${OMPI_COMM_WORLD_RANK-$PMIX_RANK}
-trap 'echo "got $rank"; got=1' USR1
-echo "up $rank"
-until [ "${got-}" ]; do sleep 0.1; done
-sleep 1
-"""
-
-
-def submit(cluster: Cluster, desk: Desk, *words: str, **more: Any) -> str:
-    """The id of the job that was handed in, from the desk."""
-    result = cluster.alice(["mnrun", "submit", "-o", "%x-%A_%a-%j.out", *words], cwd=desk.path, **more)
-    assert result.code == 0, result
-    assert result.out.strip().isdecimal(), result
-    return result.out.strip()
-
-
-def state(cluster: Cluster, job: str) -> dict[str, str]:
-    said = cluster.root(LOGIN, "scontrol", "-o", "show", "job", job)
-    return dict(word.split("=", 1) for word in said.split() if "=" in word)
-
-
-def output(desk: Desk, job: str) -> str:
-    found = [name for name in desk.names() if name.endswith(f"-{job}.out")]
-    return "".join(desk.read(name).decode() for name in found)
-
-
-def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
-    """How it ended, by Slurm's word, and what it said."""
-    wait_for(
-        lambda: state(cluster, job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"),
-        "ended",
-        seconds,
-        lambda: output(desk, job),
-    )
-    code, _, signum = state(cluster, job)["ExitCode"].partition(":")
-    said = output(desk, job)
-    ours = "".join(f"{line}\n" for line in said.splitlines() if line.startswith("rank "))
-    forget(cluster)
-    return Result(int(code) or 128 * bool(int(signum)) + int(signum), ours.encode(), said)
-
-
-def forget(cluster: Cluster) -> None:
-    """What a submitted job keeps in the user's home on purpose."""
-    cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -127,18 +81,6 @@ def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("way", MAIN, ids=str)
-def test_submit_a_signal_reaches_every_rank_once(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """As --signal=B:USR1@… sends it: to the script, which passes it on, on one way."""
-    program = desk.put("usr1", USR1, 0o755)
-    job = submit(cluster, desk, "-N", "2", "--ntasks-per-node", "2", *way.words, "--", program)
-    wait_for(lambda: output(desk, job).count("up ") == 4, "up", state=lambda: output(desk, job))
-    cluster.root(LOGIN, "scancel", "--batch", "--signal=USR1", job)
-    result = end(cluster, desk, job)
-    assert result.code == 0, result
-    assert sorted(line for line in result.err.splitlines() if line.startswith("got")) == [f"got {n}" for n in range(4)]
-
-
-@pytest.mark.parametrize("way", MAIN, ids=str)
 def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Everything ends everywhere, and no key is left."""
     job = submit(cluster, desk, "-N", "4", "--ntasks-per-node", "2", *way.words, "--", HELLO, "-s", "3600")
@@ -162,22 +104,6 @@ def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
     for number in range(4):
         assert json.loads((jobs / f"{array}_{number}" / "0" / "outcome").read_text())["code"] == 0
     end(cluster, desk, after)
-
-
-def test_submit_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
-    """It starts again, knows that it does, and succeeds; each start has its own records."""
-    line = '[ "${SLURM_RESTART_COUNT:-0}" = 1 ] && echo again && exit; echo first; sleep 3600'
-    job = submit(cluster, desk, "-N", "2", "--requeue", *INSIDE.words, "--", "sh", "-c", line)
-    wait_for(lambda: "first" in output(desk, job), "running", state=lambda: output(desk, job))
-    cluster.root(LOGIN, "scontrol", "requeue", job)
-    wait_for(lambda: state(cluster, job)["JobState"] == "PENDING", "requeued")
-    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now")  # Slurm lets it wait two minutes
-    wait_for(lambda: "again" in output(desk, job), "running again", 240, lambda: output(desk, job))
-    wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed")
-    jobs = cluster.path("/home/alice/.mnrun/jobs")
-    assert json.loads((jobs / job / "1" / "outcome").read_text())["code"] == 0
-    assert json.loads((jobs / job / "0" / "outcome").read_text())["why"] == "requeued"
-    end(cluster, desk, job)
 
 
 @pytest.mark.parametrize(

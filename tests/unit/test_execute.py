@@ -56,7 +56,7 @@ def signalled(*signums: int) -> list[Event]:
 
 @dataclass
 class Play:
-    """What is heard once the kit has arrived, after go, after `log` and `signal TERM`, and after the lease's end."""
+    """What is heard once the kit has arrived, after go, after `log` and `end`, and after the lease's end."""
 
     kit: list[Event] = field(default_factory=lambda: say(*READY))
     go: list[Event] = field(default_factory=lambda: say(*RANKS) + ended("run", 0))
@@ -70,7 +70,7 @@ class Lease:
 
     def __init__(self, play: Play, events: queue.SimpleQueue[Event]) -> None:
         self._play, self._events = play, events
-        self._answers = {b"go": play.go, b"log": play.log, b"signal TERM": play.term}
+        self._answers = {b"go": play.go, b"log": play.log, b"end": play.term}
         self._pending = b""
         self.kit = b""
         self.lines: list[bytes] = []
@@ -412,7 +412,7 @@ def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm
 def test_a_signal_while_the_program_runs(launch: Launcher, stage: Stage, signum: int) -> None:
     """The program is told through the lease, has a moment to end by itself, and the code is 128 + n."""
     assert launch(Play(go=say(*RANKS) + signalled(signum))) == Outcome(128 + signum)
-    assert stage.lease.lines[-1] == b"signal TERM"
+    assert stage.lease.lines[-1] == b"end"
 
 
 def test_a_program_that_does_not_end_is_killed(launch: Launcher, stage: Stage) -> None:
@@ -425,7 +425,7 @@ def test_ctrl_c_twice_does_not_wait(launch: Launcher, stage: Stage) -> None:
     """The second one: at once, then; the lease is closed all the same."""
     play = Play(go=say(*RANKS) + signalled(signal.SIGINT, signal.SIGINT), term=[])
     assert launch(play) == Outcome(130)
-    assert stage.lease.lines[-1] == b"signal TERM"
+    assert stage.lease.lines[-1] == b"end"
     assert stage.lease.closed
 
 
@@ -439,7 +439,7 @@ def test_ctrl_c_again_and_again_while_stopping(launch: Launcher) -> None:
 def test_a_signal_before_all_are_ready(launch: Launcher, stage: Stage) -> None:
     """Nobody runs yet who could be told; the lease's end is enough."""
     assert launch(Play(kit=say(READY[0]) + signalled(signal.SIGTERM))) == Outcome(143)
-    assert b"signal TERM" not in stage.lease.lines
+    assert b"end" not in stage.lease.lines
     assert b"go" not in stage.lease.lines
 
 
@@ -541,7 +541,7 @@ def test_a_prompt_is_hung_up(launch: Launcher, stage: Stage) -> None:
     stage.play = Play(go=signalled(signal.SIGTERM))
     assert launch.carry_out(make(build(shell="terminal"), 2, 1)) == Outcome(143)
     assert stage.started["run"].signals[0] == signal.SIGHUP
-    assert b"signal TERM" not in stage.lease.lines
+    assert b"end" not in stage.lease.lines
 
 
 def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> None:

@@ -1,0 +1,55 @@
+"""Submitted jobs: handed in from a desk, looked at, and waited for; nothing of them stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .stage import LOGIN, Cluster, Desk, Result, wait_for
+
+# Says that it is up; tells of every USR1, and goes a second after the first.
+USR1 = """\
+#!/bin/sh
+rank=${OMPI_COMM_WORLD_RANK-$PMIX_RANK}
+trap 'echo "got $rank"; got=1' USR1
+echo "up $rank"
+until [ "${got-}" ]; do sleep 0.1; done
+sleep 1
+"""
+
+
+def submit(cluster: Cluster, desk: Desk, *words: str, **more: Any) -> str:
+    """The id of the job that was handed in, from the desk."""
+    result = cluster.alice(["mnrun", "submit", "-o", "%x-%A_%a-%j.out", *words], cwd=desk.path, **more)
+    assert result.code == 0, result
+    assert result.out.strip().isdecimal(), result
+    return result.out.strip()
+
+
+def state(cluster: Cluster, job: str) -> dict[str, str]:
+    said = cluster.root(LOGIN, "scontrol", "-o", "show", "job", job)
+    return dict(word.split("=", 1) for word in said.split() if "=" in word)
+
+
+def output(desk: Desk, job: str) -> str:
+    found = [name for name in desk.names() if name.endswith(f"-{job}.out")]
+    return "".join(desk.read(name).decode() for name in found)
+
+
+def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
+    """How it ended, by Slurm's word, and what it said."""
+    wait_for(
+        lambda: state(cluster, job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"),
+        "ended",
+        seconds,
+        lambda: output(desk, job),
+    )
+    code, _, signum = state(cluster, job)["ExitCode"].partition(":")
+    said = output(desk, job)
+    ours = "".join(f"{line}\n" for line in said.splitlines() if line.startswith("rank "))
+    forget(cluster)
+    return Result(int(code) or 128 * bool(int(signum)) + int(signum), ours.encode(), said)
+
+
+def forget(cluster: Cluster) -> None:
+    """What a submitted job keeps in the user's home on purpose."""
+    cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")
