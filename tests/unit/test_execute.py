@@ -104,6 +104,13 @@ class Lease:
             self.closed = True
             self._hear(self._play.close)
 
+    def is_closed(self, seconds: float = 10) -> bool:
+        """At once or soon: what was sent before goes first."""
+        deadline = time.monotonic() + seconds
+        while not self.closed and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return self.closed
+
 
 class Process:
     """As much of a Popen as a launch looks at."""
@@ -113,10 +120,8 @@ class Process:
         self.waited = False
 
     def wait(self, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while self.stdin is not None and not self.stdin.closed and time.monotonic() < deadline:
-            time.sleep(0.001)
-        self.waited = True
+        assert self.stdin is not None
+        self.waited = self.stdin.is_closed(timeout)
         return 0
 
 
@@ -204,7 +209,7 @@ def stage(mocker: MockerFixture, slurm: Slurm) -> Iterator[Stage]:
     before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     yield stage
     if "serve" in stage.started:
-        assert stage.lease.closed, "the lease was left open: everything of the job would live on"
+        assert stage.lease.is_closed(), "the lease was left open: everything of the job would live on"
     assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
