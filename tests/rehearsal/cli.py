@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from . import recipe
 from .errors import ClusterError
 from .model import LOGIN, Cluster, Options
 
@@ -41,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     for name, text in VARIANTS.items():
         up.add_argument("--" + name.replace("_", "-"), action="store_true", help=text)
     for name, text in PLAIN.items():
-        verbs.add_parser(name, help=text)
+        plain = verbs.add_parser(name, help=text)
+        if name == "images":
+            plain.add_argument("rare", nargs="*", help=f"and of these: {' '.join(i.name for i in recipe.RARE)}")
     run = verbs.add_parser("exec", help="run a command in a node")
     run.add_argument("-u", "--user", default="root", help="root, alice or bob (root)")
     run.add_argument("--cwd", help="where (the user's home)")
@@ -107,5 +110,6 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
         host.install_tools()
         if args.verb == "build":
             print(trees.node_tree())
-        print(images.ensure())
+        rare = [image for image in recipe.RARE if image.name in getattr(args, "rare", ())]
+        print(images.ensure([*recipe.IMAGES, *rare]))
     return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Union
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "programs"
@@ -28,6 +29,17 @@ class Tree:
     compiler: tuple[str, ...] = ("gcc", "libc6-dev", "libopenmpi-dev")
     mpicc: str = "mpicc.openmpi"
 
+
+@dataclass(frozen=True)
+class Variant:
+    """An image made from another one by a script of build/, in seconds."""
+
+    name: str
+    base: Tree
+    step: str
+
+
+Image = Union[Tree, Variant]
 
 SLURM = ("slurmctld", "slurmd", "slurm-client", "munge")
 ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server")
@@ -55,7 +67,7 @@ OMPI5 = Tree(
     steps=("mpi-yield.sh", "image.sh"),
 )
 OMPI4 = replace(OMPI5, name="ompi4", suite="bookworm")
-NOSSHD = replace(OMPI5, name="nosshd", packages=tuple(p for p in OMPI5.packages if p != "openssh-server"))
+NOSSHD = Variant("nosshd", OMPI5, "nosshd.sh")
 MPICH = replace(
     OMPI5,
     name="mpich",
@@ -66,11 +78,21 @@ MPICH = replace(
     mpicc="mpicc.mpich",
 )
 
-IMAGES = (OMPI5, OMPI4, MPICH, NOSSHD)
+IMAGES: tuple[Image, ...] = (OMPI5, OMPI4, MPICH, NOSSHD)
+
+# Built for the tests that ask for them: no openssh, no bash and nobody but root; nothing but
+# busybox beside an MPI; a glibc newer than the nodes'.
+BARE = Variant("bare", OMPI5, "bare.sh")
+BUSYBOX = Variant("busybox", OMPI5, "busybox.sh")
+NEWER = replace(OMPI5, name="newer", suite="sid", packages=("openmpi-bin",), steps=("mpi-yield.sh", "image.sh"))
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER)
 
 
-def key(tree: Tree) -> str:
+def key(tree: Image) -> str:
     """Sixteen hex digits of everything that goes into the tree."""
+    if isinstance(tree, Variant):
+        step = (HERE / "build" / tree.step).read_bytes()
+        return hashlib.sha256(f"{key(tree.base)}\n".encode() + step).hexdigest()[:16]
     digest = hashlib.sha256(repr(tree).encode())
     for file in (*(HERE / "build" / step for step in (*tree.steps, COMPILE)), *programs()):
         digest.update(f"\n{file.name}\n".encode() + file.read_bytes())
