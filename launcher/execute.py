@@ -169,7 +169,7 @@ class Launch:
         asked, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(asked, without)
         if asked == "auto" and (self.screen.verbose or set(without.values()) - set(connect.USUAL)):
-            self.screen.say(f"connected by {chosen}: {_folded(without) or 'every node has ssh'}")
+            self.screen.say(f"connected by {chosen}: {_folded(without) or 'every node has it'}")
         return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:

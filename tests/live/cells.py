@@ -30,6 +30,7 @@ class Way:
     image: str
     per: str = "auto"
     runtime: str = ""  # "" is Apptainer
+    connect: str = "auto"
 
     @property
     def words(self) -> list[str]:
@@ -37,7 +38,7 @@ class Way:
 
     def _start(self) -> list[str]:
         if self.start == "inside":
-            return ["--mode", "inside-out"]
+            return ["--mode", "inside-out", *([] if self.connect == "auto" else ["--connect", self.connect])]
         per = [] if self.per == "auto" else ["--container-per", self.per]
         pmi = ["--mpi", "pmi2"] if self.start == "srun" and self.image == "mpich" else []
         return ["--mode", "outside-in", "--launcher", self.start, *pmi, *per]
@@ -52,7 +53,9 @@ class Way:
 
     def __str__(self) -> str:
         per = [] if self.per == "auto" else [f"per.{self.per}"]
-        return "-".join([self.start, self.image, *per, *([self.runtime] if self.runtime else [])])
+        runtime = [self.runtime] if self.runtime else []
+        connect = [] if self.connect == "auto" else [self.connect]
+        return "-".join([self.start, self.image, *per, *runtime, *connect])
 
 
 def possible(start: str, image: str, per: str = "auto") -> bool:
@@ -64,9 +67,10 @@ def possible(start: str, image: str, per: str = "auto") -> bool:
 
 INSIDE, MPIRUN, SRUN = Way("inside", "ompi5"), Way("mpirun", "ompi5"), Way("srun", "ompi5")
 MAIN = (INSIDE, MPIRUN, SRUN)
+PIPE = Way("inside", "ompi4", connect="pipe")
 WAYS = tuple(
-    Way(start, image)
-    for start in ("inside", "mpirun", "srun")
+    Way(start, image, connect=connect)
+    for start, connect in (("inside", "auto"), ("inside", "pipe"), ("mpirun", "auto"), ("srun", "auto"))
     for image in ("ompi5", "ompi4", "mpich", "host")
     if possible(start, image)
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI5, WAYS, Way, some
+from .cells import HELLO, INSIDE, MAIN, OMPI5, PIPE, WAYS, Way, some
 from .reports import check, only_line, shown
 from .stage import Cluster, Desk
 
@@ -55,7 +55,7 @@ BYTES = [os.fsencode(word) for word in NASTY]
 BROKEN = b"not \xff\xfe UTF-8"  # as a value; Apptainer itself replaces such bytes in an argument
 LENGTHY = b"x" * 100_000
 
-EACH = some(WAYS, (*MAIN, Way("inside", "ompi4"), Way("inside", "mpich"), Way("mpirun", "ompi5", "rank")))
+EACH = some(WAYS, (*MAIN, PIPE, Way("inside", "mpich"), Way("mpirun", "ompi5", "rank")))
 MEGABYTES = 100
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from launcher.connect import ssh
+from launcher.connect import choose, keyed, pipe, ssh
 from launcher.model import Worker
 
 WORKERS = (
@@ -52,3 +52,17 @@ def test_sixty_four_workers_have_sixty_four_blocks() -> None:
     workers = [Worker(f"node{n:02}", f"node{n:02}", f"10.0.0.{n}", 20000 + n) for n in range(1, 65)]
     text = ssh.files("/tmp/x", workers)["ssh_config"]
     assert re.findall(r"^Host (\S+)", text, re.MULTILINE) == [*(worker.name for worker in workers), "*"]
+
+
+def test_the_names_of_nodes_whole() -> None:
+    """Each worker by all the names that it has, once."""
+    assert pipe.files("/tmp/x", "alice", WORKERS) == {
+        "nodes": "node01 10.0.0.1\nnode02 n2.site 10.0.0.2\nnode03\n",
+    }
+
+
+def test_who_decides() -> None:
+    """What was asked for, else the nodes; and keys are made only where ssh may come of it."""
+    assert [choose(asked, ["node02"]) for asked in ("auto", "ssh", "pipe")] == ["pipe", "ssh", "pipe"]
+    assert [choose(asked, []) for asked in ("auto", "ssh", "pipe")] == ["ssh", "ssh", "pipe"]
+    assert [keyed(asked) for asked in ("auto", "ssh", "pipe")] == [True, True, False]

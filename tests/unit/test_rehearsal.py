@@ -89,8 +89,10 @@ def test_each_image_has_its_own_key() -> None:
     assert len({recipe.key(image) for image in recipe.IMAGES}) == len(recipe.IMAGES) == 4
 
 
-def test_nosshd_differs_by_sshd_alone() -> None:
-    assert set(recipe.OMPI5.packages) - set(recipe.NOSSHD.packages) == {"openssh-server"}
+def test_an_image_made_from_another_changes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recipe.key(recipe.NOSSHD)
+    assert recipe.key(replace(recipe.NOSSHD, base=recipe.OMPI4)) != before
+    assert recipe.key(replace(recipe.NOSSHD, step="bare.sh")) != before
 
 
 @pytest.mark.parametrize("name", ["", "A", "a.b", "../x", "-a", "a" * 40])
