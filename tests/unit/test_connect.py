@@ -56,7 +56,7 @@ def test_sixty_four_workers_have_sixty_four_blocks() -> None:
 
 def test_the_names_of_nodes_whole() -> None:
     """Each worker by all the names that it has, once."""
-    assert pipe.files("/tmp/x", "alice", WORKERS) == {
+    assert pipe.files("/tmp/x", WORKERS) == {
         "nodes": "node01 10.0.0.1\nnode02 n2.site 10.0.0.2\nnode03\n",
     }
 
