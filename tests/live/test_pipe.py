@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from .batch import end, submit
 from .cells import HELLO, IMAGES, NOSSHD, OMPI5, Way, some
 from .reports import check, everybody_spoke, mine
 from .stage import Cluster, Desk, Result
-from .test_submit import end, submit
 
 pytestmark = pytest.mark.live
 
