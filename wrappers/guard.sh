@@ -163,7 +163,7 @@ finish() {
   rm -f key hostkey # first of all
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
-  left=$(end)
+  left=$(sweep_all)
   [[ -z ${box_PID-} ]] || wait "$box_PID"
   cd /
   say "bye $left"

@@ -44,7 +44,7 @@ sweep() { # until nothing of the job is left; says what could not be ended
   echo "$left"
 }
 
-end() { # containers first, and again, since one may have been about to start; says what is left
+sweep_all() { # containers first, and again, since one may have been about to start; says what is left
   local left containers
   containers=$(end_containers)
   left=$(sweep)
@@ -71,7 +71,7 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     [[ -d $here ]] || exit 0   # the guard has done it
   fi
   rm -f "$here"/{key,hostkey}
-  left=$(end)
+  left=$(sweep_all)
   wipe
   [[ -z $left ]] || { echo "could not be ended: $left" >&2; exit 1; }
 fi
