@@ -247,6 +247,7 @@ def spec_of(
         job_file=path,
         hostfile=_read(str(found.settings["hostfile"].value), "--hostfile") if "hostfile" in found.settings else None,
         batch=batch,
+        there=os.path.exists,
     )
     return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
 

@@ -10,6 +10,7 @@ import re
 
 from .errors import LaunchError, UsageError
 from .model import Box, Mount, Words
+from .reference import for_stores
 
 _NAME = re.compile(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?")
 
@@ -29,7 +30,7 @@ def run(binary: str, box: Box, *flags: str) -> Words:
 
 
 def refuse(binary: str, reference: str) -> LaunchError | None:
-    if _NAME.fullmatch(reference):
+    if _NAME.fullmatch(for_stores(reference, binary)):
         return None
     return UsageError(
         f"--image {reference} is no name of an image that {binary} has",

@@ -1,6 +1,6 @@
 """Carry out a plan: start the steps, watch them, stop cleanly whatever happened.
 
-    serve ─ every node ready ─ go ─ run ─ its end ─ close the lease ─ bye from every node
+    prepare ─ serve ─ every node ready ─ go ─ run ─ its end ─ close the lease ─ bye from every node
 
 The lease is the serving step's standard input. Closing it, for whatever reason, is all
 that is needed for everything of the job to end on every node.
@@ -24,23 +24,16 @@ from .carry import carry
 from .errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
 from .job_dir import Records
 from .model import Allocation, Command, Outcome, Phase, Plan, Site, Where
+from .prepare import prepare
 from .progress import Screen
 from .roster import Roster
 from .schedulers import SCHEDULERS
-from .transports import Event, Running, Signals, start
+from .transports import Event, Running, Signals, Stopped, start
 
 GRACE = 3.0  # seconds for a program to end by itself after a signal
 ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
 EXITED = re.compile(r"task 0: Exited with exit code \d+")  # what srun says of a shell whose last command failed
 FAREWELL = 10.0  # seconds for the guards to end everything and say so
-
-
-class Stopped(Exception):
-    """A signal told us to stop."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
 
 
 class Launch:
@@ -65,7 +58,7 @@ class Launch:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put may interrupt itself: signals come so
         self.roster = Roster(plan.layout.nodes)
         self.noise: list[str] = []
-        self.commands: dict[Phase, Command] = {c.step.phase: c for c in carry(plan, site)}
+        self.commands: dict[Phase, Command] = {}
         self.prompt = plan.spec.shell == "terminal"
         self.serving: Running | None = None
         self.running: Running | None = None
@@ -79,6 +72,8 @@ class Launch:
         with Signals(self.events), terminal.kept() if self.prompt else nullcontext():
             stopped: Stopped | None = None
             try:
+                self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter or start)
+                self.commands = {c.step.phase: c for c in carry(self.plan, self.site)}
                 self._serve()
                 # Its start is off the critical path: it waits on the node for go. But a prompt's srun
                 # has the terminal from its start, and until all is ready Ctrl-C is for us.
@@ -169,7 +164,7 @@ class Launch:
         asked, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(asked, without)
         if asked == "auto" and (self.screen.verbose or set(without.values()) - set(connect.USUAL)):
-            self.screen.say(f"connected by {chosen}: {_folded(without) or 'every node has it'}")
+            self.screen.say(f"connected by {chosen}: {nodeset.folded(without) or 'every node has it'}")
         return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:
@@ -315,7 +310,7 @@ class Launch:
         missing = self.roster.missing
         refused = self.roster.failed or self.roster.gone or self.roster.lost
         thoughts = self.asked.why_down(missing)
-        reasons = _folded({node: self.roster.why(node, thoughts) for node in missing})
+        reasons = nodeset.folded({node: self.roster.why(node, thoughts) for node in missing})
         words = [line for line in self.noise if any(node in line for node in missing)] or self.noise
         noise = f" ({' | '.join(words[-3:])})" if words else ""
         count = f"{len(missing)} of {len(self.roster.nodes)} nodes not ready"
@@ -330,8 +325,10 @@ class Launch:
         if self._is_over():
             return self._why_cut_off()
         if self.roster.failed:
-            return RuntimeFailed(_folded(self.roster.failed))
-        return NodeError(_folded({node: self.roster.why(node, {}) for node in (*self.roster.gone, *self.roster.lost)}))
+            return RuntimeFailed(nodeset.folded(self.roster.failed))
+        return NodeError(
+            nodeset.folded({node: self.roster.why(node, {}) for node in (*self.roster.gone, *self.roster.lost)})
+        )
 
     def _why_cut_off(self) -> LaunchError:
         """The serving step ended, and not because of us: the job did, or its srun was killed."""
@@ -345,7 +342,7 @@ class Launch:
             return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
         lost = self.asked.why_down(self.plan.layout.nodes)
         if lost:
-            said = _folded({node: f"Slurm says {thought}" for node, thought in lost.items()})
+            said = nodeset.folded({node: f"Slurm says {thought}" for node, thought in lost.items()})
             return NodeError(f"lost while the program ran: {said}")
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {job} failed")
@@ -376,14 +373,6 @@ def execute(
 def _client_environment(plan: Plan, site: Site, environ: Mapping[str, str]) -> dict[str, str]:
     scheduler = SCHEDULERS[site.scheduler]
     return dict(scheduler.client_environment(environ, plan))
-
-
-def _folded(reasons: Mapping[str, str]) -> str:
-    """`node[01-03]: reason; node04: another`."""
-    nodes: dict[str, list[str]] = {}
-    for node, reason in reasons.items():
-        nodes.setdefault(reason, []).append(node)
-    return "; ".join(f"{nodeset.fold(names)}: {reason}" for reason, names in nodes.items())
 
 
 def _table(ranks: Mapping[str, int]) -> str:

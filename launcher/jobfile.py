@@ -19,6 +19,7 @@ from typing import Any
 from .environment import NAME
 from .errors import UsageError
 from .options import ALIASES, BY_NAME, Option
+from .reference import clearly
 from .settings import Setting, parse
 
 if sys.version_info >= (3, 11):
@@ -27,7 +28,7 @@ else:
     import tomli as tomllib
 
 PROFILES_OWN = ("match", "site", "policy", "partition")  # tables of a profile that a job file has not
-PATHS = ("image", "bind", "chdir", "script", "env_file", "job_dir", "templates", "split_output")
+PATHS = ("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output")
 FILLED = (*PATHS, "output", "error")  # where `${X}` is filled in; Slurm's patterns are relative to chdir
 
 Path = tuple[str, ...]  # of a key in the tables: ("resources", "nodes")
@@ -280,7 +281,7 @@ def _path(value: Any, option: Option, page: Page, path: Path) -> str:
         return text
     mark, text = ("!", text[1:]) if option.kind == "list" and text.startswith("!") else ("", text)
     source, colon, rest = text.partition(":") if option.name == "bind" else (text, "", "")
-    if option.name == "image" and re.search(r"://|:[\w.-]+$|@", source):
+    if option.name == "image" and clearly(source):
         return text
     source = re.sub(r"^~(?=/|$)", lambda _: page.environ.get("HOME", "~"), source)
     return mark + os.path.normpath(os.path.join(page.folder, source)) + colon + rest

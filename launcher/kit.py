@@ -26,6 +26,8 @@ SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh",)
 WALKER = ("enter.sh", "walk.sh", "pack.sh")  # the batch script's side of a launch: no use on the other nodes either
+# PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
+PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
 
 # First words on a node: say so, make the directory, unpack the kit from standard input, become the
 # guard; where the lease ends before that, nothing stays. A word before the kit, since srun hands on
@@ -36,6 +38,11 @@ BOOT = (
     'umask 077; read -r size || exit 1; mkdir "$0" || { echo "fail $node cannot make $0 on this node"; exit 1; }; '
     """trap 'rm -rf "$0"' EXIT; """
     'cd "$0" && head -c "$size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
+)
+# PREPARE's: no file is needed, so none is left.
+FETCH = (
+    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; echo "here ${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}"; '
+    'umask 077; read -r size && text=$(head -c "$size") && eval "$text"'
 )
 # The head's first words: its node's guard makes the pipe `gate` once it has found everything there,
 # or takes the directory away again. Whoever renames it first has it: the head to begin, the guard
@@ -52,6 +59,10 @@ def guard(plan_dir: str, container: Words) -> Words:
     return ("bash", "-p", "-c", BOOT, plan_dir, *container)
 
 
+def fetch(words: Words) -> Words:
+    return ("bash", "-p", "-c", FETCH, "pull.sh", *words)
+
+
 def head(plan_dir: str, words: Words) -> Words:
     return ("bash", "-p", "-c", WAIT, plan_dir, *words)
 
@@ -61,10 +72,23 @@ def walker() -> dict[str, str]:
     return {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in WALKER}
 
 
+def pullers() -> dict[str, str]:
+    """What PREPARE needs."""
+    found = {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in (PULL, IMAGE, ENGINES)}
+    given = "job_podman=$4 job_id=$5 job_runtime=$6\n"
+    return {PULL: given + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
+
+
+def fetched() -> bytes:
+    """That, as it goes down: its size on a line, then itself."""
+    text = pullers()[PULL].encode()
+    return b"%d\n%s" % (len(text), text)
+
+
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    here = (*FRONT_DOORS, *WALKER, *BEFORE)
+    here = (*FRONT_DOORS, *WALKER, *BEFORE, PULL, IMAGE)
     found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):

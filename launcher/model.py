@@ -12,6 +12,7 @@ Words = tuple[str, ...]
 class Phase(Enum):
     """When a step runs. STOP happens whatever happened before."""
 
+    PREPARE = "prepare"
     SERVE = "serve"
     AWAIT = "await"
     RUN = "run"
@@ -71,7 +72,10 @@ class JobSpec:
     once: bool = False  # the command starts its own ranks: mpirun ./app
     shell: str = ""  # or a shell instead: "terminal" is a prompt on ours, "input" reads commands from standard input
     mode: str = "inside-out"
-    image: str = ""
+    image: str = ""  # an absolute path, or what the runtime calls an image of a registry
+    pull: str = "missing"
+    pull_timeout: int = 1800  # seconds, of PREPARE
+    image_cache: str = ""  # where images of registries become files
     runtime: str = "apptainer"
     container_args: Words = ()
     container_per: str = "auto"
@@ -146,6 +150,11 @@ class JobSpec:
     verbose: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)  # option -> where it came from
     word_origins: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)  # (option, a word of it)
+
+    @property
+    def by_reference(self) -> bool:
+        """Whether the image is a registry's, and to be had before anything starts."""
+        return bool(self.image) and not self.image.startswith("/")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from .errors import UsageError
 
@@ -28,6 +28,14 @@ def fold(names: Iterable[str]) -> str:
     from ClusterShell.NodeSet import NodeSet
 
     return str(NodeSet.fromlist(list(names)))
+
+
+def folded(reasons: Mapping[str, str]) -> str:
+    """`node[01-03]: reason; node04: another`."""
+    nodes: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        nodes.setdefault(reason, []).append(node)
+    return "; ".join(f"{fold(names)}: {reason}" for reason, names in nodes.items())
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -153,7 +153,25 @@ OPTIONS: tuple[Option, ...] = (
         "--setup", "list", "A line of shell for the batch script, before anything of ours.", _BATCH, metavar="LINE"
     ),
     _option("--ulimit", "list", "A limit in the batch script: memlock=unlimited.", _BATCH, metavar="NAME=VALUE"),
-    _option("--image", "text", "The image: a SIF file or an unpacked directory.", _BOX, metavar="REF"),
+    _option(
+        "--image",
+        "text",
+        "The image: a file or directory of the nodes, or one of a registry: docker://…, host/name:tag, name@sha256:….",
+        _BOX,
+        metavar="REF",
+    ),
+    _option(
+        "--pull",
+        "choice",
+        "When to ask the registry: where the image is missing, never, or always, for a tag that may have moved.",
+        _BOX,
+        choices="missing never always",
+        default="missing",
+    ),
+    _option("--pull-timeout", "seconds", "For pulling and converting the image.", _BOX, metavar="TIME", default="30m"),
+    _option(
+        "--image-cache", "text", "Where pulled images are kept as files.", _BOX, metavar="DIR", default="~/.mnrun/cache"
+    ),
     _option(
         "--runtime",
         "choice",

@@ -6,6 +6,8 @@ outside-in  =  mpirun( container( command ) )
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import environment, kit, mpi
 from .errors import Impossible, UsageError
 from .model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
@@ -54,6 +56,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         alone=False,
         counted=direct,
         steps=(
+            *_prepare(spec, job),
             Step(
                 Phase.SERVE,
                 Where.ALL,
@@ -137,10 +140,30 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         shared=shared,
         alone=runtime.APART and not shared and max(layout.ranks) > 1,
         counted=True,
-        steps=(*steps, _stop(here)),
+        steps=(*_prepare(spec, job), *steps, _stop(here)),
         needs=_needs(spec),
         notes=_notes(spec),
     )
+
+
+def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:
+    """The image of a registry, on every node; there is nothing to do for one that is a file of theirs."""
+    if not spec.by_reference:
+        return ()
+    runtime = RUNTIMES[spec.runtime]
+    kind, place = ("store", spec.podman_root) if runtime.NAMED else ("file", spec.image_cache)
+    words = kit.fetch((kind, spec.image, spec.pull, place, job, runtime.BINARY))
+    missing = "" if spec.pull == "always" else ", unless it is there" if spec.pull == "missing" else ": only looked for"
+    where = f"{spec.runtime}'s store on every node" if runtime.NAMED else spec.image_cache
+    why = f"the image, from its registry to {where}{missing}; at most {spec.pull_timeout} s"
+    return (Step(Phase.PREPARE, Where.ALL, words, why),)
+
+
+def with_image(plan: Plan, place: str) -> Plan:
+    """The plan once PREPARE has said where the image is: what comes after names that."""
+    made = make(replace(plan.spec, image=place), plan.layout, plan.job)
+    after = (step for step in made.steps if step.phase is not Phase.PREPARE)
+    return replace(made, steps=(plan.step(Phase.PREPARE), *after))
 
 
 def _stop(here: str) -> Step:

@@ -26,8 +26,8 @@ SITE_KEYS = {
     "ports": "ports",
     "connect": "connect",
     "slurm_poll": "slurm_poll",
+    "cache": "image_cache",
 }
-_IDLE = ("cache",)  # known, and for what pulls images
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,9 @@ def understood(found: Sheet | None) -> Said:
 def _site(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for key, value in table.items():
-        if key not in (*SITE_KEYS, *_IDLE):
-            known = ", ".join((*SITE_KEYS, *_IDLE))
-            raise UsageError(f"{page.at(('site', key))}: site.{key} is no key", f"it is one of {known}")
-        if key in SITE_KEYS:
-            found[SITE_KEYS[key]] = jobfile.setting(BY_NAME[SITE_KEYS[key]], value, page, ("site", key))
+        if key not in SITE_KEYS:
+            raise UsageError(f"{page.at(('site', key))}: site.{key} is no key", f"it is one of {', '.join(SITE_KEYS)}")
+        found[SITE_KEYS[key]] = jobfile.setting(BY_NAME[SITE_KEYS[key]], value, page, ("site", key))
     return found
 
 

@@ -1,6 +1,9 @@
 """Who has said what: the lines that the nodes' guards send up, understood. Pure.
 
 here NODE              it has begun, and waits for the kit
+pulling NODE what      what pulling the image is at there
+image NODE ID WHERE    the image is there
+unpulled NODE why      it could not be had
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
 nossh NODE why         it is ready for the pipe alone
 fail NODE why          this node cannot take part
@@ -27,6 +30,9 @@ class Roster:
     def __init__(self, nodes: Sequence[str]) -> None:
         self.nodes = tuple(nodes)
         self.here: set[str] = set()
+        self.pulling: dict[str, str] = {}
+        self.unpulled = False  # what failed is the pull, not the node
+        self.images: dict[str, tuple[str, str]] = {}  # node -> (digest or id, path or name)
         self.workers: dict[str, Worker] = {}
         self.without_ssh: dict[str, str] = {}
         self.failed: dict[str, str] = {}
@@ -54,6 +60,14 @@ class Roster:
     def _take(self, word: str, node: str, said: str) -> bool:
         if word == "here":
             self.here.add(node)
+        elif word == "pulling":
+            self.pulling[node] = said
+        elif word == "unpulled":
+            self.unpulled = True
+            self.failed.setdefault(node, said)
+        elif word == "image":
+            digest, _, where = said.partition(" ")
+            self.images[node] = (digest, where)
         elif word == "ready":
             self.workers[node] = _worker(node, said)
         elif word == "nossh":

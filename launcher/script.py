@@ -15,6 +15,7 @@ from . import __version__, connect, environment, kit
 from .carry import carry
 from .errors import Impossible
 from .model import JobSpec, Layout, Phase, Plan, Site, Words
+from .plan import with_image
 from .render import render
 from .schedulers import slurm
 from .schedulers.slurm import EACH, HEAD, MARK, NODES
@@ -22,8 +23,9 @@ from .schedulers.slurm import EACH, HEAD, MARK, NODES
 JOB = f"{MARK}JOB"  # our id of the launch
 SLURM_JOB = f"{MARK}SLURM"
 HOSTS = f"{MARK}HOSTS"
+IMAGE = f"{MARK}PULLED"  # what PREPARE finds
 
-_VARIABLES = {f"/tmp/mnrun.{JOB}": "$here", JOB: "$id", HEAD: "$head", EACH: "$each", NODES: "$nodes"}
+_VARIABLES = {f"/tmp/mnrun.{JOB}": "$here", JOB: "$id", HEAD: "$head", EACH: "$each", NODES: "$nodes", IMAGE: "$image"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def site(spec: JobSpec, version: tuple[int, int], layout: Layout) -> Site:
 def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
     """The script of `plan`, whose wrappers will lie in the directory `stage`; `source` says where it comes from."""
     spec = plan.spec
+    plan = with_image(plan, IMAGE) if spec.by_reference else plan
     carried = {command.step.phase: command.argv for command in carry(plan, where)}
     inside = spec.mode == "inside-out"
     known = slurm.client_environment({}, plan)
@@ -77,6 +80,9 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         connect=spec.connect if inside else "",
         split=shlex.quote(spec.split_output),
         counted="1" if plan.counted else "",
+        prepare=_words(carried[Phase.PREPARE]) if spec.by_reference else "",
+        image=shlex.quote(spec.image),
+        pull_timeout=spec.pull_timeout,
         exports=[f"export {name}={shlex.quote(value)}" for name, value in known.items()],
         serve=_words(carried[Phase.SERVE]),
         run=_words(carried[Phase.RUN]),
@@ -139,8 +145,10 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
         else kit.outside_environment(plan, slurm.launch_environment(plan, where))
     )
     nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
-    words = environment.assignments({"boot": kit.BOOT, "until_go": kit.WAIT})
+    words = environment.assignments({"boot": kit.BOOT, "fetch": kit.FETCH, "until_go": kit.WAIT})
     own = {**kit.walker(), "words.sh": environment.srun_script() + words}
+    if plan.spec.by_reference:
+        own.update(kit.pullers())
     if inside and connect.keyed(plan.spec.connect):
         own.update(connect.ssh.files(plan.node_dir, ()))
     return {**own, **nodes}
@@ -148,7 +156,9 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
 
 def _words(argv: Words) -> str:
     """The words of a command, for bash, with the script's variables in them."""
-    return " ".join({kit.BOOT: '"$boot"', kit.WAIT: '"$until_go"'}.get(word) or _word(word) for word in argv)
+    return " ".join(
+        {kit.BOOT: '"$boot"', kit.FETCH: '"$fetch"', kit.WAIT: '"$until_go"'}.get(word) or _word(word) for word in argv
+    )
 
 
 def _word(word: str) -> str:

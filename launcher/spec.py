@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import environment
 from .errors import Impossible, UsageError
 from .model import Asked, JobSpec, Mount, Variable
+from .reference import is_reference
 from .runtimes import DEFAULT, RUNTIMES
 from .schedulers import hosts
 from .schedulers.slurm import ULIMITS
@@ -38,6 +39,7 @@ class Surroundings:
     job_file: str = ""
     hostfile: str | None = None  # its text
     batch: bool = False  # what a batch job takes along has its value in the job, not here
+    there: Callable[[str], bool] = lambda path: False  # whether a path exists here
 
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
@@ -59,7 +61,6 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     home = "" if get("no_home") else around.home
     launcher = _launcher(settings)
     passed = _passed(settings, around)
-    variables = _merged((*_of_the_job(around, home), *passed))
     return JobSpec(
         command=tuple(command),
         script=_absolute(script, around) if script else "",
@@ -73,7 +74,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         home=home,
         chdir=_absolute(text("chdir") or ".", around),
         umask=around.umask,
-        env=variables,
+        env=_merged((*_of_the_job(around, home), *passed)),
         passed=tuple(dict.fromkeys(v.name for v in passed if v.value is not None)),
         launcher=launcher,
         mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
@@ -94,7 +95,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         **_hosts(settings, around),
         ports=_ports(text("ports")),
         start_timeout=_number(get("start_timeout")) or 120,
-        job_dir=_absolute(re.sub(r"^~/", around.home + "/", text("job_dir")), around),
+        job_dir=_of_home(text("job_dir"), around),
         job_file=around.job_file,
         slurm_poll=_number(get("slurm_poll")) or 30,
         origins={name: setting.origin for name, setting in settings.items()},
@@ -110,6 +111,11 @@ def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
     found.update({name: _words(values.get(name)) for name in ("slurm", "module", "setup")})
     for name in ("templates", "split_output"):
         found[name] = _absolute(str(values[name]), around) if name in values else ""
+    found.update(
+        pull=values["pull"],
+        pull_timeout=values["pull_timeout"],
+        image_cache=_of_home(str(values["image_cache"]), around),
+    )
     return {**found, "ulimit": tuple(_limit(word) for word in _words(values.get("ulimit")))}
 
 
@@ -163,15 +169,23 @@ def _absolute(path: str, around: Surroundings) -> str:
     return os.path.normpath(os.path.join(around.cwd, path))
 
 
+def _of_home(path: str, around: Surroundings) -> str:
+    return _absolute(re.sub(r"^~/", lambda _: around.home + "/", path), around)
+
+
 def _image(reference: str, runtime: str, around: Surroundings) -> str:
-    if not RUNTIMES[runtime].CONTAINED:
+    room = RUNTIMES[runtime]
+    if not room.CONTAINED:
         return ""
     if not reference:
         raise UsageError("no image", "name one with --image FILE, or run without containers: --runtime host")
-    refusal = RUNTIMES[runtime].refuse(reference)
+    if not room.NAMED and not is_reference(reference, around.there(_absolute(reference, around))):
+        return _absolute(reference, around)
+    refusal = room.refuse(reference)
     if refusal is not None:
         raise refusal
-    return reference if RUNTIMES[runtime].NAMED else _absolute(reference, around)
+    address: str = room.address(reference)
+    return address
 
 
 def _rights(settings: Settings, runtime: str) -> None:

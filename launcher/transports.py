@@ -23,6 +23,14 @@ from .model import Words
 Event = tuple[str, str, object]  # (kind, name of the process, what): "line", "noise", "ended", "signal"
 
 
+class Stopped(Exception):
+    """A signal told us to stop."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
 @dataclass
 class Running:
     """A process that was started, by the name that its events carry."""

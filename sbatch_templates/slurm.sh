@@ -41,6 +41,11 @@ begin  # $here is the job's directory on each node, $head the first of $nodes; $
 {{ line }}
 {% endfor %}
 
+{% if prepare %}
+# 0 prepare: the image of a registry, on every node; $image is what they call it
+source "$stage/image.sh"
+prepare {{ pull_timeout }} {{ image }} {{ prepare }}
+{% endif %}
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
 serve {{ serve }}
 {% if early %}

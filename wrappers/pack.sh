@@ -29,8 +29,6 @@ write_kit() { # the same files as a live launch sends, with this job's names and
     mv "$kit/key.pub" "$kit/authorized_keys"
     (echo -n 'mnrun ' && cat "$kit/hostkey.pub") >"$kit/known_hosts" && rm "$kit/hostkey.pub"
   fi
-  tar -czf "$mine/kit.tar.gz" -C "$kit" .
-  rm -rf "$kit"
 }
 
 facts() { # what a rank gets back of its job: names

@@ -1,8 +1,8 @@
 #!/bin/bash
-# shellcheck disable=SC2034,SC2154  # what is given, and what pack.sh reads
+# shellcheck disable=SC2034,SC2154  # what is given, and what pack.sh and image.sh read
 # The batch script's side of a launch, as launcher/execute.py is a live one's. The generated script
 # sources it, and says in its own lines what runs:
-#     begin; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
+#     begin; prepare SECONDS REFERENCE WORDS; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
 # Given: stage, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME where it is taken away),
 # inherited (NAME=VALUE with the job's own values, NAME where it has none), inside (1 for inside-out), connect,
 # split (where ranks' outputs go, if apart); and what enter.sh leaves.
@@ -79,6 +79,7 @@ serve() { # WORDS: the serving step, with a guard on every node; its input is th
     "$@" <"$mine/lease" 2>"$mine/noise" && echo serve-ended 0 || echo "serve-ended $?"
   } | relay {lease}>&- &
   server=$!
+  tar -czf "$mine/kit.tar.gz" -C "$mine/kit" . && rm -rf "$mine/kit"
   {
     stat -c %s "$mine/kit.tar.gz"
     cat "$mine/kit.tar.gz"
@@ -139,6 +140,8 @@ take() { # LINE
   case $word in
     run-ended) code=$node ;;
     serve-ended) served=$node ;;
+    pull-ended) pulled=$node ;;
+    pulling | image | unpulled) hear_of_image "$word" "$node" "$rest" ;;
     here) here_is[$node]=1 ;;
     ready)
       ready[$node]=1
@@ -277,6 +280,7 @@ ending() { # whatever happened: the program, the lease, every guard's farewell, 
   local status=$? failing=$BASH_COMMAND name deadline silent=''
   trap '' EXIT TERM INT USR1 USR2
   set +eu
+  [[ -z ${pull-} ]] || end_pull
   if [[ -n $runner && -z $code && -n $went ]]; then
     echo end >&"$lease"
     deadline=$((SECONDS + GRACE))

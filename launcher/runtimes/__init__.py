@@ -12,7 +12,8 @@ A runtime is a module with these names; adding one is one file and one line belo
     USERS                       whether we bring /etc/passwd and group along, for ranks too
     node(box)   -> words        a container that one node's processes live in together
     rank(box, shared) -> words  a container around one rank; shared: one for all ranks of the node
-    refuse(reference) -> error  why `--image REFERENCE` cannot be used, None if it can
+    refuse(reference) -> error  why an image of a registry cannot be used, None if it can
+    address(reference) -> word  what the runtime calls that image
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import re
-
-from ..errors import Impossible, LaunchError
+from .. import reference as names
+from ..errors import LaunchError
 from ..model import Box, Words
 
 BINARY = "apptainer"
@@ -18,9 +17,6 @@ SHARES = True
 APART = True
 FILES = True
 USERS = False  # it makes them itself, but not as sshd wants them
-
-# registry.example/group/name:tag, as docker writes it; a file would say so with / or . in front, or .sif
-_REGISTRY = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/[\w.-]+)+(:[\w.-]+|@sha256:[0-9a-f]{64})")
 
 
 def node(box: Box) -> Words:
@@ -35,13 +31,11 @@ def rank(box: Box, shared: bool) -> Words:
 
 
 def refuse(reference: str) -> LaunchError | None:
-    if "://" not in reference and not _REGISTRY.fullmatch(reference):
-        return None
-    address = reference if "://" in reference else f"docker://{reference}"
-    name = re.sub(r"[:@]", "_", address.rpartition("/")[2]) or "image"
-    return Impossible(
-        f"mnrun does not pull images yet: {reference}", f"run `apptainer pull {name}.sif {address}` first"
-    )
+    return None
+
+
+def address(reference: str) -> str:
+    return names.for_files(reference)
 
 
 def _exec(box: Box, *flags: str) -> Words:

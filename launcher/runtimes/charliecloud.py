@@ -6,9 +6,7 @@ Its processes are ours, and see the node's /dev, /proc and /tmp. What only the n
 
 from __future__ import annotations
 
-import re
-
-from ..errors import Impossible, LaunchError, UsageError
+from ..errors import Impossible, LaunchError
 from ..model import Box, Mount, Words
 
 BINARY = "ch-run"
@@ -30,12 +28,15 @@ def rank(box: Box, shared: bool) -> Words:
 
 
 def refuse(reference: str) -> LaunchError | None:
-    if not re.match(r"[\w+.-]+://", reference):
-        return None
-    return UsageError(
-        f"--image {reference} is no directory or squashfs file, which charliecloud needs",
-        f"make one with `ch-image pull {reference.partition('://')[2]}` and `ch-convert`",
+    return Impossible(
+        f"mnrun does not pull {reference} for charliecloud",
+        f"make a directory with `ch-image pull {reference.rpartition('://')[2]}` and `ch-convert`, "
+        "or use --runtime apptainer",
     )
+
+
+def address(reference: str) -> str:
+    return reference
 
 
 def _run(box: Box, *flags: str) -> Words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import engine
+from .. import reference as names
 from ..errors import LaunchError
 from ..model import Box, Words
 
@@ -28,3 +29,7 @@ def rank(box: Box, shared: bool) -> Words:
 
 def refuse(reference: str) -> LaunchError | None:
     return engine.refuse(BINARY, reference)
+
+
+def address(reference: str) -> str:
+    return names.for_stores(reference, BINARY)

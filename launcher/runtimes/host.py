@@ -25,3 +25,7 @@ def rank(box: Box, shared: bool) -> Words:
 
 def refuse(reference: str) -> LaunchError | None:
     return None
+
+
+def address(reference: str) -> str:
+    return ""

@@ -4,6 +4,7 @@ kin in front of every call, since podman's default lies in the home directory, w
 from __future__ import annotations
 
 from .. import engine
+from .. import reference as names
 from ..errors import LaunchError
 from ..model import Box, Words
 
@@ -31,3 +32,7 @@ def rank(box: Box, shared: bool) -> Words:
 
 def refuse(reference: str) -> LaunchError | None:
     return engine.refuse(BINARY, reference)
+
+
+def address(reference: str) -> str:
+    return names.for_stores(reference, BINARY)

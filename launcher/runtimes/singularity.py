@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from ..model import Box, Words
 from . import apptainer
-from .apptainer import ADVERB, APART, CONTAINED, FILES, NAMED, SHARES, USERS, refuse
+from .apptainer import ADVERB, APART, CONTAINED, FILES, NAMED, SHARES, USERS, address, refuse
 
 BINARY = "singularity"
 
-__all__ = ["ADVERB", "APART", "BINARY", "CONTAINED", "FILES", "NAMED", "SHARES", "USERS", "node", "rank", "refuse"]
+__all__ = [
+    "ADVERB",
+    "APART",
+    "BINARY",
+    "CONTAINED",
+    "FILES",
+    "NAMED",
+    "SHARES",
+    "USERS",
+    "address",
+    "node",
+    "rank",
+    "refuse",
+]
 
 
 def node(box: Box) -> Words:

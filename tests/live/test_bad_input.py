@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -72,11 +71,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], int | tuple[int, ...], tuple[str, ...]
     "no image there": (("--image", "/no/such.sif", HELLO), 121, ("/no/such.sif", "not there")),
     "not an image": (("--image", "/etc/passwd", HELLO), 121, ("/etc/passwd", "not a container image")),
     "an image that cannot be read": (("--image", "/etc/shadow", HELLO), 121, ("/etc/shadow", "cannot be read")),
-    "an image in a registry": (
-        ("--image", "docker://debian:12", HELLO),
-        122,
-        ("apptainer pull debian_12.sif docker://debian:12",),
-    ),
     "unbalanced quotes": ((*BOX, "--mpi-args", "a 'b", HELLO), 2, ("--mpi-args", "a 'b")),
     # Other tools' spellings, each answered with ours.
     "-npernode": ((*BOX, "-npernode", "2", HELLO), 2, ("-npernode", "--ntasks-per-node")),
@@ -120,18 +114,6 @@ def test_bad_input_line_of_an_env_file(cluster: Cluster, held: str, desk: Desk) 
     only_line(run(cluster, held, *BOX, "--env-file", path, HELLO), 2, path, "line 4", "no variable")
 
 
-def test_bad_input_as_a_pull_command_that_works(cluster: Cluster, held: str) -> None:
-    """The printed command is what Apptainer wants, whatever the reference looks like."""
-    for reference, name in (
-        ("docker://debian", "debian"),
-        ("docker://org/app:1.2", "app_1.2"),
-        ("oras://h/o/app:v1", "app_v1"),
-    ):
-        line = only_line(run(cluster, held, "-Q", "--image", reference, HELLO), 122)
-        match = re.search(r"`apptainer pull (\S+)\.sif (\S+)`", line)
-        assert match and match.groups() == (name, reference), line
-
-
 def test_bad_input_without_an_allocation(cluster: Cluster) -> None:
     """--nodes 4 and no allocation: refused, with the salloc line for these options (which test_places runs)."""
     result = cluster.alice(["mnrun", "--nodes", "4", "--gres", "gpu:2", *BOX, "--", HELLO, "-e", "A B"])
@@ -155,7 +137,7 @@ def test_bad_input_no_slurm_at_hand(cluster: Cluster, held: str) -> None:
 
 def test_bad_input_is_also_the_plan_s(cluster: Cluster, held: str) -> None:
     """`mnrun plan` refuses what run would."""
-    for wrong in ("no command", "mode misspelt", "more ranks than slots", "an image in a registry", "docker's -v"):
+    for wrong in ("no command", "mode misspelt", "more ranks than slots", "docker's -v"):
         words, code, wanted = REFUSED[wrong]
         only_line(run(cluster, held, "plan", *words), code, *wanted)
 

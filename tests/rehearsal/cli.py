@@ -25,6 +25,7 @@ ON_NODE = {
 PLAIN = {
     "down": "leave nothing of the cluster behind",
     "status": "a line per node",
+    "registry": "image registries on the login node: login:5000, and login:5001 with a login",
     "install": "put the checkout's mnrun into the running cluster",
     "images": "build the test images that are missing",
     "build": "build the node tree and the images, and start nothing",
@@ -98,6 +99,8 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
         return enter(cluster, LOGIN, ["ssh", cluster.node(args.node)], "alice")
     elif args.verb in ("kill", "cut", "heal"):
         getattr(whole, args.verb)(cluster, args.node)
+    elif args.verb == "registry":
+        whole.registry(cluster)
     elif args.verb == "install":
         with locked(cluster.lock):
             install.install(cluster)

@@ -80,6 +80,12 @@ def ask(cluster: Cluster, node: str, *argv: str, check: bool = True) -> str:
     return run(["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", *argv], check=check)
 
 
+def registry(cluster: Cluster) -> None:
+    """Two image registries on the login node; fine if they are there."""
+    with locked(cluster.lock), timed("registries"):
+        ask(cluster, LOGIN, "/bin/sh", "/etc/rehearsal/registry.sh")
+
+
 def wait_idle(cluster: Cluster, options: Options, wanted: list[str] | None = None) -> None:
     """Return when Slurm calls the nodes idle; name those that are not at the deadline."""
     waiting = set(options.compute if wanted is None else wanted)

@@ -37,6 +37,12 @@ cd /keys
 for name in ssh_host_ed25519_key alice bob; do
     ssh-keygen -q -t ed25519 -N '' -C "$name" -f "$name"
 done
+# What a registry on the login node shows, of a CA that all nodes trust.
+new="openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -batch"
+$new -x509 -days 3650 -subj /CN=rehearsal -keyout ca.key -out ca.pem
+$new -subj /CN=login -keyout registry.key -out registry.csr
+echo subjectAltName=DNS:login > names
+openssl x509 -req -in registry.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile names -out registry.pem
 """
 
 
@@ -94,7 +100,19 @@ def write(cluster: Cluster, options: Options) -> None:
     put("/etc/group", _with_docker((tree / "etc/group").read_text()).encode(), 0o644, "root")
     put("/etc/ssh/ssh_host_ed25519_key", (keys / "ssh_host_ed25519_key").read_bytes(), 0o600, "root")
     put("/etc/munge/munge.key", os.urandom(1024), 0o400, "munge")
-    put("/etc/rehearsal/rc.sh", (HERE / "inside/rc.sh").read_bytes(), 0o755, "root")
+    ca = (keys / "ca.pem").read_bytes()
+    put("/etc/ssl/certs/rehearsal.pem", ca, 0o644, "root")
+    put(
+        "/etc/ssl/certs/ca-certificates.crt",
+        (tree / "etc/ssl/certs/ca-certificates.crt").read_bytes() + ca,
+        0o644,
+        "root",
+    )
+    for part in ("registry.pem", "registry.key"):
+        put(f"/etc/rehearsal/{part}", (keys / part).read_bytes(), 0o600, "root")
+    for part in ("rc.sh", "registry.sh", "oci.py"):
+        put(f"/etc/rehearsal/{part}", (HERE / "inside" / part).read_bytes(), 0o755, "root")
+    put("/usr/local/bin/mksquashfs", (HERE / "inside/mksquashfs.sh").read_bytes(), 0o755, "root")
 
     for name in ("mnrun", "srun_singularity.sh"):
         link = layer / "usr/local/bin" / name

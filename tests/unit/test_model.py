@@ -64,7 +64,7 @@ def test_a_layout_counts() -> None:
 
 def test_a_step_is_found_by_its_phase() -> None:
     """There is one for each."""
-    plan = make(JobSpec(command=("./app",)), 1)
+    plan = make(JobSpec(command=("./app",), image="docker://app:1"), 1)
     assert [plan.step(phase).phase for phase in Phase] == list(Phase)
 
 

@@ -49,6 +49,7 @@ def test_a_whole_profile() -> None:
         "job_dir": "/scratch/alice/.mnrun",
         "ports": "41000-41999",
         "slurm_poll": 60,
+        "image_cache": "/cache",
         "partition": "gpu",
         "bind": ("/datasets:/data:ro",),
     }

@@ -106,61 +106,40 @@ def test_words_in_front_of_a_command(runtime: str, way: str, box: str) -> None:
     assert words == EXPECTED[runtime, way, box]
 
 
+def test_what_engines_call_an_image() -> None:
+    """Its name, as it stands; what is a file or another registry's is refused."""
+    for runtime in ("docker", "podman"):
+        assert RUNTIMES[runtime].refuse("docker://host:5000/a/b:1") is None
+        assert RUNTIMES[runtime].address("docker://host:5000/a/b:1") == "host:5000/a/b:1"
+        assert RUNTIMES[runtime].address("localhost/ompi5") == "localhost/ompi5"
+        for wrong in ("./app.sif", "--privileged"):
+            assert str(RUNTIMES[runtime].refuse(wrong)) == (
+                f"--image {wrong} is no name of an image that {runtime} has; "
+                f"name one of `{runtime} images`, or use --runtime apptainer for a file"
+            )
+
+
+def test_what_charliecloud_does_not_pull() -> None:
+    """With the commands that make a directory of it."""
+    assert str(RUNTIMES["charliecloud"].refuse("docker://site/app:1")) == (
+        "mnrun does not pull docker://site/app:1 for charliecloud; "
+        "make a directory with `ch-image pull site/app:1` and `ch-convert`, or use --runtime apptainer"
+    )
+
+
 @pytest.mark.parametrize(
-    ("runtime", "reference", "said"),
+    ("written", "address"),
     [
-        ("apptainer", "app.sif", None),
-        ("apptainer", "/images/tree/", None),
-        ("apptainer", "odd:name.sif", None),
-        (
-            "apptainer",
-            "docker://site/team/app:1.2",
-            "mnrun does not pull images yet: docker://site/team/app:1.2; "
-            "run `apptainer pull app_1.2.sif docker://site/team/app:1.2` first",
-        ),
-        (
-            "apptainer",
-            "oras://site/app",
-            "mnrun does not pull images yet: oras://site/app; run `apptainer pull app.sif oras://site/app` first",
-        ),
-        (
-            "apptainer",
-            "registry.example:5000/team/app:1.2",
-            "mnrun does not pull images yet: registry.example:5000/team/app:1.2; "
-            "run `apptainer pull app_1.2.sif docker://registry.example:5000/team/app:1.2` first",
-        ),
-        ("apptainer", "images.d/app.sif", None),
-        ("apptainer", "./registry.example/app:1.2", None),
-        ("apptainer", "/registry.example/app:1.2", None),
-        ("host", "docker://anything", None),
-        ("charliecloud", "/images/tree", None),
-        (
-            "charliecloud",
-            "docker://site/app:1",
-            "--image docker://site/app:1 is no directory or squashfs file, which charliecloud needs; "
-            "make one with `ch-image pull site/app:1` and `ch-convert`",
-        ),
-        ("docker", "ompi5", None),
-        ("docker", "localhost/ompi5:latest", None),
-        ("podman", "registry.example:5000/team/app@sha256:" + 64 * "0", None),
-        (
-            "docker",
-            "./app.sif",
-            "--image ./app.sif is no name of an image that docker has; "
-            "name one of `docker images`, or use --runtime apptainer for a file",
-        ),
-        (
-            "podman",
-            "--privileged",
-            "--image --privileged is no name of an image that podman has; "
-            "name one of `podman images`, or use --runtime apptainer for a file",
-        ),
+        ("docker://site/team/app:1.2", "docker://site/team/app:1.2"),
+        ("oras://site/app", "oras://site/app"),
+        ("registry.example:5000/team/app:1.2", "docker://registry.example:5000/team/app:1.2"),
+        (f"app:1.2@sha256:{'a' * 64}", f"docker://app@sha256:{'a' * 64}"),
     ],
 )
-def test_what_cannot_be_an_image(runtime: str, reference: str, said: str | None) -> None:
-    """With the exact command that makes one of it."""
-    refusal = RUNTIMES[runtime].refuse(reference)
-    assert (str(refusal) if refusal else None) == said
+def test_what_apptainer_calls_an_image_of_a_registry(written: str, address: str) -> None:
+    """With a scheme; a digest says all, and it wants no tag beside it."""
+    assert RUNTIMES["apptainer"].refuse(written) is None
+    assert RUNTIMES["apptainer"].address(written) == address
 
 
 def test_what_a_node_needs_of_a_runtime() -> None:

@@ -78,6 +78,9 @@ def test_parse_says_what_is_wrong_with_a_value(name: str, raw: object, said: str
 def test_built_in_values() -> None:
     """What holds when nobody says anything."""
     assert {name: setting.value for name, setting in settings.builtin().items()} == {
+        "pull": "missing",
+        "pull_timeout": 1800,
+        "image_cache": "~/.mnrun/cache",
         "runtime": "auto",
         "container_per": "auto",
         "mode": "auto",

@@ -31,6 +31,7 @@ def test_a_minimal_job() -> None:
         chdir="/home/alice/run",
         env=(Variable("PYTHONNOUSERSITE", "1"),),
         launcher="mpirun",
+        image_cache="/home/alice/.mnrun/cache",
         job_dir="/home/alice/.mnrun/jobs",
     )
 
@@ -62,6 +63,7 @@ def test_a_maximal_job() -> None:
         bind_to="core",
         ports="3000-4000",
         start_timeout="5m",
+        image_cache="/home/alice/.mnrun/cache",
         job_dir="records",
         keep=True,
         force=True,
@@ -100,6 +102,7 @@ def test_a_maximal_job() -> None:
         start_timeout=300,
         keep=True,
         force=True,
+        image_cache="/home/alice/.mnrun/cache",
         job_dir="/home/alice/run/records",
     )
 
@@ -343,9 +346,9 @@ def test_where_records_go(given: dict[str, Any], path: str) -> None:
     [
         ({"image": None}, "no image; name one with --image FILE, or run without containers: --runtime host"),
         (
-            {"image": "docker://ubuntu:24.04"},
-            "mnrun does not pull images yet: docker://ubuntu:24.04; "
-            "run `apptainer pull ubuntu_24.04.sif docker://ubuntu:24.04` first",
+            {"image": "ubuntu"},
+            "--image ubuntu may be a file, which is not here, or an image of a registry; "
+            "write ./ubuntu or docker://ubuntu",
         ),
         ({"gres": "gpu:2", "gpus_per_node": "2"}, "--gres and --gpus-per-node exclude each other"),
         ({"gpus_per_node": "a100"}, "--gpus-per-node 'a100' is not [TYPE:]NUMBER"),

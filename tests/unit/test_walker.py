@@ -65,7 +65,7 @@ def job(sh: Shell, tmp_path: Path) -> Job:
     return Job(sh, tmp_path)
 
 
-USER_ENV = 'tar -xzOf "$mine/kit.tar.gz" ./user.env | grep -v "^#"; ours=0'
+USER_ENV = 'grep -v "^#" "$mine/kit/user.env"; ours=0'
 
 
 def test_a_job_that_is_ended_while_its_script_begins_has_not_succeeded(job: Job) -> None:
@@ -121,9 +121,7 @@ def test_a_value_that_the_job_has_not_is_refused_in_the_job(job: Job) -> None:
 
 def test_what_is_typed_is_no_name_of_ours(job: Job) -> None:
     """Where the script fills in what only the job knows."""
-    said = job.start(
-        'tar -xzOf "$mine/kit.tar.gz" ./job.sh | grep -e chdir -e id=; ours=0', chdir="/data/MNRUN_JOB/MNRUN_NODES"
-    )
+    said = job.start('grep -e chdir -e id= "$mine/kit/job.sh"; ours=0', chdir="/data/MNRUN_JOB/MNRUN_NODES")
     assert "='/data/MNRUN_JOB/MNRUN_NODES'\n" in said
     assert "_id='7-" in said
 

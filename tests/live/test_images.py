@@ -1,0 +1,260 @@
+"""Images of a registry: pulled before anything starts, once, and the same on every node; or one clear line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from .cells import HELLO
+from .reports import check, refusal
+from .stage import LOGIN, Cluster, Desk, Result, wait_for
+
+pytestmark = pytest.mark.live
+
+OPEN, DOOR = "login:5000", "login:5001"  # the second one wants a login
+CACHE = "/home/alice/.mnrun/cache"
+OUTSIDE = ("--mode", "outside-in", "--launcher", "srun")
+VERSION = ("--", "cat", "/etc/version")
+LET_IN = {"APPTAINER_DOCKER_USERNAME": "alice", "APPTAINER_DOCKER_PASSWORD": "open sesame"}
+
+
+@pytest.fixture(scope="module")
+def registry(cluster: Cluster) -> None:
+    """Both registries, on the login node."""
+    cluster.tool("registry")
+
+
+@pytest.fixture(autouse=True)
+def cache(cluster: Cluster, registry: None) -> Iterator[str]:
+    """An empty cache of alice's, gone afterwards."""
+    cluster.root(LOGIN, "rm", "-rf", CACHE)
+    yield CACHE
+    cluster.root(LOGIN, "rm", "-rf", CACHE)
+
+
+def files(cluster: Cluster) -> list[str]:
+    """What is in the cache, but for the folders."""
+    return [
+        str(path.relative_to(cluster.path(CACHE))) for path in sorted(cluster.path(CACHE).rglob("*")) if path.is_file()
+    ]
+
+
+def small(cluster: Cluster, *words: str, reference: str = f"{OPEN}/small:1", nodes: int = 4, **more: object) -> Result:
+    """A job in a small image, whose ranks say which version of it they are in."""
+    return cluster.mnrun(*OUTSIDE, *words, "--image", reference, *VERSION, nodes=nodes, tasks=1, **more)  # type: ignore[arg-type]
+
+
+def test_images_are_converted_once_and_run(cluster: Cluster) -> None:
+    """An image of Open MPI by reference: one node converts it, all run it; the next job asks nobody."""
+    words = ("--mode", "inside-out", "--image", f"{OPEN}/mpi/ompi5:1", "--", HELLO)
+    first = cluster.mnrun(*words)
+    check(first, *cluster.nodes)
+    assert f"pulling docker://{OPEN}/mpi/ompi5:1" in first.err, first
+    held = files(cluster)
+    assert len(held) == 2 and held[1].startswith("sha256-") and held[1].endswith(".sif"), held
+    made = cluster.path(f"{CACHE}/{held[1]}").stat()
+    again = cluster.mnrun(*words)
+    check(again, *cluster.nodes)
+    assert "pulling" not in again.err, again
+    assert cluster.path(f"{CACHE}/{held[1]}").stat() == made
+
+
+def test_images_of_a_tag_that_moves(cluster: Cluster) -> None:
+    """missing runs what is there; always finds the new one, in a file of its own; and asks once for all nodes."""
+    tag = f"{OPEN}/small:moving"
+
+    def move(version: str) -> None:
+        cluster.root(LOGIN, "skopeo", "copy", "-q", f"docker://{OPEN}/small:{version}", f"docker://{tag}")
+
+    move("1")
+    assert small(cluster, reference=tag).out.split() == ["1"] * 4
+    move("2")
+    assert small(cluster, reference=tag).out.split() == ["1"] * 4
+    assert small(cluster, "--pull", "always", reference=tag).out.split() == ["2"] * 4
+    held = files(cluster)
+    assert len(held) == 3, held
+    same = small(cluster, "--pull", "always", reference=tag)
+    assert same.out.split() == ["2"] * 4 and files(cluster) == held, same
+
+
+def test_images_in_a_batch_script(cluster: Cluster, desk: Desk) -> None:
+    """The script pulls as a live run does, with the job's own login; of that nothing is written down."""
+    words = ["submit", "--wait", "-N", "4", "-o", "%j.out", *OUTSIDE, "--image", f"{DOOR}/small:2", *VERSION]
+    assigned = [f"{name}={value}" for name, value in LET_IN.items()]
+    try:
+        done = cluster.alice(["env", *assigned, "mnrun", *words], cwd=desk.path)
+        said = desk.read(f"{done.out.strip()}.out").decode()
+        assert done.code == 0 and [line for line in said.splitlines() if line.isdecimal()] == ["2"] * 4, (done, said)
+        found = cluster.alice(["grep", "-rF", "open sesame", "/home/alice/.mnrun", desk.path])
+        assert found.code == 1, found
+        wrong = cluster.alice(["mnrun", *words[:-4], f"{DOOR}/small:9", *VERSION], cwd=desk.path)
+        said = desk.read(f"{wrong.out.strip()}.out").decode()
+        assert wrong.code == 125 and f"{DOOR} wants another login" in said, (wrong, said)
+        outcome = json.loads(cluster.path(f"/home/alice/.mnrun/jobs/{wrong.out.strip()}/0/outcome").read_text())
+        assert outcome["code"] == 125
+    finally:
+        for folder in ("stage", "jobs"):
+            cluster.root(LOGIN, "rm", "-rf", f"/home/alice/.mnrun/{folder}")
+
+
+WRONG = {
+    "no such tag": ((), f"{OPEN}/small:7", 125, (f"there is no docker://{OPEN}/small:7",)),
+    "no login": ((), f"{DOOR}/small:1", 125, (f"{DOOR} wants another login", "APPTAINER_DOCKER_USERNAME")),
+    "a registry that is down": (
+        (),
+        "login:5999/small:1",
+        125,
+        ("login:5999 does not answer", "apptainer pull app.sif"),
+    ),
+    "a name that does not resolve": ((), "nowhere:5000/small:1", 125, ("nowhere does not resolve", "app.sif")),
+    "not there, and never to be": (
+        ("--pull", "never"),
+        f"{OPEN}/small:1",
+        121,
+        ("node[01-04]", "--pull missing", CACHE),
+    ),
+    "a cache that cannot be": (("--image-cache", "/proc/x"), f"{OPEN}/small:1", 125, ("/proc/x", "--image-cache")),
+    "half a digest": ((), f"{OPEN}/small@sha256:12", 2, ("no whole digest",)),
+    "another scheme": ((), "http://login/small", 2, ("docker, oras, library",)),
+    "file or reference": ((), "small", 2, ("./small", "docker://small")),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_images_that_cannot_be_had(cluster: Cluster, wrong: str) -> None:
+    """One line, with what to do, and the node that said so; nothing half-done stays."""
+    words, reference, code, wanted = WRONG[wrong]
+    line = refusal(small(cluster, "-Q", *words, reference=reference), code, *wanted)
+    assert code == 2 or "node0" in line or "node[" in line, line
+    assert files(cluster) == []
+
+
+def test_images_with_a_wrong_password(cluster: Cluster) -> None:
+    """The registry's no; the right one lets in, in the same words."""
+    wrong = {**LET_IN, "APPTAINER_DOCKER_PASSWORD": "$oauthtoken"}
+    line = refusal(small(cluster, "-Q", reference=f"{DOOR}/small:1", env=wrong), 125, DOOR)
+    assert "oauthtoken" not in line
+    assert small(cluster, reference=f"{DOOR}/small:1", env=LET_IN).out.split() == ["1"] * 4
+
+
+SLOW = """\
+#!/bin/sh
+touch /tmp/packing
+exec sleep 600
+"""
+
+
+@pytest.fixture
+def slow(cluster: Cluster) -> Iterator[None]:
+    """A conversion that does not come to its end."""
+    for node in cluster.nodes:
+        cluster.root(node, "mv", "/usr/local/bin/mksquashfs", "/usr/local/bin/mksquashfs.away")
+        cluster.put("/usr/local/bin/mksquashfs", SLOW, 0o755, node)
+    yield
+    for node in cluster.nodes:
+        cluster.root(node, "mv", "/usr/local/bin/mksquashfs.away", "/usr/local/bin/mksquashfs")
+        cluster.root(node, "rm", "-f", "/tmp/packing")
+
+
+def packing(cluster: Cluster) -> bool:
+    return any(cluster.path("/tmp/packing", node).exists() for node in cluster.nodes)
+
+
+def gone(cluster: Cluster) -> None:
+    """Nothing half-done in the cache or on a node, and no process."""
+    wait_for(lambda: files(cluster) == [], "empty", state=lambda: str(files(cluster)))
+    wait_for(lambda: not any("sleep" in process.argv for process in cluster.processes()), "without processes")
+    for node in cluster.nodes:
+        cluster.root(node, "rm", "-f", "/tmp/packing")
+
+
+def test_images_that_take_too_long(cluster: Cluster, slow: None) -> None:
+    """--pull-timeout is PREPARE's own; what was begun goes."""
+    result = small(cluster, "-Q", "--pull-timeout", "10s", "--start-timeout", "1s")
+    refusal(result, 124, "not there after 10 s", "--pull-timeout", "waits for node0")
+    gone(cluster)
+
+
+def test_images_of_a_launcher_that_is_killed(cluster: Cluster, slow: None) -> None:
+    """kill -9 of mnrun while a node converts: all of it goes, and the lock with it; the next job converts."""
+    with cluster.running(cluster.launch(*OUTSIDE, "--image", f"{OPEN}/small:1", *VERSION, nodes=2, tasks=1)) as job:
+        wait_for(lambda: packing(cluster), "packing", state=lambda: str(job.so_far()))
+        for process in cluster.mnruns():
+            os.kill(process.pid, signal.SIGKILL)
+        gone(cluster)
+    refusal(small(cluster, "-Q", "--pull", "never"), 121, "not in")  # and takes the dead one's records away
+
+
+def test_images_wait_for_a_lock_no_longer_than_its_holder_lives(cluster: Cluster) -> None:
+    """What a node left that died: its lock without a heartbeat is taken over, and half a file with it."""
+    assert small(cluster).out.split() == ["1"] * 4
+    lock = f"{CACHE}/{next(name for name in files(cluster) if 'refs/' in name)}.lock"
+    cluster.root(LOGIN, "sh", "-c", f"rm -rf {CACHE}/sha* && mkdir {lock} && echo half >{lock}/new.sif")
+    cluster.put(f"{lock}/owner", "node01 999999\n")
+    cluster.root(LOGIN, "chown", "-R", "alice", CACHE)
+    assert small(cluster).out.split() == ["1"] * 4
+    assert not cluster.path(lock).exists()
+
+
+def test_images_on_a_full_disk(cluster: Cluster) -> None:
+    """The cache's disk is full: said so, with where, and nothing half-done stays."""
+    place = "/var/tmp/tiny"
+    try:
+        for node in cluster.nodes:
+            cluster.root(node, "sh", "-c", f"mkdir {place} && mount -t tmpfs -o size=2m,mode=1777 tiny {place}")
+        line = refusal(small(cluster, "-Q", "--image-cache", f"{place}/cache"), 125, "no space left", place)
+        assert "node0" in line or "node[" in line
+        for node in cluster.nodes:
+            assert cluster.root(node, "find", place, "-type", "f") == ""
+    finally:
+        for node in cluster.nodes:
+            cluster.root(node, "sh", "-c", f"umount {place}; rm -rf {place}")
+
+
+def test_images_that_differ_between_nodes(cluster: Cluster) -> None:
+    """Caches of the nodes' own, one of which has another image under the tag: it is named."""
+    place = "/var/tmp/own"
+    tag = f"{OPEN}/small:differs"
+
+    def on(nodes: list[str], version: str) -> Result:
+        cluster.root(LOGIN, "skopeo", "copy", "-q", f"docker://{OPEN}/small:{version}", f"docker://{tag}")
+        names = ("-w", ",".join(nodes))
+        return small(cluster, "--image-cache", place, reference=tag, nodes=len(nodes), salloc=names)
+
+    try:
+        assert on(["node03"], "2").code == on(["node01", "node02", "node04"], "1").code == 0
+        refusal(small(cluster, "-Q", "--image-cache", place, reference=tag), 121, "node03: sha256:", "node[01-02,04]")
+    finally:
+        for node in cluster.nodes:
+            cluster.root(node, "rm", "-rf", place)
+
+
+def test_images_without_a_scheduler(cluster: Cluster) -> None:
+    """The same under --hosts."""
+    words = ["mnrun", "--hosts", "node[01-03]", *OUTSIDE[:2], "--image", f"{OPEN}/small:1", *VERSION]
+    assert cluster.alice(words).out.split() == ["1"] * 3
+    refusal(cluster.alice([*words[:-5], "-Q", "--image", f"{OPEN}/small:7", *VERSION]), 125, "small:7", "node")
+
+
+@pytest.mark.xdist_group("engines")
+@pytest.mark.parametrize("runtime", ["docker", "podman"])
+def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> None:
+    """Each node pulls for itself, if it has to; one that has another image under the name is named."""
+
+    def version(number: str, *words: str) -> Result:
+        return small(engines, "--runtime", runtime, *words, reference=f"{OPEN}/small:{number}")
+
+    refusal(version("1", "-Q", "--pull", "never"), 121, "node[01-04]", "--pull missing")
+    assert version("1").out.split() == ["1"] * 4
+    refusal(version("9", "-Q"), 125, f"there is no {OPEN}/small:9")
+    if runtime == "docker":
+        other = f"docker pull -q {OPEN}/small:2 && docker tag {OPEN}/small:2 {OPEN}/small:1"
+        engines.root("node03", "sh", "-c", other)
+        refusal(version("1", "-Q"), 121, "not the same", "node03: sha256:", "node[01-02,04]: sha256:")
+        assert version("1", "--pull", "always").out.split() == ["1"] * 4
+        for node in engines.nodes:
+            engines.root(node, "sh", "-c", f"docker rmi -f {OPEN}/small:1 {OPEN}/small:2 2>&1 || true")

@@ -1,0 +1,36 @@
+#!/bin/bash
+# python: 2 nodes x 1 ranks, inside-out (mpirun runs inside the image), apptainer
+# Written by mnrun 0.1.0; `mnrun plan` shows the same commands.
+#SBATCH --job-name=python    # the program's name
+#SBATCH --nodes=2            # command line
+#SBATCH --ntasks-per-node=1  # one per node
+#SBATCH --output=%x-%j.out   # built-in
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
+
+mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
+mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
+source "$mnrun_stage/enter.sh"
+set -euo pipefail  # not before: modules are not all safe under -u
+inherited=()
+stage=$mnrun_stage
+ranks=(1 1)  # on each node
+variables=(  # of every rank
+  PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
+)
+inside='1' connect='auto' counted='1' split=''
+source "$stage/walk.sh"
+
+begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+
+# 0 prepare: the image of a registry, on every node; $image is what they call it
+source "$stage/image.sh"
+prepare 1800 docker://nvcr.io/nvidia/pytorch:24.10-py3 srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$fetch" pull.sh file docker://nvcr.io/nvidia/pytorch:24.10-py3 always /home/alice/.mnrun/cache "$id" apptainer
+# 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
+serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside serve bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --pwd /home/alice/run "$image" sh "$here/node.sh" "$here"
+# 2 run: starts now, and waits on its node for go
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside tmp bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --pwd /home/alice/run "$image" sh "$here/go.sh" mpirun -n 2 sh "$here/rank.sh" python train.py nvcr.io/nvidia/pytorch:24.10-py3
+# 3 await: every node is ready, or who is not, and why
+await 120
+go
+# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
+finish srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"

@@ -1,0 +1,249 @@
+#!/bin/bash
+# shellcheck disable=SC2154  # what engines.sh sets
+# The node's side of PREPARE, before anything of the job's runs: the image that a reference names, on
+# this node. Comes down standard input (launcher/kit.py, FETCH), is run as
+#     pull.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
+# and what is left of its input is a lease: at its end everything of it ends, and nothing half-done stays.
+#
+# KIND file: PROGRAM converts the image to a file in CACHE, once per digest, whoever sees the directory.
+#     sha256-DIGEST.sif   an image; a tag that has moved makes another one
+#     refs/NAME           what a reference was found to be: the digest, the runtime's own key for it, and for which job
+#     refs/NAME.lock/     somebody converts it: who it is, the beat of its heart, and all that is half-done
+# KIND store: PROGRAM has a store of its own on each node, and a lock in it.
+#
+# It speaks on standard output, in lines `WORD NODE …`:
+#     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node), unpulled WHY (the image)
+# engines.sh stands in front of it.
+set -euo pipefail +o posix
+kind=$1 reference=$2 policy=$3 cache=$4 job=$5
+program=("${@:6}")
+node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
+STALE=30 # seconds without a heartbeat, and its holder is taken for dead
+
+say() { printf '%s\n' "$1 $node ${*:2}"; }
+
+nap() { read -rt "$1" -u "$pause" || true; } # without a process
+
+fail() {
+  say fail "$*"
+  exit 1
+}
+
+unpulled() {
+  say unpulled "$(why)"
+  exit 1
+}
+
+# Ends what was begun, whatever ended: by the main shell as it leaves, and by its undertaker, which
+# outlives a `kill -9`, since it is no child of the step's and notices by a pipe.
+clean() { # SPARE LOCK OWNER JOB
+  [[ -d $1 ]] || return 0 # done
+  grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
+  [[ ! -e $1/group ]] || kill -KILL -- "-$(<"$1/group")" 2>/dev/null
+  if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
+    mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
+  fi
+  chmod -R u+rwX "$1" 2>/dev/null
+  rm -rf "$1"
+}
+
+undertake() {
+  trap '' HUP INT TERM USR1 USR2
+  cat >/dev/null
+  clean "$@"
+}
+
+finish() {
+  trap '' TERM INT HUP
+  set +e
+  clean "$spare" "$lock" "$owner" "$job"
+  [[ -z ${watch-} ]] || kill "$watch" 2>/dev/null
+}
+
+# --- what a runtime says, in a person's words
+
+last_line() { # of what the runtime said, without its marks
+  sed -e 's/\x1b\[[0-9;]*m//g' -e 's/.*\r//' "$spare/log" 2>/dev/null | grep -v '^ *$' | tail -n 1 |
+    sed -E 's/^(FATAL|ERROR|Error) *:? *//; s/(While making image from oci registry|error fetching image to cache|failed to get checksum for [^ ]*): //g'
+}
+
+why() { # it could not be had: what is wrong, and what to do
+  local said registry=${reference#*://}
+  said=$(last_line)
+  registry=${registry%%/*}
+  [[ $registry == *[.:]* || $registry == localhost ]] || registry=docker.io
+  case $said in
+    *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
+      echo "there is no $reference: look at its name and tag ($said)" ;;
+    *uthentication* | *nauthorized* | *denied* | *"no basic auth"* | *forbidden* | *Forbidden*)
+      echo "$registry wants another login for $reference: $login ($said)" ;;
+    *toomanyrequests*) echo "$registry has had too many requests from here: $login ($said)" ;;
+    *"no such host"* | *"server misbehaving"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
+    *x509*) echo "this node does not trust the certificate of $registry: its CA belongs to the system's certificates ($said)" ;;
+    *"connection refused"* | *"i/o timeout"* | *unreachable* | *"no route to host"* | *"context deadline"*)
+      echo "the registry $registry does not answer: $offline ($said)" ;;
+    *"o space left"* | *"quota exceeded"*) echo "no space left: $room ($said)" ;;
+    *) echo "cannot pull $reference: ${said:-${program[0]} said nothing}" ;;
+  esac
+}
+
+run() { # WORDS: a command of the runtime's, in a process group of its own; while it works we say what it says
+  local tender pid code=0
+  set -m
+  MNRUN_JOB_ID=$job "$@" >"$spare/log" 2>&1 </dev/null {life}>&- &
+  pid=$!
+  set +m
+  echo "$pid" >"$spare/group"
+  {
+    trap - EXIT
+    local beat=0 said='' now
+    while kill -0 $$ 2>/dev/null; do
+      [[ -z $lock ]] || echo "$((beat += 1))" >"$lock/beat" || true
+      now=$(sed -e 's/.*\r//' -e 's/^INFO: *//' "$spare/log" | grep -v '^ *$\|warn rootless' | tail -n 1)
+      [[ $now == "$said" ]] || say pulling "${now:0:200}"
+      said=$now
+      nap 1
+    done
+  } {life}>&- 2>/dev/null &
+  tender=$!
+  wait "$pid" || code=$?
+  kill "$tender" 2>/dev/null || true
+  wait "$tender" 2>/dev/null || true
+  rm -f "$spare/group"
+  return "$code"
+}
+
+# --- images that become files: Apptainer
+
+known() { # whether the reference has been converted, and its file is there
+  [[ -e $ref ]] || return 1
+  read -r digest key by <"$ref" || return 1
+  [[ -s $cache/${digest/:/-}.sif ]]
+}
+
+will_do() { # as it is: there, and where the registry was to be asked it was so for this job
+  known && [[ $policy != always || $by == "$job" ]]
+}
+
+ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; }
+
+take() { # the lock; waits while its holder lives, false where somebody has converted it meanwhile
+  local beat now seen=$SECONDS told='' holder
+  mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
+  [[ -O $cache && -w $cache ]] || fail "$cache is not ours: name another with --image-cache"
+  beat=''
+  until mkdir "$lock" 2>"$spare/log"; do
+    [[ -d $lock ]] || { [[ $(last_line) == *"File exists"* ]] || fail "cannot write to $cache: $(last_line); name another with --image-cache"; }
+    holder=$(cat "$lock/owner" 2>/dev/null) || holder=
+    now=$holder/$(cat "$lock/beat" 2>/dev/null) || true
+    if [[ $now != "$beat" ]]; then
+      beat=$now seen=$SECONDS
+    elif ((SECONDS - seen > STALE)) || { [[ $holder == "$node "* ]] && [[ ! -e /proc/${holder#* } ]]; }; then
+      # whoever claims it takes it away, if it is still the one that was judged
+      if mkdir "$lock/claim" 2>/dev/null && [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
+        mv "$lock" "$lock.$$.gone" && rm -rf "$lock.$$.gone"
+      fi
+      seen=$SECONDS
+      continue
+    fi
+    if [[ -z $told ]]; then
+      told=1
+      say pulling "waits for ${holder%% *}, which converts it"
+    fi
+    nap 0.3
+    ! will_do || return 1
+  done
+  echo "$owner" >"$lock/owner"
+  ! will_do
+}
+
+convert() {
+  local before='' found file
+  mkdir -p "$lock/cache/cache/oci-tmp"
+  if known; then # Apptainer looks for what it has by a key of its own, and then only asks the registry
+    before=$digest
+    ln "$cache/${digest/:/-}.sif" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
+  fi
+  export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
+  run "${program[@]}" pull --force "$lock/new.sif" "$reference" || {
+    ours || return 1 # taken for dead, and its things away: once more
+    unpulled
+  }
+  found=$(sed -n 's/.*"digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$lock/cache/cache/blob/index.json" 2>/dev/null | tail -n 1) || found=
+  for file in "$lock"/cache/cache/{oci-tmp,oras,library}/*; do [[ ! -f $file ]] || key=${file##*/}; done
+  if [[ -z $found && -n $before && -e $lock/cache/cache/oci-tmp/$key ]]; then
+    found=$before # as it was
+  elif [[ -z $found ]]; then
+    found=sha256:$(sha256sum <"$lock/new.sif" | cut -d' ' -f1) || unpulled # it came as a file
+  fi
+  digest=$found
+  ours || return 1
+  file=$cache/${digest/:/-}.sif
+  [[ -s $file ]] || mv "$lock/new.sif" "$file"
+  echo "$digest $key $job" >"$lock/ref"
+  mv "$lock/ref" "$ref"
+}
+
+in_cache() {
+  login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
+  offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
+  room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
+  if ! will_do; then
+    [[ $policy != never ]] ||
+      fail "$reference is not in $cache, and --pull never keeps it from being pulled: --pull missing"
+    until take && convert; do
+      if will_do; then break; fi
+    done
+  fi
+  say image "$digest" "$cache/${digest/:/-}.sif"
+}
+
+# --- images in a store of the runtime's: Docker, Podman
+
+stored() { ask 60 image inspect --format '{{.Id}}' "$reference" 2>"$spare/log"; }
+
+in_store() {
+  local id='' full=$reference host
+  login="\`${program[0]} login\` says it"
+  offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
+  room="of the node's store"
+  cd "$spare"
+  id=$(usable) || fail "$id"
+  host=${reference%%/*}
+  if [[ $job_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
+    full=docker.io/$([[ $reference == */* ]] || echo library/)$reference # it will not guess the registry
+  fi
+  [[ $policy == always ]] || id=$(stored) || id=
+  if [[ -z $id && $policy == never ]]; then
+    fail "$reference is not on this node, and --pull never keeps it from being pulled: --pull missing"
+  elif [[ -z $id ]]; then
+    run "${engine[@]}" pull "$full" || unpulled
+    reference=$full
+    id=$(stored) || unpulled
+  fi
+  say image "sha256:${id#sha256:}" "$id"
+}
+
+base=${APPTAINER_TMPDIR:-${TMPDIR:-/tmp}}
+spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
+[[ $kind != file ]] || {
+  name=${reference//[^A-Za-z0-9._-]/_}
+  ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
+  lock=$ref.lock
+}
+exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
+exec {pause}<> <(:)
+trap finish EXIT
+trap 'exit 143' TERM INT HUP
+trap : USR1 USR2 CONT
+{
+  trap - EXIT
+  cat >/dev/null
+  kill -TERM $$
+} <&0 {life}>&- 2>/dev/null &
+watch=$!
+mkdir -m 700 "$spare" || fail "cannot write to $base: name another directory with TMPDIR"
+if [[ $kind == file ]]; then in_cache; else in_store; fi
+(set +e; clean "$spare" "$lock" "$owner" "$job") # others may wait for the lock
+trap 'exit 0' TERM
+wait "$watch" # until all nodes have it
