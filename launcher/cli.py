@@ -39,6 +39,7 @@ VERBS = {
     "nodes": "cli_follow",
     "clean": "cli_follow",
     "shell": "cli_shell",
+    "check": "cli_check",
 }
 COMMAND = {
     "ignore_unknown_options": False,
@@ -162,6 +163,7 @@ def main() -> None:
     mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
     mnrun plan [OPTIONS] COMMAND…    show what run would do
     mnrun status | logs | wait | cancel [OPTIONS] ID…    follow and end submitted jobs
+    mnrun check [OPTIONS]            what the nodes have for this, and what is missing
     mnrun shell [OPTIONS]            a prompt in the job's container; allocates where nobody has
 
     Options of run and plan end at the first word that is none; what follows is the program's own.

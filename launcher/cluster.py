@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from . import node
+from . import commands, environment, node
 from .errors import SchedulerError
 from .model import Allocation, JobSpec, Site
 from .schedulers import slurm
@@ -81,6 +81,13 @@ def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> str:
         raise slurm.refusal(error.message, spec) from None
 
 
+def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """What `words` say on these nodes of our job, once on each. Raises SchedulerError where they cannot be asked."""
+    gpus = {node.gpus for node in allocation.nodes if node.name in names}
+    srun = slurm.once_each(names, gpus.pop() if len(gpus) == 1 else 0)
+    return _ask(*srun, *words, environ=environment.for_srun(environ))
+
+
 def why_down(names: Sequence[str]) -> dict[str, str]:
     """node -> what Slurm thinks of it, for those that it does not think well of."""
     try:
@@ -147,16 +154,7 @@ class Nobody:
 
 
 def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
-    try:
-        done = subprocess.run(
-            argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-        )
-    except FileNotFoundError:
-        raise SchedulerError(f"{argv[0]} is not on PATH", "load Slurm's module, or use --local") from None
-    except subprocess.TimeoutExpired:
-        raise SchedulerError(
-            f"{argv[0]} did not answer within 60 s", "ask the cluster's admins about slurmctld"
-        ) from None
+    done = commands.run(argv, 60, environ)
     if done.returncode:
         raise SchedulerError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
     return done.stdout

@@ -18,7 +18,7 @@ from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
-BEFORE = ("facts.sh", "stage.sh")  # what hosts are given before there is a job
+BEFORE = ("facts.sh", "stage.sh", "survey.sh")  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 SILENCE = 120  # seconds: a lease there that is silent for as long is at its end

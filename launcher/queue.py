@@ -11,15 +11,15 @@ import json
 import os
 import platform
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, TypeVar
 
-from . import answers
+from . import answers, commands
 from .answers import Job, Place
 from .errors import SchedulerError, UsageError
 from .schedulers import slurm
@@ -130,24 +130,8 @@ class Queue:
             raise SchedulerError(f"{words[0]}: {_last_line(done.stderr) or done.returncode}")
         return done.stdout
 
-    def _start(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        try:
-            return subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="surrogateescape",
-                env=self._environ,
-                timeout=SECONDS,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise SchedulerError(f"{words[0]} is not on PATH", "load Slurm's module, or go to a login node") from None
-        except subprocess.TimeoutExpired:
-            raise SchedulerError(
-                f"{words[0]} did not answer within {SECONDS} s", "ask the cluster's admins about slurmctld"
-            ) from None
+    def _start(self, words: Sequence[str]) -> CompletedProcess[str]:
+        return commands.run(words, SECONDS, self._environ, instead="go to a login node")
 
     # The last answers
 
@@ -220,7 +204,7 @@ def _fresh(said: Mapping[str, Any] | None, seconds: float) -> bool:
     return said is not None and 0 <= time.time() - float(said["time"]) < seconds
 
 
-def _refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
+def _refuse_silence(done: CompletedProcess[str]) -> None:
     """A command that could not reach slurmctld will not do so in other words either."""
     if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
         raise SchedulerError(

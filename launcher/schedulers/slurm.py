@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .. import environment, nodeset
 from ..errors import SchedulerError
@@ -94,6 +94,23 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
     words += [f"--cpus-per-task={spec.cpus_per_task}"] if spec.cpus_per_task else []
     words += ["--overcommit"] if site.overcommit else []
     return (*words, *spec.mpi_args)
+
+
+def once_each(names: Sequence[str], gpus: int) -> Words:
+    """`srun …` for a short command, once on each of these nodes, with the job's GPUs there."""
+    shape = _tasks(list(names), [1] * len(names))
+    granted = [f"--gres=gpu:{gpus}"] if gpus else []
+    return (
+        "srun",
+        "--quiet",
+        "--overlap",
+        *shape,
+        *granted,
+        "--mem=0",
+        "--cpu-bind=none",
+        "--mpi=none",
+        "--chdir=/tmp",
+    )
 
 
 def _input(where: Where, spec: JobSpec) -> str:

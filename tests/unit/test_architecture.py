@@ -39,16 +39,16 @@ FLOORS = (
             "engine",
             "reference",
         ),
-        *("jobfile", "profiles", "manual", "records", "answers"),
+        *("jobfile", "profiles", "manual", "records", "answers", "survey"),
     ),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show", "script", "follow"),
     (
         *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
-        *("wires", "remote", "machines"),
+        *("wires", "remote", "machines", "commands"),
         *("progress", "prepare", "execute", "queue", "job_files", "tail", "waiting"),
     ),
-    ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "__main__"),
+    ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "cli_check", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -62,7 +62,8 @@ NEIGHBOURS = {
     "plan": {"kit"},
     "show": {"carry"},
     "script": {"carry", "kit", "plan"},
-    "cluster": {"node"},
+    "cluster": {"node", "commands"},
+    "queue": {"commands"},
     "allocate": {"cluster", "transports", "progress"},
     "prepare": {"cluster", "transports", "progress"},
     "execute": {"cluster", "keys", "job_dir", "transports", "terminal", "progress", "prepare"},
@@ -70,6 +71,7 @@ NEIGHBOURS = {
     "cli_shell": {"cli", "cli_nodes"},
     "cli_submit": {"cli"},
     "cli_setup": {"cli"},
+    "cli_check": {"cli", "cli_nodes"},
     "manual": {"settings"},
     "wires": {"transports"},
     "remote": {"transports", "wires"},
@@ -78,7 +80,7 @@ NEIGHBOURS = {
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli", "cli_submit", "cli_setup", "cli_follow", "cli_shell"},
+    "click": {"cli", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "cli_check"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},
@@ -88,7 +90,7 @@ DOORS = {
     "tomllib": {"jobfile"},
     "tomli": {"jobfile"},
     "pyslurm": {"queue"},
-    "subprocess": {"transports", "cluster", "modules", "queue"},
+    "subprocess": {"transports", "cluster", "modules", "queue", "commands"},
 }
 # What the floors below the acting ones may use of Python: nothing in it starts, sends, waits or draws lots.
 PURE = {

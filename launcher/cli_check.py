@@ -1,0 +1,88 @@
+"""`mnrun check`: what this machine, or every node that a job would have, has for jobs in containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from . import cli, cli_nodes, layout, nodeset, progress, survey, transports
+from .errors import Impossible
+from .model import JobSpec
+from .options import BY_NAME
+from .progress import Screen
+from .resources import folder
+from .survey import NO, OK, Finding
+
+OPTIONS = ("nodes", "nodelist", "exclude", "hosts", "hostfile", "ssh_user", "ssh_port", "local")
+
+
+def _options(verb: Any) -> Any:
+    for name in reversed(OPTIONS):
+        option = BY_NAME[name]
+        rest: dict[str, Any] = (
+            {"is_flag": True, "default": None} if option.kind == "flag" else {"metavar": option.metavar}
+        )
+        verb = click.option(*option.flags, name, help=option.help, **rest)(verb)
+    return verb
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@_options
+@click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
+def check(as_json: bool, **given: object) -> None:
+    """Show which runtimes, GPUs and MPIs there are, what is missing, and how to get it.
+
+    On every node of the Slurm job that you are in, of --hosts, or else on this machine.
+    Leaves with 122 where no runtime works on all of them.
+    """
+    job = cli.spec_of(("check",), {**given, "runtime": "host"})
+    found = [one for node, facts in _asked(job).items() for one in survey.findings(node, facts)]
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+    else:
+        progress.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(found))
+    if not survey.usable(found):
+        sys.stdout.flush()
+        raise Impossible("no container runtime works on all of these nodes", "--runtime host runs without one")
+
+
+def _asked(job: JobSpec) -> dict[str, survey.Facts]:
+    """node -> its facts. Raises LaunchError where a node does not answer."""
+    words = ("bash", "-p", "-c", (folder("wrappers") / "survey.sh").read_text(encoding="utf-8"))
+    if job.hosts:
+        from . import machines
+
+        with cli_nodes.reached(job, Screen()) as held:
+            answers = held.way.ask(words)
+            machines.refuse_silent(answers)
+            return {node: _only(answer.out) for node, answer in answers.items()}
+    if "SLURM_JOB_ID" in os.environ and not job.local:
+        from . import cluster
+
+        allocation, _ = cluster.current(os.environ)
+        names = layout.lay_out(job, allocation).nodes
+        said = survey.facts(cluster.on_each(allocation, names, words, os.environ))
+        return {name: said[name] for name in names}
+    return {os.uname().nodename: _only(transports.ask(words))}
+
+
+def _only(said: str) -> survey.Facts:
+    """The facts of the one node that spoke, whatever it calls itself."""
+    return next(iter(survey.facts(said).values()), {})
+
+
+def _rows(found: list[Finding]) -> list[tuple[str, ...]]:
+    """Nodes that say the same on one line; what is missing has its own word."""
+    nodes: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        nodes.setdefault((one.subject, one.state, one.found, one.fix), []).append(one.node)
+    order = {one.subject: place for place, one in reversed(list(enumerate(found)))}
+    return [
+        (subject, {OK: "ok", NO: "-"}.get(state, "!"), nodeset.fold(names), what, fix)
+        for (subject, state, what, fix), names in sorted(nodes.items(), key=lambda item: order[item[0][0]])
+    ]

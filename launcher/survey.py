@@ -1,0 +1,157 @@
+"""What nodes have said of themselves (wrappers/survey.sh): what it means for jobs, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+Facts = Mapping[str, str]
+OK, PART, NO = "ok", "partly", "no"
+RUNTIMES = ("apptainer", "singularity", "docker", "podman", "charliecloud")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about one node: `state` is ok, partly or no, `fix` what to do unless it is ok."""
+
+    node: str
+    subject: str
+    state: str
+    found: str
+    fix: str = ""
+
+
+def facts(said: str) -> dict[str, dict[str, str]]:
+    """node -> its facts; what else is said there (by a login shell) is passed over."""
+    found: dict[str, dict[str, str]] = {}
+    for line in said.splitlines():
+        node, *rest = line.split("\t")
+        if len(rest) == 2:
+            mine = found.setdefault(node, {})
+            mine[rest[0]] = f"{mine[rest[0]]} {rest[1]}" if rest[0] == "lacks" and "lacks" in mine else rest[1]
+    return found
+
+
+def findings(node: str, known: Facts) -> list[Finding]:
+    """Everything that is to be said of a node, the runtimes first."""
+    rows = (*_runtimes(known), _gpus(known), *_mpi(known), *_fabric(known), _base(known))
+    return [Finding(node, *row) for row in rows]
+
+
+def usable(found: list[Finding]) -> bool:
+    """Whether some runtime works on every node."""
+    nodes = {one.node for one in found}
+    works = [{one.node for one in found if one.subject == name and one.state != NO} for name in RUNTIMES]
+    return any(there == nodes for there in works)
+
+
+Row = tuple[str, ...]  # of a Finding, without the node
+
+
+def _runtimes(known: Facts) -> Iterator[Row]:
+    yield _apptainer("apptainer", known)
+    if "singularity" in known and "apptainer" not in known:
+        yield _apptainer("singularity", known)
+    yield _docker(known)
+    yield _podman(known)
+    if "ch-run" not in known:
+        yield "charliecloud", NO, "not installed", "install charliecloud (ch-run), if images are directories"
+    elif "userns" not in known:
+        yield "charliecloud", NO, f"{_number(known['ch-run'])}, no user namespaces", _USERNS
+    else:
+        yield "charliecloud", OK, f"{_number(known['ch-run'])}, rootless"
+
+
+_USERNS = "an admin allows user namespaces: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone"
+
+
+def _apptainer(name: str, known: Facts) -> Row:
+    if name not in known:
+        return name, NO, "not installed", f"install {name}, or name its module: --module {name}"
+    words = _number(known[name])
+    if f"{name}-suid" in known:
+        return name, OK, f"{words}, setuid"
+    if "userns" not in known:
+        return name, NO, f"{words}, no user namespaces and not setuid", f"{_USERNS}; or install {name}-suid"
+    if "fuse" in known and "squashfuse" in known:
+        return name, OK, f"{words}, rootless"
+    lacks = "squashfuse" if "fuse" in known else "/dev/fuse"
+    # Apptainer's own packages bring squashfuse_ll along, where this does not look
+    return name, PART, f"{words}, rootless; no {lacks} seen", "images as directories work; for SIF files that is needed"
+
+
+def _docker(known: Facts) -> Row:
+    if "docker" not in known:
+        return "docker", NO, "not installed", "install docker, if the site allows it"
+    if "docker-server" in known:
+        how = "rootless" if "docker-rootless" in known else "as root's daemon"
+        return "docker", OK, f"{known['docker-server']}, {how}"
+    said = known.get("docker-refuses", "")
+    if "denied" in said.lower():
+        return "docker", NO, "you are not in the group docker", "ask an admin, who gives you root's rights with it"
+    return "docker", NO, "dockerd does not answer", "an admin starts it: systemctl start docker"
+
+
+def _podman(known: Facts) -> Row:
+    if "podman" not in known:
+        return "podman", NO, "not installed", "install podman, if it is wanted"
+    words = _number(known["podman"])
+    if "userns" not in known:
+        return "podman", NO, f"{words}, no user namespaces", _USERNS
+    if "podman-subids" not in known:
+        return "podman", NO, f"{words}, no subordinate ids for you", "an admin: usermod --add-subuids … --add-subgids …"
+    return "podman", OK, f"{words}, rootless"
+
+
+def _gpus(known: Facts) -> Row:
+    if "nvidia" not in known:
+        return ("GPUs", PART, "AMD", "mnrun does nothing for them: --bind /dev/kfd") if "amd" in known else _no_gpus()
+    seen = f"{known.get('gpus', '?')} NVIDIA, driver {known['nvidia']}"
+    if "docker-server" in known and not {"docker-nvidia", "cdi", "nvidia-ctk"} & set(known):
+        return "GPUs", PART, seen, "for docker and podman install the NVIDIA container toolkit; apptainer needs nothing"
+    return "GPUs", OK, seen
+
+
+def _no_gpus() -> Row:
+    return "GPUs", OK, "none"
+
+
+def _mpi(known: Facts) -> Iterator[Row]:
+    if "mpirun" in known:
+        yield "MPI", OK, _mpi_name(known["mpirun"])
+    else:
+        yield "MPI", PART, "no mpirun on the node", "inside-out needs none; for outside-in load one: --module openmpi"
+    if "slurm" in known:
+        offered = known.get("pmi", "")
+        kinds = [kind for kind in ("pmix", "pmi2") if kind in offered]
+        fix = "" if kinds else "outside-in by srun needs Slurm's PMIx or PMI2 plugin"
+        yield "srun", OK if kinds else PART, f"{known['slurm']}, {' and '.join(kinds) or 'neither pmix nor pmi2'}", fix
+
+
+def _mpi_name(said: str) -> str:
+    words = re.search(r"(\(Open MPI\)|HYDRA|Intel\(R\) MPI)", said)
+    names = {"(Open MPI)": "Open MPI", "HYDRA": "MPICH", "Intel(R) MPI": "Intel MPI"}
+    return f"{names[words[1]]} {_number(said)}".strip() if words else said
+
+
+def _fabric(known: Facts) -> Iterator[Row]:
+    limit = known.get("memlock", "")
+    if "infiniband" not in known:
+        return
+    if limit == "unlimited":
+        yield "InfiniBand", OK, known["infiniband"]
+    else:
+        yield "InfiniBand", PART, f"{known['infiniband']}, but memlock is {limit} kB", "an admin lifts memlock for jobs"
+
+
+def _base(known: Facts) -> Row:
+    system = known.get("system", "Linux")
+    if "lacks" not in known:
+        return "system", OK, system
+    return "system", NO, f"{system}; no {known['lacks'].replace(' ', ', ')}", "install what is missing: guards need it"
+
+
+def _number(said: str) -> str:
+    found = re.search(r"\d+(\.\d+)+", said)
+    return found[0] if found else said

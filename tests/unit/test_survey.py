@@ -1,0 +1,101 @@
+"""What nodes say of themselves, understood: which runtimes work, and what to do about the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher import survey
+from launcher.survey import NO, OK, PART
+
+WELL = {
+    "system": "Debian GNU/Linux 13 (trixie), Linux 6.1, x86_64",
+    "userns": "yes",
+    "fuse": "yes",
+    "squashfuse": "yes",
+    "apptainer": "apptainer version 1.4.5",
+}
+
+
+def state(subject: str, **known: str) -> tuple[str, str, str]:
+    facts = {name.replace("_", "-"): value for name, value in known.items()}
+    (row,) = [one for one in survey.findings("n", facts) if one.subject == subject]
+    return row.state, row.found, row.fix
+
+
+def test_lines_of_nodes_among_others() -> None:
+    said = "Welcome!\nn1\tuserns\tyes\nn2\tapptainer\tapptainer version 1.4.5\nn1\tlacks\ttar\nn1\tlacks\tod\n"
+    assert survey.facts(said) == {
+        "n1": {"userns": "yes", "lacks": "tar od"},
+        "n2": {"apptainer": "apptainer version 1.4.5"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "found", "fix"),
+    [
+        (WELL, OK, "1.4.5, rootless", ""),
+        ({"apptainer": "1.4.5", "apptainer_suid": "yes"}, OK, "1.4.5, setuid", ""),
+        ({"apptainer": "1.4.5"}, NO, "no user namespaces", "apptainer-suid"),
+        ({"apptainer": "1.4.5", "userns": "yes", "fuse": "yes"}, PART, "no squashfuse seen", "directories work"),
+        ({"apptainer": "1.4.5", "userns": "yes", "squashfuse": "yes"}, PART, "no /dev/fuse seen", "SIF"),
+        ({}, NO, "not installed", "--module apptainer"),
+    ],
+)
+def test_apptainer(known: dict[str, str], expected: str, found: str, fix: str) -> None:
+    row = state("apptainer", **known)
+    assert row[0] == expected
+    assert found in row[1]
+    assert fix in row[2]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "found"),
+    [
+        ({"docker": "26", "docker_server": "26.1.5"}, OK, "26.1.5, as root's daemon"),
+        ({"docker": "26", "docker_server": "26.1.5", "docker_rootless": "yes"}, OK, "26.1.5, rootless"),
+        (
+            {"docker": "26", "docker_refuses": "permission denied while trying to"},
+            NO,
+            "you are not in the group docker",
+        ),
+        ({"docker": "26", "docker_refuses": "Cannot connect"}, NO, "dockerd does not answer"),
+        ({}, NO, "not installed"),
+    ],
+)
+def test_docker(known: dict[str, str], expected: str, found: str) -> None:
+    assert state("docker", **known)[:2] == (expected, found)
+
+
+def test_podman_and_charliecloud_need_namespaces() -> None:
+    podman = "podman version 5.4.2"
+    assert state("podman", podman=podman)[:2] == (NO, "5.4.2, no user namespaces")
+    assert state("podman", podman=podman, userns="yes")[:2] == (NO, "5.4.2, no subordinate ids for you")
+    assert state("podman", podman=podman, userns="yes", podman_subids="yes")[:2] == (OK, "5.4.2, rootless")
+    assert state("charliecloud", ch_run="0.38")[0] == NO
+    assert state("charliecloud", ch_run="0.38", userns="yes")[:2] == (OK, "0.38, rootless")
+
+
+def test_gpus_mpi_and_fabric() -> None:
+    nvidia = {"nvidia": "550.54", "gpus": "4"}
+    assert state("GPUs") == (OK, "none", "")
+    assert state("GPUs", **nvidia)[:2] == (OK, "4 NVIDIA, driver 550.54")
+    assert state("GPUs", **nvidia, docker_server="26")[0] == PART
+    assert state("GPUs", **nvidia, docker_server="26", cdi="yes")[0] == OK
+    assert state("GPUs", amd="yes")[0] == PART
+    assert state("MPI", mpirun="mpirun (Open MPI) 5.0.7")[:2] == (OK, "Open MPI 5.0.7")
+    assert state("MPI", mpirun="HYDRA build details: Version: 4.2.1")[1] == "MPICH 4.2.1"
+    assert state("MPI")[0] == PART
+    assert state("srun", slurm="slurm 24.11.5", pmi=" pmi2 pmix ")[:2] == (OK, "slurm 24.11.5, pmix and pmi2")
+    assert state("srun", slurm="slurm 24.11.5")[0] == PART
+    assert state("InfiniBand", infiniband="mlx5_0", memlock="64")[0] == PART
+    assert state("InfiniBand", infiniband="mlx5_0", memlock="unlimited")[0] == OK
+    assert state("system", lacks="tar od")[:2] == (NO, "Linux; no tar, od")
+
+
+def test_one_runtime_has_to_work_everywhere() -> None:
+    podman = {"userns": "yes", "podman": "podman version 5", "podman-subids": "yes"}
+    well, other = survey.findings("n1", WELL), survey.findings("n2", podman)
+    assert survey.usable(well)
+    assert survey.usable([*well, *survey.findings("n2", {**WELL, **podman})])
+    assert not survey.usable([*well, *other])
+    assert not survey.usable(survey.findings("n1", {}))

@@ -1,0 +1,68 @@
+#!/bin/bash
+# What a node has for jobs in containers: `survey.sh` says it in lines `NODE<tab>NAME<tab>VALUE`. Facts only: what
+# they mean, and what to do about it, is launcher/survey.py's.
+set -u
+node=${SLURMD_NODENAME:-$(uname -n)}
+tell() { # NAME VALUE…
+  local value=${*:2}
+  [[ -z $value ]] || printf '%s\t%s\t%s\n' "$node" "$1" "${value//[$'\t\n']/ }"
+}
+first() { "$@" 2>&1 </dev/null | head -n 1; }
+asked() { # a daemon that does not answer must not hold us up
+  timeout 10 "$@" 2>&1 </dev/null
+}
+has() { command -v "$1" >/dev/null; }
+
+PATH=$PATH:/usr/sbin:/sbin
+(. /etc/os-release 2>/dev/null && tell system "$PRETTY_NAME, Linux $(uname -r), $(uname -m)")
+tell bash "$BASH_VERSION"
+for program in tar gzip awk base64 getent mkfifo od setsid ssh-keygen; do
+  has "$program" || tell lacks "$program"
+done
+tell memlock "$(ulimit -l)"
+if unshare --user true 2>/dev/null; then tell userns yes; fi
+if [[ -r /dev/fuse && -w /dev/fuse ]]; then tell fuse yes; fi
+if has squashfuse_ll || has squashfuse; then tell squashfuse yes; fi
+
+for name in apptainer singularity; do
+  has "$name" || continue
+  tell "$name" "$(first "$name" --version)"
+  for starter in /usr/libexec/"$name" /usr/local/libexec/"$name" /usr/lib/*/"$name"; do
+    [[ ! -u $starter/bin/starter-suid ]] || tell "$name-suid" yes
+  done
+done
+if has docker; then
+  tell docker "$(first docker --version)"
+  said=$(asked docker info --format '{{.ServerVersion}}|{{.SecurityOptions}}|{{.Runtimes}}')
+  if [[ $said =~ ^[0-9][^|]*\| ]]; then # else an error, with which some versions leave with 0
+    tell docker-server "${said%%|*}"
+    [[ $said != *rootless* ]] || tell docker-rootless yes
+    [[ $said != *nvidia* ]] || tell docker-nvidia yes
+  else
+    tell docker-refuses "${said:-no answer}"
+  fi
+fi
+if has podman; then
+  scratch=$(mktemp -d) # it makes directories of its own, whatever it is asked
+  tell podman "$(HOME=$scratch XDG_CONFIG_HOME=$scratch XDG_RUNTIME_DIR=$scratch first podman --version)"
+  rm -rf "$scratch"
+  if grep -qE "^($(id -un)|$(id -u)):" /etc/subuid 2>/dev/null && has newuidmap; then tell podman-subids yes; fi
+fi
+if has ch-run; then tell ch-run "$(first ch-run --version)"; fi
+
+if [[ -r /proc/driver/nvidia/version ]]; then
+  tell nvidia "$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version)"
+  if has nvidia-smi; then tell gpus "$(asked nvidia-smi -L | grep -c '^GPU ')"; fi
+  if has nvidia-ctk; then tell nvidia-ctk yes; fi
+  if compgen -G '/etc/cdi/*nvidia*' >/dev/null || compgen -G '/run/cdi/*nvidia*' >/dev/null; then tell cdi yes; fi
+fi
+if [[ -e /dev/kfd ]]; then tell amd yes; fi
+if [[ -d /dev/infiniband ]]; then tell infiniband "$(echo /sys/class/infiniband/* | sed 's|/sys/class/infiniband/||g; s/\*//')"; fi
+
+if has mpirun; then tell mpirun "$(asked mpirun --version | head -n 2)"; fi
+if has srun; then
+  tell slurm "$(first srun --version)"
+  tell pmi "$(asked srun --mpi=list | tail -n +2 | tr -s '[:space:]' ' ')"
+fi
+if has pdsh; then tell pdsh "$(first pdsh -V)"; fi
+exit 0
