@@ -12,6 +12,7 @@ import secrets
 import sys
 import traceback
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -305,6 +306,8 @@ def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
 
     if site.scheduler == "local" and job.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
+    if not job.bind_to and allocation is not None and any(node.gpus for node in allocation.nodes):
+        job = replace(job, bind_to="none")  # mpirun's own default binds each rank to one core
     return planner.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
 
 

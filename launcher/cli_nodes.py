@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from . import environment
 from .errors import UsageError
 from .model import Allocation, JobSpec, Site
 from .options import OPTIONS
@@ -52,7 +53,7 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
     """The salloc command that these very options ask for, with the mnrun command in it."""
     import shlex
 
-    return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *words])
+    return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *environment.masked(words)])
 
 
 def asked_of_salloc(job: JobSpec) -> list[str]:

@@ -6,15 +6,17 @@ import os
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from . import cli, job_dir, layout, script
+from . import cli, environment, job_dir, layout, script
 from . import plan as planner
 from .errors import Impossible, SchedulerError, UsageError
 from .model import JobSpec
+from .progress import Screen
 from .records import Submitted
 from .schedulers import slurm
 
@@ -25,7 +27,8 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
 
     job = layout.share_gpus(cli.spec_of(command, given, batch=True))
     if job.hosts:
-        words = shlex.join(["mnrun", *(word for word in sys.argv[1:] if word not in ("submit", "--wait", "--dry-run"))])
+        typed = [word for word in environment.masked(sys.argv[1:]) if word not in ("submit", "--wait", "--dry-run")]
+        words = shlex.join(["mnrun", *typed])
         raise Impossible(
             "there is no scheduler to hand --hosts in to",
             f"detach it yourself: tmux new -d {shlex.quote(words)}",
@@ -39,7 +42,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     where = script.site(job, cluster.version(), laid)
     stage = os.path.join(job.job_dir, "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
     source = f" from {os.path.normpath(os.path.join(cli.cwd(), job.job_file))}" if job.job_file else ""
-    return job, script.write(made, where, stage, source), stage
+    return replace(job, nodes=laid.nnodes), script.write(made, where, stage, source), stage
 
 
 def _record(number: str, job: JobSpec, stage: str) -> Submitted:
@@ -74,11 +77,13 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
         return
     path = job_dir.stage(stage, {"script": made.text, **made.stage})
     try:
-        number = cluster.submit(path, job, os.environ)
+        number, said = cluster.submit(path, job, os.environ)
     except SchedulerError:
         job_dir.discard(stage)
         raise
     click.echo(number)  # first of all: whatever fails from here on, the job is handed in
+    for line in said.splitlines():
+        Screen().say(line)
     job_dir.submitted(job.job_dir, _record(number, job, stage), made.text)
     mine = queue.Queue(os.environ, Path.home(), float(job.slurm_poll))
     mine.forget()

@@ -69,14 +69,17 @@ def version() -> tuple[int, int]:
     return slurm.version(_ask("srun", "--version"))
 
 
-def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> str:
-    """Hand in the script at `path`; the job's id. Its options are all in the script: none comes from SBATCH_*.
+def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Hand in the script at `path`; the job's id, and what sbatch said beside it. Its options are all in the
+    script: none comes from SBATCH_*, and nothing of a surrounding job is taken along.
 
     Raises SchedulerError with sbatch's own words, and the option of ours that they are about.
     """
-    clean = {name: value for name, value in environ.items() if not name.startswith("SBATCH_")}
+    kept = ("SLURM_CONF", "SLURM_CLUSTER")
+    clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(kept)}
     try:
-        return _ask("sbatch", "--parsable", path, environ=clean).strip().partition(";")[0]
+        done = _run("sbatch", "--parsable", path, environ=clean)
+        return done.stdout.strip().partition(";")[0], done.stderr.strip()
     except SchedulerError as error:
         raise slurm.refusal(error.message, spec) from None
 
@@ -128,7 +131,8 @@ def ending(job: str) -> str:
 
 def end(job: str) -> None:
     """Have Slurm end a job or a step, on nodes that do not answer now once they do; one that has ended is fine."""
-    subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
 
 
 class Nobody:
@@ -154,7 +158,11 @@ class Nobody:
 
 
 def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
+    return _run(*argv, environ=environ).stdout
+
+
+def _run(*argv: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     done = commands.run(argv, 60, environ)
     if done.returncode:
         raise SchedulerError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
-    return done.stdout
+    return done

@@ -188,6 +188,19 @@ def assignments(values: Mapping[str, object]) -> str:
     return "".join(f"{name}={quote(str(value))}\n" for name, value in values.items())
 
 
+def masked(words: Iterable[str]) -> list[str]:
+    """What was typed, to be shown again: without the values of -x, which may be secrets."""
+    shown: list[str] = []
+    ours = True
+    for word in words:
+        ours = ours and word != "--"
+        option, given = re.fullmatch(r"(-x|--env=)?(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
+        name, equals, _ = given.partition("=")
+        told = ours and equals and NAME.match(name) and (option or (shown and shown[-1] in ("-x", "--env")))
+        shown.append(f"{option or ''}{name}=…" if told else word)
+    return shown
+
+
 def read_file(text: str, path: str) -> tuple[Variable, ...]:
     """The variables of an --env-file: NAME=VALUE or NAME lines, values as they stand (as docker reads it).
 

@@ -116,6 +116,8 @@ class Launch:
             return (self.starter or start)(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
         except FileNotFoundError:
             raise SchedulerError(f"{argv[0]} is not on PATH") from None
+        except OSError as error:  # its words are more than the system takes, say
+            raise SchedulerError(f"cannot start {argv[0]}: {error.strerror}") from None
 
     def _send(self, data: bytes, node: str = "") -> None:
         """Down the lease to every node; those that reach each of them alone need no other than `node`."""

@@ -28,8 +28,10 @@ else:
     import tomli as tomllib
 
 PROFILES_OWN = ("match", "site", "policy", "partition")  # tables of a profile that a job file has not
-PATHS = ("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output")
-FILLED = (*PATHS, "output", "error")  # where `${X}` is filled in; Slurm's patterns are relative to chdir
+PATHS = (
+    *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
+    *("output", "error"),
+)
 
 Path = tuple[str, ...]  # of a key in the tables: ("resources", "nodes")
 
@@ -254,7 +256,7 @@ def _value(option: Option, value: Any, page: Page, path: Path) -> Any:
         raise UsageError(f"{page.at(path)}: {path[-1]}{shown} is not {called}", _remedy(option, value, path[-1]))
     if option.kind == "words":
         return tuple(value)  # words already: nothing is split
-    if option.name in FILLED:
+    if option.name in PATHS:  # `${X}` is filled in
         value = [_path(v, option, page, path) for v in value] if kind is list else _path(value, option, page, path)
     return parse(option, value, page.at(path))
 

@@ -9,6 +9,8 @@ from . import nodeset
 from .errors import Impossible, UsageError
 from .model import Allocation, JobSpec, Layout, Node
 
+MOST = 1_000_000  # ranks, beyond any machine
+
 
 def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     """Choose nodes and ranks.
@@ -19,6 +21,8 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     """
     if allocation is None:
         return _on_paper(spec)
+    if max(spec.ntasks or 0, spec.ntasks_per_node or 0) > MOST:
+        raise UsageError(f"{max(spec.ntasks or 0, spec.ntasks_per_node or 0)} ranks are more than mnrun can count")
     nodes, why_nodes = _choose_nodes(spec, allocation)
     _refuse_missing_gpus(spec, nodes)
     _refuse_uneven_gpus(spec, nodes)
@@ -48,15 +52,16 @@ def share_gpus(spec: JobSpec) -> JobSpec:
     """
     if not spec.gpus or spec.gpus_per_node or spec.gres:
         return spec
+    nodes = _on_paper(spec).nnodes
     kind, colon, count = spec.gpus.rpartition(":")
-    each, over = divmod(int(count), spec.nodes or 1)
+    each, over = divmod(int(count), nodes)
     if over or not each:
         raise Impossible(
-            f"--gpus {spec.gpus} do not come out even on {spec.nodes or 1} nodes",
+            f"--gpus {spec.gpus} do not come out even on {nodes} nodes",
             "use --gpus-per-node or --gpus-per-task",
         )
     origins = {name: origin for name, origin in spec.origins.items() if name != "gpus"}
-    origins["gpus_per_node"] = f"--gpus {spec.gpus} ({spec.origins['gpus']}) on {spec.nodes or 1} nodes"
+    origins["gpus_per_node"] = f"--gpus {spec.gpus} ({spec.origins['gpus']}) on {nodes} nodes"
     return replace(spec, gpus="", gpus_per_node=f"{kind}{colon}{each}", origins=origins)
 
 
@@ -94,14 +99,19 @@ def _slots(node: Node, spec: JobSpec, allocation: Allocation) -> int:
 def _on_paper(spec: JobSpec) -> Layout:
     """The layout before anyone holds nodes."""
     per_node = spec.ntasks_per_node or _gpus_asked(spec)
-    nodes = spec.nodes or (min(spec.ntasks, -(-spec.ntasks // per_node)) if spec.ntasks and per_node else 1)
+    named = len(nodeset.expand(spec.nodelist)) if spec.nodelist else 0
+    needed = min(spec.ntasks, -(-spec.ntasks // per_node)) if spec.ntasks and per_node else 1
+    nodes = spec.nodes or max(named, needed)
     ntasks = spec.ntasks or nodes * (per_node or 1)
+    if max(ntasks, nodes) > MOST:
+        raise UsageError(f"{max(ntasks, nodes)} ranks or nodes are more than mnrun can count", f"at most {MOST}")
     if ntasks < nodes:
         raise _too_few_ranks(ntasks, nodes)
     ranks = _spread(ntasks, (spec.ntasks_per_node or ntasks,) * nodes)
     if ranks is None:
         raise UsageError(f"{ntasks} ranks do not fit on {nodes} nodes with --ntasks-per-node {spec.ntasks_per_node}")
-    return Layout((), ranks, _why_asked(spec) or "one per node", "--nodes" if spec.nodes else "built-in")
+    why = "--nodes" if spec.nodes else f"--nodelist {spec.nodelist}" if nodes == named else "built-in"
+    return Layout((), ranks, _why_asked(spec) or "one per node", why)
 
 
 def _choose_nodes(spec: JobSpec, allocation: Allocation) -> tuple[tuple[Node, ...], str]:

@@ -7,6 +7,7 @@ nodes are sent is filled in by wrappers/walk.sh.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -66,9 +67,9 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
     text = render(
         "slurm.sh",
         spec.templates,
-        title=_title(plan),
+        title=_one_line(_title(plan)),
         version=__version__,
-        source=source,
+        source=_one_line(source),
         directives=_aligned([Line(f"#SBATCH {text}", why) for text, why in slurm.directives(spec, plan.layout)]),
         setup=_aligned(_setup(spec)),
         stage=shlex.quote(stage),
@@ -171,7 +172,13 @@ def _word(word: str) -> str:
     return f'"{word}"'
 
 
+def _one_line(text: str) -> str:
+    """For a comment, whatever is in it."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", text)
+
+
 def _aligned(lines: list[Line]) -> list[str]:
     """Each with its reason as a comment, in one column as far as that goes."""
+    lines = [replace(line, why=_one_line(line.why)) for line in lines]
     width = max((len(line.text) for line in lines if line.why and len(line.text) <= 60), default=0)
     return [f"{line.text:<{width}}  # {line.why}" if line.why else line.text for line in lines]

@@ -279,7 +279,7 @@ def _launcher(settings: Settings) -> str:
 
 def _default_binding(settings: Settings) -> str:
     """none where GPUs or -c were asked for: mpirun's own default binds each rank to one core."""
-    for name in ("gpus_per_node", "gres", "gpus", "cpus_per_task"):
+    for name in ("gpus_per_node", "gres", "gpus", "gpus_per_task", "cpus_per_task"):
         if name in settings:
             return "none"
     return ""

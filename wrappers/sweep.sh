@@ -60,7 +60,11 @@ wipe() {
   while read -r _ parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$here/parents"
   rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$job_id"
   cd /
-  if [[ -z $job_keep ]]; then rm -rf -- "$here" "$shm"; fi
+  if [[ -z $job_keep ]]; then
+    rm -rf -- "$here" "$shm"
+  else
+    rm -f "$here"/{key,hostkey,user.env,session.env,launch.env} # what may be secret
+  fi
 }
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then

@@ -20,4 +20,5 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
 
 
 def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
-    return environ
+    """Without the surrounding step's word on which node and task this is."""
+    return {name: value for name, value in environ.items() if name not in ("SLURMD_NODENAME", "SLURM_LOCALID")}

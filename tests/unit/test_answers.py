@@ -240,3 +240,9 @@ def test_pyslurms_nodes() -> None:
     ]
     assert found[0] == answers.Place("main", True, "n1", "mixed", "", 4, 3, 8, 5, True, "", "")
     assert found[5].gpus_used == 0
+
+
+@pytest.mark.parametrize("state", ["REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "RESV_DEL_HOLD", "STAGE_OUT"])
+def test_a_job_that_is_held_has_not_ended(state: str) -> None:
+    """It begins anew once somebody lets it go."""
+    assert state in answers.ACTIVE

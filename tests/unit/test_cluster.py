@@ -14,7 +14,7 @@ from launcher import cluster
 from launcher.errors import SchedulerError
 from launcher.model import Site
 
-from .samples import recorded
+from .samples import build, recorded
 
 Answer = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -52,6 +52,22 @@ def test_a_job_of_which_slurm_knows_nothing(slurm: dict[str, str]) -> None:
     with pytest.raises(SchedulerError) as wrong:
         cluster.current({"SLURM_JOB_ID": "99"})
     assert str(wrong.value) == "scontrol -d -o show job 99: slurm_load_jobs error: Invalid job id specified"
+
+
+def test_what_is_handed_in(mocker: MockerFixture) -> None:
+    """What sbatch says beside the id is told; nothing of a surrounding job comes along, nor of SBATCH_*."""
+    done = subprocess.CompletedProcess((), 0, "271;cluster1\n", "sbatch: charged to project x\n")
+    run = mocker.patch("subprocess.run", return_value=done)
+    environ = {"SLURM_ARRAY_JOB_ID": "9", "SLURM_RESTART_COUNT": "1", "SBATCH_QOS": "x", "SLURM_CONF": "/c", "A": "b"}
+    assert cluster.submit("script", build("./app"), environ) == ("271", "sbatch: charged to project x")
+    assert run.call_args.kwargs["env"] == {"SLURM_CONF": "/c", "A": "b"}
+    assert run.call_args.kwargs["errors"] == "surrogateescape"
+
+
+def test_a_scancel_that_hangs(mocker: MockerFixture) -> None:
+    """Is no second failure."""
+    mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("scancel", 20))
+    cluster.end("7.0")
 
 
 def test_no_slurm_on_path(slurm: dict[str, str]) -> None:

@@ -186,6 +186,13 @@ def test_an_env_file_from_elsewhere_may_end_its_lines_with_cr() -> None:
     assert environment.read_file("A=1\r\n\r\nB=2\r\n", "f") == (Variable("A", "1"), Variable("B", "2"))
 
 
+def test_what_was_typed_is_shown_without_values() -> None:
+    """In the hint that has one type it again."""
+    words = ["-x", "T=s", "-xU=t", "--env=V=u", "--env", "W", "-N", "2", "--", "sh", "-x", "A=b"]
+    shown = ["-x", "T=…", "-xU=…", "--env=V=…", "--env", "W", "-N", "2", "--", "sh", "-x", "A=b"]
+    assert environment.masked(words) == shown
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

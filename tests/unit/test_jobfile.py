@@ -77,7 +77,7 @@ def test_a_whole_job_file() -> None:
     assert found.settings == {
         "job_name": Setting("resnet50", "job.toml line 2"),
         "chdir": Setting("/home/alice/run", "job.toml line 4"),
-        "output": Setting("%x-%j.out", "job.toml line 5"),
+        "output": Setting("/home/alice/run/%x-%j.out", "job.toml line 5"),
         "image": Setting("/scratch/alice/img/pytorch.sif", "job.toml line 8"),
         "bind": Setting(("/datasets:/data:ro", "/home/alice/run/in:/in"), "job.toml line 9"),
         "container_args": Setting(("--writable-tmpfs", "two words"), "job.toml line 13"),
@@ -154,7 +154,7 @@ def test_the_command(text: str) -> None:
         ("templates", "mine", "/home/alice/run/mine"),
         ("job_dir", "~/records", "/home/alice/records"),
         ("output", "${SCRATCH}/%j.out", "/scratch/alice/%j.out"),
-        ("output", "%x-%j.out", "%x-%j.out"),
+        ("output", "%x-%j.out", "/home/alice/run/%x-%j.out"),
         ("job_name", "${SCRATCH}", "${SCRATCH}"),
     ],
 )

@@ -306,6 +306,26 @@ def test_no_rank_is_lost_and_no_node_is_empty(ntasks: int) -> None:
     assert all(1 <= count <= room for count, room in zip(ranks, cpus))
 
 
+def test_nodes_by_name_are_as_many_as_they_are() -> None:
+    """On paper as in a job."""
+    assert lay_out(ask(nodelist="node[01-04]"), None).nnodes == 4
+    assert lay_out(ask(nodelist="node[01-04]", nodes=2), None).nnodes == 2
+
+
+@pytest.mark.parametrize("wanted", [{"nodes": 10**9}, {"ntasks": 10**9}, {"nodes": 10**6, "ntasks_per_node": 10**6}])
+@pytest.mark.parametrize("where", [None, held("node01", "node02")])
+def test_more_than_anyone_has(wanted: dict[str, int], where: Allocation | None) -> None:
+    """Is refused before it is counted out."""
+    with pytest.raises((UsageError, Impossible)):
+        lay_out(ask(**wanted, force=True), where)
+
+
+def test_gpus_in_all_are_shared_by_the_nodes_that_the_ranks_need() -> None:
+    """8 ranks, 4 on each node: two nodes, and so 4 GPUs on each."""
+    shared = share_gpus(ask(gpus="8", ntasks=8, ntasks_per_node=4))
+    assert (shared.gpus_per_node, lay_out(shared, None).nnodes) == ("4", 2)
+
+
 def test_gpus_in_all_are_so_many_on_each_node() -> None:
     """Steps say how many there are on a node, before Slurm has spread them; what was asked for is not lost."""
     job = share_gpus(build("./app", nodes="2", gpus="a100:8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from launcher import kit, layout, plan, render, script
 from launcher.errors import Impossible, UsageError
+from launcher.model import Variable
 from launcher.schedulers import slurm
 from launcher.script import Script
 
@@ -85,6 +87,16 @@ def test_directives_say_where_they_come_from() -> None:
         "#SBATCH --output=%x-%j.out  # built-in",
         "#SBATCH --switches=1@30:00  # command line",
     ]
+
+
+def test_an_origin_is_one_line() -> None:
+    """Whatever a profile's author wrote."""
+    job = build("./a\nb", nodes="1", env=("A=1",))
+    job = dataclasses.replace(job, env=(Variable("A", "1", why="one\ntwo"),), job_name="x")
+    laid = layout.lay_out(job, None)
+    made = script.write(plan.make(job, script.on_paper(laid), script.JOB), script.site(job, (24, 11), laid), "/s", "\n")
+    assert "  A=1  # one two\n" in made.text
+    assert made.text.splitlines()[2].startswith("# Written by mnrun")
 
 
 def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:

@@ -1,17 +1,17 @@
 #!/bin/bash
 # resnet50: 4 nodes x 4 ranks, inside-out (mpirun runs inside the image), apptainer
 # Written by mnrun 0.1.0 from /home/alice/run/job.toml; `mnrun plan` shows the same commands.
-#SBATCH --job-name=resnet50  # job.toml line 1
-#SBATCH --partition=gpu      # profile cluster1
-#SBATCH --account=physics    # SBATCH_ACCOUNT
-#SBATCH --nodes=4            # job.toml line 17
-#SBATCH --ntasks-per-node=4  # job.toml line 18
-#SBATCH --cpus-per-task=2    # job.toml line 19
-#SBATCH --gpus-per-node=4    # profile cluster1
-#SBATCH --time=12:00:00      # job.toml line 20
-#SBATCH --output=%x-%j.out   # job.toml line 4
-#SBATCH --signal=B:USR1@120  # command line
-#SBATCH --switches=1@30:00   # job.toml line 32
+#SBATCH --job-name=resnet50                 # job.toml line 1
+#SBATCH --partition=gpu                     # profile cluster1
+#SBATCH --account=physics                   # SBATCH_ACCOUNT
+#SBATCH --nodes=4                           # job.toml line 17
+#SBATCH --ntasks-per-node=4                 # job.toml line 18
+#SBATCH --cpus-per-task=2                   # job.toml line 19
+#SBATCH --gpus-per-node=4                   # profile cluster1
+#SBATCH --time=12:00:00                     # job.toml line 20
+#SBATCH --output=/home/alice/run/%x-%j.out  # job.toml line 4
+#SBATCH --signal=B:USR1@120                 # command line
+#SBATCH --switches=1@30:00                  # job.toml line 32
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
 mnrun_stage=/scratch/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
