@@ -175,8 +175,9 @@ def test_submit_from_a_job_file(cluster: Cluster, desk: Desk) -> None:
     env = ["env", "IMAGES=/images", "TOKEN=s3cret", "SBATCH_TIMELIMIT=7"]
     shown = cluster.alice([*env, "mnrun", "submit", "--dry-run", "job.toml"], cwd=desk.path)
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-    for line in ("--nodes=2 # job.toml line 7", "--time=7 # SBATCH_TIMELIMIT", "'--comment=hi there' # job.toml line 14",
-                 f"--output={desk.path}/%x.out # job.toml line 3"):  # fmt: skip
+    for line in ("--nodes=2 # job.toml line 7", "--time=7 # SBATCH_TIMELIMIT",
+                 f"--output={desk.path}/%x.out # job.toml line 3",
+                 "'--comment=hi there' # job.toml line 14"):  # fmt: skip
         assert f"#SBATCH {line}" in lines, shown
     handed = cluster.alice([*env, "mnrun", "submit", "job.toml"], cwd=desk.path)
     assert handed.code == 0, handed
