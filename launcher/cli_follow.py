@@ -156,7 +156,7 @@ def _age(text: str) -> float:
 @click.option("--node", default="", metavar="N", help="What the ranks on this node said, and mnrun of this node.")
 @_job_dir
 def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
-    """Show what a job has said. Reads files only, and never asks Slurm."""
+    """Show what a job has said. Reads files; Slurm is asked, seldom, only about a job that has fallen silent."""
     from .tail import Tail
 
     _check([identity])
@@ -165,6 +165,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     base = _base(job_dir)
     tails: dict[tuple[Path, bool], Tail] = {}
     first = True
+    silence = _silence(identity, base) if following else None
     while True:
         kept = _the_one(base, identity)
         if not following and kept.begun is None:
@@ -173,8 +174,8 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
         first = first and not tails
-        _drain(tails)
-        if kept.over or not following:
+        said = _drain(tails)
+        if silence is None or kept.over or silence.is_the_end(said or kept.begun is None):
             break
         time.sleep(LOOK)
     if following:
@@ -188,15 +189,24 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
         raise UsageError(f"{names} is not there", "was it moved?")
 
 
-def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> None:
-    """Pass on all that has come; with `last`, also a line that has no end."""
+def _silence(identity: str, base: Path) -> Any:
+    from . import waiting
+
+    return waiting.Silence(identity, base, queue_of_mine())
+
+
+def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
+    """Pass on all that has come, and say whether anything has; with `last`, also a line that has no end."""
+    some = False
     for (_, error), tail in tails.items():
         stream = sys.stderr.buffer if error else sys.stdout.buffer
         while said := tail.more():
             stream.write(said)
+            some = True
         if last:
             stream.write(tail.rest())
         stream.flush()
+    return some
 
 
 def _the_one(base: Path, identity: str) -> Kept:

@@ -39,6 +39,29 @@ def wait(ids: Sequence[str], base: Path, queue: Queue) -> int:
         time.sleep(LOOK)
 
 
+class Silence:
+    """A job that says nothing: it may have been killed before it could leave a word of its end. Slurm is asked once
+    it has been silent for as long as lies between two questions."""
+
+    def __init__(self, identity: str, base: Path, queue: Queue) -> None:
+        self._id, self._base, self._queue = identity, base, queue
+        self._since = time.time()
+
+    def is_the_end(self, broken: bool) -> bool:
+        """Whether the job has ended by Slurm's word, unless it has just been `broken`; not where Slurm does not
+        answer, or knows nothing of the job."""
+        if broken:
+            self._since = time.time()
+        if time.time() - self._since < self._queue.poll:
+            return False
+        self._since = time.time()
+        kept = job_files.kept(self._base, [self._id])
+        try:
+            return bool(_ends([self._id], kept, self._queue.jobs().jobs, self._queue)[0])
+        except SchedulerError:
+            return False
+
+
 def _open(ids: Sequence[str], codes: Mapping[str, int]) -> list[str]:
     return [identity for identity in ids if identity not in codes]
 

@@ -137,7 +137,7 @@ def test_the_life_of_jobs(queue: Queue) -> None:
 def _follows_to_the_end(queue: Queue, talk: str) -> None:
     """From before it begins until its outcome is there, without a question to Slurm."""
     before = len(queue.asked())
-    with queue.following("logs", "-f", talk) as job:
+    with queue.following("logs", "-f", talk, poll="30s") as job:
         job.saying(lambda said: "line 1\n" in said.out, "telling as the job runs")
         done = job.end()
     assert len(queue.asked()) == before
@@ -194,6 +194,16 @@ def _cleans_up(queue: Queue, old: str) -> None:
     assert not queue.cluster.path(f"{jobs}/{old}").exists()
 
 
+def test_logs_of_a_job_that_was_killed_outright(queue: Queue) -> None:
+    """It leaves no word of its end: once it is silent Slurm is asked, and `logs -f` ends."""
+    killed = queue.submit("killed", "echo before; sleep 2; kill -9 $PPID", "-N1")
+    with queue.following("logs", "-f", killed) as job:
+        done = job.end()
+    assert (done.code, "before" in done.out) == (0, True), done
+    assert queue.asked(), "it cannot know"
+    assert queue.code(killed) == 137
+
+
 def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
     """Once in 30 s, by whoever asks, for however many jobs; not at all where the jobs say all."""
     first = queue.submit("first", "sleep 5; exit 4", "-N1")
@@ -221,9 +231,11 @@ def test_slurmctld_is_down(queue: Queue) -> None:
     assert queue.code(job) == 3
     conf = queue.cluster.path("/etc/slurm/slurm.conf").read_text()
     dead = queue.desk.put("dead.conf", f"{conf}\nSlurmctldPort=9\n")
-    for words in (["status"], ["nodes"], ["wait", "4711"], ["cancel", "4711"]):
+    program = ["--runtime", "host", "--", "true"]
+    for words in (["status"], ["nodes"], ["wait", "4711"], ["cancel", "4711"], ["submit", *program], ["run", *program]):
         started = time.monotonic()
-        done = queue.mnrun(*words, poll="30s", SLURM_CONF=dead)
+        inside = {"SLURM_JOB_ID": "4711"} if words[0] == "run" else {}
+        done = queue.mnrun(*words, poll="30s", SLURM_CONF=dead, **inside)
         assert (done.code, done.out) == (123, ""), done
         assert done.err.startswith("mnrun: ") and done.err.count("\n") == 1, done
         assert "Unable to contact slurm controller" in done.err
