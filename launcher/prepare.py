@@ -19,7 +19,7 @@ from .progress import Screen
 from .roster import Roster
 from .transports import Event, Running, Stopped
 
-MOMENT = 1.0  # seconds for the other nodes to say what is wrong there
+MOMENT = 3.0  # seconds for the other nodes to say what is wrong there
 FAREWELL = 10.0  # seconds for the nodes to take away what is half-done
 
 
@@ -76,6 +76,8 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
             noise.append(str(what))
         if roster.lost and not roster.failed:
             raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
+        if roster.failed and len({*roster.failed, *roster.images}) == len(roster.nodes):
+            raise _failed(roster)
         if roster.failed:
             deadline = min(deadline, time.monotonic() + MOMENT)
         elif roster.pulling:

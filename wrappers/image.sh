@@ -25,8 +25,9 @@ prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a l
       say "pulling $reference, for $limit s at most (--pull-timeout)"
     fi
     if [[ -z $spoke && ${#failed[@]} -gt 0 ]]; then # the others have a moment to say the same
-      spoke=1 deadline=$((SECONDS + ANSWER))
+      spoke=1 deadline=$((SECONDS + GRACE))
     fi
+    ((${#failed[@]} == 0 || ${#failed[@]} + ${#image_id[@]} < ${#names[@]})) || deadline=$((SECONDS - 1))
     if [[ -z $pulled ]] && hear $((deadline - SECONDS)); then continue; fi
     [[ -z $unpulled ]] || die 125 "$(reasons failed)"
     ((${#failed[@]} == 0)) || die 121 "$(reasons failed)"

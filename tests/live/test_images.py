@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -117,7 +118,7 @@ WRONG = {
         121,
         ("node[01-04]", "--pull missing", CACHE),
     ),
-    "a cache that cannot be": (("--image-cache", "/proc/x"), f"{OPEN}/small:1", 125, ("/proc/x", "--image-cache")),
+    "a cache that cannot be": (("--image-cache", "/proc/x"), f"{OPEN}/small:1", 121, ("/proc/x", "--image-cache")),
     "half a digest": ((), f"{OPEN}/small@sha256:12", 2, ("no whole digest",)),
     "another scheme": ((), "http://login/small", 2, ("docker, oras, library",)),
     "file or reference": ((), "small", 2, ("./small", "docker://small")),
@@ -245,16 +246,16 @@ def test_images_without_a_scheduler(cluster: Cluster) -> None:
 def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> None:
     """Each node pulls for itself, if it has to; one that has another image under the name is named."""
 
-    def version(number: str, *words: str) -> Result:
-        return small(engines, "--runtime", runtime, *words, reference=f"{OPEN}/small:{number}")
+    tag = f"{OPEN}/small:{time.monotonic_ns()}"  # which no store has
+    engines.root(LOGIN, "skopeo", "copy", "-q", f"docker://{OPEN}/small:1", f"docker://{tag}")
 
-    refusal(version("1", "-Q", "--pull", "never"), 121, "node[01-04]", "--pull missing")
-    assert version("1").out.split() == ["1"] * 4
-    refusal(version("9", "-Q"), 125, f"there is no {OPEN}/small:9")
+    def job(*words: str, reference: str = tag) -> Result:
+        return small(engines, "--runtime", runtime, *words, reference=reference)
+
+    refusal(job("-Q", "--pull", "never"), 121, "is not on this node", "--pull missing")
+    assert job().out.split() == ["1"] * 4
+    refusal(job("-Q", reference=f"{OPEN}/small:9"), 125, f"there is no {OPEN}/small:9")
     if runtime == "docker":
-        other = f"docker pull -q {OPEN}/small:2 && docker tag {OPEN}/small:2 {OPEN}/small:1"
-        engines.root("node03", "sh", "-c", other)
-        refusal(version("1", "-Q"), 121, "not the same", "node03: sha256:", "node[01-02,04]: sha256:")
-        assert version("1", "--pull", "always").out.split() == ["1"] * 4
-        for node in engines.nodes:
-            engines.root(node, "sh", "-c", f"docker rmi -f {OPEN}/small:1 {OPEN}/small:2 2>&1 || true")
+        engines.root("node03", "sh", "-c", f"docker pull -q {OPEN}/small:2 && docker tag {OPEN}/small:2 {tag}")
+        refusal(job("-Q"), 121, "not the same", "node03: sha256:", "node[01-02,04]: sha256:")
+        assert job("--pull", "always").out.split() == ["1"] * 4
