@@ -123,11 +123,16 @@ def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
 def job_options(verb: Any) -> Any:
     """The whole table of options on a click command."""
     for option in reversed(OPTIONS):
-        verb = click.option(*option.flags, option.name, **_click(option))(verb)
+        verb = click.option(*_flags(option), option.name, **_click(option))(verb)
     files = click.Path()  # so that shells complete them
     return click.argument(
         "command", nargs=-1, type=click.UNPROCESSED, shell_complete=lambda *words: files.shell_complete(*words)
     )(verb)
+
+
+def _flags(option: Option) -> tuple[str, ...]:
+    """With --no-X for what a job file or a site may say of every batch job."""
+    return tuple(f"{flag}/--no-{flag[2:]}" if option.batch and option.kind == "flag" else flag for flag in option.flags)
 
 
 def _click(option: Option) -> dict[str, Any]:

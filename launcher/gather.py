@@ -58,6 +58,7 @@ def gather(
     file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
     # inside an allocation they are no matter: the job runs
     sbatch = settings.from_sbatch(environ) if batch or "SLURM_JOB_ID" not in environ else {}
+    lost = settings.lost_of_sbatch(environ) if batch else []
     own = (file.settings, variables, sbatch, line)
     site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
     named = settings.merge(site.settings, user.settings, *own).get("profile")
@@ -76,7 +77,7 @@ def gather(
         merged,
         _command(file, merged),
         profiles.whys(sheets, partition),
-        shelf.warnings,
+        (*shelf.warnings, *(f"{name} is ignored: say it with --slurm" for name in lost)),
         chosen.name if chosen else "",
     )
 

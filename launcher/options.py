@@ -126,7 +126,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("-t --time", "text", "Time limit: 30, 12:00:00, 2-0.", _BATCH, metavar="TIME"),
     _option("-C --constraint", "text", "Features that nodes must have.", _BATCH, metavar="LIST"),
     _option("--reservation", "text", "Reservation.", _BATCH, metavar="NAME"),
-    _option("--exclusive", "flag", "Share no node with another job.", _BATCH),
+    _option("--exclusive", "flag", "Share no node with another job; --no-exclusive takes it back.", _BATCH),
     _option("-L --licenses", "text", "Licences.", _BATCH, metavar="LIST"),
     _option("--mem", "text", "Memory on each node: 64G.", _BATCH, metavar="SIZE"),
     _option("--mem-per-cpu", "text", "Memory for each CPU.", _BATCH, metavar="SIZE"),
@@ -140,7 +140,7 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "--signal", "text", "A signal before the end: USR1@120; every rank gets it, once.", _BATCH, metavar="SIGNAL"
     ),
-    _option("--requeue", "flag", "Start again when a node fails, or after a preemption.", _BATCH),
+    _option("--requeue", "flag", "Start again when a node fails, or after a preemption; --no-requeue: never.", _BATCH),
     _option("--export", "text", "Variables that the job takes along: ALL, NONE, or a list.", _BATCH, metavar="LIST"),
     _option("-o --output", "text", "Output file: %x-%j.out, %A_%a.out.", _BATCH, metavar="FILE"),
     _option("-e --error", "text", "File for standard error.", _BATCH, metavar="FILE"),

@@ -56,7 +56,7 @@ def from_command_line(given: Mapping[str, object]) -> Settings:
     return {
         name: Setting(parse(BY_NAME[name], raw, "command line"), "command line")
         for name, raw in given.items()
-        if raw not in (None, False, ())
+        if raw not in (None, ())  # False is --no-X
     }
 
 
@@ -86,11 +86,23 @@ SBATCH = {
 # And those of its options that are none of ours; a name alone is a flag.
 SBATCH_REST = {
     "SBATCH_REQ_SWITCH": "switches=",
+    "SBATCH_BURST_BUFFER": "bb=",
     **{
         f"SBATCH_{name.upper().replace('-', '_')}": f"{name}="
         for name in (
             *("acctg-freq", "clusters", "core-spec", "cpus-per-gpu", "delay-boot", "distribution", "gpu-bind"),
-            *("gpu-freq", "gres-flags", "hint", "mem-bind", "network", "open-mode", "thread-spec", "wckey"),
+            *(
+                "gpu-freq",
+                "gres-flags",
+                "hint",
+                "mem-bind",
+                "threads-per-core",
+                "container",
+                "network",
+                "open-mode",
+                "thread-spec",
+                "wckey",
+            ),
         )
     },
     **{
@@ -101,17 +113,26 @@ SBATCH_REST = {
 
 
 def from_sbatch(environ: Mapping[str, str]) -> Settings:
-    """SBATCH_* variables; a flag is set by being there."""
+    """SBATCH_* variables; a flag is set by being there, and an empty value is none."""
     found = {}
     for variable, name in SBATCH.items():
-        if variable in environ:
+        if environ.get(variable) or (variable in environ and BY_NAME[name].kind == "flag"):
             option = BY_NAME[name]
             raw = "true" if option.kind == "flag" else environ[variable]
             found[name] = Setting(parse(option, raw, variable), variable)
     rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
+    if environ.get("SBATCH_EXCLUSIVE") in ("user", "mcs", "topo"):
+        rest["SBATCH_EXCLUSIVE"] = f"exclusive={environ['SBATCH_EXCLUSIVE']}"
+        del found["exclusive"]
     if rest:
         found["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), ", ".join(rest)), ", ".join(rest))
     return found
+
+
+def lost_of_sbatch(environ: Mapping[str, str]) -> list[str]:
+    """SBATCH_* variables that shape a job, and that this mnrun does not know."""
+    known = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS", "SBATCH_WAIT", "SBATCH_WAIT_ALL_NODES"}
+    return sorted(name for name in environ if name.startswith("SBATCH_") and environ[name] and name not in known)
 
 
 # Each says what another says too: who names one above another layer's means it in its place.
@@ -175,7 +196,7 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         near = difflib.get_close_matches(text, option.choices, 1)
         hint = f"did you mean {near[0]}?" if near else "it is one of " + ", ".join(option.choices)
         raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
-    if not text:
+    if not text and not option.batch:  # which takes back what a layer below says
         raise UsageError(f"{name} is empty ({origin})")
     if option.batch:
         _refuse_control(name, [text], origin)

@@ -209,6 +209,8 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
     found = []
     for name in _DIRECTIVES:
         value, why = chosen.get(name) or (getattr(spec, name), "")
+        if name == "requeue" and value is False and name in spec.origins:
+            found.append(("--no-requeue", spec.origins[name]))  # a site may requeue every job
         if value not in ("", None, False):
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             found.append((shlex.quote(text), spec.origins.get(name) or why))

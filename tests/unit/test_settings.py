@@ -136,12 +136,12 @@ def test_a_wrong_variable_is_named() -> None:
 
 
 def test_command_line_takes_what_was_given() -> None:
-    """click hands None, False and () for what was not."""
+    """click hands None and () for what was not."""
     given: dict[str, object] = {
         "nodes": "2",
         "ntasks": None,
         "keep": True,
-        "force": False,
+        "force": None,
         "bind": ("/a", "/b"),
         "env": (),
         "image": "app.sif",
@@ -241,7 +241,7 @@ def test_sbatchs_own_variables() -> None:
         "SBATCH_TIMELIMIT": "1:00:00",
         "SBATCH_ARRAY_INX": "0-3",
         "SBATCH_MEM_PER_NODE": "1G",
-        "SBATCH_EXCLUSIVE": "user",
+        "SBATCH_EXCLUSIVE": "",
         "SBATCH_REQ_SWITCH": "1",
         "SBATCH_WCKEY": "a b",
         "SBATCH_OVERCOMMIT": "",
@@ -277,3 +277,19 @@ def test_each_word_of_a_list_knows_where_it_came_from() -> None:
     assert merged["module"].words == (("b", "site"), ("c", "l2"), ("d", "l3"))
     assert merged["bind"].words == (("/x", "site"),)
     assert Setting("x", "site").words == ()
+
+
+def test_a_line_takes_back_what_a_layer_below_says() -> None:
+    """`--no-exclusive`, and an empty value of what is sbatch's."""
+    below = {"exclusive": Setting(True, "job.toml"), "constraint": Setting("a100", "job.toml")}
+    merged = settings.merge(below, settings.from_command_line({"exclusive": False, "constraint": ""}))
+    assert (merged["exclusive"].value, merged["constraint"].value) == (False, "")
+
+
+def test_sbatchs_variables_are_not_lost() -> None:
+    """An empty one is none; what is unknown is named."""
+    environ = {"SBATCH_ACCOUNT": "", "SBATCH_EXCLUSIVE": "user", "SBATCH_THREADS_PER_CORE": "1", "SBATCH_NEW": "x"}
+    found = settings.from_sbatch(environ)
+    assert set(found) == {"slurm"}
+    assert set(found["slurm"].value) == {"threads-per-core=1", "exclusive=user"}  # type: ignore[arg-type]
+    assert settings.lost_of_sbatch(environ) == ["SBATCH_NEW"]
