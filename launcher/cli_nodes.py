@@ -23,7 +23,7 @@ def reached(job: JobSpec, screen: Screen) -> Any:
             f"--hosts inside Slurm job {os.environ['SLURM_JOB_ID']}, which gives its own nodes",
             "choose among them with --nodelist, or leave the job first",
         )
-    return machines.held(job, screen)
+    return machines.held(job, os.environ, screen)
 
 
 def held(job: JobSpec) -> tuple[Allocation, Site]:

@@ -21,6 +21,7 @@ from .resources import folder
 BEFORE = ("facts.sh", "stage.sh", "survey.sh")  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
+PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
 SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
@@ -35,8 +36,9 @@ PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
 # the lease. Of several tasks on a node one is enough.
 BOOT = (
     '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}; echo "here $node"; '
-    'umask 077; read -r size || exit 1; mkdir "$0" || { echo "fail $node cannot make $0 on this node"; exit 1; }; '
-    """trap 'rm -rf "$0"' EXIT; """
+    'umask 077; read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} size || { rm -f "$0.lease"; exit 1; }; '
+    'mkdir "$0" || { echo "fail $node cannot make $0 on this node"; exit 1; }; '
+    """trap 'rm -rf "$0" "$0.lease"' EXIT; """
     'cd "$0" && head -c "$size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
 )
 # PREPARE's: no file is needed, so none is left.
@@ -106,7 +108,7 @@ def values(plan: Plan) -> str:
             "job_chdir": spec.chdir,
             "job_inside": "1" if spec.mode == "inside-out" else "",
             "job_connect": plan.connect,
-            "job_beat": BEAT if spec.hosts else "",
+            "job_beat": (PDSH_BEAT if spec.rsh == "pdsh" else BEAT) if spec.hosts else "",
             "job_silence": SILENCE if spec.hosts else "",
             "job_runtime": spec.runtime,
             "job_podman": spec.podman_root,

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import nodeset, remote
-from .errors import NodeError, UsageError
-from .model import Allocation, JobSpec, Site
+from . import nodeset, pdsh, remote, transports
+from .errors import Impossible, NodeError, UsageError
+from .model import Allocation, Box, JobSpec, Site
 from .progress import Screen
 from .resources import folder
+from .runtimes import RUNTIMES
 from .schedulers import hosts
 from .schedulers.hosts import Facts
 from .wires import Answer, Way
@@ -36,10 +37,11 @@ class Held:
 
 
 @contextmanager
-def held(job: JobSpec, screen: Screen) -> Iterator[Held]:
+def held(job: JobSpec, environ: Mapping[str, str], screen: Screen) -> Iterator[Held]:
     """The hosts of `job`, until the end. Raises NodeError with the names of those that cannot take part."""
     screen.phase(f"reaching {len(job.hosts)} hosts")
-    with remote.connected(job) as way:
+    job = _by_pdsh(job, environ)
+    with pdsh.connected(job, environ) if job.rsh == "pdsh" else remote.connected(job) as way:
         found = _facts(way, job)
         _warn_of_busy(found, screen)
         if job.image.startswith("/") and job.stage:
@@ -50,6 +52,34 @@ def held(job: JobSpec, screen: Screen) -> Iterator[Held]:
         yield Held(hosts.allocation(job.hosts, found), hosts.site(job.hosts), way, job)
 
 
+def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
+    """The job with how its hosts are reached: by pdsh only where the containers do not need its standard input."""
+    if job.rsh == "pdsh":
+        if job.mode == "inside-out" and job.connect == "pipe":
+            raise Impossible("pdsh closes standard input, which --connect pipe needs", "use --rsh paramiko")
+        missing = [name for name in ("pdsh", "ssh") if not transports.has(name)]
+        if missing:
+            raise Impossible(f"{missing[0]} is not installed here", "install it, or use --rsh paramiko")
+        return replace(job, connect="ssh")
+    suits = job.rsh == "auto" and pdsh.installed() and (job.mode == "outside-in" or job.connect != "pipe")
+    suits = suits and not any(map(remote.is_here, remote.places(job)))  # this machine needs no ssh server
+    if suits and (job.mode == "outside-in" or job.connect == "ssh" or _has_sshd(job, environ)):
+        return replace(job, rsh="pdsh", connect="ssh")
+    return replace(job, rsh="paramiko")
+
+
+def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
+    """Whether the image has an sshd, asked on the first host; an image that is no file is not looked into."""
+    runtime = RUNTIMES[job.runtime]
+    if runtime.CONTAINED and not job.image.startswith("/"):
+        return False
+    box = runtime.node(Box(job.image, (), "", "/", job.container_args))
+    look = "PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin; command -v sshd && command -v ssh"
+    first = replace(job, hosts=job.hosts[:1])
+    with pdsh.connected(first, environ) as way:
+        return way.ask((*box, "sh", "-c", look))[first.hosts[0].name].code == 0
+
+
 def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
     answers = way.ask(("bash", "-p", "-s", "--", job.image), _text("facts.sh").encode())
     refuse_silent(answers)
@@ -58,8 +88,7 @@ def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
     """Raises NodeError where a host did not answer a question."""
-    silent = {n: a.err.strip().rpartition("\n")[2] or "it ended without a word" for n, a in answers.items() if a.code}
-    silent.update({node: "the connection to it broke" for node, answer in answers.items() if answer.code is None})
+    silent = {n: " ".join(a.err.split()) or "it ended without a word" for n, a in answers.items() if a.code != 0}
     if silent:
         raise hosts.unreachable(silent, len(answers))
 

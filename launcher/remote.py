@@ -92,6 +92,12 @@ def _config(name: str) -> Mapping[str, str | list[str]]:
     return paramiko.SSHConfig.from_path(path).lookup(name) if os.path.exists(path) else {}
 
 
+def places(asked: JobSpec) -> list[Place]:
+    """All of the hosts."""
+    with ThreadPoolExecutor(min(AT_ONCE, len(asked.hosts))) as pool:
+        return list(pool.map(lambda host: place(host.name, asked.ssh_user, asked.ssh_port), asked.hosts))
+
+
 def is_here(where: Place) -> bool:
     """Whether it is this very machine, which needs no ssh server."""
     if where.jump or where.command or where.port != SSH or where.user != getpass.getuser():

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -105,10 +106,19 @@ def start(
 class ProcessWire:
     """A process of ours as a wire (wires.py): a command on this very machine, or an ssh client's."""
 
-    def __init__(self, argv: Words, lost: int | None = None) -> None:
-        """`lost`: the exit code by which it says that its connection broke."""
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0)
+    def __init__(
+        self, argv: Words, lost: int | None = None, environ: Mapping[str, str] | None = None, tied: bool = False
+    ) -> None:
+        """`lost`: the exit code by which it says that its connection broke. `tied`: as in `start`."""
+        self._process = subprocess.Popen(
+            _tied(argv) if tied else argv,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
         self._lost = lost
 
     def receive(self, stream: int) -> bytes:
@@ -133,6 +143,10 @@ class ProcessWire:
     def cut(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def has(program: str) -> bool:
+    return shutil.which(program) is not None
 
 
 def ask(argv: Words) -> str:

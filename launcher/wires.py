@@ -58,21 +58,64 @@ class Answer:
     err: str
 
 
-class Lease:
+class Listener:
+    """What all leases on several hosts have in common: they hear, and notice silence."""
+
+    def __init__(self, name: str, nodes: Iterable[str], events: queue.SimpleQueue[Event]) -> None:
+        self.name = name
+        self._nodes = frozenset(nodes)
+        self._events = events
+        self._heard: dict[str, float] = {}  # of those whose guard has spoken
+        self._closed = False
+        self._ended = threading.Event()
+
+    def wait(self, seconds: float) -> bool:
+        return self._ended.wait(seconds)
+
+    def _hear(self, kind: str, line: str) -> None:
+        word, node, *_ = (*line.split(), "", "")
+        if node in self._nodes and word != "here":  # its guard speaks, and reads
+            self._heard[node] = time.monotonic()
+        if word != "alive" or node not in self._nodes:
+            self._events.put((kind, self.name, line))
+
+    def _lose(self, node: str, why: str) -> None:
+        self._heard.pop(node, None)
+        self._events.put(("line", self.name, f"lost {node} {why}"))
+
+    def _tick(self) -> None:
+        """Speak to those that do; a host that died or is cut off says nothing, and its connection lives on."""
+        while not self._ended.wait(TICK):
+            silent = {node: time.monotonic() - heard for node, heard in list(self._heard.items())}
+            for node in [node for node in silent if silent[node] > LOST]:
+                self._lose(node, f"no word from it for {silent[node]:.0f} s")
+                self._give_up(node)
+            well = [node for node in silent if silent[node] < LOST / 2]
+            if well and not self._closed:
+                self._greet(well)
+
+    def _give_up(self, node: str) -> None:
+        raise NotImplementedError
+
+    def _greet(self, nodes: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def _end(self, code: int) -> None:
+        self._ended.set()
+        self._events.put(("ended", self.name, code))
+
+
+class Lease(Listener):
     """One wire to every host, heard and written to together; the same to its owner as a single process."""
 
     def __init__(self, name: str, wires: Mapping[str, Wire], events: queue.SimpleQueue[Event]) -> None:
-        self.name = name
-        self._events = events
+        super().__init__(name, wires, events)
         self._wires = dict(wires)
         self._down: dict[str, queue.Queue[bytes | None]] = {node: queue.Queue() for node in wires}
-        self._heard: dict[str, float] = {}  # of those that say now and then that they are there
         self._given_up: set[str] = set()
-        self._closed = False
-        self._ended = threading.Event()
-        followers = [_thread(self._follow, node, wire) for node, wire in self._wires.items()]
-        _thread(self._finish, followers)
-        _thread(self._tick)
+        followers = [thread(self._follow, node, wire) for node, wire in self._wires.items()]
+        thread(self._finish, followers)
+        thread(self._tick)
 
     def send(self, data: bytes, node: str = "") -> None:
         """To one node, or to all; waits for nobody."""
@@ -85,9 +128,6 @@ class Lease:
         for down in self._down.values():
             down.put(None)
 
-    def wait(self, seconds: float) -> bool:
-        return self._ended.wait(seconds)
-
     def end(self, signum: int) -> None:
         for node in self._wires:
             self._give_up(node)
@@ -96,9 +136,13 @@ class Lease:
         self._given_up.add(node)
         self._wires[node].cut()
 
+    def _greet(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            self._down[node].put(b"alive\n")
+
     def _follow(self, node: str, wire: Wire) -> int | None:
-        writer = _thread(self._write, node, wire)
-        readers = [_thread(self._read, node, kind, wire, stream) for stream, kind in ((1, "line"), (2, "noise"))]
+        writer = thread(self._write, node, wire)
+        readers = [thread(self._read, kind, wire, stream) for stream, kind in ((1, "line"), (2, "noise"))]
         for reader in readers:
             reader.join()  # its last words come before its end
         code = wire.wait()
@@ -108,7 +152,7 @@ class Lease:
         writer.join()
         if known and code is None:
             self._lose(node, BROKE)
-        elif known and not self._closed:
+        elif known and code and not self._closed:
             self._lose(node, f"its guard ended with {code}")
         return code
 
@@ -118,34 +162,13 @@ class Lease:
                 wire.send(data)
             wire.shut()
 
-    def _read(self, node: str, kind: str, wire: Wire, stream: int) -> None:
-        for raw in _lines(wire, stream):
-            line = raw.decode("utf-8", "replace").rstrip("\n")
-            words = line.split()
-            if words[1:2] == [node] and words[0] != "here":  # its guard speaks, and reads
-                self._heard[node] = time.monotonic()
-            if words != ["alive", node]:
-                self._events.put((kind, self.name, line))
-
-    def _lose(self, node: str, why: str) -> None:
-        self._events.put(("line", self.name, f"lost {node} {why}"))
-
-    def _tick(self) -> None:
-        """Speak to those that do; a host that died or is cut off says nothing, and its connection lives on."""
-        while not self._ended.wait(TICK):
-            for node, heard in list(self._heard.items()):
-                silent = time.monotonic() - heard
-                if silent > LOST:
-                    self._heard.pop(node, None)
-                    self._lose(node, f"no word from it for {silent:.0f} s")
-                    self._give_up(node)
-                elif not self._closed:
-                    self._down[node].put(b"alive\n")
+    def _read(self, kind: str, wire: Wire, stream: int) -> None:
+        for line in lines(wire, stream):
+            self._hear(kind, line)
 
     def _finish(self, followers: list[_Thread]) -> None:
         codes = [follower.result() for follower in followers]
-        self._ended.set()
-        self._events.put(("ended", self.name, max(GONE if code is None else code for code in codes)))
+        self._end(max(GONE if code is None else code for code in codes))
 
 
 class Run:
@@ -157,8 +180,8 @@ class Run:
         self._wire = wire
         self._ended = threading.Event()
         self._unheard = False  # our own output has been closed
-        _thread(self._feed)
-        _thread(self._finish, [_thread(self._copy, stream) for stream in (1, 2)], events)
+        thread(self._feed)
+        thread(self._finish, [thread(self._copy, stream) for stream in (1, 2)], events)
 
     def send(self, data: bytes, node: str = "") -> None:
         pass
@@ -203,6 +226,9 @@ class Way:
 
     hosts: tuple[str, ...]
     wire: Callable[[str, Words], Wire]
+    lease: Callable[[str, Sequence[str], Words, queue.SimpleQueue[Event]], Listener] | None = (
+        None  # in place of many wires
+    )
 
     def start(
         self,
@@ -214,10 +240,12 @@ class Way:
         *,
         terminal: bool = False,
         apart: bool = False,
-    ) -> Lease | Run:
+    ) -> Listener | Run:
         """Start `ssh HOSTS WORDS…` as schedulers/hosts.py writes it; {node} in them is each host's name."""
         _, where, *words = argv
         nodes = nodeset.expand(where)
+        if held and self.lease is not None and name == "serve":
+            return self.lease(name, nodes, tuple(words), events)
         wires = each(nodes, lambda node: self._opened(node, tuple(word.replace("{node}", node) for word in words)))
         return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events)
 
@@ -266,7 +294,7 @@ def _answer(wire: Wire, given: Iterable[bytes], seconds: float | None) -> Answer
     timer = threading.Timer(seconds or threading.TIMEOUT_MAX, wire.cut)
     timer.daemon = True
     timer.start()
-    output, errors = (_thread(lambda stream=stream: b"".join(_chunks(wire, stream))) for stream in (1, 2))
+    output, errors = (thread(lambda stream=stream: b"".join(_chunks(wire, stream))) for stream in (1, 2))
     with contextlib.suppress(OSError):
         for chunk in given:
             wire.send(chunk)
@@ -281,13 +309,14 @@ def _chunks(wire: Wire, stream: int) -> Iterator[bytes]:
     return iter(lambda: wire.receive(stream), b"")
 
 
-def _lines(wire: Wire, stream: int) -> Iterator[bytes]:
+def lines(wire: Wire, stream: int) -> Iterator[str]:
+    """What a command writes there, line by line."""
     rest = b""
     for chunk in _chunks(wire, stream):
         *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
+        yield from (line.decode("utf-8", "replace") for line in whole)
     if rest:
-        yield rest
+        yield rest.decode("utf-8", "replace")
 
 
 def _put(fd: int, data: bytes) -> None:
@@ -313,5 +342,6 @@ class _Thread(threading.Thread):
         return self._result
 
 
-def _thread(act: Callable[..., Any], *words: Any) -> _Thread:
+def thread(act: Callable[..., Any], *words: Any) -> _Thread:
+    """Begin to do something beside."""
     return _Thread(act, words)

@@ -7,6 +7,7 @@
 #     signal NAME         to the ranks on this node; to the user's script or prompt, where that is the program
 #     end                 to the program, that it ends: by its mpirun, where there is one
 #     log                 say what the container has said so far
+#     over                as the lease's end, of one that is a pipe on the node and has none
 #     alive               nothing; but where job_silence is set, a lease that is silent for so many seconds is at its end
 #     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh).
 #                         NODE is this one: of other nodes' lines nothing is read but by grep
@@ -193,7 +194,8 @@ bash -p ./steady.sh
 awk -v node="$node" '$1 == node { print $2 }' layout >share # of the ranks: how many come here
 [[ -z $job_split ]] || (umask "$job_umask" && mkdir -p "$job_split") || say "fail cannot make $job_split"
 if ! check; then
-  cat >/dev/null # the launcher ends it: it may want to hear from all nodes
+  # the launcher ends it: it may want to hear from all nodes
+  while read -r ${job_silence:+-t "$job_silence"} word _ && [[ $word != over ]]; do :; done
   exit
 fi
 
@@ -224,7 +226,7 @@ fi
 if [[ $job_connect == pipe || $job_connect == auto ]]; then
   trap : PIPE # a container that has ended reads no more
   # shellcheck disable=SC2094
-  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal|end|alive)( |\$)")
+  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal|end|over|alive)( |\$)")
 fi
 while read -r ${job_silence:+-t "$job_silence"} word name data; do
   case $word in
@@ -241,5 +243,6 @@ while read -r ${job_silence:+-t "$job_silence"} word name data; do
     log) last_words ;;
     signal) pass_on "$name" ;;
     end) end ;;
+    over) break ;; # of a lease that has no end of its own
   esac
 done

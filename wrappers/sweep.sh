@@ -60,6 +60,7 @@ wipe() {
   while read -r _ parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$here/parents"
   rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$job_id"
   cd /
+  rm -f -- "$here.lease"
   if [[ -z $job_keep ]]; then
     rm -rf -- "$here" "$shm"
   else

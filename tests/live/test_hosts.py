@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 import os
 import signal
 import time
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from .cells import HELLO, OMPI4, OMPI5, Way, full, some
+from .cells import HELLO, NOSSHD, OMPI4, OMPI5, Way, cells, full, some
 from .reports import check, mine, only_line, refusal
 from .stage import Cluster, Desk, Job, Result
 from .test_ends import clean_soon
@@ -47,25 +47,60 @@ def lost(cluster: Cluster, how: str, node: str) -> Iterator[None]:
         cluster.tool("heal", node)
 
 
-WAYS = tuple(itertools.product(("inside", "mpirun"), ("ompi5", "ompi4", "host")))
+RSH = pytest.mark.parametrize("rsh", ["pdsh", "paramiko"])
+WAYS = cells(
+    {
+        "rsh": ("pdsh", "paramiko"),
+        "start": ("inside", "mpirun"),
+        "image": ("ompi5", "ompi4", "host"),
+        "connect": ("ssh", "pipe"),
+    },
+    lambda rsh, start, image, connect: connect == "ssh" or (rsh == "paramiko" and start == "inside"),
+)
 
 
-@pytest.mark.parametrize(("start", "image"), some(WAYS, (("inside", "ompi5"), ("mpirun", "ompi4"), ("mpirun", "host"))))
-def test_hosts_run_a_job(cluster: Cluster, start: str, image: str) -> None:
+@pytest.mark.parametrize(("rsh", "start", "image", "connect"), WAYS)
+def test_hosts_run_a_job(cluster: Cluster, rsh: str, start: str, image: str, connect: str) -> None:
     """Four hosts of two ranks: one MPI job, its exit code, the environment on every rank."""
-    words = [*Way(start, image).words, "-x", "VAR=a b", "--", HELLO, "-e", "VAR", "-x", "7"]
+    how = ["--rsh", rsh, *(["--connect", connect] if start == "inside" else [])]
+    words = [*how, *Way(start, image).words, "-x", "VAR=a b", "--", HELLO, "-e", "VAR", "-x", "7"]
     result = launch(cluster, *words)
     assert result.code == 7, result
     found = check(replace(result, code=0), *cluster.nodes)
     assert {rank.value for rank in found} == {"a b"}, result
 
 
-def test_hosts_give_standard_input_to_rank_0(cluster: Cluster) -> None:
-    """Bytes, more than a pipe holds, there and back."""
+@RSH
+def test_hosts_take_and_give_any_bytes(cluster: Cluster, desk: Desk, rsh: str) -> None:
+    """Standard input to rank 0, or to a script; its output apart from its errors; more than a pipe holds."""
     sent = bytes(range(256)) * 4000
-    script = 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then exec cat; fi'
-    result = launch(cluster, *INSIDE, "--", "sh", "-c", script, stdin=sent)
+    script = desk.put("job.sh", "#!/bin/sh\necho and >&2\nexec cat\n", 0o755)
+    result = launch(cluster, "--rsh", rsh, *INSIDE, "--script", script, hosts="node[01-02]", stdin=sent)
     assert (result.code, result.raw == sent) == (0, True), result.err
+    assert "and\n" in result.err, result
+    first = 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then sha256sum; fi'
+    counted = launch(cluster, "--rsh", rsh, *INSIDE, "--", "sh", "-c", first, hosts="node[01-02]", stdin=sent)
+    assert counted.out.split()[:1] == [hashlib.sha256(sent).hexdigest()], counted
+
+
+@RSH
+def test_hosts_see_no_secret_in_any_command_line(cluster: Cluster, desk: Desk, rsh: str) -> None:
+    """Variables' values and the job's keys are in no process's words, on no host, while the job runs."""
+    file = desk.put("env", "SECRET=hunter2hunter2\n")
+    words = ["mnrun", "--hosts", ALL, "--rsh", rsh, "--env-file", file, *INSIDE]
+    with cluster.running([*words, "--", "sh", "-c", 'echo "$SECRET"; sleep 600']) as job:
+        job.saying(lambda said: said.out.count("hunter2hunter2") == 8, "up on all hosts")
+        lines = [" ".join(p.argv) for p in cluster.processes()]
+    assert len(lines) > 20, lines
+    assert [line for line in lines if "hunter2" in line or "PRIVATE" in line] == []
+
+
+def test_hosts_by_pdsh_where_it_can_serve(cluster: Cluster) -> None:
+    """By itself where the image has an sshd, else paramiko; what cannot work is refused with what can."""
+    pid = ["--", "sh", "-c", "[ $OMPI_COMM_WORLD_RANK = 0 ] || exit 0; cat $TMPDIR/../job.sh"]
+    assert "job_beat='2'" in launch(cluster, *INSIDE, *pid).out
+    assert "job_beat='5'" in launch(cluster, "--image", NOSSHD, *pid).out
+    refusal(launch(cluster, "--rsh", "pdsh", "--connect", "pipe", *INSIDE, *pid), 122, "--rsh paramiko")
 
 
 def test_hosts_of_a_file_and_part_of_them(cluster: Cluster, desk: Desk) -> None:
@@ -86,13 +121,16 @@ def test_hosts_may_be_this_machine(cluster: Cluster) -> None:
         cluster.root("login", "/usr/sbin/sshd")
 
 
-def test_hosts_out_of_reach_are_named_at_once(cluster: Cluster, desk: Desk) -> None:
+@RSH
+def test_hosts_out_of_reach_are_named_at_once(cluster: Cluster, desk: Desk, rsh: str) -> None:
     """No such host, nobody who answers, a host key that is not known: each with its fix, and nothing is started."""
     known = desk.put("known", "")
     config = desk.put("config", f"Host node03\n  UserKnownHostsFile {known}\n  GlobalKnownHostsFile {known}\n")
     cluster.put("/home/alice/.ssh/config", f"Include {config}\nHost node04\n  Port 9\n", 0o600)
     try:
-        said = only_line(launch(cluster, *INSIDE, "--", HELLO, hosts="node[01-04],nowhere"), 121, "3 of 5 hosts")
+        said = only_line(
+            launch(cluster, "--rsh", rsh, *INSIDE, "--", HELLO, hosts="node[01-04],nowhere"), 121, "3 of 5 hosts"
+        )
     finally:
         cluster.path("/home/alice/.ssh/config").unlink()
     assert "node03: its host key is not known here" in said
@@ -177,18 +215,19 @@ def test_hosts_are_no_batch_job(cluster: Cluster) -> None:
     refusal(cluster.mnrun("--hosts", ALL, *INSIDE, "--", HELLO, nodes=1), 2, "--nodelist")
 
 
-@pytest.mark.parametrize("words", [INSIDE, MPIRUN], ids=["inside", "mpirun"])
-def test_hosts_are_left_clean_when_mnrun_is_killed(cluster: Cluster, words: list[str]) -> None:
+@pytest.mark.parametrize(("rsh", "words"), [("paramiko", MPIRUN), ("pdsh", INSIDE)], ids=["paramiko", "pdsh"])
+def test_hosts_are_left_clean_when_mnrun_is_killed(cluster: Cluster, rsh: str, words: list[str]) -> None:
     """kill -9 of mnrun: nothing of the job is left on any host within seconds."""
-    with under_way(cluster, *words):
+    with under_way(cluster, "--rsh", rsh, *words):
         for process in cluster.mnruns():
             os.kill(process.pid, signal.SIGKILL)
         clean_soon(cluster, time.monotonic(), killed=True)
 
 
-def test_hosts_of_which_one_dies(cluster: Cluster) -> None:
+@pytest.mark.parametrize("rsh", some(("pdsh", "paramiko"), ("paramiko",)))
+def test_hosts_of_which_one_dies(cluster: Cluster, rsh: str) -> None:
     """Power off in the middle: it is named, everything else ends, and the exit code is ours."""
-    with under_way(cluster, *INSIDE) as job, lost(cluster, "kill", "node03"):
+    with under_way(cluster, "--rsh", rsh, *INSIDE) as job, lost(cluster, "kill", "node03"):
         result = job.end()
         left = [p for p in cluster.processes() if p.node != "login"]
     assert result.code == 121, result
@@ -197,9 +236,10 @@ def test_hosts_of_which_one_dies(cluster: Cluster) -> None:
 
 
 @pytest.mark.skipif(not full(), reason="half a minute, and much as the one before")
-def test_hosts_of_which_one_is_cut_off(cluster: Cluster) -> None:
+@pytest.mark.parametrize("rsh", ["pdsh", "paramiko"])
+def test_hosts_of_which_one_is_cut_off(cluster: Cluster, rsh: str) -> None:
     """A wire that is pulled: as above; what lives on there ends once it can, or after two minutes of silence."""
-    with under_way(cluster, *MPIRUN) as job, lost(cluster, "cut", "node03"):
+    with under_way(cluster, "--rsh", rsh, *MPIRUN) as job, lost(cluster, "cut", "node03"):
         result = job.end()
         assert [p for p in cluster.processes() if p.node == "node03"], "the test is none: nothing lived on"
     assert result.code == 121, result

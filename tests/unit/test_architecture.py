@@ -45,7 +45,7 @@ FLOORS = (
     ("spec", "plan", "carry", "kit", "show", "script", "follow"),
     (
         *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
-        *("wires", "remote", "machines", "commands"),
+        *("wires", "remote", "pdsh", "machines", "commands"),
         *("progress", "prepare", "execute", "queue", "job_files", "tail", "waiting"),
     ),
     ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "cli_check", "__main__"),
@@ -75,7 +75,8 @@ NEIGHBOURS = {
     "manual": {"settings"},
     "wires": {"transports"},
     "remote": {"transports", "wires"},
-    "machines": {"remote", "wires", "progress"},
+    "pdsh": {"transports", "wires"},
+    "machines": {"pdsh", "remote", "transports", "wires", "progress"},
     "waiting": {"queue", "job_files"},
     "__main__": {"cli"},
 }
