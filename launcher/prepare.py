@@ -123,7 +123,8 @@ def _same(plan: Plan, roster: Roster) -> str:
     if len(set(digests.values())) > 1:
         what = f"{plan.spec.image} is not the same on all nodes: {nodeset.folded(digests)}"
         raise NodeError(what, "--pull always asks the registry anew on each")
-    return roster.images[roster.nodes[0]][1]
+    places = {place for _, place in roster.images.values()}
+    return places.pop() if len(places) == 1 else plan.spec.image  # the same, under ids of the nodes' own
 
 
 def _end(step: Running, events: queue.SimpleQueue[Event]) -> None:

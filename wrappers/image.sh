@@ -2,7 +2,7 @@
 # shellcheck disable=SC2034,SC2154  # walk.sh has the rest
 # The batch script's side of PREPARE, as launcher/prepare.py is a live launch's; walk.sh's, where the image is a registry's.
 
-declare -A pulling=() image_id=()
+declare -A pulling=() image_id=() image_at=()
 image='' pulled='' unpulled='' pull=''
 
 prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a lease, too
@@ -42,6 +42,9 @@ prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a l
     [[ ${image_id[$name]} == "${image_id[$head]}" ]] ||
       die 121 "$reference is not the same on all nodes: $(reasons image_id); --pull always asks the registry anew on each"
   done
+  for name in "${names[@]}"; do
+    [[ ${image_at[$name]} == "${image_at[$head]}" ]] || image=$reference # the same, under ids of the nodes' own
+  done
   [[ -z $told ]] || say "$reference is $image, after $((SECONDS - begun)) s"
   here_is=()
   sed -i "s|"$'\x1a'"MNRUN_PULLED|${image//[\\|&]/\\&}|g" "$mine/kit/needs"
@@ -50,7 +53,7 @@ prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a l
 hear_of_image() { # WORD NODE WHAT
   case $1 in
     pulling) pulling[$2]=$3 ;;
-    image) image_id[$2]=${3%% *} image=${3#* } ;;
+    image) image_id[$2]=${3%% *} image_at[$2]=${3#* } image=${3#* } ;;
     unpulled) unpulled=1 failed[$2]=${failed[$2]:-$3} ;;
   esac
 }

@@ -203,7 +203,7 @@ in_cache() {
 stored() { ask 60 image inspect --format '{{.Id}}' "$reference" 2>"$spare/log"; }
 
 in_store() {
-  local id='' full=$reference host
+  local id='' full=$reference host content
   login="\`${program[0]} login\` says it"
   offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
   room="of the node's store"
@@ -221,7 +221,9 @@ in_store() {
     reference=$full
     id=$(stored) || unpulled
   fi
-  say image "sha256:${id#sha256:}" "$id"
+  # what is in it: an image that was imported or built on each node has other times, and so another id
+  content=$(ask 60 image inspect --format '{{json .RootFS}} {{json .Config}}' "$id" | sha256sum) || unpulled
+  say image "sha256:${content%% *}" "$id"
 }
 
 base=${APPTAINER_TMPDIR:-${TMPDIR:-/tmp}}
