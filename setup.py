@@ -51,6 +51,7 @@ setup(
             "types-psutil==7.2.2.20261111",
         ],
     },
-    scripts=["wrappers/srun_singularity.sh"],  # the front doors: kit.FRONT_DOORS
+    # the front doors: kit.FRONT_DOORS
+    scripts=[f"wrappers/{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")],
     entry_points={"console_scripts": ["mnrun = launcher.__main__:entry"]},
 )

@@ -25,7 +25,7 @@ PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
 SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
-FRONT_DOORS = ("srun_singularity.sh",)
+FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
 WALKER = ("enter.sh", "walk.sh", "pack.sh")  # the batch script's side of a launch: no use on the other nodes either
 # PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
 PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"

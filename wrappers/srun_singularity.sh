@@ -3,7 +3,9 @@
 #     salloc -N 2; srun srun_singularity.sh --container=app.sif --script=job.sh
 # One task per node. The first runs the job; the others stand by until it ends, and leave with its code.
 set -euo pipefail
-name=srun_singularity.sh
+name=${mnrun_door:-srun_singularity.sh} # its sisters come here too
+noderank=${SLURM_PROCID:-0}
+for word in "$@"; do [[ $word != --noderank=* ]] || noderank=${word#*=}; done
 
 usage() {
   cat <<END
@@ -21,13 +23,15 @@ and so does \`ssh NODE\`; \$hostlist, \$np and \$ENVLIST are set. Start it with 
   --singopts=WORDS       more words for the container runtime
   --script_help          give the script --help
   -h, --help             this text
-  --sshconfigdir= --sshdport= --iname=   without meaning now: accepted, and said so
+  --dockopts=WORDS       the same, of the docker doors; --privileged: all rights
+  --workingdir=DIR --noderank=%n   of the pdsh doors: start there; which of the hosts this is
+  --sshconfigdir= --sshdport= --iname= --dockname= --ibdevices=   without meaning now: accepted, and said so
 
 mnrun is behind it, and does more: mnrun --help.
 END
 }
 
-first() { ((${SLURM_PROCID:-0} == 0)); }
+first() { [[ $noderank == 0 ]]; }
 note() { ! first || echo "$name: $*" >&2; }
 die() { # CODE WORDS…: said once, by the first
   local code=$1
@@ -44,7 +48,10 @@ own() { # what one of our options means, in mnrun's words
     --script_help) help=(--help) ;;
     --slots_per_node) options+=(--ntasks-per-node "$2" --force) ;; # it knew of no limit but this
     --nodelist) nodelist=$2 ;;
-    --singopts) options+=("--container-args=$2") ;;
+    --singopts | --dockopts) options+=("--container-args=$2") ;;
+    --privileged) options+=(--privileged) ;;
+    --workingdir) cd "$2" 2>/dev/null || die 2 "--workingdir: there is no $2 on $(uname -n)" ;;
+    --noderank) ;;
     --datamnts)
       IFS=, read -ra list <<<"$2"
       for item in ${list[@]+"${list[@]}"}; do [[ -z $item ]] || options+=(--bind "$item"); done ;;
@@ -60,7 +67,8 @@ own() { # what one of our options means, in mnrun's words
           options+=(-x "$item")
         fi
       done ;;
-    --sshconfigdir | --iname) note "$1 means nothing any more: keys, configuration and names are each job's own" ;;
+    --ibdevices) note "$1 means nothing any more: all of /dev/infiniband is there where a node has it" ;;
+    --sshconfigdir | --iname | --dockname) note "$1 means nothing any more: keys, configuration and names are each job's own" ;;
     --sshdport) note "$1 means nothing any more: each job takes free ports; MNRUN_PORTS=FROM-TO names the range" ;;
   esac
 }
@@ -69,8 +77,9 @@ image='' script='' nodelist='' options=() words=() help=()
 while (($#)); do
   case $1 in
     -h | --help) ! first || usage; exit 2 ;;
-    --script_help) own "$1" ;;
+    --script_help | --privileged) own "$1" ;;
     --container=* | --script=* | --slots_per_node=* | --nodelist=* | --singopts=* | --datamnts=* | --envlist=* | \
+      --dockopts=* | --workingdir=* | --noderank=* | --ibdevices=* | --dockname=* | \
       --sshconfigdir=* | --sshdport=* | --iname=*) own "${1%%=*}" "${1#*=}" ;;
     --container | --script | --slots_per_node | --nodelist | --singopts | --datamnts | --envlist | \
       --sshconfigdir | --sshdport | --iname) die 2 "$1 has no value: write $1=VALUE" ;;
@@ -83,6 +92,13 @@ done
 
 mnrun=$(dirname "$(readlink -f "$0")")/mnrun # the one that this came with, whatever PATH says on a node
 [[ -x $mnrun ]] || mnrun=$(command -v mnrun) || die 2 "mnrun is not installed beside $0 on $(uname -n), nor on PATH"
+
+if [[ $name == pdsh_* ]]; then # no scheduler: one of them reaches the others' hosts, which have no more to do
+  first || exit 0
+  [[ -n ${NODES-} ]] || die 2 "NODES is not set: pdsh -w \$NODES NODES=\$NODES $name --noderank=%n …"
+  exec "$mnrun" run --hosts "$NODES" ${options[@]+"${options[@]}"} --mode inside-out --image "$image" \
+    --script "$script" -- ${words[@]+"${words[@]}"} ${help[@]+"${help[@]}"}
+fi
 
 tasks=${SLURM_STEP_NUM_TASKS:-1}
 if [[ -z $nodelist && -n ${SLURM_STEP_NODELIST:-} && ${#SLURM_STEP_ID} -lt 10 ]]; then # no shell that salloc left

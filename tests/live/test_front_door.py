@@ -139,3 +139,13 @@ def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> Non
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "gone", 30)
     # its launcher may be killed with it, and that one's records are cleared by the next
     cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
+
+
+def test_front_door_of_pdsh(cluster: Cluster, desk: Desk) -> None:
+    """No scheduler: on every host the door, of which one does the work; a script lies in the working directory."""
+    desk.put("job.sh", f"#!/bin/bash\nmpirun {HELLO}\n", 0o755)
+    line = f"PDSH_RCMD_TYPE=ssh pdsh -N -w $NODES NODES=$NODES pdsh_singularity.sh --noderank=%n --container={OMPI5} "
+    line += "--script=job.sh --dockname=mine --workingdir=$PWD"
+    result = cluster.alice(["env", "NODES=node01,node02", "bash", "-c", line], cwd=desk.path)
+    check(result, "node01", "node02", tasks=1)
+    assert result.err.count("--dockname means nothing any more") == 1, result

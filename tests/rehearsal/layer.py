@@ -114,7 +114,8 @@ def write(cluster: Cluster, options: Options) -> None:
         put(f"/etc/rehearsal/{part}", (HERE / "inside" / part).read_bytes(), 0o755, "root")
     put("/usr/local/bin/mksquashfs", (HERE / "inside/mksquashfs.sh").read_bytes(), 0o755, "root")
 
-    for name in ("mnrun", "srun_singularity.sh"):
+    doors = [f"{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")]
+    for name in ("mnrun", *doors):
         link = layer / "usr/local/bin" / name
         _folder(layer, tree, link.parent)
         link.symlink_to(f"/opt/mnrun/venv/bin/{name}")
