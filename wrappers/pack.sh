@@ -15,7 +15,7 @@ write_kit() { # the same files as a live launch sends, with this job's names and
     sed -i -e "s|${mark}HOSTS:[0-9]*|$hostlist|g; s|${mark}JOB|$id|g; s|${mark}SLURM|$job|g; s|${mark}NODES|$nodes|g" "$kit/$name"
   done
   for i in "${!names[@]}"; do echo "${names[i]} ${ranks[i]}"; done >"$kit/layout"
-  echo "job_nodes=$list" >>"$kit/job.sh"
+  printf 'job_nodes=%s\njob_split=%s\n' "$list" "$(quoted "$split")" >>"$kit/job.sh"
   rank_variables >>"$kit/user.env"
   if [[ -n $inside ]]; then
     given_back | cat - "$kit/launch.env" >"$mine/launch.env"

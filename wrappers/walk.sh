@@ -45,6 +45,9 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   id=$job-$(od -An -N4 -tx4 /dev/urandom | tr -d ' ')
   here=/tmp/mnrun.$id # on every node
   mine=$(mktemp -d "/tmp/mnrun.$id.script.XXXXXX")
+  # each task of an array, and each start, has files of its own
+  [[ -z $split ]] || split+=${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}
+  [[ -z $split || $restart == 0 ]] || split+=/start.$restart
   mnrun_began "$split" "${ranks[@]}" || die 121 "cannot write to the job directory $record"
   for ((i = 0; i < restart; i++)); do # a start that was requeued or preempted is none that failed
     [[ ! -d $mnrun_starts/$i ]] || grep -qs '"why": "requeued"' "$mnrun_starts/$i/outcome" || lost=$((lost + 1))

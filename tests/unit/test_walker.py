@@ -126,6 +126,14 @@ def test_what_is_typed_is_no_name_of_ours(job: Job) -> None:
     assert "_id='7-" in said
 
 
+def test_files_of_ranks_are_those_of_one_start(job: Job) -> None:
+    """No task of an array writes over another's, and no start over the one before."""
+    array = {"SLURM_ARRAY_JOB_ID": "6", "SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "1"}
+    said = job.start('grep split "$mine/kit/job.sh" | tail -n 1; ours=0', array, split_output="/data/it's")
+    assert said == "job_split='/data/it'\\''s/3/start.1'\n"
+    assert json.loads((job.path / "jobs/6_3/1/begun").read_text())["split_output"] == "/data/it's/3/start.1"
+
+
 def test_starts_that_were_requeued_are_no_failures(job: Job) -> None:
     """A job that makes way for others begins again as often as Slurm likes; one that dies each time does not."""
     starts = job.path / "jobs/7"
