@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.getoption("--full") and not (config.getoption("lf", False) or config.option.collectonly):
         stats = terminalreporter.stats
         ids = {kind: [report.nodeid for report in stats.get(kind, ())] for kind in ("passed", "failed", "error")}
-        matrix.write(TOP / "README.md", matrix.table(ids["passed"], ids["failed"] + ids["error"]))
+        matrix.write_all(TOP / "README.md", ids["passed"], ids["failed"] + ids["error"])
 
 
 def tool(name: str, *words: str) -> None:

@@ -1,16 +1,27 @@
-"""The README's table of what was run: `scripts/test --full` writes it from the results."""
+"""The README's tables of what was run: `scripts/test --full` writes them from the results."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 
-BEGIN, END = "<!-- scripts/test --full writes this -->", "<!-- up to here -->"
+WAYS, CELLS = "<!-- scripts/test --full writes this -->", "<!-- and this: tests/live/test_matrix.py -->"
+END = "<!-- up to here -->"
 STARTS = {"inside": "inside-out", "mpirun": "outside-in, mpirun", "srun": "outside-in, srun"}
 IMAGES = {"ompi5": "Open MPI 5", "ompi4": "Open MPI 4", "mpich": "MPICH", "host": "no container"}
+RUNTIMES = ("apptainer", "docker", "podman", "charliecloud", "host")
+PLACES = {"slurm": "Slurm", "pdsh": "hosts by pdsh", "paramiko": "hosts by paramiko"}
+BEGUN = {
+    ("inside", "ssh"): "inside-out, ssh",
+    ("inside", "pipe"): "inside-out, pipe",
+    ("mpirun", "none"): "outside-in, mpirun",
+    ("srun", "none"): "outside-in, srun",
+}
 _WAY = re.compile(r"\b(inside|mpirun|srun)-(ompi5|ompi4|mpich|host)\b")
+_CELL = re.compile(r"\btest_cell\[(\w+)-(\w+)-(\w+)-(\w+)-(\w+)\]")
 _FLIPPED = re.compile(r"\b(ompi5|ompi4|mpich|host)-(inside|mpirun|srun)\b")
 
 
@@ -33,8 +44,30 @@ def _cell(good: int, bad: int) -> str:
     return f"{good} passed, {bad} failed" if bad else f"{good} passed" if good else "-"
 
 
-def write(readme: Path, text: str) -> None:
-    """Put the table between its marks."""
-    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+def cells(passed: Iterable[str], failed: Iterable[str]) -> str:
+    """The table of test_matrix.py: each runtime at each place, by who starts the ranks; which images failed."""
+    good, bad = Counter(map(_cell_of, passed)), Counter(map(_cell_of, failed))
+    lines = ["| | " + " | ".join(BEGUN.values()) + " |", "|---" * (len(BEGUN) + 1) + "|"]
+    for runtime, place in product(RUNTIMES, PLACES):
+        found = (_cell(good[runtime, place, begun], bad[runtime, place, begun]) for begun in BEGUN)
+        lines.append(f"| {runtime}, {PLACES[place]} | " + " | ".join(found) + " |")
+    return "\n".join(lines)
+
+
+def _cell_of(nodeid: str) -> tuple[str, str, tuple[str, str]] | None:
+    match = _CELL.search(nodeid)
+    return (match[1], match[3], (match[2], match[5])) if match else None
+
+
+def write(readme: Path, mark: str, text: str) -> None:
+    """Put a table between its marks."""
+    before, _, rest = readme.read_text(encoding="utf-8").partition(mark)
     _, _, after = rest.partition(END)
-    readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    readme.write_text(f"{before}{mark}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def write_all(readme: Path, passed: Sequence[str], failed: Sequence[str]) -> None:
+    """Each table of which there was a test."""
+    for mark, make, test in ((WAYS, table, "test_ranks.py"), (CELLS, cells, "test_matrix.py")):
+        if any(test in nodeid for nodeid in (*passed, *failed)):
+            write(readme, mark, make(passed, failed))

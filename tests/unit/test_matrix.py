@@ -1,4 +1,4 @@
-"""The README's table of live results."""
+"""The README's tables of live results."""
 
 from __future__ import annotations
 
@@ -26,9 +26,30 @@ def test_each_way_is_counted() -> None:
     ]
 
 
+def test_each_cell_is_counted() -> None:
+    """Of a cell that cannot be there is a dash."""
+    passed = [
+        "test_matrix.py::test_cell[podman-inside-pdsh-ompi5-ssh]",
+        "test_matrix.py::test_cell[host-srun-slurm-ompi5-none]",
+    ]
+    lines = matrix.cells(passed, ["test_matrix.py::test_cell[podman-inside-pdsh-ompi4-ssh]"]).split("\n")
+    assert "| podman, hosts by pdsh | 1 passed, 1 failed | - | - | - |" in lines
+    assert "| host, Slurm | - | - | - | 1 passed |" in lines
+
+
+def test_only_what_was_run_is_written(tmp_path: Path) -> None:
+    """A run of some files leaves the other table as it is."""
+    readme = tmp_path / "README.md"
+    text = f"{matrix.WAYS}\nold\n{matrix.END}\n{matrix.CELLS}\nolder\n{matrix.END}\n"
+    readme.write_text(text)
+    matrix.write_all(readme, PASSED, FAILED)
+    assert "\nold\n" not in readme.read_text()
+    assert "\nolder\n" in readme.read_text()
+
+
 def test_the_table_stands_between_its_marks(tmp_path: Path) -> None:
     """What was there goes, the rest stays."""
     readme = tmp_path / "README.md"
-    readme.write_text(f"a\n{matrix.BEGIN}\nold\n{matrix.END}\nb\n")
-    matrix.write(readme, "new")
-    assert readme.read_text() == f"a\n{matrix.BEGIN}\nnew\n{matrix.END}\nb\n"
+    readme.write_text(f"a\n{matrix.WAYS}\nold\n{matrix.END}\nb\n")
+    matrix.write(readme, matrix.WAYS, "new")
+    assert readme.read_text() == f"a\n{matrix.WAYS}\nnew\n{matrix.END}\nb\n"

@@ -1,0 +1,73 @@
+"""Runtimes, modes, places, images and connects against each other: each cell is a real job, and one that is killed.
+
+The README's table is made of these tests' names (matrix.py).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from .cells import HELLO, Way, cells, full
+from .reports import check, refusal
+from .stage import Cluster
+from .test_ends import act, clean_soon, start
+
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
+
+AXES = {
+    "runtime": ("apptainer", "docker", "podman", "charliecloud", "host"),
+    "begun": ("inside", "mpirun", "srun"),
+    "place": ("slurm", "pdsh", "paramiko"),
+    "image": ("ompi5", "ompi4"),
+    "connect": ("ssh", "pipe", "none"),
+}
+IMPORTED = ("docker", "podman")  # their images are brought to every node, so that a plain run has one of them
+ASK = ["salloc", "-Q", "-N4", "--ntasks-per-node=2", "mnrun"]
+
+
+def works(runtime: str, begun: str, place: str, image: str, connect: str) -> bool:
+    """srun is Slurm's own; only inside-out connects; pdsh has no standard input, which the pipe is."""
+    if (begun == "srun" and place != "slurm") or (connect == "none") == (begun == "inside"):
+        return False
+    if (place, connect) == ("pdsh", "pipe") or (runtime, image) == ("host", "ompi4"):
+        return False
+    return full() or image == "ompi5" or runtime not in IMPORTED
+
+
+def line(nodes: tuple[str, ...], runtime: str, begun: str, place: str, image: str, connect: str) -> list[str]:
+    """The command up to the program."""
+    words = ASK if place == "slurm" else ["mnrun", "--rsh", place, "--hosts", ",".join(f"{node}:2" for node in nodes)]
+    way = Way(
+        begun, "host" if runtime == "host" else image, runtime="" if runtime in ("apptainer", "host") else runtime
+    )
+    return [*words, *way.words, *([] if connect == "none" else ["--connect", connect])]
+
+
+@pytest.mark.parametrize(tuple(AXES), cells(AXES, works))
+def test_cell(engines: Cluster, runtime: str, begun: str, place: str, image: str, connect: str) -> None:
+    """Four nodes of two ranks: Allreduce, the exit code, a variable on every rank; nothing stays after kill -9."""
+    mnrun = line(engines.nodes, runtime, begun, place, image, connect)
+    result = engines.alice([*mnrun, "-x", "V=a b", "--", HELLO, "-e", "V", "-x", "7"])
+    assert result.code == 7, result
+    assert {rank.value for rank in check(replace(result, code=0), *engines.nodes)} == {"a b"}, result
+    with engines.running([*mnrun, "--", HELLO, "-s", "3600"]) as job:
+        start(engines, job)
+        act(engines, "SIGKILL", job)
+        clean_soon(engines, time.monotonic(), killed=True)
+    assert engines.containers() == []
+
+
+REFUSED = {
+    "srun without Slurm": (["--hosts", "node01", "--launcher", "srun", "--mode", "outside-in"], "--launcher mpirun"),
+    "the pipe by pdsh": (["--hosts", "node01", "--rsh", "pdsh", "--connect", "pipe"], "--rsh paramiko"),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_cell_that_cannot_work(cluster: Cluster, wrong: str) -> None:
+    """It is refused by name, with what works."""
+    words, instead = REFUSED[wrong]
+    refusal(cluster.alice(["mnrun", *words, "--image", "/images/ompi5.sif", "--", HELLO]), 122, instead)
