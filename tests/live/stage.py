@@ -120,6 +120,10 @@ class Cluster:
     def __post_init__(self) -> None:
         self.model = model.Cluster(self.name)
         self.nodes = tuple(self.model.options().compute)
+        self.settle()
+
+    def settle(self) -> None:
+        """What is there now belongs there."""
         self._before = frozenset(self._found())
 
     # Commands
