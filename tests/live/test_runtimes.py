@@ -31,6 +31,7 @@ ENDS = cells(
         "start": ("inside", "mpirun", "srun"),
         "how": ("SIGKILL", "kill srun", "SIGTERM"),
     },
+    together=1,  # test_matrix.py kills all of them
 )
 
 
