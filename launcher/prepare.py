@@ -101,7 +101,11 @@ def _late(plan: Plan, roster: Roster) -> LaunchError:
 
 def _failed(roster: Roster) -> LaunchError:
     why = nodeset.folded(roster.failed)
-    return RuntimeFailed(why) if roster.unpulled else NodeError(why)
+    return (
+        RuntimeFailed(why)
+        if roster.unpulled
+        else NodeError(f"{len(roster.failed)} of {len(roster.nodes)} nodes not ready: {why}")
+    )
 
 
 def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchError:

@@ -30,7 +30,7 @@ prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a l
     ((${#failed[@]} == 0 || ${#failed[@]} + ${#image_id[@]} < ${#names[@]})) || deadline=$((SECONDS - 1))
     if [[ -z $pulled ]] && hear $((deadline - SECONDS)); then continue; fi
     [[ -z $unpulled ]] || die 125 "$(reasons failed)"
-    ((${#failed[@]} == 0)) || die 121 "$(reasons failed)"
+    ((${#failed[@]} == 0)) || die 121 "${#failed[@]} of ${#names[@]} nodes not ready: $(reasons failed)"
     [[ -z $pulled ]] || die 121 "the step that pulls $reference ended$(noise)"
     for name in "${names[@]}"; do
       [[ -n ${image_id[$name]-} ]] || failed["$name"]=${pulling["$name"]:-no word from it}

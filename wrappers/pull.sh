@@ -208,12 +208,14 @@ in_store() {
   offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
   room="of the node's store"
   cd "$spare"
+  command -v "${program[0]}" >/dev/null || fail "${program[0]} is not installed on this node"
   id=$(usable) || fail "$id"
   host=${reference%%/*}
   if [[ $job_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
     full=docker.io/$([[ $reference == */* ]] || echo library/)$reference # it will not guess the registry
   fi
   [[ $policy == always ]] || id=$(stored) || id=
+  [[ -n $id || $reference != localhost/* ]] || fail "$job_runtime has no image $reference on this node" # no registry's
   if [[ -z $id && $policy == never ]]; then
     fail "$reference is not on this node, and --pull never keeps it from being pulled: --pull missing"
   elif [[ -z $id ]]; then
