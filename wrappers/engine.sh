@@ -22,8 +22,8 @@ if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then # where srun's 
   done
 fi
 [[ ! -t 0 ]] || flags+=(--tty)
-[[ ! -d /dev/infiniband ]] || flags+=(--device=/dev/infiniband)
-if [[ -d /sys/fs/selinux/booleans && -z $job_hardened ]]; then
+[[ ! -d $infiniband ]] || flags+=("--device=$infiniband")
+if [[ -d $selinux && -z $job_hardened ]]; then
   flags+=(--security-opt=label=disable) # else home and the job's directory cannot be read
 fi
 
@@ -39,7 +39,7 @@ user() { # docker's containers would run as root
 
 limits() { # memory that can be locked, for InfiniBand, and stack: as far as dockerd may
   local pid locked
-  pid=$(</run/docker.pid) 2>/dev/null || return 0
+  pid=$(cat "$dockerd" 2>/dev/null || pgrep -ox dockerd) || return 0
   [[ -r /proc/$pid/limits ]] || return 0
   if (($(printf %d "0x$(awk '/^CapEff/ { print $2 }' "/proc/$pid/status")") >> 24 & 1)) && [[ ! -e rootless ]]; then
     flags+=(--ulimit=memlock=-1 --ulimit=stack=67108864:-1)
@@ -58,8 +58,8 @@ uuids() { # of the GPUs granted here, one to a line: whoever numbers them, and w
 }
 
 gpus() { # in the way that this node has
-  local granted=${CUDA_VISIBLE_DEVICES-all} list=() gpu specs
-  [[ -e /proc/driver/nvidia/version && -n $granted ]] || return 0
+  local granted=${CUDA_VISIBLE_DEVICES-all} list=() gpu all
+  [[ -e $driver && -n $granted ]] || return 0
   if [[ $granted != all ]]; then
     mapfile -t list < <(uuids)
     # only these are there, numbered anew
@@ -67,13 +67,13 @@ gpus() { # in the way that this node has
   else
     list=(all)
   fi
-  specs=$(cat /etc/cdi/*nvidia*.{yaml,json} /var/run/cdi/*nvidia*.{yaml,json} 2>/dev/null) || true
+  all=$(IFS=, && echo "${list[*]}")
   if [[ $job_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
-    flags+=(--gpus "\"device=$(IFS=, && echo "${list[*]}")\"") # a word of CSV, with its quotes
-    [[ ${list[0]} != all ]] || flags[-1]=all
+    if [[ $all != all ]]; then all="\"device=$all\""; fi # a word of CSV, with its quotes
+    flags+=(--gpus "$all")
   elif [[ $job_runtime == docker ]] && ask 20 info --format '{{json .Runtimes}}' | grep -q '"nvidia":'; then
-    flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$(IFS=, && echo "${list[*]}")" -e NVIDIA_DRIVER_CAPABILITIES=all)
-  elif [[ -n $specs ]]; then
+    flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$all" -e NVIDIA_DRIVER_CAPABILITIES=all)
+  elif grep -qrs 'nvidia.com/gpu' "${cdi[@]}"; then
     for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$gpu"); done
   else
     echo "fail $job_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit" 1<>up

