@@ -96,4 +96,4 @@ else
   fi
 fi
 gpus
-exec "${engine[@]}" run "${flags[@]}" "$@"
+exec "${boxes[@]}" run "${flags[@]}" "$@"

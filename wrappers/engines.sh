@@ -5,14 +5,19 @@
 # where this node says what it has
 driver=/proc/driver/nvidia/version infiniband=/dev/infiniband selinux=/sys/fs/selinux/booleans dockerd=/run/docker.pid
 cdi=(/etc/cdi /var/run/cdi)
-at_once=() # `rm --force` without a word to what runs there
+# engine: for its images; boxes: for the job's containers; at_once: `rm --force` without a word to what runs there
+at_once=()
 case $job_runtime in
-  docker) engine=(docker) ;;
+  docker) engine=(docker) boxes=(docker) ;;
   podman)
-    # Its storage is the node's own, never the home directory's, which the nodes share; the same words
-    # with every call, since podman keeps them in its database. Steps often have no runtime directory.
+    # Images lie on the node, never in the home directory, which nodes share; the same words with every call,
+    # since podman keeps them in its database. Containers lie in the job's own directory: where the scheduler
+    # kills podman's helpers, podman cannot make anything any more of what it then finds there (5.4).
+    own=${here-}/podman
     store=${job_podman:-/tmp/mnrun-podman.$(id -u)}
     engine=(podman --root "$store/root" --runroot "$store/run" --tmpdir "$store/tmp" --cgroup-manager=cgroupfs)
+    boxes=(env "XDG_RUNTIME_DIR=$own/user" podman --root "$own/root" --runroot "$own/run" --tmpdir "$own/tmp"
+      --storage-driver=overlay --storage-opt "additionalimagestore=$store/root" --cgroup-manager=cgroupfs)
     at_once=(--time 0)
     if [[ -r ${XDG_RUNTIME_DIR-}/containers/auth.json ]]; then # podman login's
       export REGISTRY_AUTH_FILE=${REGISTRY_AUTH_FILE-$XDG_RUNTIME_DIR/containers/auth.json}
@@ -20,17 +25,21 @@ case $job_runtime in
     export XDG_RUNTIME_DIR=$store/user
     export PODMAN_IGNORE_CGROUPSV1_WARNING=1
     ;;
-  *) engine=() ;;
+  *) engine=() boxes=() ;;
 esac
 
 ask() { # SECONDS WORDS: the engine, as a process of the job; podman leaves one behind
   MNRUN_JOB_ID=$job_id timeout -k 1 "$1" "${engine[@]}" "${@:2}" </dev/null
 }
 
+ask_boxes() { # the same of the job's containers
+  MNRUN_JOB_ID=$job_id timeout -k 1 "$1" "${boxes[@]}" "${@:2}" </dev/null
+}
+
 usable() { # whether the engine can be used here; says why not
   local said code=0
   if [[ $job_runtime == podman ]]; then
-    (umask 077 && mkdir -p "$store/user") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
+    (umask 077 && mkdir -p "$store/user" "$own/user") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
       { echo "$store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
@@ -70,7 +79,10 @@ subordinate() { # whether podman can map more than one user
 
 has() { # IMAGE: whether the engine has it on this node; says why not
   local said
-  if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return; fi
+  if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then
+    [[ $job_runtime == docker ]] || map "$1" "${said##*$'\n'}"
+    return
+  fi
   case ${said,,} in
     *'no such image'* | *'image not known'* | '') echo "$job_runtime has no image $1 on this node" ;;
     *) echo "$job_runtime: ${said##*$'\n'}" ;;
@@ -78,17 +90,35 @@ has() { # IMAGE: whether the engine has it on this node; says why not
   return 1
 }
 
+map() { # IMAGE ID: podman copies an image for a user's ids: once, in the store, and not for each job anew
+  local id
+  [[ ! -e $store/mapped/$2 ]] || return 0
+  if id=$(ask 600 create --userns=keep-id "$1" true 2>/dev/null); then
+    ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$store/mapped" && : >"$store/mapped/$2"
+  fi || true # then the job makes its own
+}
+
 end_containers() { # of the job, all of them; says what is left. Never waits long: an engine may hang
   local deadline=$((SECONDS + 6)) ids=''
-  ((${#engine[@]})) || return 0
+  ((${#boxes[@]})) && [[ $job_runtime == docker || -d $own/root ]] || return 0
   while ((SECONDS < deadline)); do
-    if ! ids=$(ask 3 ps --all --quiet --filter "label=mnrun.job=$job_id" 2>/dev/null); then
+    if ! ids=$(ask_boxes 3 ps --all --quiet --filter "label=mnrun.job=$job_id" 2>/dev/null); then
+      [[ $job_runtime == docker ]] || return 0 # its processes end as the job's do, and its files with the directory
       echo "$job_runtime's containers with the label mnrun.job=$job_id ($job_runtime does not answer)"
       return
     fi
     [[ -n $ids ]] || return 0
     # shellcheck disable=SC2086  # ids
-    ask 3 rm --force "${at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
+    ask_boxes 3 rm --force "${at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
   done
   echo "$job_runtime's containers ${ids//$'\n'/ }"
+}
+
+scrap() { # podman's files, some of which belong to its subordinate users
+  [[ $job_runtime == podman && -d $own ]] || return 0
+  rm -rf "$own" 2>/dev/null || {
+    rm -rf "$own"/{user,run,tmp} "$own"/root/{libpod,db.sql*} # so that it starts afresh
+    (umask 077 && mkdir "$own/user")
+    ask_boxes 30 unshare rm -rf "$own/root" >/dev/null 2>&1
+  } || true
 }

@@ -48,8 +48,10 @@ sweep_all() { # containers first, and again, since one may have been about to st
   local left containers
   containers=$(end_containers)
   left=$(sweep)
-  if ((${#engine[@]})); then
+  if ((${#boxes[@]})); then
     containers=$(end_containers)
+    left=$(sweep)
+    [[ -n $job_keep ]] || scrap
     left=$(sweep)
   fi
   echo "$containers$left"
