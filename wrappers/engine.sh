@@ -90,6 +90,7 @@ if [[ $job_runtime == docker ]]; then
   user
   limits
 else
+  (umask 077 && mkdir -p "$own/user")
   raise
   if [[ -n ${PMI_FD-} ]]; then # PMI2's, the one open file that a rank is given
     flags+=("--preserve-fd=$PMI_FD")

@@ -39,7 +39,7 @@ ask_boxes() { # the same of the job's containers
 usable() { # whether the engine can be used here; says why not
   local said code=0
   if [[ $job_runtime == podman ]]; then
-    (umask 077 && mkdir -p "$store/user" "$own/user") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
+    (umask 077 && mkdir -p "$store/user") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
       { echo "$store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
