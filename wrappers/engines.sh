@@ -38,6 +38,7 @@ ask_boxes() { # the same of the job's containers
 
 usable() { # whether the engine can be used here; says why not
   local said code=0
+  command -v "$job_runtime" >/dev/null || { echo "$job_runtime is not installed on this node"; return 1; }
   if [[ $job_runtime == podman ]]; then
     (umask 077 && mkdir -p "$store/user") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
       { echo "$store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
