@@ -208,7 +208,6 @@ in_store() {
   offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
   room="of the node's store"
   cd "$spare"
-  command -v "${program[0]}" >/dev/null || fail "${program[0]} is not installed on this node"
   id=$(usable) || fail "$id"
   host=${reference%%/*}
   if [[ $job_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then

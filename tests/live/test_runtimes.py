@@ -141,7 +141,7 @@ REFUSED = {
         "docker",
         "docker tag localhost/ompi5 localhost/kept && docker rmi localhost/ompi5",
         "docker tag localhost/kept localhost/ompi5 && docker rmi localhost/kept",
-        "localhost/ompi5 is not on this node",
+        "docker has no image localhost/ompi5 on this node",
     ),
 }
 
@@ -152,9 +152,9 @@ def test_runtime_is_not_ready_on_a_node(engines: Cluster, why: str) -> None:
     runtime, do, undo, said = REFUSED[why]
     with changed(engines, "node02", do, undo):
         words = Way("inside", "ompi5", runtime=runtime).words
-        result = engines.mnrun(*words, "--pull", "never", "--", HELLO, nodes=2)
-    assert result.code in (121, 125), result
-    assert f"mnrun: node02: {said}" in result.err.splitlines()[-1], result
+        result = engines.mnrun(*words, "--", HELLO, nodes=2)
+    assert result.code == 121, result
+    assert f"1 of 2 nodes not ready: node02: {said}" in result.err.splitlines()[-1], result
 
 
 def test_runtime_docker_for_who_may_not(engines: Cluster) -> None:
@@ -163,7 +163,7 @@ def test_runtime_docker_for_who_may_not(engines: Cluster) -> None:
     result = engines.mnrun(*words, "--", HELLO, nodes=2, user="bob")
     assert result.code == 121, result
     last = result.err.splitlines()[-1]
-    assert "mnrun: node[01-02]: bob may not use docker here" in last, result
+    assert "2 of 2 nodes not ready: node[01-02]: bob may not use docker here" in last, result
     assert "--runtime podman" in last, result
 
 
