@@ -24,7 +24,7 @@ AXES = {
     "image": ("ompi5", "ompi4"),
     "connect": ("ssh", "pipe", "none"),
 }
-IMPORTED = ("docker", "podman")  # their images are brought to every node, so that a plain run has one of them
+MADE = ("docker", "podman", "charliecloud")  # their images are made for these tests: a plain run has one of them
 ASK = ["salloc", "-Q", "-N4", "--ntasks-per-node=2", "mnrun"]
 
 
@@ -34,7 +34,7 @@ def works(runtime: str, begun: str, place: str, image: str, connect: str) -> boo
         return False
     if (place, connect) == ("pdsh", "pipe") or (runtime, image) == ("host", "ompi4"):
         return False
-    return full() or image == "ompi5" or runtime not in IMPORTED
+    return full() or image == "ompi5" or runtime not in MADE
 
 
 def line(nodes: tuple[str, ...], runtime: str, begun: str, place: str, image: str, connect: str) -> list[str]:
