@@ -42,6 +42,7 @@ VERBS = {
     "shell": "cli_shell",
     "check": "cli_check",
 }
+FORMATS = ("steps", "sbatch", "json")
 COMMAND = {
     "ignore_unknown_options": False,
     "allow_interspersed_args": False,
@@ -207,7 +208,12 @@ def _launch(job: JobSpec, allocation: Allocation, site: Site, screen: Screen, st
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
 @click.option(
-    "--format", "form", type=click.Choice(["steps", "sbatch", "json"]), default="steps", help="How to show it."
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    metavar="|".join(FORMATS),
+    help="How to show it.  [default: steps]",
 )
 @job_options
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:

@@ -1,10 +1,12 @@
-"""What is written about the options, all from the one table: documents, man page, schema, a first job file. Pure."""
+"""What is written about verbs and options, all from the one table and from the verbs themselves: documents, man page,
+schema, a first job file. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from . import __version__
 from .options import ALIASES, OPTIONS, Option
@@ -13,28 +15,47 @@ from .settings import Setting
 _TOML_TYPES = {"flag": "boolean", "number": "integer", "list": "array", "words": "array"}
 
 
+@dataclass(frozen=True)
+class Verb:
+    """A verb as the command line has it."""
+
+    usage: str  # status [ID]…
+    what: str
+    options: Mapping[str, str] = field(default_factory=dict)  # its own, as they are spelt: what they do
+    takes_all: bool = False  # a job file, and every option of the table
+
+
 def sections() -> Iterator[tuple[str, list[Option]]]:
     """The options by section, in the table's order."""
     for name in dict.fromkeys(option.section for option in OPTIONS):
         yield name, [option for option in OPTIONS if option.section == name]
 
 
-def table() -> str:
+def table(verbs: Sequence[Verb]) -> str:
     """docs/options.md."""
     lines = [
-        "# Options",
+        "# Verbs and options",
         "",
-        "Written from `launcher/options.py`. A job file's key is the long option with `_` for `-`.",
+        "Written by the command line itself (`mnrun VERB --help`). Without a verb, `mnrun` is `mnrun run`.",
+        "",
+        "| verb | its own options | what |",
+        "|---|---|---|",
     ]
+    for verb in verbs:
+        lines.append(f"| `{_cell(verb.usage)}` | | {_cell(verb.what)} |")
+        lines += [f"| | `{_cell(spelt)}` | {_cell(what)} |" for spelt, what in verb.options.items()]
+    lines += ["", _ALL.format(_listed_in_words([f"`{verb.usage.split()[0]}`" for verb in verbs if verb.takes_all]))]
     for name, options in sections():
         lines += ["", f"## {name}", "", "| option | key | variable | what |", "|---|---|---|---|"]
         for option in options:
             what = option.help + (f" Default: `{option.default}`." if option.default else "")
             variable = f"`{option.variable}`" if option.variable else ""
-            lines.append(f"| `{_spelt(option)}` | `{option.key}` | {variable} | {what.replace('|', '/')} |")
+            lines.append(f"| `{_cell(_spelt(option))}` | `{option.key}` | {variable} | {_cell(what)} |")
     return "\n".join([*lines, ""])
 
 
+_ALL = """\
+{} take a job file and every option below; a job file's key is the long option with `_` for `-`."""
 _DESCRIPTION = """\
 Options end at the first word that is none; what follows is the program's own. A first such word that ends in
 .toml is a job file, and options may follow it. Without a verb it is run."""
@@ -61,8 +82,8 @@ _STATUS = {
 }
 
 
-def man(verbs: Mapping[str, str]) -> str:
-    """docs/mnrun.1, for man(1). `verbs`: each with a sentence."""
+def man(verbs: Sequence[Verb]) -> str:
+    """docs/mnrun.1, for man(1)."""
     lines = [
         f'.TH MNRUN 1 "" "mnrun {__version__}"',
         ".SH NAME",
@@ -71,8 +92,13 @@ def man(verbs: Mapping[str, str]) -> str:
         r".B mnrun \fR[\fIVERB\fR] [\fIJOB.toml\fR] [\fIOPTIONS\fR] [\-\-] \fICOMMAND\fR [\fIARGS\fR]",
         ".SH DESCRIPTION",
         _escaped(_DESCRIPTION),
-        *_listed("VERBS", verbs),
+        '.SH "VERBS"',
     ]
+    for verb in verbs:
+        lines += _item(verb.usage, verb.what)
+        own = [line for spelt, what in verb.options.items() for line in _item(spelt, what)]
+        lines += [".RS", *own, ".RE"] if own else []
+    lines += [".PP", _escaped(_ALL.format(_listed_in_words([v.usage.split()[0] for v in verbs if v.takes_all])))]
     for name, options in sections():
         said = {_spelt(o): o.help + (f" Default: {o.default}." if o.default else "") for o in options}
         lines += _listed(name.upper(), said)
@@ -83,8 +109,21 @@ def man(verbs: Mapping[str, str]) -> str:
 def _listed(title: str, said: Mapping[str, str]) -> list[str]:
     lines = [f'.SH "{title}"']
     for name, text in said.items():
-        lines += [".TP", f".B {_escaped(name)}", _escaped(text)]
+        lines += _item(name, text)
     return lines
+
+
+def _item(name: str, text: str) -> list[str]:
+    return [".TP", f".B {_escaped(name)}", _escaped(text)]
+
+
+def _listed_in_words(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _cell(text: str) -> str:
+    """For a table of Markdown, in which a bar would begin another cell."""
+    return text.replace("|", "\\|")
 
 
 def schema() -> str:

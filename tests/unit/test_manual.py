@@ -9,7 +9,7 @@ import click
 import pytest
 
 from launcher import cli, jobfile, manual, settings
-from launcher.options import OPTIONS
+from launcher.options import BY_NAME, OPTIONS
 
 from .conftest import Shell
 from .texts import Expected
@@ -17,21 +17,69 @@ from .texts import Expected
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def verbs() -> dict[str, str]:
-    """What `mnrun --help` says of each."""
-    context = click.Context(cli.main)
-    found = {name: cli.main.get_command(context, name) for name in cli.VERBS}
-    return {name: verb.get_short_help_str(200) for name, verb in found.items() if verb is not None}
+def commands() -> dict[str, click.Command]:
+    """Every verb by its words: `status`, `profile list`."""
+    context = click.Context(cli.main, **cli.main.context_settings)
+    found: dict[str, click.Command] = {}
+    for name in cli.VERBS:
+        verb = cli.main.get_command(context, name)
+        assert verb is not None
+        within = verb.commands if isinstance(verb, click.Group) else {}
+        found.update({f"{name} {word}": inner for word, inner in within.items()} or {name: verb})
+    return found
+
+
+def own(verb: click.Command) -> list[click.Option]:
+    """Its options that are not, for every job, in the table."""
+    options = [param for param in verb.params if isinstance(param, click.Option)]
+    return [o for o in options if not isinstance(verb, cli.JobVerb) or o.name not in BY_NAME]
+
+
+def verbs() -> list[manual.Verb]:
+    """All of them, as they describe themselves."""
+    found = []
+    for name, verb in commands().items():
+        context = click.Context(verb, info_name=name, **verb.context_settings)  # it keeps the help option of the first
+        records = [option.get_help_record(context) for option in own(verb)]
+        words = [piece for piece in verb.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+        found.append(
+            manual.Verb(
+                " ".join([name, *words]).replace("...", "…"),
+                " ".join((verb.help or "").split()),
+                {spelt: " ".join(what.removesuffix("[x>=0]").split()) for spelt, what in filter(None, records)},
+                isinstance(verb, cli.JobVerb),
+            )
+        )
+    return found
 
 
 @pytest.mark.parametrize(
     ("name", "write"),
-    [("options.md", manual.table), ("mnrun.1", lambda: manual.man(verbs())), ("job.schema.json", manual.schema)],
+    [
+        ("options.md", lambda: manual.table(verbs())),
+        ("mnrun.1", lambda: manual.man(verbs())),
+        ("job.schema.json", manual.schema),
+    ],
 )
 def test_the_documents_are_what_the_table_says(name: str, write: object, expected: Expected) -> None:
     """`pytest tests/unit/test_manual.py --accept` writes them anew."""
     assert callable(write)
     expected(DOCS / name, write())
+
+
+@pytest.mark.parametrize(("document", "begin"), [("options.md", "\n| `"), ("mnrun.1", "\n.TP\n.B ")])
+def test_every_verb_and_each_of_its_options_is_written_down(document: str, begin: str) -> None:
+    """Its own under the verb; those for every job anywhere."""
+    text = (DOCS / document).read_text(encoding="utf-8").replace("\\-", "-")
+    names = list(commands())
+    for name, following in zip(names, [*names[1:], ""]):
+        verb = commands()[name]
+        _, found, rest = text.partition(begin + name)
+        assert found, name
+        mine = rest.partition(begin + following)[0] if following else rest
+        for option in (param for param in verb.params if isinstance(param, click.Option)):
+            where = mine if option in own(verb) else text
+            assert all(flag in where for flag in option.opts), (name, option.name)
 
 
 def test_a_first_job_file_can_be_read() -> None:
@@ -57,7 +105,7 @@ def test_the_man_page_is_one(sh: Shell) -> None:
     """No line of text is taken for a request; man finds nothing to complain of."""
     text = manual.man(verbs())
     requests = {line.split()[0] for line in text.splitlines() if line.startswith((".", "'"))}
-    assert requests == {".TH", ".SH", ".TP", ".B"}
+    assert requests == {".TH", ".SH", ".TP", ".B", ".RS", ".RE", ".PP"}
     assert (
         sh(
             "cat >m.1; ! command -v groff >/dev/null || groff -k -man -ww -Tutf8 m.1 2>&1 >/dev/null",
