@@ -127,7 +127,7 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
 @_job_dir
 def clean(older: str, job_dir: str | None) -> None:
     """Remove mnrun's records of jobs that ended long ago. Their output stays."""
-    from . import job_files
+    from . import archive
 
     base, now = _base(job_dir), time.time()
     before = now - _age(older)
@@ -137,7 +137,7 @@ def clean(older: str, job_dir: str | None) -> None:
     gone = follow.removable(kept, jobs, before)
     for found in gone:
         days = int((now - found.time) / follow.DAY)
-        click.echo(f"removed {job_files.remove(base, found)}: {days} days old")
+        click.echo(f"removed {archive.remove(base, found)}: {days} days old")
     Screen().say(f"{len(gone)} of {len(kept)} jobs' records removed from {base}")
 
 
@@ -225,7 +225,7 @@ def _the_one(base: Path, identity: str) -> Kept:
 
 def _sources(base: Path, kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
     """(file, prefix of its lines, whether it is standard error, the word that its lines must hold)."""
-    from . import job_files
+    from . import archive
 
     begun = kept.begun
     if begun is None:
@@ -235,13 +235,13 @@ def _sources(base: Path, kept: Kept, rank: int | None, node: str) -> list[tuple[
         raise UsageError(
             f"job {kept.id} did not keep its ranks' output apart", "hand it in with --split-output DIR for that"
         )
-    files = job_files.rank_files(apart) if apart else {}
+    files = archive.rank_files(apart) if apart else {}
     if rank is not None:
         return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
     if node:
         mine = _ranks_on(kept, node)
         shown = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in mine]
-        return [(job_files.log(base, kept), b"", True, node), *shown]
+        return [(archive.log(base, kept), b"", True, node), *shown]
     whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
     whole = whole[:1] if begun.error == begun.output else whole
     return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
@@ -279,9 +279,9 @@ def _standing(name: str) -> object:
 
 
 def _kept(base: Path, ids: Sequence[str] = ()) -> dict[str, Kept]:
-    from . import job_files
+    from . import archive
 
-    return job_files.kept(base, ids)
+    return archive.kept(base, ids)
 
 
 def _poll() -> float:

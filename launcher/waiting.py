@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from . import follow, job_files
+from . import archive, follow
 from .answers import Job
 from .errors import SchedulerError
 from .follow import Kept
@@ -23,7 +23,7 @@ def wait(ids: Sequence[str], base: Path, queue: Queue) -> int:
     codes: dict[str, int] = {}
     memory = _Memory(queue)
     while True:
-        kept = job_files.kept(base, _open(ids, codes))
+        kept = archive.kept(base, _open(ids, codes))
         codes.update({i: code for i in _open(ids, codes) if (code := follow.final(kept.get(i))) is not None})
         waited = _open(ids, codes)
         if waited and time.time() - asked >= queue.poll:
@@ -55,7 +55,7 @@ class Silence:
         if time.time() - self._since < self._queue.poll:
             return False
         self._since = time.time()
-        kept = job_files.kept(self._base, [self._id])
+        kept = archive.kept(self._base, [self._id])
         try:
             return bool(_ends([self._id], kept, self._queue.jobs().jobs, self._queue)[0])
         except SchedulerError:

@@ -15,6 +15,9 @@ import pytest
 from launcher import gather
 
 from . import texts
+from .played import launch as launch
+from .played import slurm as slurm
+from .played import stage as stage
 from .world import World, rooms
 
 # Whatever a surrounding Slurm job, mpirun or mnrun left there would shape what is tested.

@@ -46,7 +46,7 @@ FLOORS = (
     (
         *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
         *("wires", "remote", "pdsh", "machines", "commands"),
-        *("progress", "prepare", "execute", "queue", "job_files", "tail", "waiting"),
+        *("progress", "prepare", "execute", "queue", "archive", "tail", "waiting"),
     ),
     ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "cli_check", "__main__"),
 )
@@ -77,7 +77,7 @@ NEIGHBOURS = {
     "remote": {"transports", "wires"},
     "pdsh": {"transports", "wires"},
     "machines": {"pdsh", "remote", "transports", "wires", "progress"},
-    "waiting": {"queue", "job_files"},
+    "waiting": {"queue", "archive"},
     "__main__": {"cli"},
 }
 DOORS = {

@@ -17,8 +17,8 @@ from launcher.errors import SchedulerError
 from launcher.queue import Answer
 
 from .samples import RECORDED
+from .test_archive import made
 from .test_cli import Terminal
-from .test_job_files import made
 
 
 class Slurm:

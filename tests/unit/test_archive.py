@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from launcher import follow, job_files, waiting
+from launcher import archive, follow, waiting
 from launcher.answers import Job
 from launcher.errors import SchedulerError, UsageError
 from launcher.queue import Answer
@@ -38,39 +38,39 @@ def test_what_lies_there(tmp_path: Path) -> None:
     (tmp_path / "271-abcdef").mkdir()
     (tmp_path / "11").mkdir()
     (tmp_path / "12").write_text("a file")
-    kept = job_files.kept(tmp_path)
+    kept = archive.kept(tmp_path)
     assert sorted(kept) == ["7", "8_1", "9"]
     assert (kept["7"].restart, kept["7"].over, kept["8_1"].over, kept["9"].restart) == (1, True, False, -1)
-    assert sorted(job_files.kept(tmp_path, ["8"])) == ["8_1"]
-    assert job_files.kept(tmp_path / "nowhere") == {}
-    assert job_files.log(tmp_path, kept["7"]) == tmp_path / "7" / "1" / "log"
+    assert sorted(archive.kept(tmp_path, ["8"])) == ["8_1"]
+    assert archive.kept(tmp_path / "nowhere") == {}
+    assert archive.log(tmp_path, kept["7"]) == tmp_path / "7" / "1" / "log"
 
 
 def test_files_of_ranks(tmp_path: Path) -> None:
     """In the order of ranks."""
     for name in ("rank.10.out", "rank.2.out", "rank.2.err", "other"):
         (tmp_path / name).touch()
-    assert list(job_files.rank_files(str(tmp_path))) == [(2, "err"), (2, "out"), (10, "out")]
-    assert job_files.rank_files("/nowhere") == {}
+    assert list(archive.rank_files(str(tmp_path))) == [(2, "err"), (2, "out"), (10, "out")]
+    assert archive.rank_files("/nowhere") == {}
 
 
 def test_removing(tmp_path: Path, mocker: MockerFixture) -> None:
     """The directory of a job; never through a link, and never another user's."""
     path = made(tmp_path / "jobs", "7", 0)
-    kept = job_files.kept(tmp_path / "jobs")
-    assert job_files.remove(tmp_path / "jobs", kept["7"]) == path
+    kept = archive.kept(tmp_path / "jobs")
+    assert archive.remove(tmp_path / "jobs", kept["7"]) == path
     assert not path.exists()
     with pytest.raises(UsageError, match=r"cannot remove .*7: No such file"):
-        job_files.remove(tmp_path / "jobs", kept["7"])
+        archive.remove(tmp_path / "jobs", kept["7"])
     elsewhere = made(tmp_path / "elsewhere", "8", 0)
     path.symlink_to(elsewhere)
     with pytest.raises(UsageError, match="is not a directory of yours"):
-        job_files.remove(tmp_path / "jobs", kept["7"])
+        archive.remove(tmp_path / "jobs", kept["7"])
     path.unlink()
     made(tmp_path / "jobs", "7", 0)
     mocker.patch("os.getuid", return_value=4711)
     with pytest.raises(UsageError, match="is not a directory of yours"):
-        job_files.remove(tmp_path / "jobs", kept["7"])
+        archive.remove(tmp_path / "jobs", kept["7"])
 
 
 # A file that grows
@@ -245,14 +245,14 @@ def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mock
 def test_kept_days(tmp_path: Path) -> None:
     """The age of a record is that of the last thing it says, or wrote where it was killed before it could say so."""
     made(tmp_path, "8", None, time=5)
-    (one,) = job_files.kept(tmp_path, ["8"]).values()
+    (one,) = archive.kept(tmp_path, ["8"]).values()
     assert one.time == (tmp_path / "8" / "0").stat().st_mtime
     os.utime(tmp_path / "8" / "0", (50, 50))
     (tmp_path / "8" / "0" / "log").touch()
     os.utime(tmp_path / "8" / "0" / "log", (70, 70))
     os.utime(tmp_path / "8" / "0", (50, 50))
-    assert job_files.kept(tmp_path, ["8"])["8"].time == 70
+    assert archive.kept(tmp_path, ["8"])["8"].time == 70
     made(tmp_path, "7", 0, time=100 * follow.DAY)
-    kept = job_files.kept(tmp_path)
+    kept = archive.kept(tmp_path)
     assert [one.id for one in follow.removable(kept, (), 101 * follow.DAY)] == ["7", "8"]
     assert [one.id for one in follow.removable(kept, (), 99 * follow.DAY)] == ["8"]
