@@ -320,3 +320,12 @@ def test_every_backend_is_registered_by_its_file_name(room: ModuleType, registry
     folder = Path(room.__path__[0])
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "places"}
     assert {name: module.__name__.rpartition(".")[2] for name, module in registry.items()} == {n: n for n in files}
+
+
+def test_the_house_is_described() -> None:
+    """CONTRIBUTING names every module, but for those of the rooms, and every wrapper."""
+    text = (LAUNCHER.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    modules = [f"`{name}/`" if name in ROOMS else f"`{name}`" for floor in FLOORS for name in floor]
+    wrappers = LAUNCHER.parent / "wrappers"
+    files = [f"`{path.relative_to(wrappers)}`" for path in wrappers.rglob("*") if path.is_file()]
+    assert [name for name in (*modules, *files) if name not in text] == []
