@@ -1,0 +1,210 @@
+"""Wires to several hosts, and what is made of them: with wires that are only played."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+
+import pytest
+from pytest_mock import MockerFixture
+
+from launcher import pdsh, wires
+from launcher.model import Words
+from launcher.transports import Event
+from launcher.wires import Answer, Lease, Way
+
+
+class Played:
+    """A command on a host that says these chunks, hears what it is sent, and ends when its input does or at once."""
+
+    def __init__(self, *out: bytes, err: bytes = b"", code: int | None = 0, stays: bool = False) -> None:
+        self._said = {1: iter(out), 2: iter([err] if err else [])}
+        self._code = code
+        self._stays = stays
+        self._over: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.heard = b""
+
+    def receive(self, stream: int) -> bytes:
+        chunk = next(self._said[stream], b"")
+        if not chunk and self._stays:
+            self._over.get(timeout=10)
+            self._over.put(None)
+        return chunk
+
+    def send(self, data: bytes) -> None:
+        self.heard += data
+
+    def shut(self) -> None:
+        self._over.put(None)
+
+    def wait(self) -> int | None:
+        return self._code
+
+    def cut(self) -> None:
+        self._code = None
+        self._over.put(None)
+
+
+def heard(events: queue.SimpleQueue[Event]) -> Iterator[Event]:
+    """All that is said until the end."""
+    while True:
+        event = events.get(timeout=10)
+        yield event
+        if event[0] == "ended":
+            return
+
+
+def test_lines_come_whole() -> None:
+    """However they were cut on their way; the last needs no end, and no byte is an error."""
+    wire = Played(b"one\ntw", b"o\n\nth", b"r\xff")
+    assert list(wires.lines(wire, 1)) == ["one", "two", "", "thr�"]
+
+
+def test_every_host_is_asked() -> None:
+    """With the words' input; where a wire cannot be opened or breaks there is no code."""
+    opened: dict[str, Played] = {}
+
+    def wire(node: str, words: Words) -> Played:
+        if node == "c":
+            raise OSError
+        opened[node] = Played(b"hello ", node.encode(), err=b"hm", code=None if node == "b" else 3)
+        return opened[node]
+
+    way = Way(("a", "b", "c"), wire)
+    assert way.ask(("true",), b"given") == {
+        "a": Answer(3, "hello a", "hm"),
+        "b": Answer(None, "hello b", "hm"),
+        "c": Answer(None, "", ""),
+    }
+    assert opened["a"].heard == b"given"
+    assert list(way.ask(("true",), only=("b",))) == ["b"]
+    assert way.give(("cat",), lambda: iter((b"x", b"y")), ("a",))["a"].code == 3
+    assert opened["a"].heard == b"xy"
+
+
+def leased(**played: Played) -> tuple[Lease, queue.SimpleQueue[Event]]:
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    return Lease("serve", played, events), events
+
+
+def test_a_lease_is_one_to_its_owner() -> None:
+    """Words go to all or to one; the guards' lines come up; the worst code is that of the whole."""
+    a, b = Played(b"ready a\n", stays=True), Played(b"alive b\n", b"bye b\n", err=b"srun: x", stays=True, code=4)
+    lease, events = leased(a=a, b=b)
+    lease.send(b"kit")
+    lease.send(b"mine", "a")
+    lease.close()
+    said = list(heard(events))
+    assert said[-1] == ("ended", "serve", 4)
+    assert set(said[:-1]) == {("line", "serve", "ready a"), ("line", "serve", "bye b"), ("noise", "serve", "srun: x")}
+    assert (a.heard, b.heard) == (b"kitmine", b"kit")
+    assert lease.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("wire", "said"),
+    [
+        (Played(code=None), "lost b the connection to it broke"),
+        (Played(code=7), "lost b its guard ended with 7"),
+    ],
+)
+def test_a_host_that_ends_too_early_is_lost(wire: Played, said: str) -> None:
+    """By its name, and why; the others are served on."""
+    a = Played(stays=True)
+    lease, events = leased(a=a, b=wire)
+    assert events.get(timeout=10) == ("line", "serve", said)
+    lease.send(b"on")
+    lease.close()
+    assert list(heard(events))[-1][0] == "ended"
+    assert a.heard == b"on"
+
+
+def test_a_silent_host_is_lost(mocker: MockerFixture) -> None:
+    """Whose guard has spoken before: its connection may live on without it. Who lives is greeted."""
+    mocker.patch.object(wires, "TICK", 0.01)
+    mocker.patch.object(wires, "LOST", 0.05)
+    lease, events = leased(a=Played(b"alive a\n", stays=True))
+    kind, _, line = events.get(timeout=10)
+    assert (kind, str(line).startswith("lost a no word from it for ")) == ("line", True)
+    assert list(heard(events))[-1] == ("ended", "serve", wires.GONE)
+    assert lease.wait(10)
+
+
+def test_words_for_several_hosts_are_written_for_each() -> None:
+    """{node} is each one's name."""
+    asked: list[tuple[str, Words]] = []
+
+    def wire(node: str, words: Words) -> Played:
+        asked.append((node, words))
+        return Played()
+
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    Way(("n1", "n2"), wire).start("serve", ("ssh", "n[1-2]", "env", "N={node}"), {}, events, held=True)
+    assert sorted(asked) == [("n1", ("env", "N=n1")), ("n2", ("env", "N=n2"))]
+    list(heard(events))
+
+
+# pdsh, whose one process says what all hosts do
+
+
+class Up(Played):
+    """pdsh itself: it wants no input, and ends once its hosts have."""
+
+    def shut(self) -> None:
+        pass
+
+
+class Down:
+    """In place of the pipes on the hosts."""
+
+    def __init__(self, up: Played) -> None:
+        self._up = up
+        self.said: list[tuple[object, tuple[str, ...]]] = []
+
+    def pour(self, data: bytes, nodes: Sequence[str]) -> None:
+        self.said.append((data, tuple(nodes)))
+
+    def say(self, word: str, nodes: Sequence[str]) -> None:
+        self.said.append((word, tuple(nodes)))
+        if word == "over":
+            self._up.cut()
+
+
+def test_what_goes_down_by_pdsh() -> None:
+    """Mere words by a pdsh, everything else by an ssh of its own; to all, or to one; the end is a word, too."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    up = Up(stays=True)
+    down = Down(up)
+    fan = pdsh.Fan("serve", ("a", "b"), up, events, down)  # type: ignore[arg-type]
+    for data, node in ((b"12\nkit", ""), (b"file x eA==\n", "b"), (b"go\n", ""), (b"signal USR1\n", "a")):
+        fan.send(data, node)
+    fan.close()
+    list(heard(events))
+    assert down.said == [
+        (b"12\nkit", ("a", "b")),
+        (b"file x eA==\n", ("b",)),
+        ("go", ("a", "b")),
+        ("signal USR1", ("a",)),
+        ("over", ("a", "b")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"pdsh@login: b: ssh exited with exit code 255\n", "lost b the connection to it broke"),
+        (b"pdsh@login: b: ssh exited with exit code 1\n", "lost b its guard ended with 1"),
+        (b"pdsh@login: c: ssh exited with exit code 1\n", "pdsh@login: c: ssh exited with exit code 1"),
+    ],
+)
+def test_what_pdsh_complains_of(said: bytes, why: str) -> None:
+    """A host of ours that has ended, in our words; of others nothing is understood."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    up = Up(err=said)
+    pdsh.Fan("serve", ("a", "b"), up, events, Down(up))  # type: ignore[arg-type]
+    assert str(next(heard(events))[2]) == why
+
+
+def test_where_a_serving_step_lives() -> None:
+    """The word after the first script is the job's directory."""
+    assert pdsh.node_dir(("env", "X=1", "bash", "-p", "-c", "text", "/tmp/mnrun.7", "more")) == "/tmp/mnrun.7"
