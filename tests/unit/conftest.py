@@ -18,6 +18,8 @@ from . import texts
 from .played import launch as launch
 from .played import slurm as slurm
 from .played import stage as stage
+from .typed import job as job
+from .typed import mnrun as mnrun
 from .world import World, rooms
 
 # Whatever a surrounding Slurm job, mpirun or mnrun left there would shape what is tested.

@@ -18,7 +18,7 @@ from launcher.queue import Answer
 
 from .samples import RECORDED
 from .test_archive import made
-from .test_cli import Terminal
+from .typed import Terminal
 
 
 class Slurm:

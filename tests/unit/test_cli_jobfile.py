@@ -15,9 +15,7 @@ from pytest_mock import MockerFixture
 from launcher import cli, cluster, gather, jobfile
 from launcher.options import OPTIONS
 
-from .test_cli import Answer, Launched, Terminal, complaint, job, mnrun
-
-__all__ = ["job", "mnrun"]  # fixtures
+from .typed import Answer, Launched, Terminal, complaint
 
 FILE = 'command = ["./app", "x"]\nimage = "/app.sif"\nntasks = 3\n'
 

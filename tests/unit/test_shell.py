@@ -26,8 +26,8 @@ from launcher.transports import Event
 
 from .conftest import Shell
 from .samples import SITE, build, held, make
-from .test_cli import Answer, Launched, Terminal
 from .test_wrappers import SHELLS, Node
+from .typed import Answer, Launched, Terminal
 
 GRANTED = ["SLURM_JOB_ID=8", "SLURM_JOB_NAME=a = b", ""]
 

@@ -1,0 +1,102 @@
+"""`mnrun WORDS` as a person types it: where a launch would begin, a fake looks at what it is given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pytest_mock import MockerFixture
+
+from launcher import cli, cluster, execute
+from launcher.job_dir import Records
+from launcher.model import Allocation, Outcome, Plan, Site
+from launcher.progress import Screen
+
+from .samples import SITE, held
+
+
+@dataclass
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Launched:
+    """What `execute` was given, and what it answers."""
+
+    plans: list[Plan] = field(default_factory=list)
+    screens: list[Screen] = field(default_factory=list)
+    code: int = 0
+    failure: BaseException | None = None
+
+    def __call__(
+        self,
+        plan: Plan,
+        allocation: Allocation,
+        site: Site,
+        environ: Mapping[str, str],
+        records: Records,
+        screen: Screen,
+        starter: object = None,
+    ) -> Outcome:
+        self.plans.append(plan)
+        self.screens.append(screen)
+        if self.failure is not None:
+            raise self.failure
+        return Outcome(self.code)
+
+    @property
+    def plan(self) -> Plan:
+        (plan,) = self.plans
+        return plan
+
+
+class Terminal:
+    """Types `mnrun WORDS` and waits for the prompt."""
+
+    def __init__(self, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
+        self._mocker, self._capsys = mocker, capsys
+
+    def __call__(self, *words: str) -> Answer:
+        self._mocker.patch.object(sys, "argv", ["mnrun", *words])
+        with pytest.raises(SystemExit) as left:
+            cli.entry()
+        out, err = self._capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return Answer(left.value.code, out, err)
+
+
+@pytest.fixture
+def mnrun(
+    mocker: MockerFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Terminal:
+    """On a Slurm site, in no job, in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    mocker.patch.object(cluster, "has_slurm", return_value=True)
+    mocker.patch.object(cluster, "on_paper", return_value=SITE)
+    return Terminal(mocker, capsys)
+
+
+@pytest.fixture
+def job(mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> Launched:
+    """In Slurm job 7 with four nodes; what would be launched is kept."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    mocker.patch.object(cluster, "current", return_value=(held("node01", "node02", "node03", "node04"), SITE))
+    launched = Launched()
+    mocker.patch.object(execute, "execute", launched)
+    return launched
+
+
+def complaint(answer: Answer) -> str:
+    """The one line that was said, with code 2 and nothing on standard output."""
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("mnrun: ")
+    assert answer.err.count("\n") == 1, answer.err
+    return answer.err[len("mnrun: ") : -1]
