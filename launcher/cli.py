@@ -167,13 +167,16 @@ def _help(option: Option) -> str:
 def main() -> None:
     """Run one job on many nodes, in containers.
 
-    mnrun [run] [OPTIONS] COMMAND…   run it on the nodes of the Slurm job you are in
-    mnrun plan [OPTIONS] COMMAND…    show what run would do
-    mnrun status | logs | wait | cancel [OPTIONS] ID…    follow and end submitted jobs
-    mnrun check [OPTIONS]            what the nodes have for this, and what is missing
-    mnrun shell [OPTIONS]            a prompt in the job's container; allocates where nobody has
+    \b
+    mnrun [run] [OPTIONS] COMMAND…    run it on the nodes of the Slurm job that you are in
+    mnrun [run] --hosts LIST …        or on hosts that you can log in to
+    mnrun plan [OPTIONS] COMMAND…     show what run would do
+    mnrun submit [OPTIONS] COMMAND…   or JOB.toml, as everywhere: hand it in
+    mnrun status | logs | wait | cancel ID…   follow and end submitted jobs
+    mnrun shell [OPTIONS]             a prompt in the job's container; allocates where nobody has
+    mnrun check [OPTIONS]             what the nodes have for this, and what is missing
 
-    Options of run and plan end at the first word that is none; what follows is the program's own.
+    Options of a job end at the first word that is none; what follows is the program's own.
     """
 
 
