@@ -197,13 +197,14 @@ def launch(job: JobSpec) -> int:
 
 
 def _launch(job: JobSpec, allocation: Allocation, site: Site, screen: Screen, start: Any = None) -> int:
-    from . import execute, job_dir
+    from . import execute, job_dir, outputs
 
     plan = _plan(job, allocation, site)
     for note in (*_summary(plan, allocation), *_ineffective(job)):
         screen.say(note)
-    with job_dir.opened(job.job_dir, plan.job, job.keep) as records:
-        outcome = execute.execute(plan, allocation, site, os.environ, records, screen, start)
+    begin = outputs.opened(plan, site, os.environ, start)
+    with begin as starter, job_dir.opened(job.job_dir, plan.job, job.keep) as records:
+        outcome = execute.execute(plan, allocation, site, os.environ, records, screen, starter)
         if job.keep:
             screen.say(f"kept: {records.path}, and {plan.node_dir} on the nodes")
     return outcome.code
@@ -286,7 +287,14 @@ def _ineffective(job: JobSpec) -> list[str]:
         own = (f"{job.job_file} line", "MNRUN_") if job.job_file else ("MNRUN_",)
         return any(part == "command line" or part.startswith(own) for part in origin.split(", "))
 
-    given = [name for name, origin in job.origins.items() if BY_NAME[name].batch and asked(origin)]
+    from .outputs import asked_here
+
+    here = asked_here(job)
+    given = [
+        name
+        for name, origin in job.origins.items()
+        if BY_NAME[name].batch and asked(origin) and not here.get(f"--{name}")
+    ]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []
 
@@ -320,7 +328,7 @@ def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
 
     if site.scheduler == "local" and job.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
-    if not job.bind_to and allocation is not None and any(node.gpus for node in allocation.nodes):
+    if not job.bind_to and not job.no_gpu and allocation is not None and any(node.gpus for node in allocation.nodes):
         job = replace(job, bind_to="none")  # mpirun's own default binds each rank to one core
     return planner.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
 

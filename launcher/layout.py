@@ -21,6 +21,8 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     """
     if allocation is None:
         return _on_paper(spec)
+    if spec.no_gpu:
+        allocation = replace(allocation, nodes=tuple(replace(node, gpus=0) for node in allocation.nodes))
     if max(spec.ntasks or 0, spec.ntasks_per_node or 0) > MOST:
         raise UsageError(f"{max(spec.ntasks or 0, spec.ntasks_per_node or 0)} ranks are more than mnrun can count")
     nodes, why_nodes = _choose_nodes(spec, allocation)

@@ -101,6 +101,9 @@ class JobSpec:
     gpus_per_node: str = ""
     gpus: str = ""  # in all
     gpus_per_task: str = ""
+    no_gpu: bool = False
+    gpu_bind: str = ""
+    nv: bool = False  # in any case, where a node has the driver
     nodelist: str = ""
     exclude: str = ""
     # what a batch job is asked for, in sbatch's words
@@ -119,6 +122,7 @@ class JobSpec:
     output: str = ""
     error: str = ""
     split_output: str = ""
+    label: bool = False
     mail_type: str = ""
     mail_user: str = ""
     dependency: str = ""

@@ -13,10 +13,11 @@ _WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun i
 _BATCH = "Batch job, in sbatch's words"
 # Of a batch job's, what an allocation that somebody sits in has not.
 _SCRIPTS_OWN = (
-    *("array", "dependency", "mail_type", "mail_user", "signal", "requeue", "export", "output", "error"),
+    *("array", "dependency", "mail_type", "mail_user", "signal", "requeue", "export"),
     *("slurm", "setup", "ulimit", "templates"),
 )
-
+# Of those, what a live run has too, from its command line: a job file's are the batch job's.
+LIVE = ("output", "error")
 
 # Keys of a job file as people write them, for an option's own name.
 ALIASES = {"name": "job_name", "modules": "module", "lines": "setup"}
@@ -46,6 +47,8 @@ class Option:
         """The verbs in which it has an effect; all of them accept it, since one job file is for all."""
         if not self.batch:
             return ("run", "plan", "submit", "shell")
+        if self.name in LIVE:
+            return ("run", "plan", "submit")
         return ("plan", "submit") if self.name in _SCRIPTS_OWN else ("plan", "submit", "shell")
 
     @property
@@ -95,6 +98,14 @@ OPTIONS: tuple[Option, ...] = (
     _option("-c --cpus-per-task", "number", "CPUs for each rank.", _WHERE, metavar="N"),
     _option("--gres", "text", "Generic resources per node, in Slurm's words: gpu:4.", _WHERE, metavar="LIST"),
     _option("--gpus-per-node", "text", "GPUs on each node: 4, or a100:4.", _WHERE, metavar="[TYPE:]N"),
+    _option("--no-gpu", "flag", "Let ranks see no GPU.", _WHERE),
+    _option(
+        "--gpu-bind",
+        "text",
+        "Which of its node's GPUs a rank sees: none, single:N, per_task:N; with --launcher srun all that srun has.",
+        _WHERE,
+        metavar="HOW",
+    ),
     _option("-w --nodelist", "text", "Run on these nodes of the allocation: node[01-02].", _WHERE, metavar="NODES"),
     _option("--exclude", "text", "Leave these nodes of the allocation out.", _WHERE, metavar="NODES"),
     _option(
@@ -142,8 +153,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option("--requeue", "flag", "Start again when a node fails, or after a preemption; --no-requeue: never.", _BATCH),
     _option("--export", "text", "Variables that the job takes along: ALL, NONE, or a list.", _BATCH, metavar="LIST"),
-    _option("-o --output", "text", "Output file: %x-%j.out, %A_%a.out.", _BATCH, metavar="FILE"),
+    _option(
+        "-o --output",
+        "text",
+        "Output file: %x-%j.out, %A_%a.out; of a live run only from its command line.",
+        _BATCH,
+        metavar="FILE",
+    ),
     _option("-e --error", "text", "File for standard error.", _BATCH, metavar="FILE"),
+    _option("-l --label", "flag", "Begin each line of a rank's output with its number.", _START),
     _option(
         "--split-output", "text", "Each rank's output in files of its own here: rank.R.out.", _START, metavar="DIR"
     ),
@@ -189,6 +207,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("--env-file", "list", "Read NAME=VALUE lines from a file.", _BOX, metavar="FILE"),
     _option("--container-args", "words", "Words for the runtime, unread by mnrun.", _BOX, metavar="WORDS"),
     _option("--privileged", "flag", "Docker and podman: give the containers all rights.", _BOX),
+    _option("--nv", "flag", "As apptainer's; the NVIDIA driver comes along by itself.", _BOX),
     _option("--hardened", "flag", "Docker and podman: no capabilities, no new privileges, SELinux labels kept.", _BOX),
     _option(
         "--podman-root",

@@ -230,4 +230,12 @@ def _notes(spec: JobSpec) -> Words:
         notes.append("mode is inside-out (the default for now)")
     if spec.once:
         notes.append(f"{spec.command[0]} starts its own ranks: run once, in the master container")
+    if spec.label and (spec.once or spec.script or spec.shell):
+        notes.append(
+            "--label: no effect on ranks that your own mpirun starts; --tag-output or -prepend-rank is its own"
+        )
+    if spec.gpu_bind and (spec.once or spec.script or spec.shell):
+        notes.append("--gpu-bind: no effect on ranks that your own mpirun starts")
+    if spec.nv:
+        notes.append("--nv: on by itself where a node has an NVIDIA driver")
     return tuple(notes)

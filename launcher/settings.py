@@ -187,6 +187,9 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         return _split(name, words, origin) if option.kind == "words" else tuple(words)
     text = str(raw)
     if option.kind == "number":
+        if re.fullmatch(r"\d+-\d+", text) and option.name == "nodes":
+            hint = f"write {name} {text.partition('-')[0]}"
+            raise UsageError(f"{name} {text}: ranks are laid out before Slurm would choose ({origin})", hint)
         if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"{name} {text!r} is not a number from 1 up ({origin})")
         return int(text)

@@ -15,14 +15,17 @@ from .reference import is_reference
 from .runtimes import DEFAULT, RUNTIMES
 from .schedulers import hosts
 from .schedulers.slurm import ULIMITS
-from .settings import Settings
+from .settings import RIVALS, Settings
 
 _TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
     *("container_per", "podman_root"),
 )
-_FLAGS = ("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue", "privileged", "hardened")
+_FLAGS = (
+    *("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue", "privileged", "hardened"),
+    *("label", "no_gpu", "nv"),
+)
 STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
@@ -44,6 +47,8 @@ class Surroundings:
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
     """The job that is asked for, or a `shell` (JobSpec.shell) in its place. Raises UsageError or Impossible."""
+
+    settings = _without_gpus(settings)
 
     def get(name: str) -> object:
         return settings[name].value if name in settings else None
@@ -74,7 +79,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         home=home,
         chdir=_absolute(text("chdir") or ".", around),
         umask=around.umask,
-        env=_merged((*_of_the_job(around, home), *passed)),
+        env=_merged((*_of_the_job(around, home, bool(get("no_gpu"))), *passed)),
         passed=tuple(dict.fromkeys(v.name for v in passed if v.value is not None)),
         launcher=launcher,
         mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
@@ -85,10 +90,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         ntasks=_number(get("ntasks")),
         ntasks_per_node=_number(get("ntasks_per_node")),
         cpus_per_task=_number(get("cpus_per_task")),
-        gres=text("gres"),
-        gpus_per_node=_gpus(text("gpus_per_node"), text("gres")),
-        gpus=_gpus_each("--gpus", text("gpus")),
-        gpus_per_task=_gpus_each("--gpus-per-task", text("gpus_per_task")),
+        **_of_gpus(settings, launcher),
         nodelist=text("nodelist"),
         exclude=text("exclude"),
         **_rest(settings, around),
@@ -208,13 +210,18 @@ def _mount(word: str, around: Surroundings) -> Mount:
     return Mount(_absolute(source, around), target or _absolute(source, around), options)
 
 
-def _of_the_job(around: Surroundings, home: str) -> tuple[Variable, ...]:
+def _of_the_job(around: Surroundings, home: str, no_gpu: bool) -> tuple[Variable, ...]:
     """What ranks get back of the scheduler's, and what we set ourselves."""
     variables = [Variable(*pair) for pair in environment.given_back(around.environ).items()]
     if home:
         why = "home is mounted: ~/.local must not shadow the image's packages"
         variables.append(Variable("PYTHONNOUSERSITE", around.environ.get("PYTHONNOUSERSITE", "1"), why=why))
+    if no_gpu:
+        variables += [Variable(name, "-1", why="--no-gpu: there is none of that number") for name in _GPU_LISTS]
     return tuple(variables)
+
+
+_GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
@@ -283,6 +290,45 @@ def _default_binding(settings: Settings) -> str:
         if name in settings:
             return "none"
     return ""
+
+
+def _without_gpus(settings: Settings) -> Settings:
+    """With --no-gpu what is said of GPUs below is of no matter, and beside it is a contradiction."""
+    if "no_gpu" not in settings or not settings["no_gpu"].value:
+        return settings
+    of_gpus = ("gpus_per_node", "gpus", "gpus_per_task", "gpu_bind", "mem_per_gpu", "nv")
+    beside = [name for name in of_gpus if name in settings]
+    if "gres" in settings and re.search(r"\bgpu\b", str(settings["gres"].value)):
+        beside.append("gres")
+    for name in beside:
+        if settings[name].origin == settings["no_gpu"].origin == "command line":
+            raise UsageError(f"--no-gpu and --{name.replace('_', '-')} exclude each other")
+    return {name: setting for name, setting in settings.items() if name not in beside}
+
+
+def _of_gpus(settings: Settings, launcher: str) -> dict[str, Any]:
+    said = {name: str(settings[name].value) if name in settings else "" for name in (*RIVALS[0], *_EACH_RANKS)}
+    return {
+        "gres": said["gres"],
+        "gpus_per_node": _gpus(said["gpus_per_node"], said["gres"]),
+        "gpus": _gpus_each("--gpus", said["gpus"]),
+        "gpus_per_task": _gpus_each("--gpus-per-task", said["gpus_per_task"]),
+        "gpu_bind": _gpu_bind(said["gpu_bind"], launcher),
+    }
+
+
+_EACH_RANKS = ("gpus_per_task", "gpu_bind")
+
+
+def _gpu_bind(text: str, launcher: str) -> str:
+    """srun's words where it starts the ranks; elsewhere those that are ours too."""
+    if not text or launcher == "srun":
+        return text
+    if not re.fullmatch(r"none|(single|per_task):[1-9]\d{0,3}", text):
+        raise Impossible(
+            f"--gpu-bind {text} is srun's to do", "without --launcher srun it is none, single:RANKS or per_task:GPUS"
+        )
+    return text
 
 
 def _gpus(text: str, gres: str) -> str:

@@ -17,10 +17,11 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Optional
 
 from .model import Words
 
+Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
 Event = tuple[str, str, object]  # (kind, name of the process, what): "line", "noise", "ended", "signal"
 
 
@@ -80,18 +81,20 @@ def start(
     terminal: bool = False,
     apart: bool = False,
     errors: IO[bytes] | None = None,
+    output: Output = (None, None),
 ) -> Running:
     """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has
     our own input, output and errors. `tied`: it gets a TERM when mnrun is killed, by default where
     it is not held. `terminal`: it stays in our session and process group, to drive the terminal.
-    Of its errors alone `apart` makes events; `errors` is a file for them."""
+    Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is not held
+    writes in place of our own output and errors."""
     pipe = subprocess.PIPE if held else None
     process = subprocess.Popen(
         _tied(argv) if (not held if tied is None else tied) else argv,
         env=environ,
         stdin=pipe,
-        stdout=pipe,
-        stderr=errors or (subprocess.PIPE if held or apart else None),
+        stdout=pipe or output[0],
+        stderr=errors or (subprocess.PIPE if held or apart else output[1]),
         start_new_session=not terminal,
         bufsize=0,
     )

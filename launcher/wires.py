@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from . import nodeset
 from .model import Words
-from .transports import Event
+from .transports import Event, Output
 
 TICK = 10.0  # seconds between two words to each node: it takes long silence for the end
 LOST = 30.0  # seconds without a word from a node that speaks every few: it is lost
@@ -172,16 +172,23 @@ class Lease(Listener):
 
 
 class Run:
-    """One wire with our own standard input, output and errors."""
+    """One wire with our own standard input, and our output and errors, or the files in their place."""
 
-    def __init__(self, name: str, node: str, wire: Wire, events: queue.SimpleQueue[Event]) -> None:
+    def __init__(
+        self,
+        name: str,
+        node: str,
+        wire: Wire,
+        events: queue.SimpleQueue[Event],
+        output: Output = (None, None),
+    ) -> None:
         self.name = name
         self._node = node
         self._wire = wire
         self._ended = threading.Event()
         self._unheard = False  # our own output has been closed
         thread(self._feed)
-        thread(self._finish, [thread(self._copy, stream) for stream in (1, 2)], events)
+        thread(self._finish, [thread(self._copy, stream, output[stream - 1] or stream) for stream in (1, 2)], events)
 
     def send(self, data: bytes, node: str = "") -> None:
         pass
@@ -202,10 +209,10 @@ class Run:
                     self._wire.send(data)
             self._wire.shut()
 
-    def _copy(self, stream: int) -> None:
+    def _copy(self, stream: int, to: int) -> None:
         try:
             while data := self._wire.receive(stream):
-                _put(stream, data)
+                _put(to, data)
         except OSError:
             self._unheard = True
             self._wire.cut()
@@ -240,6 +247,7 @@ class Way:
         *,
         terminal: bool = False,
         apart: bool = False,
+        output: Output = (None, None),
     ) -> Listener | Run:
         """Start `ssh HOSTS WORDS…` as schedulers/hosts.py writes it; {node} in them is each host's name."""
         _, where, *words = argv
@@ -247,7 +255,7 @@ class Way:
         if held and self.lease is not None and name == "serve":
             return self.lease(name, nodes, tuple(words), events)
         wires = each(nodes, lambda node: self._opened(node, tuple(word.replace("{node}", node) for word in words)))
-        return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events)
+        return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events, output)
 
     def ask(self, words: Words, given: bytes = b"", only: Sequence[str] | None = None) -> dict[str, Answer]:
         """The answers of all hosts, or of `only` those, to a short command with `given` on its input."""

@@ -59,7 +59,7 @@ uuids() { # of the GPUs granted here, one to a line: whoever numbers them, and w
 
 gpus() { # in the way that this node has
   local granted=${CUDA_VISIBLE_DEVICES-all} list=() gpu all
-  [[ -e $driver && -n $granted ]] || return 0
+  [[ -e $driver && -n $granted && -z $job_no_gpu ]] || return 0
   if [[ $granted != all ]]; then
     mapfile -t list < <(uuids)
     # only these are there, numbered anew

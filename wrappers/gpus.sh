@@ -1,8 +1,12 @@
 #!/bin/bash
 # `gpus.sh WORDS…` runs WORDS, a container runtime's, with the node's NVIDIA driver where there is
-# one. Which GPUs the scheduler granted is in CUDA_VISIBLE_DEVICES and goes along by itself.
+# one, and they are not to be hidden. Which GPUs the scheduler granted is in CUDA_VISIBLE_DEVICES and goes along by itself.
 set -euo pipefail
-if [[ -e /proc/driver/nvidia/version ]]; then
+source "$(dirname "$0")/job.sh"
+if [[ -n $job_no_gpu ]]; then
+  unset APPTAINER_NV SINGULARITY_NV
+  export APPTAINER_NO_NV=1 SINGULARITY_NO_NV=1 # whatever the site's own settings say
+elif [[ -e /proc/driver/nvidia/version ]]; then
   export APPTAINER_NV=1 SINGULARITY_NV=1 # the same as --nv
 fi
 exec "$@"

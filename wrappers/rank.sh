@@ -42,6 +42,23 @@ if [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
   export OMPI_MCA_mpi_show_mca_params=api "OMPI_MCA_mpi_show_mca_params_file=$mnrun_here/alone.$mnrun_rank"
 fi
 
+# Which of the node's GPUs this rank sees, where srun does not say it.
+if [ -n "$job_gpu_bind" ]; then
+  mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${SLURM_LOCALID-0}}}
+  mnrun_count=$(echo "${CUDA_VISIBLE_DEVICES-}" | tr , '\n' | grep -c .)
+  mnrun_each=${job_gpu_bind#*:} mnrun_first=0
+  case $job_gpu_bind in
+    per_task:*) mnrun_first=$((mnrun_local * mnrun_each)) ;;
+    *) [ "$mnrun_count" = 0 ] || mnrun_first=$((mnrun_local / mnrun_each % mnrun_count)) mnrun_each=1 ;;
+  esac
+  if [ $((mnrun_first + mnrun_each)) -gt "$mnrun_count" ]; then
+    echo "fail --gpu-bind $job_gpu_bind: there is none for rank $mnrun_rank, since its node has $mnrun_count GPUs" 1<>"$mnrun_here/up"
+    exit 1
+  fi
+  CUDA_VISIBLE_DEVICES=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f "$((mnrun_first + 1))-$((mnrun_first + mnrun_each))")
+  export CUDA_VISIBLE_DEVICES
+fi
+
 if [ "$job_starter" = srun ]; then cd "$job_chdir" || exit 1; fi
 
 # A container that the node's ranks share dies with its first process unless all have joined.
@@ -61,6 +78,7 @@ if [ "$job_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi
 if [ -n "$job_split" ]; then exec >"$job_split/rank.$mnrun_rank.out" 2>"$job_split/rank.$mnrun_rank.err"; fi
+if [ -n "$job_label" ] && [ -z "$job_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
 if [ "$job_starter" != srun ]; then
   if [ -z "$job_inside" ]; then echo $$ >"$mnrun_here/pid.$mnrun_rank"; fi
   exec "$@"

@@ -84,8 +84,9 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
         words.append("--overlap")
     words += _shape(where, plan, site)
     words += ["--mem=0", f"--cpu-bind={_cpu_bind(spec, where)}"]
-    if site.slurm >= (21, 8):
-        words.append("--gpu-bind=none")
+    bind = spec.gpu_bind if where is Where.RANKS else ""
+    if bind or site.slurm >= (21, 8):
+        words.append(f"--gpu-bind={bind or 'none'}")
     words.append(f"--mpi={spec.mpi if where is Where.RANKS else 'none'}")
     words += [_input(where, spec), "--export=ALL", "--chdir=/tmp"]
     if where is not Where.RANKS:
@@ -126,7 +127,7 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
     """
     names = list(plan.layout.nodes) or [NODES] * plan.layout.nnodes
     ranks = list(plan.layout.ranks)
-    gpus = [site.gpus.get(name, 0) for name in names]
+    gpus = [0 if plan.spec.no_gpu else site.gpus.get(name, 0) for name in names]
     if where is Where.HEAD:
         return [*_tasks([HEAD if names[0] == NODES else names[0]], [1]), *_gpus(plan.spec, gpus[:1])]
     if where is Where.RANKS:
@@ -157,6 +158,8 @@ def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
     would otherwise give a step of ours one for each of its tasks."""
     if _asked(spec):
         return [f"--gres={_asked(spec)}"]
+    if spec.no_gpu:
+        return ["--gres=none"]  # else a step has all of the job's
     if granted[0] and len(set(granted)) == 1:
         return [f"--gres=gpu:{granted[0]}"]
     return []

@@ -46,7 +46,7 @@ FLOORS = (
     (
         *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
         *("wires", "remote", "pdsh", "machines", "commands"),
-        *("progress", "prepare", "execute", "queue", "archive", "tail", "waiting"),
+        *("progress", "prepare", "execute", "outputs", "queue", "archive", "tail", "waiting"),
     ),
     ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "cli_check", "__main__"),
 )
@@ -64,6 +64,7 @@ NEIGHBOURS = {
     "script": {"carry", "kit", "plan"},
     "cluster": {"node", "commands"},
     "queue": {"commands"},
+    "outputs": {"transports"},
     "allocate": {"cluster", "transports", "progress"},
     "prepare": {"cluster", "transports", "progress"},
     "execute": {"cluster", "keys", "job_dir", "transports", "terminal", "progress", "prepare"},

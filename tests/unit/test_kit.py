@@ -49,7 +49,7 @@ def test_the_same_contents_make_the_same_pack() -> None:
 
 def test_a_pack_is_small() -> None:
     """All wrappers go to every node down one pipe."""
-    assert len(kit.pack(kit.files(make(JobSpec(command=("./app",)), 2, 2), {}))) < 20_000
+    assert len(kit.pack(kit.files(make(JobSpec(command=("./app",)), 2, 2), {}))) < 22_000
 
 
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
@@ -81,11 +81,14 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "job_hardened=''\n"
         "job_starter='mpirun'\n"
         "job_stdin='rank'\n"
+        "job_no_gpu=''\n"
+        "job_gpu_bind=''\n"
         "job_shared=''\n"
         "job_judge=''\n"
         "job_ports='3000-4000'\n"
         "job_umask='0022'\n"
         "job_split=''\n"
+        "job_label=''\n"
         "job_keep='1'\n"
         "job_shell=''\n"
     )
@@ -108,11 +111,14 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "job_hardened=''\n"
         "job_starter='srun'\n"
         "job_stdin=''\n"
+        "job_no_gpu=''\n"
+        "job_gpu_bind=''\n"
         "job_shared='1'\n"
         "job_judge='srun --mpi=pmix'\n"
         "job_ports='20000-29999'\n"
         "job_umask='0022'\n"
         "job_split=''\n"
+        "job_label=''\n"
         "job_keep=''\n"
         "job_shell=''\n"
     )

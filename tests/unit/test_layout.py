@@ -338,3 +338,9 @@ def test_gpus_in_all_are_so_many_on_each_node() -> None:
     for nodes, gpus in (("2", "3"), ("4", "2")):
         with pytest.raises(Impossible, match="do not come out even"):
             share_gpus(build("./app", nodes=nodes, gpus=gpus))
+
+
+def test_gpus_that_are_hidden_make_no_ranks() -> None:
+    """One rank per node, as where there are none."""
+    laid = lay_out(build("./app", no_gpu=True), held("node01", "node02", gpus=4))
+    assert (laid.ranks, laid.why_ranks) == ((1, 1), "one per node")

@@ -188,6 +188,16 @@ SHAPES: dict[str, tuple[dict[str, object], tuple[int, ...], tuple[int, ...], dic
             Where.RANKS: "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=node[01-02] --gres=gpu:a100:2",
         },
     ),
+    "hidden": (
+        {"no_gpu": True},
+        (2, 2),
+        (2, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=none",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=none",
+            Where.RANKS: "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=node[01-02] --gres=none",
+        },
+    ),
     "other resources asked for": (
         {"gres": "gpu:1,tmp:2"},
         (1, 1),
@@ -224,6 +234,13 @@ def test_what_stands_around_the_shape() -> None:
         said = slurm.reach(where, job, SITE)
         assert said[:3] == start
         assert said[said.index("--mem=0") :] == (*after, *rest)
+
+
+def test_only_ranks_are_bound_to_gpus() -> None:
+    job = outside(2, 2, gpu_bind="closest")
+    assert [f"--gpu-bind={how}" in slurm.reach(where, job, SITE) for where, how in (
+        (Where.HEAD, "none"), (Where.ALL, "none"), (Where.RANKS, "closest"),
+    )] == [True] * 3  # fmt: skip
 
 
 def test_ranks_with_everything_asked_for() -> None:

@@ -394,3 +394,30 @@ def test_a_variable_that_a_job_file_passes_on_and_nobody_set() -> None:
     assert str(wrong.value) == (
         'env.TOKEN: there is no variable TOKEN here (job.toml line 7); set it, or write TOKEN = "VALUE"'
     )
+
+
+def test_gpus_are_hidden() -> None:
+    """Ranks cannot find any; what a site says of GPUs below is of no matter."""
+    site = {"gpus_per_node": Setting("4", "profile here"), "nv": Setting(True, "profile here")}
+    words = settings.from_command_line({"image": "app.sif", "no_gpu": True})
+    job = spec.build(
+        settings.merge(settings.builtin(), site, words), ("./app",), spec.Surroundings("/run", "/home/a", {}, {})
+    )
+    assert (job.no_gpu, job.gpus_per_node, job.nv, job.bind_to) == (True, "", False, "")
+    assert [v.value for v in job.env if v.name.endswith("_VISIBLE_DEVICES")] == ["-1"] * 3
+
+
+@pytest.mark.parametrize(
+    "given", [{"gres": "gpu:2"}, {"gpus_per_node": "2"}, {"gpu_bind": "per_task:1"}, {"nv": True}, {"gpus": "2"}]
+)
+def test_gpus_are_not_hidden_and_asked_for(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"--no-gpu and --{next(iter(given)).replace('_', '-')} exclude each other"):
+        build("./app", no_gpu=True, **given)
+    build("./app", no_gpu=True, gres="tmp:1")
+
+
+@pytest.mark.parametrize("bind", ["closest", "map_gpu:0,1", "per_task", "single:0"])
+def test_what_only_srun_can_bind(bind: str) -> None:
+    with pytest.raises(Impossible, match=rf"--gpu-bind {bind} is srun's to do; .* per_task:GPUS"):
+        build("./app", gpu_bind=bind)
+    assert build("./app", gpu_bind=bind, mode="outside-in", launcher="srun").gpu_bind == bind

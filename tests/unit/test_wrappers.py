@@ -190,6 +190,39 @@ def test_without_a_driver_no_word_of_it(node: Node) -> None:
     assert node.run("gpus.sh", "sh", "-c", 'echo "${APPTAINER_NV-none}"', shell="bash") == b"none\n"
 
 
+def test_gpus_that_are_hidden(node: Node) -> None:
+    """Whatever the user's own settings of the runtime say."""
+    node.fill(1, no_gpu=True)
+    said = node.run("gpus.sh", "sh", "-c", 'echo "${APPTAINER_NV-none} $APPTAINER_NO_NV"', shell="bash",
+                    environ={"APPTAINER_NV": "1"})  # fmt: skip
+    assert said == b"none 1\n"
+
+
+@pytest.mark.parametrize(
+    ("bind", "local", "seen"),
+    [
+        *(("per_task:1", "0", "4"), ("per_task:1", "3", "7"), ("per_task:2", "1", "6,7"), ("none", "1", "4,5,6,7")),
+        *(("single:2", "1", "4"), ("single:2", "2", "5"), ("single:1", "5", "5")),
+    ],
+)
+def test_the_gpus_of_a_rank(node: Node, bind: str, local: str, seen: str) -> None:
+    """Those that the scheduler granted on its node, in turn."""
+    node.fill(8, gpu_bind=bind)
+    (node.path / "stdin").touch()
+    environ = {"OMPI_COMM_WORLD_LOCAL_RANK": local, "CUDA_VISIBLE_DEVICES": "4,5,6,7"}
+    assert node.run("rank.sh", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", environ=environ).decode() == f"{seen}\n"
+
+
+@pytest.mark.parametrize("granted", ["", "0"])
+def test_more_ranks_than_gpus(node: Node, granted: str) -> None:
+    """The rank that has none says so, and does not run without."""
+    node.fill(2, gpu_bind="per_task:1")
+    (node.path / "stdin").touch()
+    environ = {"OMPI_COMM_WORLD_RANK": "1", "MPI_LOCALRANKID": "1", "CUDA_VISIBLE_DEVICES": granted}
+    node.run("rank.sh", "true", environ=environ, code=1)
+    assert "fail --gpu-bind per_task:1: there is none for rank 1" in node.said
+
+
 def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:
     """The program of the step reads nothing; the node's pipe gets every byte."""
     node.fill(1)

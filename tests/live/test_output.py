@@ -1,0 +1,94 @@
+"""Output with labels or in one file, and GPUs that are hidden or shared out."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from .cells import HELLO, MAIN, OMPI5, Way
+from .reports import check, mine, refusal
+from .stage import Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+SAYS = 'echo a; printf "b c"; echo oops >&2'
+ALONE = [f"{rank}: {line}" for rank in range(4) for line in ("a", "b c")]
+
+
+def by_rank(text: str) -> list[str]:
+    """Lines in the order of the ranks; each rank's stay as they came."""
+    return sorted((line for line in text.splitlines() if re.match(r"\d: ", line)), key=lambda line: line[0])
+
+
+@pytest.mark.parametrize("way", [*MAIN, Way("mpirun", "mpich", "rank"), Way("inside", "mpich")], ids=str)
+def test_labels(cluster: Cluster, way: Way) -> None:
+    """Each line says whose it is, on the stream that it came by; nothing is lost, the last line is whole."""
+    result = cluster.mnrun("-l", *way.words, "--", "sh", "-c", SAYS, nodes=2)
+    assert result.code == 0, result
+    assert (by_rank(result.out), by_rank(result.err)) == (ALONE, [f"{rank}: oops" for rank in range(4)]), result
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_labels_leave_the_exit_code_and_what_stays_behind(cluster: Cluster, way: Way) -> None:
+    """A rank's code is the job's; a daemon that it leaves, with its output, does not hold the job."""
+    line = "sleep 600 & seq 3000; exit 3"
+    before = time.monotonic()
+    result = cluster.mnrun("--label", *way.words, "--", "sh", "-c", line, nodes=2, tasks=1)
+    assert result.code == 3, result
+    assert time.monotonic() - before < 60
+    assert [x for x in result.out.splitlines() if x.startswith("0: ")][-1:] in (["0: 3000"], []), result
+
+
+def test_labels_of_a_batch_job(cluster: Cluster, desk: Desk) -> None:
+    """The script does the same; with --split-output the files have none."""
+    words = ["mnrun", "submit", "-o", "out", "-N2", "--ntasks-per-node=2", "--image", OMPI5, "--wait", "--label"]
+    assert cluster.alice([*words, "--", "sh", "-c", SAYS], cwd=desk.path).code == 0
+    said = by_rank(desk.read("out").decode())
+    assert sorted(said) == sorted([*ALONE, *(f"{rank}: oops" for rank in range(4))])
+
+
+def test_labels_are_not_in_files_of_each_ranks_own(cluster: Cluster, desk: Desk) -> None:
+    words = ["-l", "--split-output", f"{desk.path}/split", "--image", OMPI5, "--", "echo", "hi"]
+    result = cluster.mnrun(*words, nodes=2)
+    assert (result.code, result.out) == (0, ""), result
+    assert desk.read("split/rank.3.out") == b"hi\n"
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_one_file_of_all_ranks(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """-o and -e of a live run take all ranks' lines; what is ours stays on the terminal."""
+    words = ["-o", "%u-%j.out", "-e", "err", *way.words, "--", "sh", "-c", "echo a; echo oops >&2; exit 4"]
+    result = cluster.mnrun(*words, nodes=2, cwd=desk.path)
+    assert (result.code, result.out) == (4, ""), result
+    assert mine(result), result
+    assert "oops" not in result.err
+    (name,) = (path.name for path in cluster.path(desk.path).glob("alice-*.out"))
+    assert set(desk.read(name).split()) == {b"a"}
+    assert b"oops\n" in desk.read("err")
+
+
+def test_a_file_of_each_rank_is_refused_with_what_works(cluster: Cluster) -> None:
+    result = cluster.mnrun("-o", "%t.out", "--image", OMPI5, "--", HELLO, nodes=1)
+    refusal(result, 122, "--output %t.out: a file for each rank", "--split-output DIR")
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_gpus_that_are_hidden(cluster: Cluster, way: Way) -> None:
+    """No rank sees one, and they make no ranks."""
+    words = ["--no-gpu", *way.words, "--", HELLO, "-g"]
+    found = check(cluster.mnrun(*words, nodes=2, tasks=0, salloc=("--gres=gpu:2",)), *cluster.nodes[:2], tasks=1)
+    assert {rank.gpus for rank in found} == {"-1"}
+
+
+@pytest.mark.parametrize("way", MAIN, ids=str)
+def test_a_gpu_for_each_rank(cluster: Cluster, way: Way) -> None:
+    """--gpu-bind: by srun where it starts the ranks, elsewhere by us."""
+    words = ["--gpu-bind", "per_task:1", "--nv", *way.words, "--", HELLO, "-g"]
+    result = cluster.mnrun(*words, nodes=2, salloc=("--gres=gpu:2",))
+    found = check(result, *cluster.nodes[:2], tasks=2)
+    assert {host: sorted(rank.gpus for rank in found if rank.host == host) for host in cluster.nodes[:2]} == {
+        host: ["0", "1"] for host in cluster.nodes[:2]
+    }, result
+    assert any("--nv: on by itself" in line for line in mine(result)), result

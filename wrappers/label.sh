@@ -1,0 +1,50 @@
+#!/bin/sh
+# `label.sh RANK WORDS…` is a rank whose every line begins with its number: runs the program, and two
+# that read what it says. It ends with the program's code, once all is said that the program said:
+# a mark in each pipe tells, however many of its children still hold that open.
+mnrun_here=${0%/*}
+mnrun_rank=$1
+shift
+mnrun_mark=$(printf '\001%s ended\001' "${mnrun_here##*/}")
+mnrun_pipe=$mnrun_here/label.$mnrun_rank
+trap : HUP INT QUIT TERM USR1 USR2 ALRM # signals are for the program
+
+label() { # each line at once, the last one whole
+  trap '' HUP INT QUIT TERM USR1 USR2 ALRM
+  LC_ALL=C # any bytes
+  export LC_ALL
+  case $(sed --version 2>/dev/null) in
+    "sed (GNU sed)"*) # its own -u reads byte by byte
+      if command -v stdbuf >/dev/null; then
+        exec stdbuf -oL sed -n "/$mnrun_mark\$/!{s/^/$mnrun_rank: /p;d};s/$mnrun_mark\$//;/./s/^/$mnrun_rank: /p;q"
+      fi
+      ;;
+  esac
+  while IFS= read -r mnrun_line; do
+    case $mnrun_line in *"$mnrun_mark") break ;; esac
+    printf '%s: %s\n' "$mnrun_rank" "$mnrun_line" || exit
+  done
+  mnrun_line=${mnrun_line%"$mnrun_mark"}
+  if [ -n "$mnrun_line" ]; then printf '%s: %s\n' "$mnrun_rank" "$mnrun_line"; fi
+}
+
+mkfifo "$mnrun_pipe.out" "$mnrun_pipe.err" || exit 125
+label <"$mnrun_pipe.out" &
+mnrun_readers=$!
+label <"$mnrun_pipe.err" >&2 &
+mnrun_readers="$mnrun_readers $!"
+exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # until both are there
+# The program's number takes this shell's place for the guard; and this shell need not say `Terminated`.
+{
+  # shellcheck disable=SC2016  # its own words
+  sh -c 'exec 2>"$1.err"; read -r _ mnrun_names <"$0"; echo "$$ $mnrun_names" >"$0"; shift; exec "$@"' \
+    "$mnrun_here/pid.$mnrun_rank" "$mnrun_pipe" "$@"
+} 2>/dev/null
+mnrun_code=$?
+trap '' PIPE # of readers that are gone
+echo "$mnrun_mark" 2>/dev/null
+echo "$mnrun_mark" >&2
+for mnrun_reader in $mnrun_readers; do
+  while kill -0 "$mnrun_reader" 2>/dev/null; do wait "$mnrun_reader"; done # which a signal may interrupt
+done
+exit $mnrun_code
