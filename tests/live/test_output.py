@@ -41,14 +41,7 @@ def test_labels_of_a_batch_job(cluster: Cluster, desk: Desk) -> None:
     forget(cluster)
 
 
-def test_labels_are_not_in_files_of_each_ranks_own(cluster: Cluster, desk: Desk) -> None:
-    words = ["-l", "--split-output", f"{desk.path}/split", "--image", OMPI5, "--", "echo", "hi"]
-    result = cluster.mnrun(*words, nodes=2)
-    assert (result.code, result.out) == (0, ""), result
-    assert desk.read("split/rank.3.out") == b"hi\n"
-
-
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", (INSIDE, SRUN), ids=str)
 def test_one_file_of_all_ranks(cluster: Cluster, desk: Desk, way: Way) -> None:
     """-o and -e of a live run take all ranks' lines; what is ours stays on the terminal. A rank's code is the job's."""
     words = ["-l", "-o", "%u-%j.out", "-e", "err", *way.words, "--", "sh", "-c", "echo a; echo oops >&2; exit 4"]
@@ -66,10 +59,9 @@ def test_a_file_of_each_rank_is_refused_with_what_works(cluster: Cluster) -> Non
     refusal(result, 122, "--output %t.out: a file for each rank", "--split-output DIR")
 
 
-@pytest.mark.parametrize("way", (INSIDE, SRUN), ids=str)
-def test_gpus_that_are_hidden(cluster: Cluster, way: Way) -> None:
+def test_gpus_that_are_hidden(cluster: Cluster) -> None:
     """No rank sees one, and they make no ranks."""
-    words = ["--no-gpu", *way.words, "--", HELLO, "-g"]
+    words = ["--no-gpu", *INSIDE.words, "--", HELLO, "-g"]
     found = check(cluster.mnrun(*words, nodes=2, tasks=0, salloc=("--gres=gpu:2",)), *cluster.nodes[:2], tasks=1)
     assert {rank.gpus for rank in found} == {"-1"}
 
