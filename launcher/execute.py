@@ -280,6 +280,8 @@ class Launch:
         assert self.code is not None
         if (self.roster.failed or self.roster.lost) and self.code:
             raise self._failure()
+        if self.roster.gone and not self.cut_off:  # whatever mpirun made of it
+            raise self._failure()
         if self.cut_off or (self.code and self._is_over()):
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:

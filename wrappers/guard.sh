@@ -113,13 +113,13 @@ outer() { # PID [NAMESPACE]: a process as this machine numbers it, which its con
   done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
 }
 
-kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files
-  local file pid names
+kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files, all at the same time
+  local file pid names pids=()
   for file in "${@:2}"; do
     read -r pid names <"$file" || continue
-    pid=$(outer "$pid" "$names")
-    [[ -z $pid ]] || kill -s "$1" "$pid" 2>/dev/null || true
+    mapfile -t -O "${#pids[@]}" pids < <(outer "$pid" "$names")
   done
+  ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
 
 answered() { # `NODE ID KIND DATA`, to who waits for it: others open its pipe for a moment only, and lose nothing
@@ -157,6 +157,8 @@ dismiss() { # the head, which has come through the gate and waits for a go that 
 finish() {
   trap '' TERM INT HUP
   set +e
+  : >closing
+  [[ -z ${filter-} ]] || kill -KILL "$filter"
   if [[ -n ${release-} ]]; then
     kill -KILL "$release"
     wait "$release" 2>/dev/null
@@ -216,6 +218,7 @@ if (($#)); then
     exec {life}>&-
     code=0
     bash -p ./apart.sh "$@" >>serve.log 2>&1 {up}>&- {go}>&- || code=$?
+    [[ ! -e closing ]] || exit 0 # with its guard
     last_words
     say "gone $code"
   }
@@ -227,6 +230,7 @@ if [[ $job_connect == pipe || $job_connect == auto ]]; then
   trap : PIPE # a container that has ended reads no more
   # shellcheck disable=SC2094
   exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal|end|over|alive)( |\$)")
+  filter=$!
 fi
 while read -r ${job_silence:+-t "$job_silence"} word name data; do
   case $word in

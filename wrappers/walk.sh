@@ -333,7 +333,8 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
     [[ $code == 0 ]] || { blamed 125 "$name: ${failed[$name]}"; return; }
   done
   for name in "${!gone[@]}"; do
-    [[ -n $code ]] || { blamed 121 "$name: $(reason "$name")"; return; }
+    blamed 121 "$name: $(reason "$name")" # whatever mpirun made of it
+    return
   done
   if [[ -z $code && -n $went ]]; then
     blamed 121 "the serving step ended while the program ran$(noise)"

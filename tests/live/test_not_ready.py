@@ -158,7 +158,7 @@ def taken(cluster: Cluster, node: str, *ports: int) -> Iterator[None]:
 def test_not_ready_without_a_free_port(cluster: Cluster) -> None:
     """All ports of the range are taken on one node: its name, and the range."""
     with taken(cluster, "node02", 23456, 23457):
-        words = ["--ports", "23456-23457", *INSIDE.words, "--", HELLO]
+        words = ["--connect", "ssh", "--ports", "23456-23457", *INSIDE.words, "--", HELLO]
         refused_soon(cluster, words, "node02", "23456-23457", without=("node03",))
 
 

@@ -168,17 +168,19 @@ def test_places_without_an_allocation_the_line_to_type(cluster: Cluster) -> None
         "--image",
         OMPI5,
         "-x",
-        "FOO=two words; $HOME",
-        "--",
-        HELLO,
-        "-e",
         "FOO",
+        "--",
+        "sh",
+        "-c",
+        'exec "$0" -e FOO',
+        HELLO,
     ]
-    result = cluster.alice(["mnrun", *words])
+    foo = ["env", "FOO=two words; $HOME"]
+    result = cluster.alice([*foo, "mnrun", *words])
     assert result.code == 2, result
     assert result.out == "", result
     (line,) = (line.strip() for line in result.err.splitlines() if line.strip().startswith("salloc"))
-    again = cluster.alice(["bash", "-c", line])
+    again = cluster.alice([*foo, "bash", "-c", line])
     assert {rank.value for rank in check(again, *cluster.nodes)} == {"two words; $HOME"}
 
 

@@ -228,7 +228,7 @@ def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
 
 def test_submit_and_follow(cluster: Cluster, desk: Desk) -> None:
     """status, logs -f, a signal and wait, of a job that was really submitted; then its records go."""
-    program = desk.put("usr1", USR1.replace("sleep 1", "exit 3"), 0o755)
+    program = desk.put("usr1", USR1.replace("sleep 1", "sleep 2; exit 3"), 0o755)
     job = submit(cluster, desk, "-N", "2", *INSIDE.words, "--", program)
     with cluster.running(["mnrun", "logs", "-f", job]) as logs:
         logs.saying(lambda result: result.out.count("up ") == 2, "up")
