@@ -95,7 +95,7 @@ def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostn
     ]
     if len(matching) > 1:
         both = " and ".join(f"{found.name} ({found.path})" for found in matching)
-        raise UsageError(f"two profiles match this place: {both}", "name one with --profile")
+        raise UsageError(f"two profiles match this place: {both}", "name one with --profile, or MNRUN_PROFILE")
     return matching[0] if matching else None
 
 

@@ -204,7 +204,7 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
     chosen = {
         "job_name": (job_name(spec), "the program's name"),
         "nodes": (str(layout.nnodes), layout.why_nodes),
-        "ntasks": ("" if even else str(layout.ntasks), layout.why_ranks),
+        "ntasks": ("" if even and not spec.ntasks else str(layout.ntasks), layout.why_ranks),
         "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
         "output": (spec.output or OUTPUT, "built-in"),
         "signal": (_by_the_script(spec.signal), ""),

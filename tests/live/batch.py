@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
@@ -53,3 +54,9 @@ def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
 def forget(cluster: Cluster) -> None:
     """What a submitted job keeps in the user's home on purpose."""
     cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")
+
+
+def of_the_site(cluster: Cluster, name: str, text: str, mode: str = "644", owner: str = "root") -> None:
+    cluster.root(LOGIN, "sh", "-c", f"printf %s {shlex.quote(text)} >/etc/mnrun/{name}")
+    cluster.root(LOGIN, "chmod", mode, f"/etc/mnrun/{name}")
+    cluster.root(LOGIN, "chown", owner, f"/etc/mnrun/{name}")

@@ -15,7 +15,7 @@ import pytest
 
 from . import matrix
 from .cells import full
-from .stage import TOOL, TOP, Cluster, Desk
+from .stage import LOGIN, TOOL, TOP, Cluster, Desk
 
 SECONDS_TO_CLEAN = 15.0
 # Each worker of pytest-xdist has clusters of its own.
@@ -97,6 +97,14 @@ def desk(cluster: Cluster) -> Iterator[Desk]:
     """A folder in alice's home, seen by all nodes."""
     with cluster.desk() as desk:
         yield desk
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[str]:
+    """/etc/mnrun of the login node, empty and root's; gone at the end."""
+    cluster.root(LOGIN, "install", "-d", "-m", "755", "/etc/mnrun", "/etc/mnrun/profiles")
+    yield "/etc/mnrun"
+    cluster.root(LOGIN, "rm", "-rf", "/etc/mnrun")
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from .batch import forget, output, submit
+from .cells import HELLO, INSIDE, MPIRUN
 from .stage import Cluster, Desk, Job, Result, wait_for
 
 pytestmark = pytest.mark.live
@@ -252,6 +254,7 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         queue = Queue(cluster, desk)
         lost = queue.submit("lost", "sleep 600", "--no-requeue", "-w", "node02")
         queue.until(lost, lambda job: job["state"] == "RUNNING", "running")
+        submitted = _submit_with_accounting(cluster, desk)
         cluster.tool("kill", "node02")
         line = ["sbatch", "--parsable", "-w", "node01", "-o", "/dev/null", "--wrap"]
         failed, killed, ok = (
@@ -262,6 +265,8 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         assert queue.code(ok) == 143
         assert queue.code(lost) == 121
         assert queue.status(lost)[lost]["state"] == "NODE_FAIL"
+        assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", *submitted]).code == 121
+        forget(cluster)  # from here on Slurm's word alone counts
         cluster.tool("heal", "node02")
         wait_for(lambda: "CANCELLED" in cluster.root("login", "sacct", "-a", "-n", "-X", "-j", ok), "in the accounting")
         desk.put(
@@ -272,6 +277,7 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         time.sleep(1.1)
         assert {job: seen["code"] for job, seen in queue.status().items()} == {
             lost: 121,
+            **dict(zip(submitted, (5, 121))),
             failed: 3,
             killed: 137,
             ok: 143,
@@ -280,3 +286,13 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         assert queue.code(failed) == 3
         unknown = queue.mnrun("status", "4711")
         assert (unknown.code, "no job 4711 of yours" in unknown.err) == (123, True), unknown
+
+
+def _submit_with_accounting(cluster: Cluster, desk: Desk) -> tuple[str, str]:
+    """Jobs of `mnrun submit`: one that has ended with 5, and one that runs on both nodes."""
+    bad = submit(cluster, desk, "-N", "2", *INSIDE.words, "--", "sh", "-c", "echo up; exit 5")
+    assert cluster.alice(["mnrun", "wait", bad]).code == 5
+    assert "up" in cluster.alice(["mnrun", "logs", bad]).out.splitlines()
+    runs = submit(cluster, desk, "-N", "2", "--no-requeue", *MPIRUN.words, "--", HELLO, "-s", "3600")
+    wait_for(lambda: output(desk, runs).count("rank ") == 2, "running", state=lambda: output(desk, runs))
+    return bad, runs

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterator
 
 import pytest
 
+from .batch import of_the_site
 from .cells import HELLO, OMPI5
 from .reports import check, mine
 from .stage import LOGIN, Cluster, Desk
@@ -36,20 +35,6 @@ def job(desk: Desk) -> str:
     """A job file with a folder beside it, in alice's home."""
     desk.cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/data")
     return desk.put("job.toml", JOB)
-
-
-@pytest.fixture
-def site(cluster: Cluster) -> Iterator[str]:
-    """/etc/mnrun of the login node, empty and root's; gone at the end."""
-    cluster.root(LOGIN, "install", "-d", "-m", "755", "/etc/mnrun", "/etc/mnrun/profiles")
-    yield "/etc/mnrun"
-    cluster.root(LOGIN, "rm", "-rf", "/etc/mnrun")
-
-
-def of_the_site(cluster: Cluster, name: str, text: str, mode: str = "644", owner: str = "root") -> None:
-    cluster.root(LOGIN, "sh", "-c", f"printf %s {shlex.quote(text)} >/etc/mnrun/{name}")
-    cluster.root(LOGIN, "chmod", mode, f"/etc/mnrun/{name}")
-    cluster.root(LOGIN, "chown", owner, f"/etc/mnrun/{name}")
 
 
 def test_a_job_file_runs(cluster: Cluster, job: str) -> None:

@@ -46,9 +46,9 @@ def mpirun(terminal: Terminal) -> None:
 
 
 def test_shell_from_nothing_to_nothing(cluster: Cluster) -> None:
-    """Nodes, containers, a prompt in which plain mpirun and ssh work; at exit its code, and all is given back."""
-    with prompt(cluster, *TWO, "-x", "FOO=it's") as terminal:
-        assert len(cluster.root(LOGIN, "squeue", "-h").splitlines()) == 1
+    """Nodes as asked for, a prompt in which plain mpirun and ssh work; at exit its code, and all is given back."""
+    with prompt(cluster, *TWO, "--mem", "3G", "-t", "8:00:00", "-x", "FOO=it's") as terminal:
+        assert cluster.root(LOGIN, "squeue", "-h", "-o", "%D %m %l") == "2 3G 8:00:00\n"
         mpirun(terminal)
         terminal.write("ssh node02 'uname -n; echo $FOO'; tty; echo $np $0\n")
         terminal.expect(r"node02\s+it's\s+/dev/pts/\d+\s+2 bash")

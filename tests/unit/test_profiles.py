@@ -132,7 +132,7 @@ def test_two_that_match_are_refused() -> None:
         chosen(one, two, cluster="one")
     assert str(wrong.value) == (
         "two profiles match this place: one (/etc/mnrun/profiles/one.toml) and two (/etc/mnrun/profiles/two.toml); "
-        "name one with --profile"
+        "name one with --profile, or MNRUN_PROFILE"
     )
 
 

@@ -4,6 +4,7 @@
 #SBATCH --job-name=sample    # the program's name
 #SBATCH --partition=sxm2     # job.toml line 8
 #SBATCH --nodes=2            # job.toml line 5
+#SBATCH --ntasks=8           # job.toml line 6
 #SBATCH --ntasks-per-node=4  # job.toml line 7
 #SBATCH --gres=gpu:4         # job.toml line 9
 #SBATCH --output=%x-%j.out   # built-in
