@@ -36,6 +36,8 @@ _WORDS = {
     "COMPLETING": "ending",
     "CONFIGURING": "starting",
 }
+# How its own last word ends, as Slurm's state: it comes sooner, and is kept for longer.
+_ENDED_BY_ITS_WORD = {"reached its time limit": "TIMEOUT", "was cancelled": "CANCELLED"}
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,8 @@ def _state(job: Job | None, kept: Kept | None, result: int | None) -> tuple[str,
     if job is not None and not job.active:
         return job.state, said or (f"signal {job.signal}" if job.signal and job.state == "FAILED" else "")
     if result is not None:
-        return ("COMPLETED" if result == 0 else "FAILED"), said
+        otherwise = (state for words, state in _ENDED_BY_ITS_WORD.items() if said.endswith(words))
+        return "COMPLETED" if result == 0 else next(otherwise, "FAILED"), said
     begun = "it began and left no word of its end" if kept is not None and kept.begun else "it left no word"
     return "UNKNOWN", f"Slurm has forgotten it, and {begun}"
 

@@ -310,7 +310,8 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
   blamed() { why=${*:2} status=$1; say "$why"; }
   status=${code:-$1}
   [[ $told != TERM ]] || warned=1
-  if [[ $code != 0 && -n $warned ]] && ! runs; then # scancel tells every process: the rest is its consequence
+  # scancel tells every process: the rest is its consequence, and so is the 0 of an mpirun that it ended
+  if [[ -n $warned ]] && ! runs && [[ $code != 0 || -z $preempted ]]; then
     case $said in
       *Restarts=$((restart + 1))*) blamed 143 requeued ;; # the word that its followers know
       *JobState=TIMEOUT* | *Reason=TimeLimit*) blamed 124 "job $job reached its time limit" ;;

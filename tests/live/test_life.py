@@ -66,17 +66,18 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     late = [submit(cluster, desk, "-N", "1", *way.words, "--", HELLO, "-s", "3600") for way in (INSIDE, SRUN)]
     warned = [submit(cluster, desk, *shape, *way.words, "--", usr1) for way in (INSIDE, MPIRUN)]
     after = submit(cluster, desk, "-N", "1", "-d", f"afternotok:{late[0]}", *INSIDE.words, "--", "echo", "so be it")
+    for job, word, count in (*((job, "rank ", 1) for job in late), *((job, "up ", 4) for job in warned)):
+        is_up(desk, job, word, count)
     for job in late:
-        is_up(desk, job, "rank ", 1)
         running = seen(cluster, job)
         assert (running["state"], running["nodes"], running["code"]) == ("RUNNING", 1, None), running
         assert running["nodelist"] in cluster.nodes and 0 < running["left"] <= 3600, running
-        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "EndTime=now+1")
-    for job in warned:
-        is_up(desk, job, "up ", 4)
-        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "TimeLimit=1")
     waits = seen(cluster, after)
     assert (waits["state"], waits["why"], waits["code"]) == ("PENDING", f"waits for job {late[0]}", None), waits
+    for job in late:
+        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "EndTime=now+1")
+    for job in warned:
+        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "TimeLimit=1")
 
     _ends_meanwhile(cluster, desk)
 
@@ -160,34 +161,33 @@ def test_a_job_that_is_requeued_outside_in(cluster: Cluster, desk: Desk) -> None
 
 
 @contextmanager
-def no_python(cluster: Cluster) -> Iterator[None]:
-    """No Python can be run on the compute nodes."""
-    find = "readlink -f /usr/bin/python3 /opt/mnrun/venv/bin/python3 | sort -u"
-    hidden = [(node, path) for node in cluster.nodes for path in cluster.root(node, "sh", "-c", find).split()]
+def no_python(cluster: Cluster, *nodes: str) -> Iterator[None]:
+    """No Python can be run on these nodes."""
+    each = "for path in $(readlink -f /usr/bin/python3 /opt/mnrun/venv/bin/python3 | sort -u); do {} $path; done"
+    for node in nodes:
+        cluster.root(node, "sh", "-c", each.format("mount --bind /dev/null"))
     try:
-        for node, path in hidden:
-            cluster.root(node, "mount", "--bind", "/dev/null", path)
-            assert cluster.alice([path, "-c", ""], node=node).code == 126
+        assert cluster.alice(["python3", "-c", ""], node=nodes[-1]).code == 126
         yield
     finally:
-        for node, path in hidden:
-            cluster.root(node, "umount", path)
-            assert cluster.alice([path, "-c", ""], node=node).code == 0
+        for node in nodes:
+            cluster.root(node, "sh", "-c", each.format("umount"))
 
 
 def test_nodes_need_no_python(cluster: Cluster, desk: Desk) -> None:
     """Both modes, and an array, whose tasks have logs of their own."""
-    with no_python(cluster):
-        jobs = [submit(cluster, desk, "-N", "4", *way.words, "--", HELLO) for way in (INSIDE, SRUN)]
-        array = submit(cluster, desk, "-a", "0-1", "-N", "1", *INSIDE.words, "--", "sh", "-c",
-                       'echo "task $SLURM_ARRAY_TASK_ID"')  # fmt: skip
+    with no_python(cluster, "node01", "node02"):
+        where = ["-w", "node[01-02]", "-N", "2"]
+        jobs = [submit(cluster, desk, *where, *way.words, "--", HELLO) for way in (INSIDE, SRUN)]
+        line = 'echo "task $SLURM_ARRAY_TASK_ID"'
+        array = submit(cluster, desk, "-a", "0-1", *where, *INSIDE.words, "-n", "2", "--", "sh", "-c", line)
         assert wait(cluster, *jobs, array) == 0, [output(desk, job) for job in jobs]
     for job in jobs:
         logs = ask(cluster, "logs", job)
         spoke = "".join(line for line in logs.out.splitlines(True) if line.startswith("rank "))
-        check(Result(logs.code, spoke.encode(), logs.err), *cluster.nodes, tasks=1)
+        check(Result(logs.code, spoke.encode(), logs.err), "node01", "node02", tasks=1)
     for task in range(2):
-        assert f"task {task}" in ask(cluster, "logs", f"{array}_{task}").out.splitlines()
+        assert ask(cluster, "logs", f"{array}_{task}").out.splitlines().count(f"task {task}") == 2
     only_line(ask(cluster, "logs", array), 2, f"job {array} is an array", f"{array}_0, {array}_1")
 
 
@@ -240,9 +240,9 @@ def test_every_layer_of_a_submitted_job(cluster: Cluster, desk: Desk, site: str)
     env = {"XDG_CONFIG_HOME": f"{desk.path}/config", "SBATCH_TIMELIMIT": "7", "SBATCH_JOB_NAME": "variables"}
     line = ["env", *(f"{name}={value}" for name, value in env.items()), *MNRUN[1:]]
     words = ["--profile", "one", "-J", "typed"]
-    shown = cluster.alice([*line, "plan", "job.toml", *words], cwd=desk.path)
-    for wanted in ("time = 7    # SBATCH_TIMELIMIT\n", "job_name = typed    # command line\n"):
-        assert wanted in shown.out, shown
+    shown = cluster.alice([*line, "plan", "--format", "sbatch", "job.toml", *words], cwd=desk.path)
+    for wanted in ("--time=7 # SBATCH_TIMELIMIT", "--job-name=typed # command line"):
+        assert f"#SBATCH {wanted}" in [" ".join(row.split()) for row in shown.out.splitlines()], shown
     handed = cluster.alice(["bash", "-c", MODULE, "bash", *line, "submit", "job.toml", *words], cwd=desk.path)
     assert handed.code == 0, handed
     job = handed.out.strip()

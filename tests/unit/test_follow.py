@@ -98,6 +98,21 @@ def test_a_job_of_which_only_its_directory_knows() -> None:
     assert follow.see("7", None, Kept("7", Submitted("7")), NOW).why == "Slurm has forgotten it, and it left no word"
 
 
+@pytest.mark.parametrize(
+    ("slurm", "own", "state"),
+    [
+        (job("COMPLETING"), left(124, "job 7 reached its time limit"), "TIMEOUT"),
+        (None, left(124, "job 7 reached its time limit"), "TIMEOUT"),
+        (None, left(143, "job 7 was cancelled"), "CANCELLED"),
+        (None, left(124), "FAILED"),  # timeout(1) has that code too
+        (job("COMPLETING"), left(0), "COMPLETED"),
+    ],
+)
+def test_how_a_job_ended_by_its_own_word(slurm: Job | None, own: Kept, state: str) -> None:
+    """While Slurm still cleans up, and once it has forgotten the job."""
+    assert follow.see("7", slurm, own, NOW).state == state
+
+
 def test_why_a_job_failed() -> None:
     """Its own reason, else the signal."""
     assert follow.see("7", job("FAILED", code=1), left(121, "node n2 was lost"), NOW).why == "node n2 was lost"

@@ -75,6 +75,22 @@ def test_a_job_that_is_ended_while_its_script_begins_has_not_succeeded(job: Job)
     assert (job.outcome()["code"], job.outcome()["why"]) == (124, "job 7 reached its time limit")
 
 
+@pytest.mark.parametrize(
+    ("said", "code", "why"),
+    [
+        ("JobState=COMPLETING", 143, "job 7 was cancelled"),
+        ("JobState=COMPLETING Restarts=1", 143, "requeued"),
+        ("JobState=COMPLETING PreemptTime=2026-11-21", 0, "requeued"),
+        ("JobState=RUNNING", 0, ""),  # it was a warning
+    ],
+)
+def test_a_program_that_leaves_with_0_as_its_job_is_ended(job: Job, said: str, code: int, why: str) -> None:
+    """As mpirun may, when it gets the TERM of Slurm: the job has not succeeded for that."""
+    job.program("scontrol", SCONTROL.replace("JobState=COMPLETING Reason=TimeLimit", said))
+    job.start("went=1 code=0 warned=1 counted=; exit", code=code)
+    assert (job.outcome()["code"], job.outcome()["why"]) == (code, why)
+
+
 @pytest.mark.parametrize("name", ["TERM", "HUP"])
 def test_a_job_that_is_ended_among_the_users_lines(job: Job, name: str) -> None:
     """Before anything of ours runs."""
