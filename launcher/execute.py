@@ -282,7 +282,7 @@ class Launch:
             raise self._failure()
         if self.roster.gone and not self.cut_off:  # whatever mpirun made of it
             raise self._failure()
-        if self.cut_off or (self.code and self._is_over()):
+        if self.cut_off or self._is_over():  # whatever it left with: an mpirun that Slurm ends may say 0
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")

@@ -18,7 +18,7 @@ import pytest
 
 from .batch import forget, output, submit
 from .cells import HELLO, INSIDE, MPIRUN
-from .stage import Cluster, Desk, Job, Result, wait_for
+from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -131,6 +131,7 @@ def test_the_life_of_jobs(queue: Queue) -> None:
     assert queue.status(big)[big]["state"] == "CANCELLED", "at once: it was us"
     assert queue.code(big) == 143
     _ends_of_short_jobs(queue)
+    queue.cluster.root(LOGIN, "scontrol", "update", f"jobid={late}", "EndTime=now+1")
     assert queue.code(late) == 124
     assert queue.status(late)[late]["state"] == "TIMEOUT"
     _cleans_up(queue, talk)

@@ -9,7 +9,7 @@ import pytest
 
 from .batch import USR1, end, forget, output, state, submit
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
-from .reports import check, ranks, refusal
+from .reports import ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
 pytestmark = pytest.mark.live
@@ -121,23 +121,6 @@ def test_submit_what_sbatch_refuses(
     result = cluster.alice(["mnrun", "submit", *words, "--image", OMPI5, "--", HELLO], cwd=desk.path)
     refusal(result, 123, *said)
     assert not list(cluster.path("/home/alice/.mnrun").glob("jobs/stage/*"))
-
-
-def test_submit_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:
-    """The sample of a guide (-N 2 -n 8 --ntasks-per-node 4 -p … --gres=gpu:4, two modules) and its run."""
-    modules = 'module() { [ "$1" = load ] && [ "$2" != none ] && echo "loaded $2"; }; export -f module; '
-    words = "-N 2 -n 8 --ntasks-per-node 4 -p main --gres gpu:4 --module shared --module cuda92/toolkit"
-    line = f"{modules} mnrun submit -o %j.out {words} --image {OMPI5} -- {HELLO} -g"
-    handed = cluster.alice(["bash", "-c", line], cwd=desk.path)
-    assert handed.code == 0, handed
-    job = handed.out.strip()
-    result = end(cluster, desk, job)
-    said = desk.read(f"{job}.out").decode()
-    assert said.startswith("loaded shared\nloaded cuda92/toolkit\n"), said
-    spoke = Result(result.code, "".join(f"{x}\n" for x in said.splitlines() if x.startswith("rank ")).encode(), said)
-    nodes = sorted({rank.host for rank in ranks(spoke)})
-    found = check(spoke, *nodes, tasks=4)
-    assert {rank.gpus for rank in found} == {"0,1,2,3"}
 
 
 def test_submit_with_a_module_that_is_not_there(cluster: Cluster, desk: Desk) -> None:
