@@ -211,9 +211,9 @@ def test_a_job_file_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:
     handed = cluster.alice(["bash", "-c", MODULE, "bash", "mnrun", "submit", "job.toml"], cwd=desk.path)
     assert handed.code == 0, handed
     job = handed.out.strip()
+    assert wait(cluster, job) == 0, desk.read("out")
     asked = state(cluster, job)
     assert (asked["Partition"], asked["NumNodes"], asked["NumTasks"]) == ("main", "2", "8"), asked
-    assert wait(cluster, job) == 0, desk.read("out")
     said = desk.read("out").decode()
     assert said.startswith("loaded shared\nloaded cuda92/toolkit\n"), said
     spoke = "".join(line for line in said.splitlines(True) if line.startswith("rank "))
