@@ -58,3 +58,14 @@ class JobEnded(LaunchError):
 
 class RuntimeFailed(LaunchError):
     code = 125
+
+
+def job_over(job: str, state: str) -> LaunchError | None:
+    """What it means for a launch that the scheduler has ended its job, which is in `state`; None where it has not."""
+    if state == "CANCELLED":
+        return JobEnded(f"job {job} was cancelled")
+    if state == "PREEMPTED":
+        return JobEnded(f"job {job} was preempted")
+    if state == "TIMEOUT":
+        return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
+    return None

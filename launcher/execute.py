@@ -21,7 +21,7 @@ from typing import Any
 
 from . import cluster, connect, keys, kit, nodeset, relay, terminal
 from .carry import carry
-from .errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
+from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, SchedulerError, job_over
 from .job_dir import Records
 from .model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from .prepare import prepare
@@ -338,12 +338,9 @@ class Launch:
         """The serving step ended, and not because of us: the job did, or its srun was killed."""
         job = self.site.job
         state = self.asked.ending(job)
-        if state == "CANCELLED":
-            return JobEnded(f"job {job} was cancelled")
-        if state == "PREEMPTED":
-            return JobEnded(f"job {job} was preempted")
-        if state == "TIMEOUT":
-            return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
+        over = job_over(job, state)
+        if over is not None:
+            return over
         lost = self.asked.why_down(self.plan.layout.nodes)
         if lost:
             said = nodeset.folded({node: f"Slurm says {thought}" for node, thought in lost.items()})

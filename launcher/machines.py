@@ -113,14 +113,7 @@ def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
         refuse_silent(answers)
         sums = {node: f"sha256 {answer.out[:12]}…" for node, answer in answers.items()}
     if len(set(sums.values())) > 1:
-        raise NodeError(f"{job.image} is not the same on all hosts: {_folded(sums)}", COPY)
-
-
-def _folded(sums: Mapping[str, str]) -> str:
-    alike: dict[str, list[str]] = {}
-    for node, value in sums.items():
-        alike.setdefault(value, []).append(node)
-    return "; ".join(f"{nodeset.fold(nodes)}: {value}" for value, nodes in alike.items())
+        raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
 
 
 def _stage(way: Way, job: JobSpec, screen: Screen) -> JobSpec:

@@ -12,7 +12,7 @@ import queue
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from . import transports
 from .model import JobSpec, Words
@@ -75,7 +75,7 @@ def node_dir(words: Words) -> str:
 class _Down:
     """What goes down to the hosts' pipes."""
 
-    def __init__(self, way: Way, place: str, fan_out: object) -> None:
+    def __init__(self, way: Way, place: str, fan_out: Callable[[Sequence[str], Words], ProcessWire]) -> None:
         self._way, self._place, self._fan_out = way, place, fan_out
 
     def pour(self, data: bytes, nodes: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ class _Down:
     def say(self, word: str, nodes: Sequence[str]) -> None:
         if not nodes:
             return
-        wire = self._fan_out(nodes, ("sh", "-c", SAY, self._place, word))  # type: ignore[operator]
+        wire = self._fan_out(nodes, ("sh", "-c", SAY, self._place, word))
         wire.shut()
         for stream in (1, 2):
             list(lines(wire, stream))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from . import cluster, kit, nodeset
 from . import plan as planner
 from .carry import carry
-from .errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
+from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, SchedulerError, job_over
 from .model import Phase, Plan, Site
 from .progress import Screen
 from .roster import Roster
@@ -112,11 +112,9 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     """The step has ended, and not every node has the image."""
     if roster.failed:
         return _failed(roster)
-    state = cluster.ending(site.job) if site.scheduler == "slurm" else ""
-    if state == "CANCELLED":
-        return JobEnded(f"job {site.job} was cancelled")
-    if state == "TIMEOUT":
-        return DeadlineError(f"job {site.job} reached its time limit", "ask for more with --time of salloc or sbatch")
+    over = job_over(site.job, cluster.ending(site.job)) if site.scheduler == "slurm" else None
+    if over is not None:
+        return over
     said = " | ".join(noise[-3:]) or "without a word"
     return NodeError(f"the step that pulls {plan.spec.image} ended ({said})")
 
