@@ -195,7 +195,7 @@ def test_whom_an_id_means(identity: str, wanted: str, covered: bool) -> None:
 
 
 def test_pyslurms_jobs() -> None:
-    """Objects with the attributes of pyslurm's 23 and 24 lines: a stand-in, since it is not here."""
+    """Objects with the attributes that pyslurm 24.11 gave on a Slurm 24.11: a stand-in, since no registry has it."""
     common = {
         "user_id": ALICE,
         "name": "x",
@@ -210,15 +210,18 @@ def test_pyslurms_jobs() -> None:
         "exit_code": 3,
         "exit_code_signal": None,
         "gres_per_node": {"gpu:a100": 2},
-        "dependencies": {},
+        "dependencies": {"after": [], "afterok": ["5(unfulfilled)"], "singleton": True, "satisfy": "all"},
     }
     alone = SimpleNamespace(id=7, state="RUNNING", array_id=None, **common)
+    first = SimpleNamespace(id=8, state="COMPLETED", array_id=8, array_task_id=None, array_tasks_waiting=None, **common)
     task = SimpleNamespace(id=9, state="COMPLETED", array_id=8, array_task_id=1, **common)
     rest = SimpleNamespace(id=8, state="PENDING", array_id=8, array_task_id=None, array_tasks_waiting="2-3%1", **common)
     other = SimpleNamespace(id=10, state="RUNNING", array_id=None, **{**common, "user_id": 1})
-    found = answers.from_pyslurm([alone, task, rest, other], ALICE)
-    assert [job.id for job in found] == ["7", "8_1", "8_[2-3%1]"]
-    assert found[0] == Job("7", "x", "RUNNING", "", "main", 2, "n[1-2]", 4, 1, 5, 6, 7, 3, 0)
+    found = answers.from_pyslurm([alone, first, task, rest, other], ALICE)
+    assert [job.id for job in found] == ["7", "8_0", "8_1", "8_[2-3%1]"]
+    assert found[0] == Job(
+        "7", "x", "RUNNING", "", "main", 2, "n[1-2]", 4, 1, 5, 6, 7, 3, 0, depends="afterok:5(unfulfilled),singleton"
+    )
 
 
 def test_pyslurms_nodes() -> None:
@@ -227,8 +230,8 @@ def test_pyslurms_nodes() -> None:
     states = {"n1": "MIXED", "n2": "IDLE+DRAIN", "n3": "IDLE+PLANNED", "n4": "DOWN*", "n5": "IDLE+MAINTENANCE+RESERVED"}
     nodes = [SimpleNamespace(name=n, state=s, allocated_gres={"gpu": 3}, **common) for n, s in states.items()]
     older = SimpleNamespace(name="n6", state="IDLE", alloc_gres={}, **common)
-    main = SimpleNamespace(name="main", nodes="n[1-6]", state="UP", is_default=True)
-    empty = SimpleNamespace(name="empty", nodes=None, state="DOWN", is_default=False)
+    main = SimpleNamespace(name="main", nodes="n[1-6]", state="UP", is_default=True, max_time=1590)
+    empty = SimpleNamespace(name="empty", nodes=None, state="DOWN", is_default=False, max_time="UNLIMITED")
     found = answers.places_of_pyslurm([main, empty], [*nodes, older])
     assert [(place.state, place.mark) for place in found] == [
         ("mixed", ""),
@@ -238,8 +241,19 @@ def test_pyslurms_nodes() -> None:
         ("reserved", "$"),
         ("idle", ""),
     ]
-    assert found[0] == answers.Place("main", True, "n1", "mixed", "", 4, 3, 8, 5, True, "", "")
+    assert found[0] == answers.Place("main", True, "n1", "mixed", "", 4, 3, 8, 5, True, "1-02:30:00", "")
     assert found[5].gpus_used == 0
+
+
+def test_pyslurm_that_does_not_know_which_gpus_are_taken() -> None:
+    """So it is without AccountingStorageTRES=gres/gpu; all of them would count as free."""
+    common = {"configured_gres": {"gpu": 4}, "total_cpus": 8, "idle_cpus": 5, "reason": None, "allocated_gres": {}}
+    main = SimpleNamespace(name="main", nodes="n[1-2]", state="UP", is_default=True, max_time=60)
+    free = [SimpleNamespace(name=f"n{n}", state="IDLE", **common) for n in (1, 2)]
+    assert [(place.gpus, place.gpus_used) for place in answers.places_of_pyslurm([main], free)] == [(4, 0), (4, 0)]
+    free[1].state = "MIXED"
+    with pytest.raises(LookupError, match="n2"):
+        answers.places_of_pyslurm([main], free)
 
 
 @pytest.mark.parametrize("state", ["REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "RESV_DEL_HOLD", "STAGE_OUT"])
