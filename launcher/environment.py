@@ -48,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     Rule("SRUN_*", CONTEXTS, "inputs of srun"),
     Rule("SBATCH_*", CONTEXTS, "inputs of sbatch"),
     Rule("SALLOC_*", CONTEXTS, "inputs of salloc"),
+    Rule("HOSTNAME", CONTEXTS, "of the machine where this was typed, or where the script runs"),
     Rule("PMI_*", _OWN, "an MPI program would take itself for a rank of the surrounding step"),
     Rule("PMI2_*", _OWN, "as PMI_*"),
     Rule("PMIX_*", _OWN, "as PMI_*"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
@@ -18,9 +19,10 @@ sleep 1
 """
 
 
-def submit(cluster: Cluster, desk: Desk, *words: str, **more: Any) -> str:
+def submit(cluster: Cluster, desk: Desk, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> str:
     """The id of the job that was handed in, from the desk."""
-    result = cluster.alice(["mnrun", "submit", "-o", "%x-%A_%a-%j.out", *words], cwd=desk.path, **more)
+    given = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
+    result = cluster.alice([*given, "mnrun", "submit", "-o", "%x-%A_%a-%j.out", *words], cwd=desk.path, **more)
     assert result.code == 0, result
     assert result.out.strip().isdecimal(), result
     return result.out.strip()

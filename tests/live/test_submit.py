@@ -10,34 +10,9 @@ import pytest
 from .batch import USR1, end, forget, output, state, submit
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
 from .reports import ranks, refusal
-from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
+from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 
 pytestmark = pytest.mark.live
-
-
-@pytest.mark.parametrize("code", [0, 3])
-@pytest.mark.parametrize("way", MAIN, ids=str)
-def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> None:
-    """The same ranks on the same nodes, the same values byte for byte, the same code as the live run."""
-    words = ["-x", "V=a 'b' $c:,;*=é", "-x", "SECRET", *way.words, "--", HELLO, "-e", "V", "-x", str(code)]
-    env = {"SECRET": "x y"}
-    live = cluster.mnrun(*words, env=env)
-    shape = ["-N", "4", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes)]
-    handed = cluster.alice(["env", "SECRET=x y", "mnrun", "submit", "-o", "%j.out", *shape, *words], cwd=desk.path)
-    assert handed.code == 0, handed
-    job = handed.out.strip()
-    place = cluster.path("/home/alice/.mnrun")
-    wait_for(lambda: (place / "jobs" / job / "0" / "outcome").exists(), "ended", state=lambda: str(desk.names()))
-    outcome = json.loads((place / "jobs" / job / "0" / "outcome").read_text())
-    assert outcome["code"] == code == live.code, (outcome, live)
-    for path in place.rglob("*"):
-        assert not path.is_file() or b"x y" not in path.read_bytes(), path
-    wait_for(lambda: state(cluster, job)["JobState"] in ("COMPLETED", "FAILED"), "ended by Slurm's word")
-    said = Result(code, b"", desk.read(f"{job}.out").decode())
-    lines = [line for line in said.err.splitlines() if line.startswith("rank ")]
-    assert sorted(lines) == sorted(line for line in live.out.splitlines() if line.startswith("rank ")), said
-    assert state(cluster, job)["ExitCode"] == f"{code}:0"
-    forget(cluster)
 
 
 def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:

@@ -1,0 +1,106 @@
+"""Two walkers, one plan: a submitted job makes the calls of a live run, and its ranks find and say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import product
+
+import pytest
+
+from .batch import end, output, submit
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, SRUN, Way, some
+from .stage import Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+# Before Slurm's own on PATH: notes its words, and becomes it.
+RECORDER = """\
+#!/bin/bash
+printf '%s\\0' "$@" >"$CALLS/srun.$(date +%s%N).$$"
+exec /usr/bin/srun "$@"
+"""
+# A rank that notes its environment before it says who it is.
+PROGRAM = f"""\
+#!/bin/sh
+env -0 >"$CALLS/env.${{OMPI_COMM_WORLD_RANK-$PMIX_RANK}}"
+exec {HELLO} "$@"
+"""
+
+# What is each launch's own in the words of a call: our id, mpirun's process and where it listens.
+OWN = (
+    (r"mnrun\.\d+-\w+", "mnrun.ID"),
+    (r"prterun-(\w+)-\d+@", r"prterun-\1-PID@"),
+    (r"tcp://[\d.]+:\d+:\d+", "tcp://HEAD"),
+)
+# Slurm names the batch script's environment so; and salloc does not say when its job ends.
+SLURMS = {"ENVIRONMENT", "SLURM_JOB_END_TIME"}
+# The rank that came first made its node's container.
+FIRST = {"APPTAINER_SHARENS_MASTER", "SINGULARITY_SHARENS_MASTER"}
+# Numbers and names of this job, this step, these processes and connections, and of the shells around them.
+EACH = re.compile(
+    r"(CALLS|SHLVL|MNRUN_JOB_ID|(APPTAINER|SINGULARITY)_INSTANCE|(SLURM|PMIX|SSH)_.*|OMPI_(ARGV|FILE_LOCATION)"
+    r"|OMPI_MCA_(mca_base_env_list|orte_precondition_transports|plm_slurm_args))\Z"
+)
+
+
+def calls(cluster: Cluster, place: str) -> list[list[str]]:
+    """The words of every srun, whoever called it, without what is each launch's own."""
+
+    def plain(word: str) -> str:
+        for own, name in OWN:
+            word = re.sub(own, name, word)
+        return word
+
+    paths = sorted(cluster.path(place).glob("srun.*"))
+    return sorted([plain(word) for word in path.read_text().split("\0")[:-1]] for path in paths)
+
+
+def found(cluster: Cluster, place: str, rank: int) -> dict[str, str]:
+    """A rank's environment, without what Slurm has in one of the two ways alone."""
+    pairs = cluster.path(f"{place}/env.{rank}").read_text().split("\0")[:-1]
+    variables = dict(pair.split("=", 1) for pair in pairs)
+    return {n: re.sub(*OWN[0], v) for n, v in variables.items() if n not in SLURMS | FIRST}
+
+
+def common(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not EACH.match(name)}
+
+
+def said(text: str) -> list[str]:
+    return sorted(line for line in text.splitlines() if line.startswith("rank "))
+
+
+@pytest.mark.parametrize(
+    ("way", "code"), some([*product(MAIN, (0, 3))], [(INSIDE, 0), (MPIRUN, 3), (SRUN, 0)]), ids=str
+)
+def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> None:
+    """The same calls of srun, our own and mpirun's; the same ranks on the same nodes with the same environment, whose
+    values arrive byte for byte; the same exit code; and no secret in any file of ours."""
+    desk.put("srun", RECORDER, 0o755)
+    program = desk.put("hello", PROGRAM, 0o755)
+    words = ["-x", "V=a 'b' $c:,;*=é", "-x", "SECRET", *way.words, "--", program, "-e", "V", "-x", str(code)]
+    shape = ["-N", "4", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes)]
+    places = {"live": f"{desk.path}/live", "script": f"{desk.path}/script"}
+    assert cluster.alice(["mkdir", *places.values()]).code == 0
+    env = {
+        name: {"SECRET": "x y", "PATH": f"{desk.path}:/usr/local/bin:/usr/bin:/bin", "CALLS": places[name]}
+        for name in places
+    }
+    live = cluster.mnrun(*words, env=env["live"], cwd=desk.path)
+    job = submit(cluster, desk, *shape, *words, env=env["script"])
+    assert cluster.alice(["mnrun", "wait", job]).code == code == live.code, (output(desk, job), live)
+    kept = cluster.path("/home/alice/.mnrun")
+    assert json.loads((kept / "jobs" / job / "0" / "outcome").read_text())["code"] == code
+    assert not [path for path in kept.rglob("*") if path.is_file() and b"x y" in path.read_bytes()]
+    result = end(cluster, desk, job)
+    assert result.code == code, result
+    assert said(result.err) == said(live.out) != [], (result, live)
+    made = calls(cluster, places["live"])
+    assert len(made) >= 3, made  # at least: which Slurm it is, the guards, the program
+    assert calls(cluster, places["script"]) == made
+    for rank in range(8):
+        alone, submitted = (found(cluster, places[name], rank) for name in ("live", "script"))
+        assert submitted.keys() == alone.keys(), rank
+        assert common(submitted) == common(alone), rank
