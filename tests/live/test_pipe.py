@@ -7,6 +7,7 @@ import random
 import shlex
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -33,9 +34,25 @@ def run(cluster: Cluster, desk: Desk, text: str, *words: str, image: str = NOSSH
     return cluster.mnrun(*given, nodes=nodes)
 
 
+@pytest.fixture
+def no_ssh(cluster: Cluster) -> Iterator[None]:
+    """No node gets a word of ssh's to another, at whatever port: what it begins with is refused on its way out."""
+    chain = "OUTPUT -p tcp -m string --algo bm --string SSH-2.0- -j REJECT --reject-with tcp-reset"
+    with ExitStack() as stack:
+        for node in cluster.nodes:
+            cluster.root(node, "iptables", "-A", *chain.split())
+            stack.callback(cluster.root, node, "iptables", "-D", *chain.split())
+        for node, other in zip(cluster.nodes, (*cluster.nodes[1:], *cluster.nodes)):
+            refused = cluster.alice(["ssh", other, "true"], node=node)
+            assert (refused.code, "reset by" in refused.err) == (255, True), refused
+        yield
+
+
+@pytest.mark.usefixtures("no_ssh")
 @pytest.mark.parametrize("way", PIPED, ids=str)
 def test_pipe_without_sshd_key_or_port(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """Every MPI runs; and though these images have sshd, nowhere does one run, and there is no key of one."""
+    """Every MPI runs where no node can reach another by ssh; and though these images have sshd, nowhere does one run,
+    and there is no key of one."""
     there = "pgrep -x sshd; ls /tmp/mnrun.*/key /tmp/mnrun.*/hostkey"
     text = f"mpirun {HELLO}\nfor node in node01 node02 node03 node04; do ssh -n $node '{{ {there}; }} 2>&1'; done"
     path = desk.put("job.sh", f"#!/bin/sh\n{text}\n", 0o755)
