@@ -8,7 +8,6 @@ import sys
 import click
 
 from . import cli, cli_nodes
-from .errors import Impossible
 from .model import JobSpec
 from .progress import Screen
 
@@ -22,11 +21,6 @@ def shell(command: tuple[str, ...], **given: object) -> None:
     """
     kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
     job = cli.spec_of(command, dict(given), kind, live=True)
-    if job.hosts and kind == "terminal":
-        line = "mnrun shell --hosts … <commands.sh"
-        raise Impossible(
-            "a prompt needs a terminal on the first host, which --hosts has not yet", f"pipe commands in: {line}"
-        )
     if not _needs_allocation(job):
         sys.exit(cli.launch(job))
     from . import allocate

@@ -20,7 +20,7 @@ from .resources import folder
 from .runtimes import RUNTIMES
 from .schedulers import hosts
 from .schedulers.hosts import Facts
-from .wires import Answer, Way
+from .wires import Answer, Way, each
 
 COPY = "copy one to all hosts: --stage"
 CHUNK = 1 << 20
@@ -41,7 +41,7 @@ def held(job: JobSpec, environ: Mapping[str, str], screen: Screen) -> Iterator[H
     """The hosts of `job`, until the end. Raises NodeError with the names of those that cannot take part."""
     screen.phase(f"reaching {len(job.hosts)} hosts")
     job = _by_pdsh(job, environ)
-    with pdsh.connected(job, environ) if job.rsh == "pdsh" else remote.connected(job) as way:
+    with pdsh.connected(job, environ) if job.rsh == "pdsh" else remote.connected(job, environ) as way:
         found = _facts(way, job)
         _warn_of_busy(found, screen)
         if job.image.startswith("/") and job.stage:
@@ -82,6 +82,13 @@ def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
 
 def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
     answers = way.ask(("bash", "-p", "-s", "--", job.image), _text("facts.sh").encode())
+    if job.rsh == "pdsh":  # its first word with them
+
+        def explained(host: str) -> Answer:
+            where = remote.place(host, job.ssh_user, job.ssh_port)
+            return replace(answers[host], err=remote.why_refused(where, answers[host].err))
+
+        answers.update(each([host for host, answer in answers.items() if answer.code != 0], explained))
     refuse_silent(answers)
     return {node: hosts.facts(answer.out) for node, answer in answers.items()}
 

@@ -63,7 +63,12 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
         up = fan_out(nodes, ("exec", "bash", "-p", "-c", PIPED, place, *words[1:]))
         return Fan(name, nodes, up, events, _Down(way, place, fan_out))
 
-    way = Way(names, ssh, lease)
+    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> transports.Running:
+        # without its farewell, which comes when all is done
+        argv = ("ssh", "-tt", "-o", "LogLevel=ERROR", *options, *user, "--", node, shlex.join(words))
+        return transports.start(name, argv, dict(environ), events, held=False, terminal=True)
+
+    way = Way(names, ssh, prompt, lease)
     yield way
 
 

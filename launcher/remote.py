@@ -6,10 +6,12 @@ is one. A host's key must be known: none is ever taken on trust.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import getpass
 import logging
 import os
+import queue
 import re
 import shlex
 import socket
@@ -19,10 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from . import transports
+from . import terminal, transports
+from .errors import NodeError
 from .model import JobSpec, Words
 from .schedulers.hosts import unreachable
-from .wires import AT_ONCE, Way, Wire
+from .transports import Event
+from .wires import AT_ONCE, Run, Way, Wire
 
 if TYPE_CHECKING:
     import paramiko
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 PATIENCE = 15.0  # seconds for each step of a login
 SILENT = 30000  # milliseconds that what we send may stay without an answer
 SSH = 22
+LOGIN = re.compile(r"permission denied|authentication|encrypted", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Place:
     jump: str = ""
     command: str = ""  # its ProxyCommand
     agent: bool = True
+    only: bool = False  # of the agent's keys none but `keys`
     timeout: float = PATIENCE
 
 
@@ -77,7 +83,8 @@ def place(name: str, user: str = "", port: int | None = None) -> Place:
         one("hostkeyalias"),
         one("proxyjump"),
         one("proxycommand"),
-        one("identityagent", "yes") != "" and one("identitiesonly") != "yes",
+        one("identityagent", "yes") != "",
+        one("identitiesonly") == "yes",
         float(timeout) if timeout.isdecimal() else PATIENCE,
     )
 
@@ -96,6 +103,45 @@ def places(asked: JobSpec) -> list[Place]:
     """All of the hosts."""
     with ThreadPoolExecutor(min(AT_ONCE, len(asked.hosts))) as pool:
         return list(pool.map(lambda host: place(host.name, asked.ssh_user, asked.ssh_port), asked.hosts))
+
+
+def _agents(where: Place) -> list[paramiko.AgentKey]:
+    """The agent's keys that may be used for it."""
+    import paramiko
+
+    keys = paramiko.Agent().get_keys() if where.agent else ()
+    own = {_public(path) for path in where.keys}
+    return [key for key in keys if not where.only or key.asbytes() in own]
+
+
+def _public(path: str) -> bytes:
+    """What an agent knows a key by, from the file beside it."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"{path}.pub", encoding="utf-8") as file:
+        return base64.b64decode(file.read().split()[1])
+    return b""
+
+
+def why_refused(where: Place, said: str) -> str:
+    """What was said of a login that failed; but where one of our keys could not be tried, that."""
+    if LOGIN.search(said) and _locked(where):
+        return "the key for it has a passphrase"
+    return said
+
+
+def _locked(where: Place) -> bool:
+    """Whether a key for it has a passphrase, and no agent holds that key."""
+    import paramiko
+
+    held = {key.asbytes() for key in _agents(where)}
+    for path in where.keys:
+        try:
+            paramiko.RSAKey.from_private_key_file(path)
+        except paramiko.PasswordRequiredException:
+            if _public(path) not in held:
+                return True
+        except (paramiko.SSHException, OSError, ValueError):
+            pass  # not there, or of another kind
+    return False
 
 
 def is_here(where: Place) -> bool:
@@ -134,6 +180,20 @@ class ChannelWire:
         self._channel.close()
 
 
+class PromptWire(ChannelWire):
+    """A command whose terminal on its host is ours."""
+
+    def __init__(self, channel: paramiko.Channel, line: str, term: str) -> None:
+        channel.get_pty(term, *terminal.size())
+        super().__init__(channel, line)
+        self._ours = terminal.Lent(channel.resize_pty)
+
+    def wait(self) -> int | None:
+        code = super().wait()
+        self._ours.back()
+        return code
+
+
 class Door:
     """Connections: one to each host, and one to each jump host that several may share."""
 
@@ -149,18 +209,21 @@ class Door:
         import paramiko
 
         client = paramiko.SSHClient()
-        name = where.alias or where.address
-        name = name if where.port == SSH or where.alias else f"[{name}]:{where.port}"
-        for kind, key in (self._keys(where.known).lookup(name) or {}).items():
+        bare = where.alias or where.address
+        name = bare if where.port == SSH or where.alias else f"[{bare}]:{where.port}"
+        known = self._keys(where.known)
+        for kind, key in (known.lookup(name) or known.lookup(bare) or {}).items():  # as ssh does
             client.get_host_keys().add(name, kind, key)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
         line = self._line(where)
+        own = _agents(where) if where.only else ()
         client.connect(
             where.alias or where.address,
             port=SSH if where.alias else where.port,
             username=where.user,
             key_filename=[key for key in where.keys if os.access(key, os.R_OK)],  # type: ignore[arg-type]
-            allow_agent=where.agent,
+            pkey=next(iter(own), None),
+            allow_agent=where.agent and not where.only,
             look_for_keys=False,
             sock=line,
             timeout=where.timeout,
@@ -194,7 +257,9 @@ class Door:
             import paramiko
 
             values = {"%h": where.address, "%p": str(where.port), "%r": where.user, "%%": "%"}
-            return paramiko.ProxyCommand(re.sub("%[hpr%]", lambda m: values[m[0]], where.command))
+            command = re.sub("%[hpr%]", lambda m: values[m[0]], where.command)
+            # by a shell, as ssh has it; deaf to a Ctrl-C, after which we still have to clean up
+            return paramiko.ProxyCommand(shlex.join(("sh", "-c", f"trap '' INT; exec {command}")))
         line = socket.create_connection((where.address, where.port), where.timeout)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT)
         return line
@@ -216,7 +281,7 @@ class Door:
 
 
 @contextlib.contextmanager
-def connected(asked: JobSpec) -> Iterator[Way]:
+def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     """A way to the hosts that were asked for, until the end. Raises NodeError, with the name of each that cannot
     be reached, and then nothing has been started on the others."""
     names = tuple(host.name for host in asked.hosts)
@@ -226,25 +291,40 @@ def connected(asked: JobSpec) -> Iterator[Way]:
     reasons: dict[str, str] = {}
 
     def reach(name: str) -> None:
+        where = Place(name, name)
         try:
             where = place(name, asked.ssh_user, asked.ssh_port)
             opened[name] = None if is_here(where) else door.client(where)
         except Exception as error:  # of paramiko's, the network's, and what lies in known_hosts and keys
-            reasons[name] = str(error) or type(error).__name__
+            reasons[name] = why_refused(where, str(error) or type(error).__name__)
 
-    def start(name: str, words: Words) -> Wire:
-        client = opened[name]
-        if client is None:
-            return transports.ProcessWire(("sh", "-c", shlex.join(words)))
+    def session(client: paramiko.SSHClient) -> paramiko.Channel:
         transport = client.get_transport()
         assert transport is not None
-        return ChannelWire(transport.open_session(timeout=PATIENCE), shlex.join(words))
+        return transport.open_session(timeout=PATIENCE)
+
+    def start(node: str, words: Words) -> Wire:
+        client = opened[node]
+        if client is None:
+            return transports.ProcessWire(("sh", "-c", shlex.join(words)))
+        return ChannelWire(session(client), shlex.join(words))
+
+    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> transports.Running | Run:
+        client = opened[node]
+        if client is None:
+            argv = ("sh", "-c", shlex.join(words))
+            return transports.start(name, argv, dict(environ), events, held=False, terminal=True)
+        try:
+            wire = PromptWire(session(client), shlex.join(words), environ.get("TERM", "dumb"))
+        except Exception as error:  # of paramiko's: the server allows none, or is gone
+            raise NodeError(f"{node} gives us no terminal ({error})", "see PermitTTY in its sshd_config") from None
+        return Run(name, node, wire, events)
 
     try:
         with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
             list(pool.map(reach, names))
         if reasons:
             raise unreachable({name: reasons[name] for name in names if name in reasons}, len(names))
-        yield Way(names, start)
+        yield Way(names, start, prompt)
     finally:
         door.close()

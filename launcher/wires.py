@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from . import nodeset
 from .model import Words
-from .transports import Event, Output
+from .transports import Event, Output, Running
 
 TICK = 10.0  # seconds between two words to each node: it takes long silence for the end
 LOST = 30.0  # seconds without a word from a node that speaks every few: it is lost
@@ -227,12 +227,16 @@ class Run:
         events.put(("ended", self.name, UNHEARD if self._unheard else GONE if code is None else code))
 
 
+Prompt = Callable[[str, str, Words, "queue.SimpleQueue[Event]"], "Running | Run"]  # its name, its host, its words
+
+
 @dataclass(frozen=True)
 class Way:
     """A way to the hosts: their names, and what opens a wire to a command on one of them."""
 
     hosts: tuple[str, ...]
     wire: Callable[[str, Words], Wire]
+    prompt: Prompt | None = None  # what starts a command that has our terminal
     lease: Callable[[str, Sequence[str], Words, queue.SimpleQueue[Event]], Listener] | None = (
         None  # in place of many wires
     )
@@ -248,12 +252,15 @@ class Way:
         terminal: bool = False,
         apart: bool = False,
         output: Output = (None, None),
-    ) -> Listener | Run:
+    ) -> Listener | Run | Running:
         """Start `ssh HOSTS WORDS…` as schedulers/hosts.py writes it; {node} in them is each host's name."""
         _, where, *words = argv
         nodes = nodeset.expand(where)
         if held and self.lease is not None and name == "serve":
             return self.lease(name, nodes, tuple(words), events)
+        if terminal:
+            assert self.prompt is not None
+            return self.prompt(name, nodes[0], tuple(words), events)
         wires = each(nodes, lambda node: self._opened(node, tuple(word.replace("{node}", node) for word in words)))
         return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events, output)
 

@@ -131,15 +131,15 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, s
 
 # What ssh, paramiko and the system say of a host that cannot be reached; what it means; and the fix.
 _REASONS = (
+    (  # first, since ssh says of it what it says of an unknown one, too
+        r"identification has changed|does not match",
+        "its host key has CHANGED",
+        "ask its admin whether it was installed anew; `ssh {host}` then says which line of known_hosts is to go",
+    ),
     (
         r"host key verification failed|not found in known_hosts",
         "its host key is not known here",
         "`ssh {host}` once and compare it, or ssh-keyscan {host} >>~/.ssh/known_hosts",
-    ),
-    (
-        r"identification has changed|does not match",
-        "its host key has CHANGED",
-        "ask its admin whether it was installed anew, then ssh-keygen -R {host}",
     ),
     (r"passphrase|encrypted", "the key for it has a passphrase", "ssh-add it to an agent first"),
     (

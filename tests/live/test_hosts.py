@@ -121,22 +121,66 @@ def test_hosts_may_be_this_machine(cluster: Cluster) -> None:
         cluster.root("login", "/usr/sbin/sshd")
 
 
+@pytest.fixture
+def configured(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Writes alice's ~/.ssh/config; what is in her ~/.ssh afterwards is what was there."""
+    folder = cluster.path("/home/alice/.ssh")
+    keys = (folder / "authorized_keys").read_bytes()
+
+    def write(text: str) -> None:
+        cluster.put("/home/alice/.ssh/config", text, 0o600)
+
+    yield write
+    (folder / "authorized_keys").write_bytes(keys)
+    (folder / "config").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def locked(cluster: Cluster, desk: Desk, configured: object) -> str:
+    """A key with a passphrase, by which alice may log in everywhere; `ask` beside it tells ssh-add the passphrase."""
+    make = f"ssh-keygen -q -t ed25519 -N secret -f {desk.path}/locked"
+    done = cluster.alice(["sh", "-c", f"{make} && cat {desk.path}/locked.pub >>~/.ssh/authorized_keys"])
+    assert done.code == 0, done
+    desk.put("ask", "#!/bin/sh\necho secret\n", 0o755)
+    return f"{desk.path}/locked"
+
+
 @RSH
-def test_hosts_out_of_reach_are_named_at_once(cluster: Cluster, desk: Desk, rsh: str) -> None:
-    """No such host, nobody who answers, a host key that is not known: each with its fix, and nothing is started."""
+def test_hosts_out_of_reach_are_named_at_once(
+    cluster: Cluster, desk: Desk, configured: Callable[[str], None], locked: str, rsh: str
+) -> None:
+    """No such host, nobody who answers, a host key that is not known or another than it was, a key that nobody has
+    unlocked: each with its fix, and nothing is started."""
     known = desk.put("known", "")
-    config = desk.put("config", f"Host node03\n  UserKnownHostsFile {known}\n  GlobalKnownHostsFile {known}\n")
-    cluster.put("/home/alice/.ssh/config", f"Include {config}\nHost node04\n  Port 9\n", 0o600)
-    try:
-        said = only_line(
-            launch(cluster, "--rsh", rsh, *INSIDE, "--", HELLO, hosts="node[01-04],nowhere"), 121, "3 of 5 hosts"
-        )
-    finally:
-        cluster.path("/home/alice/.ssh/config").unlink()
+    another = desk.put("another", f"node02 {' '.join(desk.read('locked.pub').decode().split()[:2])}\n")
+    files = "  UserKnownHostsFile {0}\n  GlobalKnownHostsFile {0}\n"
+    configured(
+        f"Host node03\n{files.format(known)}Host node02\n{files.format(another)}Host node04\n  Port 9\n"
+        f"Host locked\n  HostName node01\n  IdentityFile {locked}\n  IdentitiesOnly yes\n"
+    )
+    words = ["--rsh", rsh, *INSIDE, "--", HELLO]
+    said = only_line(launch(cluster, *words, hosts="node[01-04],nowhere,locked"), 121, "5 of 6 hosts")
+    assert "node02: its host key has CHANGED (ask its admin" in said
     assert "node03: its host key is not known here" in said
     assert "ssh-keyscan node03" in said
     assert "node04: no ssh server answers" in said
     assert "nowhere: there is no host of that name" in said
+    assert "locked: the key for it has a passphrase (ssh-add it" in said
+
+
+@RSH
+def test_hosts_as_ssh_is_configured(
+    cluster: Cluster, desk: Desk, configured: Callable[[str], None], locked: str, rsh: str
+) -> None:
+    """ProxyJump and ProxyCommand of ~/.ssh/config, and a key with a passphrase that an agent holds."""
+    configured(
+        "Host far1\n  HostName node01\n  ProxyJump node04\n"
+        "Host far2\n  HostName node02\n  ProxyCommand ssh -W %h:%p node04 2>/dev/null\n"
+        f"  IdentityFile {locked}\n  IdentitiesOnly yes\n"
+    )
+    job = f"mnrun --rsh {rsh} --hosts far1:2,far2:2 {' '.join(INSIDE)} -- {HELLO}"
+    add = f"SSH_ASKPASS={desk.path}/ask SSH_ASKPASS_REQUIRE=force ssh-add -q {locked} </dev/null"
+    check(cluster.alice(["ssh-agent", "sh", "-c", f"{add} && {job} && kill $SSH_AGENT_PID"]), "node01", "node02")
 
 
 @pytest.mark.parametrize(
@@ -167,16 +211,6 @@ esac
     check(result, "node01", "node02")
     assert "node01: not free: GPU 1 (/usr/bin/python3, process 4711)" in result.err, result
     assert "one per GPU" in result.err, result
-
-
-def test_hosts_behind_a_jump_host(cluster: Cluster) -> None:
-    """ProxyJump of ~/.ssh/config, as the ssh client has it."""
-    cluster.put("/home/alice/.ssh/config", "Host far*\n  ProxyJump node04\nHost far1\n  HostName node01\n", 0o600)
-    try:
-        result = launch(cluster, *INSIDE, "--", HELLO, hosts="far1:2,node02:2")
-    finally:
-        cluster.path("/home/alice/.ssh/config").unlink()
-    check(result, "node01", "node02")
 
 
 def test_hosts_that_share_nothing(variant: Callable[..., Cluster]) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from .cells import HELLO, OMPI4, OMPI5
+from .cells import HELLO, OMPI4, OMPI5, some
 from .reports import check, mine, only_line
 from .stage import LOGIN, Cluster, Result, wait_for
 from .terminal import Terminal
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.live
 
 PROMPT = r"mnrun:node01:\S+\$ "
 TWO = ["-N2", "--nodelist=node01,node02"]
+PARAMIKO, PDSH = (["--hosts", "node01,node02", "--rsh", rsh] for rsh in ("paramiko", "pdsh"))
 SECONDS = 45.0
 
 
@@ -124,10 +125,34 @@ def test_shell_in_the_shell_of_salloc(cluster: Cluster) -> None:
         assert terminal.end() == 0
 
 
-@pytest.mark.parametrize("how", ["close", "SIGTERM", "SIGKILL", "scancel"])
-def test_shell_that_is_ended_from_outside(cluster: Cluster, how: str) -> None:
+@pytest.mark.parametrize("words", [PARAMIKO, PDSH], ids=["paramiko", "pdsh"])
+def test_shell_on_hosts(cluster: Cluster, words: list[str]) -> None:
+    """Without a scheduler the terminal is one of the first host's: mpirun reaches both, keys and sizes arrive."""
+    with prompt(cluster, *words) as terminal:
+        mpirun(terminal)
+        terminal.write("ssh node02 uname -n; tty; stty size\n")
+        terminal.expect(r"node02\s+/dev/pts/\d+\s+50 200")
+        terminal.expect(PROMPT)
+        terminal.resize(30, 80)
+        terminal.write('until [ "$(stty size)" = "30 80" ]; do sleep 0.1; done; sleep 600\n')
+        wait_for(lambda: any(p.argv == ("sleep", "600") for p in cluster.processes()), "asleep")
+        terminal.write("\x03")
+        terminal.expect(PROMPT)
+        terminal.write("exit 7\n")
+        assert terminal.end() == 7
+        assert "closed" not in terminal.seen, terminal.seen
+
+
+ENDS = [("close", TWO), ("SIGTERM", TWO), ("SIGKILL", TWO), ("scancel", TWO), ("SIGKILL", PARAMIKO), ("close", PDSH)]
+MORE = [("close", PARAMIKO), ("SIGTERM", PARAMIKO), ("SIGTERM", PDSH), ("SIGKILL", PDSH)]
+
+
+@pytest.mark.parametrize(
+    ("how", "where"), some([*ENDS, *MORE], ENDS), ids=lambda it: it if isinstance(it, str) else it[-1]
+)
+def test_shell_that_is_ended_from_outside(cluster: Cluster, how: str, where: list[str]) -> None:
     """Its window is closed, mnrun is killed, the job is: nothing is left, and the terminal is as it was."""
-    line = f"mnrun shell --image {OMPI5} {' '.join(TWO)}; echo code:$?; stty -a | grep -ow -e '-*isig'; exit"
+    line = f"mnrun shell --image {OMPI5} {' '.join(where)}; echo code:$?; stty -a | grep -ow -e '-*isig'; exit"
     with Terminal(cluster.argv(LOGIN, "alice", ["bash", "--norc"])) as terminal:
         terminal.expect(r"\$ ")
         terminal.write(f"{line}\n")

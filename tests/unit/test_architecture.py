@@ -75,7 +75,7 @@ NEIGHBOURS = {
     "cli_check": {"cli", "cli_nodes"},
     "manual": {"settings"},
     "wires": {"transports"},
-    "remote": {"transports", "wires"},
+    "remote": {"terminal", "transports", "wires"},
     "pdsh": {"transports", "wires"},
     "machines": {"pdsh", "remote", "transports", "wires", "progress"},
     "waiting": {"queue", "archive"},

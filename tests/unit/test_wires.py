@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from pytest_mock import MockerFixture
@@ -80,6 +81,18 @@ def test_every_host_is_asked() -> None:
     assert list(way.ask(("true",), only=("b",))) == ["b"]
     assert way.give(("cat",), lambda: iter((b"x", b"y")), ("a",))["a"].code == 3
     assert opened["a"].heard == b"xy"
+
+
+def test_a_prompt_is_on_the_first_host() -> None:
+    """Its words as they are, by what the way has for it."""
+    asked: list[object] = []
+
+    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> Any:
+        asked.append((name, node, words))
+
+    way = Way(("a", "b"), lambda node, words: Played(), prompt)
+    way.start("run", ("ssh", "b", "exec", "env"), {}, queue.SimpleQueue(), held=False, terminal=True)
+    assert asked == [("run", "b", ("exec", "env"))]
 
 
 def leased(**played: Played) -> tuple[Lease, queue.SimpleQueue[Event]]:
