@@ -377,4 +377,7 @@ def _client_environment(plan: Plan, site: Site, environ: Mapping[str, str]) -> d
 
 
 def _table(ranks: Mapping[str, int]) -> str:
-    return ", ".join(f"{node} x {count}" for node, count in sorted(ranks.items())) or "no node"
+    alike: dict[int, list[str]] = {}
+    for node, count in sorted(ranks.items()):
+        alike.setdefault(count, []).append(node)
+    return ", ".join(f"{nodeset.fold(nodes)} x {count}" for count, nodes in alike.items()) or "no node"

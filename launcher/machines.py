@@ -62,7 +62,8 @@ def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
             raise Impossible(f"{missing[0]} is not installed here", "install it, or use --rsh paramiko")
         return replace(job, connect="ssh")
     suits = job.rsh == "auto" and pdsh.installed() and (job.mode == "outside-in" or job.connect != "pipe")
-    suits = suits and not any(map(remote.is_here, remote.places(job)))  # this machine needs no ssh server
+    if suits:  # this machine needs no ssh server; a jump host may bear ten logins at a time, and one is enough
+        suits = not any(where.jump or remote.is_here(where) for where in remote.places(job))
     if suits and (job.mode == "outside-in" or job.connect == "ssh" or _has_sshd(job, environ)):
         return replace(job, rsh="pdsh", connect="ssh")
     return replace(job, rsh="paramiko")

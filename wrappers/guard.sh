@@ -44,13 +44,18 @@ last_words() { # the container's own
 deaf() { trap '' HUP INT TERM USR1 USR2; } # a signal to a step reaches every process of it
 
 forward() { # to the launcher, each line with the node's name
-  local word rest facts
+  local word rest facts line part=''
   deaf
   [[ -z $job_beat ]] || trap '' PIPE
   facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-} user=$(id -un)"
   until [[ ${word-} == bye ]]; do
-    # a line comes whole or not at all, so that a timeout cuts none in two
-    read -r ${job_beat:+-t "$job_beat"} word rest <&"$up" || word=alive rest=''
+    # where the machine is busy, the time may be over in the middle of a line
+    if IFS= read -r ${job_beat:+-t "$job_beat"} line <&"$up"; then
+      line=$part$line part=''
+      word=${line%% *} rest=${line#"${line%% *}"} rest=${rest# }
+    else
+      part+=$line word=alive rest=''
+    fi
     [[ $word == ready ]] && rest="$facts $rest"
     if ! printf '%s %s %s\n' "$word" "$node" "$rest" 2>/dev/null; then
       kill -HUP $$ # nobody hears us any more

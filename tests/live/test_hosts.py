@@ -269,6 +269,15 @@ def test_hosts_of_which_one_dies(cluster: Cluster, rsh: str) -> None:
     assert not left, left
 
 
+@pytest.mark.skipif(not full(), reason="two minutes")
+@RSH
+def test_hosts_that_are_sixty_four(variant: Callable[..., Cluster], rsh: str) -> None:
+    """On a machine that is far too small for so many, so that every word comes late."""
+    many = variant(64)
+    words = ["mnrun", "--hosts", "node[01-64]", "--rsh", rsh, "--start-timeout", "300", *INSIDE, "--", HELLO]
+    check(many.alice(words, seconds=400), *many.nodes, tasks=1)
+
+
 @pytest.mark.skipif(not full(), reason="half a minute, and much as the one before")
 @pytest.mark.parametrize("rsh", ["pdsh", "paramiko"])
 def test_hosts_of_which_one_is_cut_off(cluster: Cluster, rsh: str) -> None:

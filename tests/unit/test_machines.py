@@ -27,13 +27,14 @@ class Here:
     pdsh: bool = True
     sshd: bool = True  # in the image
     local: bool = False  # one of the hosts is this machine
+    jump: str = ""  # the jump host before them
 
 
 @pytest.fixture
 def here(mocker: MockerFixture) -> Here:
     found = Here()
     mocker.patch.object(transports, "has", side_effect=lambda name: found.pdsh)
-    mocker.patch.object(remote, "places", return_value=["a"])
+    mocker.patch.object(remote, "places", side_effect=lambda job: [remote.Place("a", "a", jump=found.jump)])
     mocker.patch.object(remote, "is_here", side_effect=lambda place: found.local)
     mocker.patch.object(machines, "_has_sshd", side_effect=lambda job, environ: found.sshd)
     assert pdsh.installed()
@@ -51,6 +52,8 @@ def here(mocker: MockerFixture) -> Here:
         (Here(), {"connect": "pipe"}, "paramiko", "pipe"),
         (Here(pdsh=False), {}, "paramiko", "auto"),
         (Here(local=True), {}, "paramiko", "auto"),
+        (Here(jump="gate"), {}, "paramiko", "auto"),
+        (Here(jump="gate"), {"rsh": "pdsh"}, "pdsh", "ssh"),
         (Here(), {"rsh": "paramiko"}, "paramiko", "auto"),
         (Here(sshd=False), {"rsh": "pdsh"}, "pdsh", "ssh"),
     ],
