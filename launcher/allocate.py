@@ -18,7 +18,7 @@ from . import cluster
 from .errors import SchedulerError
 from .model import Words
 from .progress import Screen
-from .transports import Event, Running, Signals, start
+from .transports import Event, Running, Signals, start, starting
 
 LOOK = 0.2  # seconds between two looks at what it has said
 FAREWELL = 10.0  # seconds for salloc to give the nodes back
@@ -37,10 +37,8 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     # A file, since salloc 24.11 turns in circles for ever where its errors are a pipe that nobody reads.
     with tempfile.TemporaryFile() as errors:
-        try:
+        with starting("salloc", "load Slurm's module, or use --local"):
             lease = start("salloc", argv, dict(environ), events, held=True, tied=True, errors=errors)
-        except FileNotFoundError:
-            raise SchedulerError("salloc is not on PATH", "load Slurm's module, or use --local") from None
         found: dict[str, str] = {}
         try:
             with Signals(events):

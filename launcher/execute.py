@@ -21,14 +21,14 @@ from typing import Any
 
 from . import cluster, connect, keys, kit, nodeset, relay, terminal
 from .carry import carry
-from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, SchedulerError, job_over
+from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
 from .job_dir import Records
 from .model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from .prepare import prepare
 from .progress import Screen
 from .roster import Roster
 from .schedulers import SCHEDULERS
-from .transports import Event, Running, Signals, Stopped, start
+from .transports import Event, Running, Signals, Stopped, start, starting
 
 GRACE = 3.0  # seconds for a program to end by itself after a signal
 ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
@@ -112,12 +112,8 @@ class Launch:
     def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
         argv = self.commands[phase].argv
         self.screen.command(argv)
-        try:
+        with starting(argv[0]):
             return (self.starter or start)(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
-        except FileNotFoundError:
-            raise SchedulerError(f"{argv[0]} is not on PATH") from None
-        except OSError as error:  # its words are more than the system takes, say
-            raise SchedulerError(f"cannot start {argv[0]}: {error.strerror}") from None
 
     def _send(self, data: bytes, node: str = "") -> None:
         """Down the lease to every node; those that reach each of them alone need no other than `node`."""
@@ -136,6 +132,9 @@ class Launch:
             if not self._next(deadline):
                 self._ask_for_logs()
                 raise self._not_ready(late=True)
+        if apart := nodeset.folded(self.roster.images_apart):
+            what = f"{self.plan.spec.image} is not the same on all nodes: {apart}"
+            raise NodeError(what, "copy one of them to all, or name one that all nodes see")
         for worker in self.roster.in_order():
             self.records.ready(worker)
 

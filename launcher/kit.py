@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Mapping
 
 from . import environment
-from .model import Layout, Plan, Variable, Words
+from .model import Layout, Phase, Plan, Variable, Words
 from .mpi import Places, openmpi, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
@@ -111,6 +111,7 @@ def values(plan: Plan) -> str:
             "job_beat": (PDSH_BEAT if spec.rsh == "pdsh" else BEAT) if spec.hosts else "",
             "job_silence": SILENCE if spec.hosts else "",
             "job_runtime": spec.runtime,
+            "job_image": _compared(plan),
             "job_podman": spec.podman_root,
             "job_hardened": "1" if spec.hardened else "",
             "job_starter": plan.starter,
@@ -127,6 +128,12 @@ def values(plan: Plan) -> str:
             "job_shell": spec.shell,
         }
     )
+
+
+def _compared(plan: Plan) -> str:
+    """The image file that must be the same on all nodes; "" where PREPARE has seen to that."""
+    fetched = any(step.phase is Phase.PREPARE for step in plan.steps)
+    return "" if fetched or plan.spec.force else plan.spec.image
 
 
 def _starter(plan: Plan) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from . import cluster, kit, nodeset
 from . import plan as planner
 from .carry import carry
-from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, SchedulerError, job_over
+from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
 from .model import Phase, Plan, Site
 from .progress import Screen
 from .roster import Roster
-from .transports import Event, Running, Stopped
+from .transports import Event, Running, Stopped, starting
 
 MOMENT = 3.0  # seconds for the other nodes to say what is wrong there
 FAREWELL = 10.0  # seconds for the nodes to take away what is half-done
@@ -39,10 +39,8 @@ def prepare(
     if command is None:
         return plan
     screen.command(command.argv)
-    try:
+    with starting(command.argv[0]):
         step = starter("prepare", command.argv, dict(environ), events, held=True)
-    except FileNotFoundError:
-        raise SchedulerError(f"{command.argv[0]} is not on PATH") from None
     begin, roster = time.monotonic(), Roster(plan.layout.nodes)
     try:
         step.send(kit.fetched())
@@ -124,7 +122,7 @@ def _same(plan: Plan, roster: Roster) -> str:
     digests = {node: digest for node, (digest, _) in roster.images.items()}
     if len(set(digests.values())) > 1:
         what = f"{plan.spec.image} is not the same on all nodes: {nodeset.folded(digests)}"
-        raise NodeError(what, "--pull always asks the registry anew on each")
+        raise NodeError(what, "--pull always asks the registry anew on each; what none has, load anew on each")
     places = {place for _, place in roster.images.values()}
     return places.pop() if len(places) == 1 else plan.spec.image  # the same, under ids of the nodes' own
 

@@ -114,6 +114,13 @@ class Roster:
         refusing = {*self.failed, *self.gone, *self.lost, *(set(unready) - self.here)}
         return tuple(node for node in unready if node in refusing) or unready
 
+    @property
+    def images_apart(self) -> dict[str, str]:
+        """What each node says of its image file, where they are not all the same."""
+        images = {node: worker.image.split(".") for node, worker in self.workers.items() if worker.image}
+        found = {node: f"{size} bytes, header {'.'.join(header)}" for node, (size, *header) in images.items()}
+        return found if len(set(found.values())) > 1 else {}
+
     def in_order(self) -> tuple[Worker, ...]:
         """The workers in the order of the nodes, the head's first."""
         return tuple(self.workers[node] for node in self.nodes)
@@ -141,4 +148,5 @@ def _worker(node: str, said: str) -> Worker:
         port=int(facts.get("port") or 0),
         step=facts.get("step", ""),
         user=facts.get("user", ""),
+        image=facts.get("image", ""),
     )

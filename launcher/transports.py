@@ -15,10 +15,11 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Optional
 
+from .errors import SchedulerError
 from .model import Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
@@ -68,6 +69,17 @@ class Running:
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 (os.killpg if self.group else os.kill)(self.process.pid, signum)
+
+
+@contextlib.contextmanager
+def starting(program: str, remedy: str = "") -> Iterator[None]:
+    """For as long as a command is being started. Raises SchedulerError where that cannot be."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise SchedulerError(f"{program} is not on PATH", remedy) from None
+    except OSError as error:  # its words are more than the system takes, say
+        raise SchedulerError(f"cannot start {program}: {error.strerror}") from None
 
 
 def start(

@@ -80,10 +80,7 @@ subordinate() { # whether podman can map more than one user
 
 has() { # IMAGE: whether the engine has it on this node; says why not
   local said
-  if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then
-    [[ $job_runtime == docker ]] || map "$1" "${said##*$'\n'}"
-    return
-  fi
+  if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return; fi
   case ${said,,} in
     *'no such image'* | *'image not known'* | '') echo "$job_runtime has no image $1 on this node" ;;
     *) echo "$job_runtime: ${said##*$'\n'}" ;;
@@ -91,11 +88,12 @@ has() { # IMAGE: whether the engine has it on this node; says why not
   return 1
 }
 
-map() { # IMAGE ID: podman copies an image for a user's ids: once, in the store, and not for each job anew
+mapped() { [[ $job_runtime == docker || -e $store/mapped/$1 ]]; } # ID: whether the image is there for a user's ids
+
+map() { # ID: podman copies an image for a user's ids, for seconds: once, in the store, and not for each job anew
   local id
-  [[ ! -e $store/mapped/$2 ]] || return 0
   if id=$(ask 600 create --userns=keep-id "$1" true 2>/dev/null); then
-    ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$store/mapped" && : >"$store/mapped/$2"
+    ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$store/mapped" && : >"$store/mapped/$1"
   fi || true # then the job makes its own
 }
 

@@ -37,6 +37,10 @@ address() { # where other nodes reach this one: not the 127.0.1.1 that Debian wr
   echo "${found:-$client}"
 }
 
+identity() { # of the image file: its size, and a sum of the header, which says when it was made. Nothing else is read
+  [[ ! -f $job_image ]] || echo "image=$(stat -L -c %s -- "$job_image").$(head -c 128 -- "$job_image" | cksum | cut -d' ' -f1)"
+}
+
 last_words() { # the container's own
   tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
 }
@@ -47,7 +51,7 @@ forward() { # to the launcher, each line with the node's name
   local word rest facts line part=''
   deaf
   [[ -z $job_beat ]] || trap '' PIPE
-  facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-} user=$(id -un)"
+  facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
   until [[ ${word-} == bye ]]; do
     # where the machine is busy, the time may be over in the middle of a line
     if IFS= read -r ${job_beat:+-t "$job_beat"} line <&"$up"; then
@@ -77,7 +81,7 @@ check() { # what every node must have, before anything is started
         usable=$(usable) || { say "fail $usable"; return 1; }
         usable=$(has "$what") || { say "fail $usable"; return 1; } ;;
       image)
-        [[ -e $what ]] || { say "fail the image $what is not there"; return 1; }
+        [[ -e $what ]] || { say "fail the image $what is not there: name one that every node sees, or has"; return 1; }
         [[ -r $what ]] || { say "fail the image $what cannot be read"; return 1; }
         if [[ $job_runtime == charliecloud && -f $what ]] && ! head -c 4 "$what" | grep -q hsqs; then
           say "fail $what is no directory or squashfs file, which charliecloud needs"

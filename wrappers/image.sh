@@ -40,7 +40,7 @@ prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a l
   end_pull
   for name in "${names[@]}"; do
     [[ ${image_id[$name]} == "${image_id[$head]}" ]] ||
-      die 121 "$reference is not the same on all nodes: $(reasons image_id); --pull always asks the registry anew on each"
+      die 121 "$reference is not the same on all nodes: $(reasons image_id); --pull always asks the registry anew on each; what none has, load anew on each"
   done
   for name in "${names[@]}"; do
     [[ ${image_at[$name]} == "${image_at[$head]}" ]] || image=$reference # the same, under ids of the nodes' own
@@ -64,11 +64,4 @@ end_pull() { # its lease; what is half-done goes, on every node
   exec {pull}>&-
   pull=''
   while [[ -z $pulled ]] && ((SECONDS < deadline)); do hear 1 || true; done
-}
-
-reasons() { # NAME: what that table says of each node
-  local -n of=$1
-  local name text=''
-  for name in "${names[@]}"; do [[ -z ${of[$name]-} ]] || text+="${text:+; }$name: ${of[$name]}"; done
-  echo "$text"
 }

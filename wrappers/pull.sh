@@ -213,14 +213,19 @@ in_store() {
   if [[ $job_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
     full=docker.io/$([[ $reference == */* ]] || echo library/)$reference # it will not guess the registry
   fi
-  [[ $policy == always ]] || id=$(stored) || id=
-  [[ -n $id || $reference != localhost/* ]] || fail "$job_runtime has no image $reference on this node" # no registry's
+  [[ $policy == always && $reference != localhost/* ]] || id=$(stored) || id=
+  [[ -n $id || $reference != localhost/* ]] || # no registry's
+    fail "$job_runtime has no image $reference on this node: load it there, or name one of a registry"
   if [[ -z $id && $policy == never ]]; then
     fail "$reference is not on this node, and --pull never keeps it from being pulled: --pull missing"
   elif [[ -z $id ]]; then
     run "${engine[@]}" pull "$full" || unpulled
     reference=$full
     id=$(stored) || unpulled
+  fi
+  if ! mapped "$id"; then
+    say pulling "copied for the ids of $(id -un)"
+    run map "$id" || true # else each container makes its own
   fi
   # what is in it: an image that was imported or built on each node has other times, and so another id
   content=$(ask 60 image inspect --format '{{json .RootFS}} {{json .Config}}' "$id" | sha256sum) || unpulled

@@ -25,7 +25,7 @@ die() { # CODE WORDS: a failure of ours
 
 begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
-  declare -gA here_is=() ready=() nossh=() failed=() gone=() logs=() count=() seen=() bye=() address=() host=() port=()
+  declare -gA here_is=() ready=() nossh=() failed=() gone=() logs=() count=() seen=() bye=() address=() host=() port=() image_is=()
   step='' code='' ours='' why='' served='' went='' runner='' server='' lease='' mine='' told=''
   first_bad='' alone=0 sizes=' ' warned='' preempted='' buffer='' sweeping=()
   trap ending EXIT
@@ -154,6 +154,7 @@ take() { # LINE
           address=*) address[$node]=${fact#*=} ;;
           port=*) port[$node]=${fact#*=} ;;
           step=*) step=${fact#*=} ;;
+          image=*) image_is[$node]="${fact#*=}" ;;
         esac
       done
       ;;
@@ -188,6 +189,13 @@ reason() { # NODE: why it is not ready
   fi
 }
 
+reasons() { # NAME: what that table says of each node
+  local -n of=$1
+  local name text=''
+  for name in "${names[@]}"; do [[ -z ${of[$name]-} ]] || text+="${text:+; }$name: ${of[$name]}"; done
+  echo "$text"
+}
+
 blame() { # the nodes that keep the job from starting, each with its reason
   local name text='' refusing=0 number=0
   for name in "${names[@]}"; do
@@ -208,7 +216,7 @@ noise() { # what srun itself has said
 }
 
 await() { # SECONDS: until every node is ready
-  local deadline=$((SECONDS + $1)) spoke
+  local deadline=$((SECONDS + $1)) spoke name
   while ((${#ready[@]} < ${#names[@]})); do
     spoke=$((${#failed[@]} + ${#gone[@]}))
     if [[ -n $served || -n $code ]] || ((spoke > 0 && spoke + ${#ready[@]} >= ${#names[@]})); then
@@ -221,6 +229,10 @@ await() { # SECONDS: until every node is ready
       ((spoke == 0)) || die 121 "$(blame '')"
       die 124 "$(blame " after $1 s"); --start-timeout gives them longer"
     fi
+  done
+  for name in "${!image_is[@]}"; do
+    [[ ${image_is[$name]} == "${image_is[$head]-}" ]] ||
+      die 121 "the image is not the same on all nodes: $(reasons image_is); copy one of them to all, or name one that all nodes see"
   done
 }
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI5, Way, some
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI4, OMPI5, SRUN, Way, some
 from .reports import check, refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
 
@@ -185,6 +185,21 @@ def test_not_ready_with_a_bind_source_missing_on_one_node(cluster: Cluster) -> N
     with cluster.desk(("node01", "node02", "node03"), under="/var/tmp") as desk:
         words = ["--bind", f"{desk.path}:/data", *INSIDE.words, "--", HELLO]
         refused_soon(cluster, words, "node04", desk.path, without=("node02",))
+
+
+def test_not_ready_with_images_that_differ(cluster: Cluster) -> None:
+    """A file of the nodes' own, another one on node03; --force runs it all the same."""
+    path = "/var/tmp/local.sif"
+    try:
+        for node in cluster.nodes:
+            cluster.root(node, "ln", "-s", OMPI4 if node == "node03" else OMPI5, path)
+        words = [*SRUN.words[:-1], path, "--", "true"]
+        line = refusal(cluster.mnrun(*words, tasks=1), 121, f"{path} is not the same on all nodes", "name one that all")
+        assert "node03: " in line and "node[01-02,04]: " in line, line
+        assert cluster.mnrun("--force", *words, tasks=1).code == 0
+    finally:
+        for node in cluster.nodes:
+            cluster.root(node, "rm", "-f", path)
 
 
 def test_not_ready_without_the_working_directory(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from .batch import USR1, end, forget, output, state, submit
-from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way
 from .reports import ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 
@@ -42,16 +42,20 @@ def test_submit_uneven_ranks_by_srun(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
-    """A node that cannot take part is named, at once, with our code."""
+    """A node that cannot take part is named, at once, with our code; and nodes whose images differ."""
     path = "/var/tmp/local.sif"
-    cluster.root("node01", "ln", "-s", OMPI5, path)
+    words = ["-N", "2", "-w", "node[01-02]", "--image", path, "--", HELLO]
     try:
-        job = submit(cluster, desk, "-N", "2", "-w", "node[01-02]", "--image", path, "--", HELLO)
-        result = end(cluster, desk, job)
+        cluster.root("node01", "ln", "-s", OMPI5, path)
+        lacking = end(cluster, desk, submit(cluster, desk, *words))
+        cluster.root("node02", "ln", "-s", OMPI4, path)
+        differing = end(cluster, desk, submit(cluster, desk, *words))
     finally:
-        cluster.root("node01", "rm", path)
-    assert result.code == 121, result
-    assert f"mnrun: 1 of 2 nodes not ready: node02: the image {path} is not there" in result.err, result
+        for node in cluster.nodes[:2]:
+            cluster.root(node, "rm", "-f", path)
+    assert lacking.code == differing.code == 121, (lacking, differing)
+    assert f"mnrun: 1 of 2 nodes not ready: node02: the image {path} is not there" in lacking.err, lacking
+    assert "mnrun: the image is not the same on all nodes: node01: " in differing.err, differing
 
 
 @pytest.mark.parametrize("way", MAIN, ids=str)

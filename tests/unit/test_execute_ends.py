@@ -55,6 +55,14 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
         Play(kit=say(READY[0], "fail node02 the image /app.sif is not there")),
         NodeError("1 of 2 nodes not ready: node02: the image /app.sif is not there"),
     ),
+    "image files that differ": (
+        Play(kit=say(*(f"{line} image={n}.7" for n, line in enumerate(READY, 1)))),
+        NodeError(
+            "/app.sif is not the same on all nodes: node01: 1 bytes, header 7; node02: 2 bytes, header 7",
+            "copy one of them to all, or name one that all nodes see",
+        ),
+    ),
+    "image files that are the same": (Play(kit=say(*(f"{line} image=1.7" for line in READY))), Outcome(0, FOUND)),
     "two nodes with one reason": (
         Play(kit=say("fail node01 no apptainer", "fail node02 no apptainer")),
         NodeError("2 of 2 nodes not ready: node[01-02]: no apptainer"),

@@ -67,6 +67,7 @@ def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:
         "port": 22345,
         "step": "3",
         "user": "",
+        "image": "",
     }
 
 

@@ -104,7 +104,7 @@ ENDS: dict[str, tuple[Step, LaunchError]] = {
         Step(*images("sha256:1", "sha256:2")),
         NodeError(
             f"{IMAGE} is not the same on all nodes: node01: sha256:1; node02: sha256:2",
-            "--pull always asks the registry anew on each",
+            "--pull always asks the registry anew on each; what none has, load anew on each",
         ),
     ),
     "no such tag, on all": (
