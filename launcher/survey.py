@@ -85,8 +85,12 @@ def _docker(known: Facts) -> Row:
     if "docker" not in known:
         return "docker", NO, "not installed", "install docker, if the site allows it"
     if "docker-server" in known:
-        how = "rootless" if "docker-rootless" in known else "as root's daemon"
-        return "docker", OK, f"{known['docker-server']}, {how}"
+        version = known["docker-server"]
+        if "docker-rootless" not in known:
+            return "docker", OK, f"{version}, as root's daemon"
+        if [int(digits) for digits in re.findall(r"\d+", version)[:2]] >= [29, 5]:
+            return "docker", OK, f"{version}, rootless"
+        return "docker", NO, f"{version}, rootless, whose network is not the node's", "podman, or docker 29.5"
     said = known.get("docker-refuses", "")
     if "denied" in said.lower():
         return "docker", NO, "you are not in the group docker", "ask an admin, who gives you root's rights with it"

@@ -50,7 +50,7 @@ usable() { # whether the engine can be used here; says why not
   case $said in
     *'permission denied'*) echo "$(id -un) may not use docker here: an administrator adds them to its group (usermod -aG docker $(id -un)), or use --runtime podman" ;;
     *'annot connect'* | *'ailed to connect'* | *'daemon running'*) echo 'dockerd is not running on this node: systemctl start docker, or use another --runtime' ;;
-    *name=rootless*) rootless && return ;;
+    *name=rootless*) rootless "$said" && return ;;
     *)
       ((code)) || return 0
       if ((code == 124 || code == 137)); then echo 'dockerd does not answer on this node'; else echo "docker: ${said##*$'\n'}"; fi
@@ -59,13 +59,12 @@ usable() { # whether the engine can be used here; says why not
   return 1
 }
 
-rootless() { # docker without root: its user is root inside, and its network may be one of its own
-  local said
+rootless() { # INFO: docker without root: its user is root inside, and until 29.5 `--network=host` was no host's
   : >rootless
-  said=$(ask 20 version --format '{{json .Server}}') || true
-  [[ $said =~ '"NetworkDriver":"'([^\"]+) && ${BASH_REMATCH[1]} != host ]] || return 0
-  echo "docker is rootless here, and its network (${BASH_REMATCH[1]}) not the node's: use --runtime podman"
-  return 1
+  if [[ $1 =~ '"ServerVersion":"'([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] < 29005)); then
+    echo "docker ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman"
+    return 1
+  fi
 }
 
 subordinate() { # whether podman can map more than one user

@@ -176,10 +176,11 @@ def test_gpus_that_cannot_be_given_are_an_error(node: Node) -> None:
         ("echo nonsense >&2; exit 1", "docker: nonsense"),
         ("exit 124", "dockerd does not answer on this node"),
         (
-            """case $1 in info) echo '["name=rootless"]' ;; *) echo '{"NetworkDriver":"slirp4netns"}' ;; esac""",
-            "its network (slirp4netns) not the node's: use --runtime podman",
+            """echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"29.4.1"}'""",
+            "docker 29.4 is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman",
         ),
-        ("""case $1 in info) echo '["name=rootless"]' ;; *) echo '{}' ;; esac""", ""),
+        ("""echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"29.5.0"}'""", ""),
+        ("""echo '{"SecurityOptions":["name=rootless"]}'""", ""),
     ],
 )
 def test_whether_docker_can_be_used(node: Node, script: str, said: str) -> None:

@@ -52,7 +52,12 @@ def test_apptainer(known: dict[str, str], expected: str, found: str, fix: str) -
     ("known", "expected", "found"),
     [
         ({"docker": "26", "docker_server": "26.1.5"}, OK, "26.1.5, as root's daemon"),
-        ({"docker": "26", "docker_server": "26.1.5", "docker_rootless": "yes"}, OK, "26.1.5, rootless"),
+        ({"docker": "29", "docker_server": "29.5.0", "docker_rootless": "yes"}, OK, "29.5.0, rootless"),
+        (
+            {"docker": "26", "docker_server": "26.1.5", "docker_rootless": "yes"},
+            NO,
+            "26.1.5, rootless, whose network is not the node's",
+        ),
         (
             {"docker": "26", "docker_refuses": "permission denied while trying to"},
             NO,
