@@ -38,7 +38,7 @@ VERBS = {
     "wait": "cli_follow",
     "cancel": "cli_follow",
     "nodes": "cli_follow",
-    "clean": "cli_follow",
+    "clean": "cli_clean",
     "shell": "cli_shell",
     "check": "cli_check",
 }

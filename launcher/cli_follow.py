@@ -1,4 +1,4 @@
-"""The verbs that follow submitted jobs: status, nodes, logs, cancel, wait, clean. Reads words, prints answers."""
+"""The verbs that follow submitted jobs: status, nodes, logs, cancel, wait. Reads words, prints answers."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from .follow import Kept, Seen
 from .progress import Screen, table
 
 LOOK = 0.5  # seconds between two looks at files
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _ids = click.argument("ids", nargs=-1, metavar="[ID]…")
 _json = click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
-_job_dir = click.option("--job-dir", metavar="DIR", help="Where jobs leave their records.  [default: ~/.mnrun/jobs]")
+job_dir_option = click.option(
+    "--job-dir", metavar="DIR", help="Where jobs leave their records.  [default: ~/.mnrun/jobs]"
+)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=CONTEXT)
 @_ids
 @_json
-@_job_dir
+@job_dir_option
 def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.
 
     Without an ID: all of yours that wait or run, or were there in the last 7 days.
     """
     _check(ids)
-    base = _base(job_dir)
+    base = base_of(job_dir)
     kept = _kept(base, ids)
     now = time.time()
     jobs: tuple[Any, ...] = ()
@@ -75,7 +77,7 @@ def _row(seen: Seen) -> tuple[str, ...]:
     )
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=CONTEXT)
 @click.option("-p", "--partition", metavar="NAME", default="", help="This partition alone.")
 @_json
 def nodes(partition: str, as_json: bool) -> None:
@@ -92,7 +94,7 @@ def nodes(partition: str, as_json: bool) -> None:
     table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=CONTEXT)
 @_ids
 @click.option("-s", "--signal", metavar="SIG", default="", help="Send this signal to the job's processes instead.")
 def cancel(ids: tuple[str, ...], signal: str) -> None:
@@ -106,9 +108,9 @@ def cancel(ids: tuple[str, ...], signal: str) -> None:
         Screen().say(note)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=CONTEXT)
 @_ids
-@_job_dir
+@job_dir_option
 def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     """Wait until jobs have ended, and leave with the exit code of the job; of several, the largest.
 
@@ -119,42 +121,16 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     _check(ids)
     from . import waiting
 
-    sys.exit(waiting.wait(ids, _base(job_dir), queue_of_mine()))
+    sys.exit(waiting.wait(ids, base_of(job_dir), queue_of_mine()))
 
 
-@click.command(context_settings=_CONTEXT)
-@click.option("--older", default="30d", show_default=True, metavar="TIME", help="That ended longer ago than this.")
-@_job_dir
-def clean(older: str, job_dir: str | None) -> None:
-    """Remove mnrun's records of jobs that ended long ago. Their output stays."""
-    from . import archive
-
-    base, now = _base(job_dir), time.time()
-    before = now - _age(older)
-    kept = _kept(base)
-    # no question where there is nothing to remove
-    jobs = queue_of_mine().jobs().jobs if follow.removable(kept, (), before) else ()
-    gone = follow.removable(kept, jobs, before)
-    for found in gone:
-        days = int((now - found.time) / follow.DAY)
-        click.echo(f"removed {archive.remove(base, found)}: {days} days old")
-    Screen().say(f"{len(gone)} of {len(kept)} jobs' records removed from {base}")
-
-
-def _age(text: str) -> float:
-    found = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
-    if not found:
-        raise UsageError(f"--older {text!r} is not a time", "write 30d, 12h or 4w")
-    return int(found[1]) * {"m": 60.0, "h": 3600.0, "d": follow.DAY, "w": 7 * follow.DAY}[found[2]]
-
-
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=CONTEXT)
 @click.argument("identity", metavar="ID")
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on until the job has ended.")
 @click.option("-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Only the last lines of each file.")
 @click.option("--rank", type=click.IntRange(0), metavar="R", help="What this rank said (with --split-output).")
 @click.option("--node", default="", metavar="N", help="What the ranks on this node said, and mnrun of this node.")
-@_job_dir
+@job_dir_option
 def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
     """Show what a job has said. Reads files; Slurm is asked, seldom, only about a job that has fallen silent."""
     from .tail import Tail
@@ -162,7 +138,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     _check([identity])
     if rank is not None and node:
         raise UsageError("--rank and --node together", "choose one")
-    base = _base(job_dir)
+    base = base_of(job_dir)
     tails: dict[tuple[Path, bool], Tail] = {}
     first = True
     silence = _silence(identity, base) if following else None
@@ -267,11 +243,11 @@ def _check(ids: Sequence[str]) -> None:
             )
 
 
-def _base(job_dir: str | None) -> Path:
-    return Path(job_dir or str(_standing("job_dir"))).expanduser().absolute()
+def base_of(job_dir: str | None) -> Path:
+    return Path(job_dir or str(standing("job_dir"))).expanduser().absolute()
 
 
-def _standing(name: str) -> object:
+def standing(name: str) -> object:
     """What site, profile, user and environment say of every job."""
     from . import gather
 
@@ -285,7 +261,7 @@ def _kept(base: Path, ids: Sequence[str] = ()) -> dict[str, Kept]:
 
 
 def _poll() -> float:
-    value = _standing("slurm_poll")
+    value = standing("slurm_poll")
     assert isinstance(value, int)
     return float(value)
 

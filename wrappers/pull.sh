@@ -6,8 +6,8 @@
 # and what is left of its input is a lease: at its end everything of it ends, and nothing half-done stays.
 #
 # KIND file: PROGRAM converts the image to a file in CACHE, once per digest, whoever sees the directory.
-#     sha256-DIGEST.sif   an image; a tag that has moved makes another one
-#     refs/NAME           what a reference was found to be: the digest, the runtime's own key for it, and for which job
+#     sha256-DIGEST.sif   an image; a tag that has moved makes another one. Its time is when a job last took it
+#     refs/NAME           what a reference was found to be: the digest, the runtime's own key for it, for which job; itself
 #     refs/NAME.lock/     somebody converts it: who it is, the beat of its heart, and all that is half-done
 # KIND store: PROGRAM has a store of its own on each node, and a lock in it.
 #
@@ -117,7 +117,7 @@ run() { # WORDS: a command of the runtime's, in a process group of its own; whil
 
 known() { # whether the reference has been converted, and its file is there
   [[ -e $ref ]] || return 1
-  read -r digest key by <"$ref" || return 1
+  read -r digest key by _ <"$ref" || return 1
   [[ -s $cache/${digest/:/-}.sif ]]
 }
 
@@ -180,22 +180,27 @@ convert() {
   ours || return 1
   file=$cache/${digest/:/-}.sif
   [[ -s $file ]] || mv "$lock/new.sif" "$file"
-  echo "$digest $key $job" >"$lock/ref"
+  echo "$digest $key $job $reference" >"$lock/ref"
   mv "$lock/ref" "$ref"
 }
 
 in_cache() {
+  local file=''
   login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
   offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
   room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
-  if ! will_do; then
-    [[ $policy != never ]] ||
-      fail "$reference is not in $cache, and --pull never keeps it from being pulled: --pull missing"
-    until take && convert; do
-      if will_do; then break; fi
-    done
-  fi
-  say image "$digest" "$cache/${digest/:/-}.sif"
+  until [[ -n $file && -s $file ]]; do # once more where `mnrun clean` was quicker
+    if ! will_do; then
+      [[ $policy != never ]] ||
+        fail "$reference is not in $cache, and --pull never keeps it from being pulled: --pull missing"
+      until take && convert; do
+        if will_do; then break; fi
+      done
+    fi
+    file=$cache/${digest/:/-}.sif
+    touch -c "$file" 2>/dev/null || true # it is used: clean lets it alone
+  done
+  say image "$digest" "$file"
 }
 
 # --- images in a store of the runtime's: Docker, Podman

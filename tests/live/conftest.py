@@ -71,7 +71,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def engines(cluster: Cluster) -> Cluster:
     """The cluster with docker and podman, which have an image; who needs them is of the group `engines`."""
-    tool(cluster.name, "engines", *(("ompi5", "ompi4") if full() else ("ompi5",)))
+    tool(cluster.name, "engines", *(("ompi5", "ompi4", "mpich") if full() else ("ompi5",)))
     cluster.settle()  # podman leaves a process of its own
     return cluster
 

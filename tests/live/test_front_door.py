@@ -1,4 +1,4 @@
-"""srun_singularity.sh, the older script by its name, called just as people call it."""
+"""The older scripts by their names, called just as people call them."""
 
 from __future__ import annotations
 
@@ -149,3 +149,52 @@ def test_front_door_of_pdsh(cluster: Cluster, desk: Desk) -> None:
     result = cluster.alice(["env", "NODES=node01,node02", "bash", "-c", line], cwd=desk.path)
     check(result, "node01", "node02", tasks=1)
     assert result.err.count("--dockname means nothing any more") == 1, result
+
+
+DOCKED = """\
+#!/bin/bash
+echo "$hostlist $np $ENVLIST $ONE $DOCKED"; printf '<%s>' "$@"; echo; pwd; grep CapBnd /proc/self/status; cat /proc/1/comm
+mpirun -x DOCKED /opt/mpi/hello -e DOCKED >&2
+exit 3
+"""
+DOCKED_WORDS = (
+    "--container=localhost/ompi5",
+    "--script=./job.sh",
+    "--privileged",
+    "--dockname=mine",
+    "--ibdevices=/dev/x",
+)
+
+
+def docked(desk: Desk, result: Result, *lines: str) -> None:
+    """Said in a privileged container of docker's, with what --dockopts gave it, and by a rank on each of two nodes."""
+    said = [line.removeprefix("node01: ") for line in result.out.splitlines()]
+    assert said[:3] == [*lines, desk.path] and said[4] == "docker-init", result
+    assert int(said[3].split()[1], 16) >> 21 & 1, result  # CAP_SYS_ADMIN
+    ranks = [line.partition("rank ")[2] for line in result.err.splitlines() if "rank " in line]
+    assert sorted(ranks) == [f"{n} of 2 on node0{n + 1} sum 3 VAR=yes" for n in range(2)], result
+    for option in ("--dockname", "--ibdevices"):
+        assert result.err.count(f"{option} means nothing any more") == 1, result
+
+
+@pytest.mark.xdist_group("engines")
+def test_front_door_of_docker(engines: Cluster, desk: Desk) -> None:
+    """srun_docker.sh, with its old options; every task leaves with the script's code."""
+    desk.put("job.sh", DOCKED, 0o755)
+    line = ["srun_docker.sh", *DOCKED_WORDS, "--dockopts=-e DOCKED=yes", "--envlist=ONE", "--epochs=3", "a b"]
+    result = engines.alice(["env", "ONE=1", "salloc", "-Q", *TWO, "srun", *line], cwd=desk.path)
+    assert result.code == 3, result
+    docked(desk, result, "node01:1,node02:1 2 ONE 1 yes", "<--epochs=3><a b>")
+    assert engines.containers() == []
+
+
+@pytest.mark.xdist_group("engines")
+def test_front_door_of_pdsh_and_docker(engines: Cluster, desk: Desk) -> None:
+    """pdsh_docker.sh, likewise; pdsh is told the code, and says it with -S."""
+    desk.put("job.sh", DOCKED, 0o755)
+    words = " ".join((*DOCKED_WORDS, "--dockopts='\"-e DOCKED=yes\"'", "--workingdir=$PWD --epochs=3"))
+    line = f"PDSH_RCMD_TYPE=ssh pdsh -S -w $NODES NODES=$NODES pdsh_docker.sh --noderank=%n {words}"
+    result = engines.alice(["env", "NODES=node01,node02", "bash", "-c", line], cwd=desk.path)
+    assert result.code == 3, result
+    docked(desk, result, "node01:1,node02:1 2   yes", "<--epochs=3>")
+    assert engines.containers() == []

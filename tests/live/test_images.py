@@ -61,7 +61,8 @@ def test_images_are_converted_once_and_run(cluster: Cluster) -> None:
     again = cluster.mnrun(*words)
     check(again, *cluster.nodes)
     assert "pulling" not in again.err, again
-    assert cluster.path(f"{CACHE}/{held[1]}").stat() == made
+    taken = cluster.path(f"{CACHE}/{held[1]}").stat()
+    assert (taken.st_ino, taken.st_size) == (made.st_ino, made.st_size) and taken.st_mtime > made.st_mtime
 
 
 def test_images_of_a_tag_that_moves(cluster: Cluster) -> None:
@@ -214,6 +215,24 @@ def test_images_on_a_full_disk(cluster: Cluster) -> None:
     finally:
         for node in cluster.nodes:
             cluster.root(node, "sh", "-c", f"umount {place}; rm -rf {place}")
+
+
+def test_images_that_nobody_uses(cluster: Cluster) -> None:
+    """`mnrun clean --images`: what no job has taken for long goes, with what a dead node left; a later job converts anew."""
+    clean = ["mnrun", "clean", "--images", "--older", "30d"]
+    for version in ("1", "2"):
+        assert small(cluster, reference=f"{OPEN}/small:{version}", nodes=1).out == f"{version}\n"
+    for name in files(cluster):
+        os.utime(cluster.path(f"{CACHE}/{name}"), (time.time() - 40 * 86400,) * 2)
+    cluster.root(LOGIN, "sh", "-c", f"mkdir {CACHE}/refs/dead.lock && touch -d '40 days ago' {CACHE}/refs/dead.lock")
+    shown = cluster.alice([*clean, "--dry-run"])
+    assert shown.out.count("would remove") == 2 and len(files(cluster)) == 4, shown
+    assert small(cluster, "--pull", "never", nodes=1).out == "1\n"
+    done = cluster.alice(clean)
+    assert done.code == 0 and f"docker://{OPEN}/small:2, " in done.out and "unused for 40 days" in done.out, done
+    assert "1 of 2 images removed" in done.err and len(files(cluster)) == 2, done
+    assert not cluster.path(f"{CACHE}/refs/dead.lock").exists()
+    assert small(cluster, reference=f"{OPEN}/small:2", nodes=1).out == "2\n"
 
 
 def test_images_that_differ_between_nodes(cluster: Cluster) -> None:

@@ -46,9 +46,9 @@ FLOORS = (
     (
         *("keys", "node", "cluster", "modules", "gather", "job_dir", "transports", "terminal", "allocate"),
         *("wires", "remote", "pdsh", "machines", "commands"),
-        *("progress", "prepare", "execute", "outputs", "queue", "archive", "tail", "waiting"),
+        *("progress", "prepare", "execute", "outputs", "queue", "archive", "cache", "tail", "waiting"),
     ),
-    ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "cli_check", "__main__"),
+    ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_clean", "cli_shell", "cli_check", "__main__"),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -71,6 +71,7 @@ NEIGHBOURS = {
     "cli": {"cli_nodes", "cli_submit"},
     "cli_shell": {"cli", "cli_nodes"},
     "cli_submit": {"cli"},
+    "cli_clean": {"cli_follow"},
     "cli_setup": {"cli"},
     "cli_check": {"cli", "cli_nodes"},
     "manual": {"settings"},
@@ -82,7 +83,7 @@ NEIGHBOURS = {
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli", "cli_submit", "cli_setup", "cli_follow", "cli_shell", "cli_check"},
+    "click": {"cli", "cli_submit", "cli_setup", "cli_follow", "cli_clean", "cli_shell", "cli_check"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},

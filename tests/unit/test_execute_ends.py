@@ -58,7 +58,8 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
     "image files that differ": (
         Play(kit=say(*(f"{line} image={n}.7" for n, line in enumerate(READY, 1)))),
         NodeError(
-            "/app.sif is not the same on all nodes: node01: 1 bytes, header 7; node02: 2 bytes, header 7",
+            "/home/alice/run/app.sif is not the same on all nodes: "
+            "node01: 1 bytes, header 7; node02: 2 bytes, header 7",
             "copy one of them to all, or name one that all nodes see",
         ),
     ),

@@ -1,0 +1,80 @@
+"""`mnrun clean`: records of jobs that ended long ago, and images that no job has used for as long."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import click
+
+from . import archive, cache, cli_follow, cluster, follow
+from .cli_follow import CONTEXT, base_of, job_dir_option, standing
+from .errors import UsageError
+from .progress import Screen
+from .queue import Answer
+
+
+@click.command(context_settings=CONTEXT)
+@click.option("--older", default="30d", show_default=True, metavar="TIME", help="That ended longer ago than this.")
+@click.option("--images", is_flag=True, help="Converted images instead, that no job has used for as long.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@job_dir_option
+@click.option("--image-cache", metavar="DIR", help="Where the images are.  [default: ~/.mnrun/cache]")
+def clean(older: str, images: bool, dry_run: bool, job_dir: str | None, image_cache: str | None) -> None:
+    """Remove mnrun's records of jobs that ended long ago. Their output stays."""
+    now = time.time()
+    if images:
+        _images(Path(image_cache or str(standing("image_cache"))).expanduser().absolute(), now, _age(older), dry_run)
+    else:
+        _records(base_of(job_dir), now, _age(older), dry_run)
+
+
+def _records(base: Path, now: float, age: float, dry_run: bool) -> None:
+    kept = archive.kept(base)
+    # no question where there is nothing to remove
+    jobs = cli_follow.queue_of_mine().jobs().jobs if follow.removable(kept, (), now - age) else ()
+    gone = follow.removable(kept, jobs, now - age)
+    for found in gone:
+        path = base / found.id if dry_run else archive.remove(base, found)
+        click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, found.time)} old")
+    Screen().say(f"{len(gone)} of {len(kept)} jobs' records {_would(dry_run, 'be removed')} from {base}")
+
+
+def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
+    """Those in a cache that this machine sees."""
+    there = cache.images(place) if cache.owned(place) else []
+    known = Answer((), now)
+    if any(image.used < now - age for image in there) and cluster.has_slurm():
+        known = cli_follow.queue_of_mine().jobs()
+    before = cache.unneeded(now - age, known.jobs, known.time)
+    gone = []
+    for image in there:
+        if image.used < before and (dry_run or cache.remove(image, before)):
+            gone.append(image)
+            names = ", ".join(image.names) or "no reference's any more"
+            said = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
+            click.echo(f"{_would(dry_run, 'remove')} {image.path}: {said}")
+    if there and not dry_run:
+        cache.tidy(place, min(before, now - cache.BEATING))
+    freed = f", {_size(sum(image.size for image in gone))}" if gone else ""
+    Screen().say(f"{len(gone)} of {len(there)} images {_would(dry_run, 'be removed')} from {place}{freed}")
+
+
+def _would(dry_run: bool, what: str) -> str:
+    return f"would {what}" if dry_run else "removed"
+
+
+def _days(now: float, then: float) -> str:
+    return f"{int((now - then) / follow.DAY)} days"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _age(text: str) -> float:
+    found = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
+    if not found:
+        raise UsageError(f"--older {text!r} is not a time", "write 30d, 12h or 4w")
+    return int(found[1]) * {"m": 60.0, "h": 3600.0, "d": follow.DAY, "w": 7 * follow.DAY}[found[2]]
