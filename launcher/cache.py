@@ -47,7 +47,7 @@ def images(cache: Path) -> list[Image]:
 def unneeded(before: float, jobs: Iterable[Job], asked: float) -> float:
     """What was last used before then, no job has: `jobs` are all that Slurm knew when it was asked, and each takes its
     image after its start."""
-    starts = [job.start for job in jobs if job.active and 0 < job.start]
+    starts = [job.start for job in jobs if job.active and job.start > 0]
     return min(before, min([asked, *starts]) - HOUR)  # clocks differ
 
 

@@ -153,7 +153,8 @@ def test_front_door_of_pdsh(cluster: Cluster, desk: Desk) -> None:
 
 DOCKED = """\
 #!/bin/bash
-echo "$hostlist $np $ENVLIST $ONE $DOCKED"; printf '<%s>' "$@"; echo; pwd; grep CapBnd /proc/self/status; cat /proc/1/comm
+echo "$hostlist $np $ENVLIST $ONE $DOCKED"; printf '<%s>' "$@"; echo
+pwd; grep CapBnd /proc/self/status; cat /proc/1/comm
 mpirun -x DOCKED /opt/mpi/hello -e DOCKED >&2
 exit 3
 """

@@ -218,7 +218,7 @@ def test_images_on_a_full_disk(cluster: Cluster) -> None:
 
 
 def test_images_that_nobody_uses(cluster: Cluster) -> None:
-    """`mnrun clean --images`: what no job has taken for long goes, with what a dead node left; a later job converts anew."""
+    """`mnrun clean --images`: what no job has taken for long goes, and what a dead node left; once more later."""
     clean = ["mnrun", "clean", "--images", "--older", "30d"]
     for version in ("1", "2"):
         assert small(cluster, reference=f"{OPEN}/small:{version}", nodes=1).out == f"{version}\n"

@@ -14,7 +14,7 @@ from launcher.answers import Job
 from launcher.errors import UsageError
 from launcher.queue import Answer
 
-from .test_cli_follow import Terminal
+from .typed import Terminal
 
 DAY = 86400.0
 NOW = time.time()
@@ -57,6 +57,7 @@ def test_images(place: Path) -> None:
         ((Job("7", "", "RUNNING", start=NOW - 50 * DAY),), NOW, NOW - 50 * DAY - cache.HOUR),
         ((Job("7", "", "COMPLETED", start=NOW - 50 * DAY), Job("8", "", "PENDING")), NOW, NOW - 2 * DAY),
     ],
+    ids=["no jobs", "an old answer", "a job that runs", "one that has ended, one that waits"],
 )
 def test_no_image_of_a_job_goes(jobs: tuple[Job, ...], asked: float, before: float) -> None:
     """A job that runs took its own after its start, and Slurm's answer may be some seconds old."""
