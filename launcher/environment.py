@@ -20,6 +20,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # What bash does not let anyone set.
 SHELLS_OWN = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 
+OURS = ("mnrun_", "MNRUN_JOB_ID")  # of the wrappers around a program, and their mark
+
 INSIDE = "inside"  # inside-out: the containers that serve and the one that runs mpirun
 MPIRUN = "mpirun"  # outside-in: a rank that the host's mpirun started
 SRUN = "srun"  # outside-in: a rank that srun started; SLURM_* is its own step's
@@ -189,6 +191,11 @@ def assignments(values: Mapping[str, object]) -> str:
     return "".join(f"{name}={quote(str(value))}\n" for name, value in values.items())
 
 
+def owner(name: str) -> str:
+    """Whose a variable is that no user can set; "" where he can."""
+    return "the shell's" if name in SHELLS_OWN else "mnrun's" if name.startswith(OURS) else ""
+
+
 def masked(words: Iterable[str]) -> list[str]:
     """What was typed, to be shown again: without the values of -x, which may be secrets."""
     shown: list[str] = []
@@ -215,7 +222,7 @@ def read_file(text: str, path: str) -> tuple[Variable, ...]:
         if not NAME.match(name):
             shown = repr(f"{name}=…" if equals else name)  # its value may be a secret
             raise UsageError(f"{path}, line {number}: {shown} is not NAME=VALUE")
-        if name in SHELLS_OWN:
-            raise UsageError(f"{path}, line {number}: {name} is the shell's own, and cannot be set")
+        if owner(name):
+            raise UsageError(f"{path}, line {number}: {name} is {owner(name)} own, and cannot be set")
         variables.append(Variable(name, value if equals else None))
     return tuple(variables)

@@ -35,23 +35,24 @@ PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
 # no input before all nodes have answered. The kit's size comes first, since tar would read on into
 # the lease. Of several tasks on a node one is enough.
 BOOT = (
-    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}; echo "here $node"; '
-    'umask 077; read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} size || { rm -f "$0.lease"; exit 1; }; '
-    'mkdir "$0" || { echo "fail $node cannot make $0 on this node"; exit 1; }; '
+    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}; '
+    'echo "here $mnrun_node"; '
+    'umask 077; read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} mnrun_size || { rm -f "$0.lease"; exit 1; }; '
+    'mkdir "$0" || { echo "fail $mnrun_node cannot make $0 on this node"; exit 1; }; '
     """trap 'rm -rf "$0" "$0.lease"' EXIT; """
-    'cd "$0" && head -c "$size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
+    'cd "$0" && head -c "$mnrun_size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
 )
 # PREPARE's: no file is needed, so none is left.
 FETCH = (
     '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; echo "here ${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}"; '
-    'umask 077; read -r size && text=$(head -c "$size") && eval "$text"'
+    'umask 077; read -r mnrun_size && mnrun_text=$(head -c "$mnrun_size") && eval "$mnrun_text"'
 )
 # The head's first words: its node's guard makes the pipe `gate` once it has found everything there,
 # or takes the directory away again. Whoever renames it first has it: the head to begin, the guard
 # to end without one. From then on the head carries the job's mark.
 WAIT = (
     'until [ -p "$0/gate" ] && mv "$0/gate" "$0/go" 2>/dev/null; do '
-    'if [ -d "$0" ]; then seen=1; elif [ "${seen-}" ]; then exit 0; fi; sleep 0.02; done; '
+    'if [ -d "$0" ]; then mnrun_seen=1; elif [ "${mnrun_seen-}" ]; then exit 0; fi; sleep 0.02; done; '
     'MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p "$0/head.sh" "$@"'
 )
 
@@ -77,7 +78,7 @@ def walker() -> dict[str, str]:
 def pullers() -> dict[str, str]:
     """What PREPARE needs."""
     found = {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in (PULL, IMAGE, ENGINES)}
-    given = "job_podman=$4 job_id=$5 job_runtime=$6\n"
+    given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6\n"
     return {PULL: given + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
 
 
@@ -103,29 +104,29 @@ def values(plan: Plan) -> str:
     spec = plan.spec
     return "# shellcheck shell=sh disable=SC2034\n" + environment.assignments(
         {
-            "job_id": plan.job,
-            "job_nodes": ",".join(plan.layout.nodes),
-            "job_chdir": spec.chdir,
-            "job_inside": "1" if spec.mode == "inside-out" else "",
-            "job_connect": plan.connect,
-            "job_beat": (PDSH_BEAT if spec.rsh == "pdsh" else BEAT) if spec.hosts else "",
-            "job_silence": SILENCE if spec.hosts else "",
-            "job_runtime": spec.runtime,
-            "job_image": _compared(plan),
-            "job_podman": spec.podman_root,
-            "job_hardened": "1" if spec.hardened else "",
-            "job_starter": plan.starter,
-            "job_stdin": plan.stdin,
-            "job_no_gpu": "1" if spec.no_gpu else "",
-            "job_gpu_bind": "" if plan.starter == "srun" or spec.gpu_bind == "none" else spec.gpu_bind,
-            "job_shared": "1" if plan.shared else "",
-            "job_judge": "" if spec.force or spec.mode == "inside-out" else _starter(plan),
-            "job_ports": spec.ports,
-            "job_umask": plan.spec.umask,
-            "job_split": spec.split_output,
-            "job_label": "1" if spec.label else "",
-            "job_keep": "1" if spec.keep else "",
-            "job_shell": spec.shell,
+            "mnrun_id": plan.job,
+            "mnrun_nodes": ",".join(plan.layout.nodes),
+            "mnrun_chdir": spec.chdir,
+            "mnrun_inside": "1" if spec.mode == "inside-out" else "",
+            "mnrun_connect": plan.connect,
+            "mnrun_beat": (PDSH_BEAT if spec.rsh == "pdsh" else BEAT) if spec.hosts else "",
+            "mnrun_silence": SILENCE if spec.hosts else "",
+            "mnrun_runtime": spec.runtime,
+            "mnrun_image": _compared(plan),
+            "mnrun_podman": spec.podman_root,
+            "mnrun_hardened": "1" if spec.hardened else "",
+            "mnrun_starter": plan.starter,
+            "mnrun_stdin": plan.stdin,
+            "mnrun_no_gpu": "1" if spec.no_gpu else "",
+            "mnrun_gpu_bind": "" if plan.starter == "srun" or spec.gpu_bind == "none" else spec.gpu_bind,
+            "mnrun_shared": "1" if plan.shared else "",
+            "mnrun_judge": "" if spec.force or spec.mode == "inside-out" else _starter(plan),
+            "mnrun_ports": spec.ports,
+            "mnrun_umask": plan.spec.umask,
+            "mnrun_split": spec.split_output,
+            "mnrun_label": "1" if spec.label else "",
+            "mnrun_keep": "1" if spec.keep else "",
+            "mnrun_shell": spec.shell,
         }
     )
 

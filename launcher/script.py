@@ -26,7 +26,14 @@ SLURM_JOB = f"{MARK}SLURM"
 HOSTS = f"{MARK}HOSTS"
 IMAGE = f"{MARK}PULLED"  # what PREPARE finds
 
-_VARIABLES = {f"/tmp/mnrun.{JOB}": "$here", JOB: "$id", HEAD: "$head", EACH: "$each", NODES: "$nodes", IMAGE: "$image"}
+_VARIABLES = {
+    f"/tmp/mnrun.{JOB}": "$mnrun_here",
+    JOB: "$mnrun_id",
+    HEAD: "$mnrun_head",
+    EACH: "$mnrun_each",
+    NODES: "$mnrun_nodes",
+    IMAGE: "$mnrun_image",
+}
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
         else kit.outside_environment(plan, slurm.launch_environment(plan, where))
     )
     nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
-    words = environment.assignments({"boot": kit.BOOT, "fetch": kit.FETCH, "until_go": kit.WAIT})
+    words = environment.assignments({"mnrun_boot": kit.BOOT, "mnrun_fetch": kit.FETCH, "mnrun_until_go": kit.WAIT})
     own = {**kit.walker(), "words.sh": environment.srun_script() + words}
     if plan.spec.by_reference:
         own.update(kit.pullers())
@@ -158,7 +165,8 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
 def _words(argv: Words) -> str:
     """The words of a command, for bash, with the script's variables in them."""
     return " ".join(
-        {kit.BOOT: '"$boot"', kit.FETCH: '"$fetch"', kit.WAIT: '"$until_go"'}.get(word) or _word(word) for word in argv
+        {kit.BOOT: '"$mnrun_boot"', kit.FETCH: '"$mnrun_fetch"', kit.WAIT: '"$mnrun_until_go"'}.get(word) or _word(word)
+        for word in argv
     )
 
 

@@ -240,8 +240,10 @@ def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
             hint = "" if equals else f"to leave nodes out write --exclude {word}"
             shown = f"{name}=…" if equals else word  # a value may be a secret
             raise UsageError(f"-x {shown!r} is not NAME or NAME=VALUE", hint)
-        if name in environment.SHELLS_OWN:
-            raise UsageError(f"-x {name}: it is the shell's own, and cannot be set", "give it another name")
+        if environment.owner(name):
+            raise UsageError(
+                f"-x {name}: it is {environment.owner(name)} own, and cannot be set", "give it another name"
+            )
         later = around.batch and ("command line" not in origin or "module" in settings or "setup" in settings)
         if later and not equals and name not in around.environ:
             variables.append(Variable(name, "", inherited=True, why=origin))  # the job says if it has none either

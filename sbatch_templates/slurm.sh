@@ -18,32 +18,31 @@ trap - ERR
 {% endif %}
 set -euo pipefail  # not before: modules are not all safe under -u
 {% if inherited %}
-inherited=(  # of every rank, with the values that they have here; before any name of ours is set
+mnrun_inherited=(  # of every rank, with the values that they have here; before any name of ours is set
 {% for line in inherited %}
   {{ line }}
 {% endfor %}
 )
 {% else %}
-inherited=()
+mnrun_inherited=()
 {% endif %}
-stage=$mnrun_stage
-ranks=({{ ranks }})  # on each node
-variables=(  # of every rank
+mnrun_ranks=({{ ranks }})  # on each node
+mnrun_variables=(  # of every rank
 {% for line in variables %}
   {{ line }}
 {% endfor %}
 )
-inside='{{ inside }}' connect='{{ connect }}' counted='{{ counted }}' split={{ split }}
-source "$stage/walk.sh"
+mnrun_inside='{{ inside }}' mnrun_connect='{{ connect }}' mnrun_counted='{{ counted }}' mnrun_split={{ split }}
+source "$mnrun_stage/walk.sh"
 
-begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
 {% for line in exports %}
 {{ line }}
 {% endfor %}
 
 {% if prepare %}
-# 0 prepare: the image of a registry, on every node; $image is what they call it
-source "$stage/image.sh"
+# 0 prepare: the image of a registry, on every node; $mnrun_image is what they call it
+source "$mnrun_stage/image.sh"
 prepare {{ pull_timeout }} {{ image }} {{ prepare }}
 {% endif %}
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell

@@ -4,9 +4,10 @@
 # The guard, which hears it too, hands it to the program; and it is the guard who ends what runs here.
 set -euo pipefail
 setsid --fork true 2>/dev/null || exec "$@" # util-linux before 2.27
-exec {in}<&0 {out}>&1
+exec {mnrun_in}<&0 {mnrun_out}>&1
 trap : HUP INT QUIT TERM USR1 USR2
 # shellcheck disable=SC2016  # its own words
-code='' run='in=$1 out=$2 code=0; "${@:3}" <&"$in" >&"$out" {in}<&- {out}>&- || code=$?; echo "$code"'
-read -r code < <(setsid --fork bash -p -c "$run" bash "$in" "$out" "$@") || true
-exit "${code:-137}" # no code: killed
+mnrun_code='' mnrun_run='mnrun_in=$1 mnrun_out=$2 mnrun_code=0
+  "${@:3}" <&"$mnrun_in" >&"$mnrun_out" {mnrun_in}<&- {mnrun_out}>&- || mnrun_code=$?; echo "$mnrun_code"'
+read -r mnrun_code < <(setsid --fork bash -p -c "$mnrun_run" bash "$mnrun_in" "$mnrun_out" "$@") || true
+exit "${mnrun_code:-137}" # no code: killed

@@ -58,7 +58,7 @@ done <"$here/nodes"
 if [ -z "$node" ]; then
   . "$here/job.sh"
   # shellcheck disable=SC2154  # job.sh
-  fail "$host is no node of this job, which has $job_nodes"
+  fail "$host is no node of this job, which has $mnrun_nodes"
 fi
 if [ -n "$input" ]; then # nothing to hand on where it is closed or /dev/null
   case $(readlink /proc/self/fd/0) in '' | /dev/null) input='' ;; esac

@@ -3,21 +3,21 @@
 # what leaks from the host and its scheduler in this context (launcher/environment.py has the
 # rules), with the job's mark, and with PLACE in the node directory as its own TMPDIR.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-context=$1 place=$here/$2
+mnrun_here=$(cd "$(dirname "$0")" && pwd)
+mnrun_context=$1 mnrun_place=$mnrun_here/$2
 shift 2
-source "$here/job.sh"
-source "$here/rules.sh"
+source "$mnrun_here/job.sh"
+source "$mnrun_here/rules.sh"
 
-read -r _ _ _ _ _ session _ </proc/self/stat
+read -r _ _ _ _ _ mnrun_session _ </proc/self/stat
 # The guard ends whatever is left of it; but a prompt on this very machine shares its user's session.
-[[ $job_shell == terminal && $session != "$$" ]] || echo "$session" >>"$here/sessions"
-echo "$$ $PPID" >>"$here/parents"  # by the second Apptainer names what --sharens leaves when it is killed
+[[ $mnrun_shell == terminal && $mnrun_session != "$$" ]] || echo "$mnrun_session" >>"$mnrun_here/sessions"
+echo "$$ $PPID" >>"$mnrun_here/parents"  # by the second Apptainer names what --sharens leaves when it is killed
 
-drop=()
-while IFS= read -r -d '' pair; do
-  name=${pair%%=*}
-  if dropped "$context:$name"; then drop+=(-u "$name"); fi
+mnrun_drop=()
+while IFS= read -r -d '' mnrun_pair; do
+  mnrun_name=${mnrun_pair%%=*}
+  if dropped "$mnrun_context:$mnrun_name"; then mnrun_drop+=(-u "$mnrun_name"); fi
 done </proc/self/environ
-if [[ $context != *-bare && -d $here/steady ]]; then PATH=$here/steady:$PATH; fi
-exec env "${drop[@]}" "MNRUN_JOB_ID=$job_id" "TMPDIR=$place" "$@"
+if [[ $mnrun_context != *-bare && -d $mnrun_here/steady ]]; then PATH=$mnrun_here/steady:$PATH; fi
+exec env "${mnrun_drop[@]}" "MNRUN_JOB_ID=$mnrun_id" "TMPDIR=$mnrun_place" "$@"

@@ -7,7 +7,7 @@ source "$here/job.sh"
 program=$(command -v ch-run)
 shift
 flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
-[[ -z $job_shared ]] || flags+=("--join-ct=$(<"$here/share")")
+[[ -z $mnrun_shared ]] || flags+=("--join-ct=$(<"$here/share")")
 image=
 for word; do
   [[ $word != -- ]] || break

@@ -2,13 +2,13 @@
 # `engine.sh docker|podman run WORDS…` starts a container with what only this node knows, or only this
 # process: user and groups, limits, devices, GPUs, and the variables of the job or of this very rank.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-cd "$here"
+mnrun_here=$(cd "$(dirname "$0")" && pwd)
+cd "$mnrun_here"
 source ./job.sh
 source ./rules.sh
 source ./engines.sh
 shift 2
-flags=(--name "mnrun.$job_id.$$")
+flags=(--name "mnrun.$mnrun_id.$$")
 
 # Values do not stand on a command line, which everybody may read; the image's own variables stay as they are.
 while IFS= read -r -d '' pair; do
@@ -22,8 +22,8 @@ if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then # where srun's 
   done
 fi
 [[ ! -t 0 ]] || flags+=(--tty)
-[[ ! -d $infiniband ]] || flags+=("--device=$infiniband")
-if [[ -d $selinux && -z $job_hardened ]]; then
+[[ ! -d $mnrun_infiniband ]] || flags+=("--device=$mnrun_infiniband")
+if [[ -d $mnrun_selinux && -z $mnrun_hardened ]]; then
   flags+=(--security-opt=label=disable) # else home and the job's directory cannot be read
 fi
 
@@ -39,7 +39,7 @@ user() { # docker's containers would run as root
 
 limits() { # memory that can be locked, for InfiniBand, and stack: as far as dockerd may
   local pid locked
-  pid=$(cat "$dockerd" 2>/dev/null || pgrep -ox dockerd) || return 0
+  pid=$(cat "$mnrun_dockerd" 2>/dev/null || pgrep -ox dockerd) || return 0
   [[ -r /proc/$pid/limits ]] || return 0
   if (($(printf %d "0x$(awk '/^CapEff/ { print $2 }' "/proc/$pid/status")") >> 24 & 1)) && [[ ! -e rootless ]]; then
     flags+=(--ulimit=memlock=-1 --ulimit=stack=67108864:-1)
@@ -59,7 +59,7 @@ uuids() { # of the GPUs granted here, one to a line: whoever numbers them, and w
 
 gpus() { # in the way that this node has
   local granted=${CUDA_VISIBLE_DEVICES-all} list=() gpu all
-  [[ -e $driver && -n $granted && -z $job_no_gpu ]] || return 0
+  [[ -e $mnrun_driver && -n $granted && -z $mnrun_no_gpu ]] || return 0
   if [[ $granted != all ]]; then
     mapfile -t list < <(uuids)
     # only these are there, numbered anew
@@ -68,15 +68,15 @@ gpus() { # in the way that this node has
     list=(all)
   fi
   all=$(IFS=, && echo "${list[*]}")
-  if [[ $job_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
+  if [[ $mnrun_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
     if [[ $all != all ]]; then all="\"device=$all\""; fi # a word of CSV, with its quotes
     flags+=(--gpus "$all")
-  elif [[ $job_runtime == docker ]] && ask 20 info --format '{{json .Runtimes}}' | grep -q '"nvidia":'; then
+  elif [[ $mnrun_runtime == docker ]] && ask 20 info --format '{{json .Runtimes}}' | grep -q '"nvidia":'; then
     flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$all" -e NVIDIA_DRIVER_CAPABILITIES=all)
-  elif grep -qrs 'nvidia.com/gpu' "${cdi[@]}"; then
+  elif grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}"; then
     for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$gpu"); done
   else
-    echo "fail $job_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit" 1<>up
+    echo "fail $mnrun_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit" 1<>up
     exit 125
   fi
 }
@@ -86,15 +86,15 @@ raise() { # podman's limits are ours: as high as we may
   ulimit -S -s "$(ulimit -H -s)"
 }
 
-if [[ $job_runtime == docker ]]; then
+if [[ $mnrun_runtime == docker ]]; then
   user
   limits
 else
-  (umask 077 && mkdir -p "$own/user")
+  (umask 077 && mkdir -p "$mnrun_own/user")
   raise
   if [[ -n ${PMI_FD-} ]]; then # PMI2's, the one open file that a rank is given
     flags+=("--preserve-fd=$PMI_FD")
   fi
 fi
 gpus
-exec "${boxes[@]}" run "${flags[@]}" "$@"
+exec "${mnrun_boxes[@]}" run "${flags[@]}" "$@"

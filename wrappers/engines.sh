@@ -3,45 +3,46 @@
 # by the job's label. Sourced, after job.sh, from the job's node directory.
 
 # where this node says what it has
-driver=/proc/driver/nvidia/version infiniband=/dev/infiniband selinux=/sys/fs/selinux/booleans dockerd=/run/docker.pid
-cdi=(/etc/cdi /var/run/cdi)
-# engine: for its images; boxes: for the job's containers; at_once: `rm --force` without a word to what runs there
-at_once=()
-case $job_runtime in
-  docker) engine=(docker) boxes=(docker) ;;
+mnrun_driver=/proc/driver/nvidia/version mnrun_infiniband=/dev/infiniband
+mnrun_selinux=/sys/fs/selinux/booleans mnrun_dockerd=/run/docker.pid
+mnrun_cdi=(/etc/cdi /var/run/cdi)
+# mnrun_engine: for its images; mnrun_boxes: for the job's containers; mnrun_at_once: `rm --force` without a word to what runs there
+mnrun_at_once=()
+case $mnrun_runtime in
+  docker) mnrun_engine=(docker) mnrun_boxes=(docker) ;;
   podman)
     # Images lie on the node, never in the home directory, which nodes share; the same words with every call,
     # since podman keeps them in its database. Containers lie in the job's own directory: where the scheduler
     # kills podman's helpers, podman cannot make anything any more of what it then finds there (5.4).
-    own=${here-}/podman
-    store=${job_podman:-/tmp/mnrun-podman.$(id -u)}
-    engine=(podman --root "$store/root" --runroot "$store/run" --tmpdir "$store/tmp" --cgroup-manager=cgroupfs)
-    boxes=(env "XDG_RUNTIME_DIR=$own/user" podman --root "$own/root" --runroot "$own/run" --tmpdir "$own/tmp"
-      --storage-driver=overlay --storage-opt "additionalimagestore=$store/root" --cgroup-manager=cgroupfs)
-    at_once=(--time 0)
+    mnrun_own=${mnrun_here-}/podman
+    mnrun_store=${mnrun_podman:-/tmp/mnrun-podman.$(id -u)}
+    mnrun_engine=(podman --root "$mnrun_store/root" --runroot "$mnrun_store/run" --tmpdir "$mnrun_store/tmp" --cgroup-manager=cgroupfs)
+    mnrun_boxes=(env "XDG_RUNTIME_DIR=$mnrun_own/user" podman --root "$mnrun_own/root" --runroot "$mnrun_own/run" --tmpdir "$mnrun_own/tmp"
+      --storage-driver=overlay --storage-opt "additionalimagestore=$mnrun_store/root" --cgroup-manager=cgroupfs)
+    mnrun_at_once=(--time 0)
     if [[ -r ${XDG_RUNTIME_DIR-}/containers/auth.json ]]; then # podman login's
       export REGISTRY_AUTH_FILE=${REGISTRY_AUTH_FILE-$XDG_RUNTIME_DIR/containers/auth.json}
     fi
-    export XDG_RUNTIME_DIR=$store/user
+    export XDG_RUNTIME_DIR=$mnrun_store/user
     export PODMAN_IGNORE_CGROUPSV1_WARNING=1
     ;;
-  *) engine=() boxes=() ;;
+  *) mnrun_engine=() mnrun_boxes=() ;;
 esac
 
 ask() { # SECONDS WORDS: the engine, as a process of the job; podman leaves one behind
-  MNRUN_JOB_ID=$job_id timeout -k 1 "$1" "${engine[@]}" "${@:2}" </dev/null
+  MNRUN_JOB_ID=$mnrun_id timeout -k 1 "$1" "${mnrun_engine[@]}" "${@:2}" </dev/null
 }
 
 ask_boxes() { # the same of the job's containers
-  MNRUN_JOB_ID=$job_id timeout -k 1 "$1" "${boxes[@]}" "${@:2}" </dev/null
+  MNRUN_JOB_ID=$mnrun_id timeout -k 1 "$1" "${mnrun_boxes[@]}" "${@:2}" </dev/null
 }
 
 usable() { # whether the engine can be used here; says why not
   local said code=0
-  command -v "$job_runtime" >/dev/null || { echo "$job_runtime is not installed on this node"; return 1; }
-  if [[ $job_runtime == podman ]]; then
-    (umask 077 && mkdir -p "$store/user") 2>/dev/null && [[ -O $store && ! -L $store ]] ||
-      { echo "$store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
+  command -v "$mnrun_runtime" >/dev/null || { echo "$mnrun_runtime is not installed on this node"; return 1; }
+  if [[ $mnrun_runtime == podman ]]; then
+    (umask 077 && mkdir -p "$mnrun_store/user") 2>/dev/null && [[ -O $mnrun_store && ! -L $mnrun_store ]] ||
+      { echo "$mnrun_store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
     return 1
@@ -81,42 +82,42 @@ has() { # IMAGE: whether the engine has it on this node; says why not
   local said
   if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return; fi
   case ${said,,} in
-    *'no such image'* | *'image not known'* | '') echo "$job_runtime has no image $1 on this node" ;;
-    *) echo "$job_runtime: ${said##*$'\n'}" ;;
+    *'no such image'* | *'image not known'* | '') echo "$mnrun_runtime has no image $1 on this node" ;;
+    *) echo "$mnrun_runtime: ${said##*$'\n'}" ;;
   esac
   return 1
 }
 
-mapped() { [[ $job_runtime == docker || -e $store/mapped/$1 ]]; } # ID: whether the image is there for a user's ids
+mapped() { [[ $mnrun_runtime == docker || -e $mnrun_store/mapped/$1 ]]; } # ID: whether the image is there for a user's ids
 
 map() { # ID: podman copies an image for a user's ids, for seconds: once, in the store, and not for each job anew
   local id
   if id=$(ask 600 create --userns=keep-id "$1" true 2>/dev/null); then
-    ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$store/mapped" && : >"$store/mapped/$1"
+    ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$mnrun_store/mapped" && : >"$mnrun_store/mapped/$1"
   fi || true # then the job makes its own
 }
 
 end_containers() { # of the job, all of them; says what is left. Never waits long: an engine may hang
   local deadline=$((SECONDS + 6)) ids=''
-  ((${#boxes[@]})) && [[ $job_runtime == docker || -d $own/root ]] || return 0
+  ((${#mnrun_boxes[@]})) && [[ $mnrun_runtime == docker || -d $mnrun_own/root ]] || return 0
   while ((SECONDS < deadline)); do
-    if ! ids=$(ask_boxes 3 ps --all --quiet --filter "label=mnrun.job=$job_id" 2>/dev/null); then
-      [[ $job_runtime == docker ]] || return 0 # its processes end as the job's do, and its files with the directory
-      echo "$job_runtime's containers with the label mnrun.job=$job_id ($job_runtime does not answer)"
+    if ! ids=$(ask_boxes 3 ps --all --quiet --filter "label=mnrun.job=$mnrun_id" 2>/dev/null); then
+      [[ $mnrun_runtime == docker ]] || return 0 # its processes end as the job's do, and its files with the directory
+      echo "$mnrun_runtime's containers with the label mnrun.job=$mnrun_id ($mnrun_runtime does not answer)"
       return
     fi
     [[ -n $ids ]] || return 0
     # shellcheck disable=SC2086  # ids
-    ask_boxes 3 rm --force "${at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
+    ask_boxes 3 rm --force "${mnrun_at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
   done
-  echo "$job_runtime's containers ${ids//$'\n'/ }"
+  echo "$mnrun_runtime's containers ${ids//$'\n'/ }"
 }
 
 scrap() { # podman's files, some of which belong to its subordinate users
-  [[ $job_runtime == podman && -d $own ]] || return 0
-  rm -rf "$own" 2>/dev/null || {
-    rm -rf "$own"/{user,run,tmp} "$own"/root/{libpod,db.sql*} # so that it starts afresh
-    (umask 077 && mkdir "$own/user")
-    ask_boxes 30 unshare rm -rf "$own/root" >/dev/null 2>&1
+  [[ $mnrun_runtime == podman && -d $mnrun_own ]] || return 0
+  rm -rf "$mnrun_own" 2>/dev/null || {
+    rm -rf "$mnrun_own"/{user,run,tmp} "$mnrun_own"/root/{libpod,db.sql*} # so that it starts afresh
+    (umask 077 && mkdir "$mnrun_own/user")
+    ask_boxes 30 unshare rm -rf "$mnrun_own/root" >/dev/null 2>&1
   } || true
 }

@@ -7,6 +7,6 @@ mnrun_here=$(cd "${0%/*}" && pwd)
 read -r mnrun_word <"$mnrun_here/go" || exit 1 # the guard holds it open; its end is the job's
 if [ "$mnrun_word" != go ]; then exit 0; fi # some node is not ready: the launcher says which
 . "$mnrun_here/launch.env"
-umask "$job_umask"
-cd "$job_chdir"
+umask "$mnrun_umask"
+cd "$mnrun_chdir"
 exec "$@"

@@ -3,7 +3,7 @@
 # one, and they are not to be hidden. Which GPUs the scheduler granted is in CUDA_VISIBLE_DEVICES and goes along by itself.
 set -euo pipefail
 source "$(dirname "$0")/job.sh"
-if [[ -n $job_no_gpu ]]; then
+if [[ -n $mnrun_no_gpu ]]; then
   unset APPTAINER_NV SINGULARITY_NV
   export APPTAINER_NO_NV=1 SINGULARITY_NO_NV=1 # whatever the site's own settings say
 elif [[ -e /proc/driver/nvidia/version ]]; then

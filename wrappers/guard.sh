@@ -8,7 +8,7 @@
 #     end                 to the program, that it ends: by its mpirun, where there is one
 #     log                 say what the container has said so far
 #     over                as the lease's end, of one that is a pipe on the node and has none
-#     alive               nothing; but where job_silence is set, a lease that is silent for so many seconds is at its end
+#     alive               nothing; but where mnrun_silence is set, a lease that is silent for so many seconds is at its end
 #     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh).
 #                         NODE is this one: of other nodes' lines nothing is read but by grep
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
@@ -16,19 +16,21 @@
 # So is any signal of the scheduler's: it is meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
 #     ready nossh fail gone log rank ended warned alone alive bye, and ask and answer to other nodes;
-# alive only where job_beat says how often: a connection may break without a word
+# alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
-here=$(cd "$(dirname "$0")" && pwd)
-cd "$here"
+# Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: what the user
+# exports under another name reaches it as it is.
+mnrun_here=$(cd "$(dirname "$0")" && pwd)
+cd "$mnrun_here"
 source ./job.sh
 source ./sweep.sh # which has engines.sh
-node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
+mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
 # Everyone on this node (guard, container, ranks) speaks through this pipe; a line is below
 # PIPE_BUF, so that it arrives whole. Held open for reading and writing: nobody blocks on it.
 mkfifo up
-exec {up}<>up
-say() { printf '%s\n' "$*" >&"$up"; }
+exec {mnrun_up}<>up
+say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
 address() { # where other nodes reach this one: not the 127.0.1.1 that Debian writes for itself
   local found client
@@ -38,7 +40,7 @@ address() { # where other nodes reach this one: not the 127.0.1.1 that Debian wr
 }
 
 identity() { # of the image file: its size, and a sum of the header, which says when it was made. Nothing else is read
-  [[ ! -f $job_image ]] || echo "image=$(stat -L -c %s -- "$job_image").$(head -c 128 -- "$job_image" | cksum | cut -d' ' -f1)"
+  [[ ! -f $mnrun_image ]] || echo "image=$(stat -L -c %s -- "$mnrun_image").$(head -c 128 -- "$mnrun_image" | cksum | cut -d' ' -f1)"
 }
 
 last_words() { # the container's own
@@ -50,18 +52,18 @@ deaf() { trap '' HUP INT TERM USR1 USR2; } # a signal to a step reaches every pr
 forward() { # to the launcher, each line with the node's name
   local word rest facts line part=''
   deaf
-  [[ -z $job_beat ]] || trap '' PIPE
+  [[ -z $mnrun_beat ]] || trap '' PIPE
   facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
   until [[ ${word-} == bye ]]; do
     # where the machine is busy, the time may be over in the middle of a line
-    if IFS= read -r ${job_beat:+-t "$job_beat"} line <&"$up"; then
+    if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
       line=$part$line part=''
       word=${line%% *} rest=${line#"${line%% *}"} rest=${rest# }
     else
       part+=$line word=alive rest=''
     fi
     [[ $word == ready ]] && rest="$facts $rest"
-    if ! printf '%s %s %s\n' "$word" "$node" "$rest" 2>/dev/null; then
+    if ! printf '%s %s %s\n' "$word" "$mnrun_node" "$rest" 2>/dev/null; then
       kill -HUP $$ # nobody hears us any more
       return
     fi
@@ -73,7 +75,7 @@ is_image() { # a SIF, a squashfs, or an unpacked tree
 }
 
 check() { # what every node must have, before anything is started
-  local kind what
+  local kind what usable
   while IFS=$'\t' read -r kind what; do
     case $kind in
       program) command -v "$what" >/dev/null || { say "fail $what is not installed on this node"; return 1; } ;;
@@ -83,7 +85,7 @@ check() { # what every node must have, before anything is started
       image)
         [[ -e $what ]] || { say "fail the image $what is not there: name one that every node sees, or has"; return 1; }
         [[ -r $what ]] || { say "fail the image $what cannot be read"; return 1; }
-        if [[ $job_runtime == charliecloud && -f $what ]] && ! head -c 4 "$what" | grep -q hsqs; then
+        if [[ $mnrun_runtime == charliecloud && -f $what ]] && ! head -c 4 "$what" | grep -q hsqs; then
           say "fail $what is no directory or squashfs file, which charliecloud needs"
           return 1
         fi
@@ -150,15 +152,15 @@ end() { # by its mpirun, where it has one
 }
 
 sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or their mpirun, they have it too
-  if [[ -n $job_connect && $job_shell != terminal ]]; then pass_on "$1"; fi
+  if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi
 }
 
 dismiss() { # the head, which has come through the gate and waits for a go that does not come
   local round
-  if [[ -z ${go-} ]] || mv gate closed 2>/dev/null; then return; fi # nobody has come, nor will now
-  [[ -n ${went-} ]] || echo stop >&"$go"
+  if [[ -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # nobody has come, nor will now
+  [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
   for round in {1..100}; do
-    if [[ -e pid.head ]] && [[ -n ${went-} || ! -e /proc/$(<pid.head) ]]; then break; fi
+    if [[ -e pid.head ]] && [[ -n ${mnrun_went-} || ! -e /proc/$(<pid.head) ]]; then break; fi
     sleep 0.02
   done
 }
@@ -167,28 +169,28 @@ finish() {
   trap '' TERM INT HUP
   set +e
   : >closing
-  [[ -z ${filter-} ]] || kill -KILL "$filter"
-  if [[ -n ${release-} ]]; then
-    kill -KILL "$release"
-    wait "$release" 2>/dev/null
+  [[ -z ${mnrun_filter-} ]] || kill -KILL "$mnrun_filter"
+  if [[ -n ${mnrun_release-} ]]; then
+    kill -KILL "$mnrun_release"
+    wait "$mnrun_release" 2>/dev/null
   fi
   rm -f key hostkey # first of all
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   left=$(sweep_all)
-  [[ -z ${box_PID-} ]] || wait "$box_PID"
+  [[ -z ${mnrun_box_PID-} ]] || wait "$mnrun_box_PID"
   cd /
   say "bye $left"
-  wait "$forwarder"
+  wait "$mnrun_forwarder"
   wipe
 }
 
 # Where even this guard is killed (srun's own helper does that to the tasks of a killed srun), its
 # undertaker notices: it reads a pipe that this shell alone writes, as no child of its step.
-exec {life}> >(setsid bash -p -c 'bash -p ./sweep.sh watch <&0 >/dev/null 2>&1 &')
+exec {mnrun_life}> >(setsid bash -p -c 'bash -p ./sweep.sh watch <&0 >/dev/null 2>&1 &')
 
-forward {life}>&- &
-forwarder=$!
+forward {mnrun_life}>&- &
+mnrun_forwarder=$!
 trap finish EXIT
 trap 'exit 143' INT HUP
 trap 'say warned; sent TERM' TERM # for the program a warning; whether also for us is the launcher's to ask
@@ -197,64 +199,64 @@ trap 'sent USR2' USR2
 trap : CONT
 
 mkdir -m 700 tmp serve
-mkdir -m 700 "$shm"
+mkdir -m 700 "$mnrun_shm"
 awk '{ print $6 }' /proc/$$/stat >sessions
 : >parents
 bash -p ./user.sh
 bash -p ./steady.sh
-awk -v node="$node" '$1 == node { print $2 }' layout >share # of the ranks: how many come here
-[[ -z $job_split ]] || (umask "$job_umask" && mkdir -p "$job_split") || say "fail cannot make $job_split"
+awk -v node="$mnrun_node" '$1 == node { print $2 }' layout >share # of the ranks: how many come here
+[[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if ! check; then
   # the launcher ends it: it may want to hear from all nodes
-  while read -r ${job_silence:+-t "$job_silence"} word _ && [[ $word != over ]]; do :; done
+  while read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word _ && [[ $mnrun_word != over ]]; do :; done
   exit
 fi
 
 mkfifo stdin
 mkfifo gate.new
-exec {go}<>gate.new
+exec {mnrun_go}<>gate.new
 mv gate.new gate # the head waits for it, and makes it `go` as it comes
 
-if [[ -n $job_shared ]]; then
-  release {life}>&- {go}>&- </dev/null >/dev/null 2>&1 &
-  release=$!
+if [[ -n $mnrun_shared ]]; then
+  release {mnrun_life}>&- {mnrun_go}>&- </dev/null >/dev/null 2>&1 &
+  mnrun_release=$!
 fi
 if (($#)); then
   # its standard input is a pipe that only this shell holds: it cannot outlive its guard
   # shellcheck disable=SC2034  # box: the pipe is held, never written
-  coproc box {
+  coproc mnrun_box {
     deaf
-    exec {life}>&-
-    code=0
-    bash -p ./apart.sh "$@" >>serve.log 2>&1 {up}>&- {go}>&- || code=$?
+    exec {mnrun_life}>&-
+    mnrun_code=0
+    bash -p ./apart.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || mnrun_code=$?
     [[ ! -e closing ]] || exit 0 # with its guard
     last_words
-    say "gone $code"
+    say "gone $mnrun_code"
   }
 else
   say ready
 fi
 
-if [[ $job_connect == pipe || $job_connect == auto ]]; then
+if [[ $mnrun_connect == pipe || $mnrun_connect == auto ]]; then
   trap : PIPE # a container that has ended reads no more
   # shellcheck disable=SC2094
-  exec < <(deaf && exec {life}>&- {up}>&- {go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${node//./\\.}|file|go|log|signal|end|over|alive)( |\$)")
-  filter=$!
+  exec < <(deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${mnrun_node//./\\.}|file|go|log|signal|end|over|alive)( |\$)")
+  mnrun_filter=$!
 fi
-while read -r ${job_silence:+-t "$job_silence"} word name data; do
-  case $word in
-    ask) printf '%s\n' "$data" >&"${box[1]}" || true ;;
-    answer) answered "$data" ;;
+while read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word mnrun_name mnrun_data; do
+  case $mnrun_word in
+    ask) printf '%s\n' "$mnrun_data" >&"${mnrun_box[1]}" || true ;;
+    answer) answered "$mnrun_data" ;;
     file)
-      base64 -d <<<"$data" >"$name.new"
-      mv "$name.new" "$name"
+      base64 -d <<<"$mnrun_data" >"$mnrun_name.new"
+      mv "$mnrun_name.new" "$mnrun_name"
       ;;
     go)
-      went=1
-      echo go >&"$go"
+      mnrun_went=1
+      echo go >&"$mnrun_go"
       ;;
     log) last_words ;;
-    signal) pass_on "$name" ;;
+    signal) pass_on "$mnrun_name" ;;
     end) end ;;
     over) break ;; # of a lease that has no end of its own
   esac

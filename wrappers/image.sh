@@ -2,66 +2,66 @@
 # shellcheck disable=SC2034,SC2154  # walk.sh has the rest
 # The batch script's side of PREPARE, as launcher/prepare.py is a live launch's; walk.sh's, where the image is a registry's.
 
-declare -A pulling=() image_id=() image_at=()
-image='' pulled='' unpulled='' pull=''
+declare -A mnrun_pulling=() mnrun_image_id=() mnrun_image_at=()
+mnrun_image='' mnrun_pulled='' mnrun_unpulled='' mnrun_pull=''
 
 prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a lease, too
   local deadline=$((SECONDS + $1)) limit=$1 reference=$2 begun=$SECONDS name told='' spoke=''
   shift 2
-  mkfifo "$mine/pull"
-  exec {pull}<>"$mine/pull"
+  mkfifo "$mnrun_mine/pull"
+  exec {mnrun_pull}<>"$mnrun_mine/pull"
   {
     deaf
-    exec {pull}>&- {lease}>&-
-    "$@" <"$mine/pull" 2>"$mine/noise" && echo pull-ended 0 || echo "pull-ended $?"
-  } | relay {pull}>&- {lease}>&- &
+    exec {mnrun_pull}>&- {mnrun_lease}>&-
+    "$@" <"$mnrun_mine/pull" 2>"$mnrun_mine/noise" && echo pull-ended 0 || echo "pull-ended $?"
+  } | relay {mnrun_pull}>&- {mnrun_lease}>&- &
   {
-    stat -c %s "$stage/pull.sh"
-    cat "$stage/pull.sh"
-  } >&"$pull"
-  while ((${#image_id[@]} < ${#names[@]})); do
-    if [[ -z $told && ${#pulling[@]} -gt 0 ]]; then
+    stat -c %s "$mnrun_stage/pull.sh"
+    cat "$mnrun_stage/pull.sh"
+  } >&"$mnrun_pull"
+  while ((${#mnrun_image_id[@]} < ${#mnrun_names[@]})); do
+    if [[ -z $told && ${#mnrun_pulling[@]} -gt 0 ]]; then
       told=1
       say "pulling $reference, for $limit s at most (--pull-timeout)"
     fi
-    if [[ -z $spoke && ${#failed[@]} -gt 0 ]]; then # the others have a moment to say the same
-      spoke=1 deadline=$((SECONDS + GRACE))
+    if [[ -z $spoke && ${#mnrun_failed[@]} -gt 0 ]]; then # the others have a moment to say the same
+      spoke=1 deadline=$((SECONDS + mnrun_grace))
     fi
-    ((${#failed[@]} == 0 || ${#failed[@]} + ${#image_id[@]} < ${#names[@]})) || deadline=$((SECONDS - 1))
-    if [[ -z $pulled ]] && hear $((deadline - SECONDS)); then continue; fi
-    [[ -z $unpulled ]] || die 125 "$(reasons failed)"
-    ((${#failed[@]} == 0)) || die 121 "${#failed[@]} of ${#names[@]} nodes not ready: $(reasons failed)"
-    [[ -z $pulled ]] || die 121 "the step that pulls $reference ended$(noise)"
-    for name in "${names[@]}"; do
-      [[ -n ${image_id[$name]-} ]] || failed["$name"]=${pulling["$name"]:-no word from it}
+    ((${#mnrun_failed[@]} == 0 || ${#mnrun_failed[@]} + ${#mnrun_image_id[@]} < ${#mnrun_names[@]})) || deadline=$((SECONDS - 1))
+    if [[ -z $mnrun_pulled ]] && hear $((deadline - SECONDS)); then continue; fi
+    [[ -z $mnrun_unpulled ]] || die 125 "$(reasons mnrun_failed)"
+    ((${#mnrun_failed[@]} == 0)) || die 121 "${#mnrun_failed[@]} of ${#mnrun_names[@]} nodes not ready: $(reasons mnrun_failed)"
+    [[ -z $mnrun_pulled ]] || die 121 "the step that pulls $reference ended$(noise)"
+    for name in "${mnrun_names[@]}"; do
+      [[ -n ${mnrun_image_id[$name]-} ]] || mnrun_failed["$name"]=${mnrun_pulling["$name"]:-no word from it}
     done
-    die 124 "$reference is not there after $limit s: $(reasons failed); --pull-timeout gives it longer"
+    die 124 "$reference is not there after $limit s: $(reasons mnrun_failed); --pull-timeout gives it longer"
   done
   end_pull
-  for name in "${names[@]}"; do
-    [[ ${image_id[$name]} == "${image_id[$head]}" ]] ||
-      die 121 "$reference is not the same on all nodes: $(reasons image_id); --pull always asks the registry anew on each; what none has, load anew on each"
+  for name in "${mnrun_names[@]}"; do
+    [[ ${mnrun_image_id[$name]} == "${mnrun_image_id[$mnrun_head]}" ]] ||
+      die 121 "$reference is not the same on all nodes: $(reasons mnrun_image_id); --pull always asks the registry anew on each; what none has, load anew on each"
   done
-  for name in "${names[@]}"; do
-    [[ ${image_at[$name]} == "${image_at[$head]}" ]] || image=$reference # the same, under ids of the nodes' own
+  for name in "${mnrun_names[@]}"; do
+    [[ ${mnrun_image_at[$name]} == "${mnrun_image_at[$mnrun_head]}" ]] || mnrun_image=$reference # the same, under ids of the nodes' own
   done
-  [[ -z $told ]] || say "$reference is $image, after $((SECONDS - begun)) s"
-  here_is=()
-  sed -i "s|"$'\x1a'"MNRUN_PULLED|${image//[\\|&]/\\&}|g" "$mine/kit/needs"
+  [[ -z $told ]] || say "$reference is $mnrun_image, after $((SECONDS - begun)) s"
+  mnrun_here_is=()
+  sed -i "s|"$'\x1a'"MNRUN_PULLED|${mnrun_image//[\\|&]/\\&}|g" "$mnrun_mine/kit/needs"
 }
 
 hear_of_image() { # WORD NODE WHAT
   case $1 in
-    pulling) pulling[$2]=$3 ;;
-    image) image_id[$2]=${3%% *} image_at[$2]=${3#* } image=${3#* } ;;
-    unpulled) unpulled=1 failed[$2]=${failed[$2]:-$3} ;;
+    pulling) mnrun_pulling[$2]=$3 ;;
+    image) mnrun_image_id[$2]=${3%% *} mnrun_image_at[$2]=${3#* } mnrun_image=${3#* } ;;
+    unpulled) mnrun_unpulled=1 mnrun_failed[$2]=${mnrun_failed[$2]:-$3} ;;
   esac
 }
 
 end_pull() { # its lease; what is half-done goes, on every node
-  local deadline=$((SECONDS + FAREWELL))
-  [[ -n $pull ]] || return 0
-  exec {pull}>&-
-  pull=''
-  while [[ -z $pulled ]] && ((SECONDS < deadline)); do hear 1 || true; done
+  local deadline=$((SECONDS + mnrun_farewell))
+  [[ -n $mnrun_pull ]] || return 0
+  exec {mnrun_pull}>&-
+  mnrun_pull=''
+  while [[ -z $mnrun_pulled ]] && ((SECONDS < deadline)); do hear 1 || true; done
 }

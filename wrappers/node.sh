@@ -10,7 +10,7 @@ PATH=$1/bin:$PATH
 export PATH
 export -p >session.env
 trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
-case $job_connect in
+case $mnrun_connect in
   ssh | auto) sh ./sshd.sh & ;;
   pipe) echo ready 1<>up ;;
 esac

@@ -8,23 +8,23 @@ quoted() { # for any shell
 }
 
 write_kit() { # the same files as a live launch sends, with this job's names and values
-  local kit=$mine/kit name i mark=$'\x1a'MNRUN_ # script.py's names, which nobody can type
+  local kit=$mnrun_mine/kit name i mark=$'\x1a'MNRUN_ # script.py's names, which nobody can type
   mkdir -m 700 "$kit"
-  cp -r "$stage/kit/." "$kit"
+  cp -r "$mnrun_stage/kit/." "$kit"
   for name in job.sh user.env launch.env; do
-    sed -i -e "s|${mark}HOSTS:[0-9]*|$hostlist|g; s|${mark}JOB|$id|g; s|${mark}SLURM|$job|g; s|${mark}NODES|$nodes|g" "$kit/$name"
+    sed -i -e "s|${mark}HOSTS:[0-9]*|$mnrun_hostlist|g; s|${mark}JOB|$mnrun_id|g; s|${mark}SLURM|$mnrun_job|g; s|${mark}NODES|$mnrun_nodes|g" "$kit/$name"
   done
-  for i in "${!names[@]}"; do echo "${names[i]} ${ranks[i]}"; done >"$kit/layout"
-  printf 'job_nodes=%s\njob_split=%s\n' "$list" "$(quoted "$split")" >>"$kit/job.sh"
+  for i in "${!mnrun_names[@]}"; do echo "${mnrun_names[i]} ${mnrun_ranks[i]}"; done >"$kit/layout"
+  printf 'mnrun_nodes=%s\nmnrun_split=%s\n' "$mnrun_list" "$(quoted "$mnrun_split")" >>"$kit/job.sh"
   rank_variables >>"$kit/user.env"
-  if [[ -n $inside ]]; then
-    given_back | cat - "$kit/launch.env" >"$mine/launch.env"
-    mv "$mine/launch.env" "$kit/launch.env"
+  if [[ -n $mnrun_inside ]]; then
+    given_back | cat - "$kit/launch.env" >"$mnrun_mine/launch.env"
+    mv "$mnrun_mine/launch.env" "$kit/launch.env"
   fi
-  if [[ $connect == auto ]] && ! command -v ssh-keygen >/dev/null; then connect=pipe; fi
-  echo "job_connect=$connect" >>"$kit/job.sh"
-  if [[ $connect == ssh || $connect == auto ]]; then
-    command -v ssh-keygen >/dev/null || die 121 "ssh-keygen is not installed on $head; --connect pipe does without"
+  if [[ $mnrun_connect == auto ]] && ! command -v ssh-keygen >/dev/null; then mnrun_connect=pipe; fi
+  echo "mnrun_connect=$mnrun_connect" >>"$kit/job.sh"
+  if [[ $mnrun_connect == ssh || $mnrun_connect == auto ]]; then
+    command -v ssh-keygen >/dev/null || die 121 "ssh-keygen is not installed on $mnrun_head; --connect pipe does without"
     for name in key hostkey; do ssh-keygen -q -t ed25519 -N '' -C mnrun -f "$kit/$name"; done
     mv "$kit/key.pub" "$kit/authorized_keys"
     (echo -n 'mnrun ' && cat "$kit/hostkey.pub") >"$kit/known_hosts" && rm "$kit/hostkey.pub"
@@ -41,17 +41,17 @@ facts() { # what a rank gets back of its job: names
 rank_variables() { # `export` lines: the job's facts, the values that were asked for, and those passed on
   local name value
   for name in $(facts); do printf 'export %s=%s\n' "$name" "$(quoted "${!name}")"; done
-  for value in "${inherited[@]}"; do
+  for value in "${mnrun_inherited[@]}"; do
     [[ $value == *=* ]] || die 2 "there is no variable $value in this job, which was to be passed on"
   done
-  for value in "${variables[@]}" "${inherited[@]}"; do
+  for value in "${mnrun_variables[@]}" "${mnrun_inherited[@]}"; do
     name=${value%%=*}
     if [[ $value != *=* ]]; then
       echo "unset $name"
       continue
     fi
     value=${value#*=}
-    [[ $name != PATH || -z $inside ]] || value=$here/bin:$value
+    [[ $name != PATH || -z $mnrun_inside ]] || value=$mnrun_here/bin:$value
     printf 'export %s=%s\n' "$name" "$(quoted "$value")"
   done
 }

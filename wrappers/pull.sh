@@ -215,16 +215,16 @@ in_store() {
   cd "$spare"
   id=$(usable) || fail "$id"
   host=${reference%%/*}
-  if [[ $job_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
+  if [[ $mnrun_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
     full=docker.io/$([[ $reference == */* ]] || echo library/)$reference # it will not guess the registry
   fi
   [[ $policy == always && $reference != localhost/* ]] || id=$(stored) || id=
   [[ -n $id || $reference != localhost/* ]] || # no registry's
-    fail "$job_runtime has no image $reference on this node: load it there, or name one of a registry"
+    fail "$mnrun_runtime has no image $reference on this node: load it there, or name one of a registry"
   if [[ -z $id && $policy == never ]]; then
     fail "$reference is not on this node, and --pull never keeps it from being pulled: --pull missing"
   elif [[ -z $id ]]; then
-    run "${engine[@]}" pull "$full" || unpulled
+    run "${mnrun_engine[@]}" pull "$full" || unpulled
     reference=$full
     id=$(stored) || unpulled
   fi

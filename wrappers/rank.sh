@@ -4,19 +4,19 @@
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 . "$mnrun_here/user.env"
-umask "$job_umask"
-if [ -n "$job_inside" ]; then PATH=$mnrun_here/bin:${PATH#"$mnrun_here/bin:"}; fi # Open MPI 4 puts its own in front
+umask "$mnrun_umask"
+if [ -n "$mnrun_inside" ]; then PATH=$mnrun_here/bin:${PATH#"$mnrun_here/bin:"}; fi # Open MPI 4 puts its own in front
 mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${SLURM_PROCID-0}}}}
 mnrun_size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
 
 # An MPI that does not speak the starter's protocol does not fail: each rank is "0 of 1".
 suits() {
-  mnrun_image=$(readlink -f "$(command -v mpirun)")
-  case $mnrun_image in
+  mnrun_mpi=$(readlink -f "$(command -v mpirun)")
+  case $mnrun_mpi in
     *hydra* | *orterun | *prterun) ;; # its name tells, quicker than it says so itself
-    *) mnrun_image=$(mpirun --version 2>/dev/null | head -n 3) ;;
+    *) mnrun_mpi=$(mpirun --version 2>/dev/null | head -n 3) ;;
   esac
-  case $mnrun_image in
+  case $mnrun_mpi in
     *"Open MPI"* | *orterun | *prterun) [ -n "${PMIX_RANK-}${OMPI_COMM_WORLD_RANK-}" ] && return 0
       mnrun_speaks="Open MPI, which needs PMIx" ;;
     *HYDRA* | *hydra* | *Intel*) [ -n "${PMI_RANK-}${PMI_FD-}${PMI_PORT-}" ] && return 0
@@ -25,16 +25,16 @@ suits() {
   esac
   return 1
 }
-if [ -n "$job_judge" ] && ! suits; then
-  echo "fail the image has $mnrun_speaks, and $job_judge does not offer that: every rank would be 0 of 1; --mode inside-out works" 1<>"$mnrun_here/up"
+if [ -n "$mnrun_judge" ] && ! suits; then
+  echo "fail the image has $mnrun_speaks, and $mnrun_judge does not offer that: every rank would be 0 of 1; --mode inside-out works" 1<>"$mnrun_here/up"
   exit 1
 fi
-if [ "$job_starter" = mpirun ] && [ -z "$job_inside" ]; then
+if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
   # Open MPI 4 under the host's Open MPI 5 finds its server by these three alone (its schizo/slurm);
   # without them it is rank 0 of 1.
-  export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$job_nodes"
+  export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$mnrun_nodes"
 fi
-if [ -n "$job_connect" ]; then echo "$$ $(readlink /proc/self/ns/pid)" >"$mnrun_here/pid.$mnrun_rank"; fi
+if [ -n "$mnrun_connect" ]; then echo "$$ $(readlink /proc/self/ns/pid)" >"$mnrun_here/pid.$mnrun_rank"; fi
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file as rank 0 only: any other's file tells of a rank
 # that took itself for rank 0 of 1. The guard looks for them at the end.
@@ -43,26 +43,26 @@ if [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
 fi
 
 # Which of the node's GPUs this rank sees, where srun does not say it.
-if [ -n "$job_gpu_bind" ]; then
+if [ -n "$mnrun_gpu_bind" ]; then
   mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${SLURM_LOCALID-0}}}
   mnrun_count=$(echo "${CUDA_VISIBLE_DEVICES-}" | tr , '\n' | grep -c .)
-  mnrun_each=${job_gpu_bind#*:} mnrun_first=0
-  case $job_gpu_bind in
+  mnrun_each=${mnrun_gpu_bind#*:} mnrun_first=0
+  case $mnrun_gpu_bind in
     per_task:*) mnrun_first=$((mnrun_local * mnrun_each)) ;;
     *) [ "$mnrun_count" = 0 ] || mnrun_first=$((mnrun_local / mnrun_each % mnrun_count)) mnrun_each=1 ;;
   esac
   if [ $((mnrun_first + mnrun_each)) -gt "$mnrun_count" ]; then
-    echo "fail --gpu-bind $job_gpu_bind: there is none for rank $mnrun_rank, since its node has $mnrun_count GPUs" 1<>"$mnrun_here/up"
+    echo "fail --gpu-bind $mnrun_gpu_bind: there is none for rank $mnrun_rank, since its node has $mnrun_count GPUs" 1<>"$mnrun_here/up"
     exit 1
   fi
   CUDA_VISIBLE_DEVICES=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f "$((mnrun_first + 1))-$((mnrun_first + mnrun_each))")
   export CUDA_VISIBLE_DEVICES
 fi
 
-if [ "$job_starter" = srun ]; then cd "$job_chdir" || exit 1; fi
+if [ "$mnrun_starter" = srun ]; then cd "$mnrun_chdir" || exit 1; fi
 
 # A container that the node's ranks share dies with its first process unless all have joined.
-if [ -n "$job_shared" ]; then
+if [ -n "$mnrun_shared" ]; then
   echo $$ >>"$mnrun_here/joined" # appended whole; the guard waits for their ends
   mnrun_share=$(cat "$mnrun_here/share") mnrun_left=3000 # of 20 ms
   while mnrun_joined=$(wc -l <"$mnrun_here/joined") && [ "$mnrun_joined" -lt "$mnrun_share" ]; do
@@ -74,13 +74,13 @@ if [ -n "$job_shared" ]; then
     sleep 0.02
   done
 fi
-if [ "$job_stdin" = rank ]; then
+if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi
-if [ -n "$job_split" ]; then exec >"$job_split/rank.$mnrun_rank.out" 2>"$job_split/rank.$mnrun_rank.err"; fi
-if [ -n "$job_label" ] && [ -z "$job_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
-if [ "$job_starter" != srun ]; then
-  if [ -z "$job_inside" ]; then echo $$ >"$mnrun_here/pid.$mnrun_rank"; fi
+if [ -n "$mnrun_split" ]; then exec >"$mnrun_split/rank.$mnrun_rank.out" 2>"$mnrun_split/rank.$mnrun_rank.err"; fi
+if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
+if [ "$mnrun_starter" != srun ]; then
+  if [ -z "$mnrun_inside" ]; then echo $$ >"$mnrun_here/pid.$mnrun_rank"; fi
   exec "$@"
 fi
 

@@ -5,8 +5,8 @@ mnrun_here=${0%/*}
 . "$mnrun_here/session.env"
 . "$mnrun_here/user.env"
 . "$mnrun_here/job.sh"
-umask "$job_umask"
-cd "$job_chdir" || exit 1
+umask "$mnrun_umask"
+cd "$mnrun_chdir" || exit 1
 mnrun_command=${SSH_ORIGINAL_COMMAND:-exec sh}
 case $mnrun_command in
   # Open MPI has the user's profile read first, which may print or change PATH

@@ -4,7 +4,7 @@
 set -eu
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
-mnrun_node=${job_nodes%%,*}
+mnrun_node=${mnrun_nodes%%,*}
 unset PROMPT_COMMAND ENV # Apptainer's, which would set a prompt of its own
 if command -v bash >/dev/null; then
   PS1="mnrun:$mnrun_node:\\w\\\$ "

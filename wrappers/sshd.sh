@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 . ./job.sh
 fail() { # WHY [REMEDY]
-  case $job_connect in
+  case $mnrun_connect in
     auto) echo "nossh $1" && echo ready ;; # by the pipe, then
     *) echo "fail $1${2:+: $2}" ;;
   esac 1<>up
@@ -55,10 +55,10 @@ END
 # modes of a file made before are kept: nobody else has business here
 chmod 600 key hostkey sshd_config
 
-from=${job_ports%-*}
-count=$((${job_ports#*-} - from + 1))
+from=${mnrun_ports%-*}
+count=$((${mnrun_ports#*-} - from + 1))
 # each job starts to look at a place of its own
-start=$(printf '%s' "$job_id" | cksum | cut -d' ' -f1)
+start=$(printf '%s' "$mnrun_id" | cksum | cut -d' ' -f1)
 tried=0
 while [ "$tried" -lt "$count" ] && [ "$tried" -lt 200 ]; do
   port=$((from + (start + tried) % count))
@@ -71,4 +71,4 @@ while [ "$tried" -lt "$count" ] && [ "$tried" -lt 200 ]; do
   done
   grep -q 'Address already in use' sshd.log || fail "sshd ended: $(tail -n 1 sshd.log)"
 done
-fail "no free port in $job_ports for sshd ($tried tried)"
+fail "no free port in $mnrun_ports for sshd ($tried tried)"

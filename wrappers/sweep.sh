@@ -3,18 +3,18 @@
 # functions; `sweep.sh watch` is its undertaker, which acts once its standard input ends;
 # `sweep.sh` alone acts at once, for a launcher whose guards have gone without a farewell.
 set -euo pipefail +o posix
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-shm=/dev/shm/${here##*/}
-source "$here/job.sh"
-source "$here/engines.sh"
+mnrun_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mnrun_shm=/dev/shm/${mnrun_here##*/}
+source "$mnrun_here/job.sh"
+source "$mnrun_here/engines.sh"
 
 marked() { # carry the job's mark in their environment, however far they have gone
-  grep -slzxF -- "MNRUN_JOB_ID=$job_id" /proc/[0-9]*/environ | cut -d/ -f3 || true
+  grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ | cut -d/ -f3 || true
 }
 
 kin() { # of what box.sh started: by session (squashfuse_ll has no environment of the job's) or by
   # descent from that (sshd's processes hide theirs); never the caller's helpers
-  cat /proc/[0-9]*/stat 2>/dev/null | awk -v caller=$$ -v box="${box_PID:-0}" -v list="$(tr '\n' ' ' <"$here/sessions")" '
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v list="$(tr '\n' ' ' <"$mnrun_here/sessions")" '
     BEGIN { n = split(list, s); for (i = 1; i <= n; i++) ours[s[i]] = 1 }
     { pid = $1; sub(/^.*\) /, "") } # state ppid pgrp session
     $1 != "Z" { parent[pid] = $2; session[pid] = $4 }
@@ -48,10 +48,10 @@ sweep_all() { # containers first, and again, since one may have been about to st
   local left containers
   containers=$(end_containers)
   left=$(sweep)
-  if ((${#boxes[@]})); then
+  if ((${#mnrun_boxes[@]})); then
     containers=$(end_containers)
     left=$(sweep)
-    [[ -n $job_keep ]] || scrap
+    [[ -n $mnrun_keep ]] || scrap
     left=$(sweep)
   fi
   echo "$containers$left"
@@ -59,14 +59,14 @@ sweep_all() { # containers first, and again, since one may have been about to st
 
 wipe() {
   local parent
-  while read -r _ parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$here/parents"
-  rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$job_id"
+  while read -r _ parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$mnrun_here/parents"
+  rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
   cd /
-  rm -f -- "$here.lease"
-  if [[ -z $job_keep ]]; then
-    rm -rf -- "$here" "$shm"
+  rm -f -- "$mnrun_here.lease"
+  if [[ -z $mnrun_keep ]]; then
+    rm -rf -- "$mnrun_here" "$mnrun_shm"
   else
-    rm -f "$here"/{key,hostkey,user.env,session.env,launch.env} # what may be secret
+    rm -f "$mnrun_here"/{key,hostkey,user.env,session.env,launch.env} # what may be secret
   fi
 }
 
@@ -74,10 +74,10 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   if [[ ${1-} == watch ]]; then
     trap '' HUP INT TERM USR1 USR2
     cat >/dev/null
-    rm -rf -- "$here".script.* # of a batch script that was killed as well
-    [[ -d $here ]] || exit 0   # the guard has done it
+    rm -rf -- "$mnrun_here".script.* # of a batch script that was killed as well
+    [[ -d $mnrun_here ]] || exit 0   # the guard has done it
   fi
-  rm -f "$here"/{key,hostkey}
+  rm -f "$mnrun_here"/{key,hostkey}
   left=$(sweep_all)
   wipe
   [[ -z $left ]] || { echo "could not be ended: $left" >&2; exit 1; }

@@ -98,8 +98,8 @@ def test_hosts_see_no_secret_in_any_command_line(cluster: Cluster, desk: Desk, r
 def test_hosts_by_pdsh_where_it_can_serve(cluster: Cluster) -> None:
     """By itself where the image has an sshd, else paramiko; what cannot work is refused with what can."""
     pid = ["--", "sh", "-c", "[ $OMPI_COMM_WORLD_RANK = 0 ] || exit 0; cat $TMPDIR/../job.sh"]
-    assert "job_beat='2'" in launch(cluster, *INSIDE, *pid).out
-    assert "job_beat='5'" in launch(cluster, "--image", NOSSHD, *pid).out
+    assert "mnrun_beat='2'" in launch(cluster, *INSIDE, *pid).out
+    assert "mnrun_beat='5'" in launch(cluster, "--image", NOSSHD, *pid).out
     refusal(launch(cluster, "--rsh", "pdsh", "--connect", "pipe", *INSIDE, *pid), 122, "--rsh paramiko")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from .batch import end, output, submit
 from .cells import HELLO, INSIDE, MAIN, MPIRUN, SRUN, Way, some
-from .stage import Cluster, Desk
+from .stage import TOP, Cluster, Desk
 
 pytestmark = pytest.mark.live
 
@@ -27,6 +27,12 @@ PROGRAM = f"""\
 env -0 >"$CALLS/env.${{OMPI_COMM_WORLD_RANK-$PMIX_RANK}}"
 exec {HELLO} "$@"
 """
+
+OTHERS = ("hostlist", "np", "key")  # what scripts of the older tools find set; and Apptainer's own script takes away
+# Every name that stands for a value in a script of ours is a user's to export.
+WRAPPERS = [path.read_text() for folder in ("wrappers", "sbatch_templates") for path in (TOP / folder).rglob("*.*")]
+NAMES = re.findall(r"\$\{?[#!]?([a-z_]+)|\b([a-z_]+)=|\blocal ([a-z_]+)", "\n".join(WRAPPERS))
+THEIRS = {name: f"their {name}" for name in set().union(*NAMES) - {"", "_"} if name not in OTHERS and "mnrun" not in name}
 
 # What is each launch's own in the words of a call: our id, mpirun's process and where it listens.
 OWN = (
@@ -77,17 +83,17 @@ def said(text: str) -> list[str]:
 )
 def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> None:
     """The same calls of srun, our own and mpirun's; the same ranks on the same nodes with the same environment, whose
-    values arrive byte for byte; the same exit code; and no secret in any file of ours."""
+    values arrive byte for byte, whatever their names; the same exit code; and no secret in any file of ours."""
     desk.put("srun", RECORDER, 0o755)
     program = desk.put("hello", PROGRAM, 0o755)
-    words = ["-x", "V=a 'b' $c:,;*=é", "-x", "SECRET", *way.words, "--", program, "-e", "V", "-x", str(code)]
+    given = ["V=a 'b' $c:,;*=é", "SECRET", "job_chdir=/x", "here=there", "name"]
+    asked = [word for name in given for word in ("-x", name)]
+    words = [*asked, *way.words, "--", program, "-e", "V", "-x", str(code)]
     shape = ["-N", "4", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes)]
     places = {"live": f"{desk.path}/live", "script": f"{desk.path}/script"}
     assert cluster.alice(["mkdir", *places.values()]).code == 0
-    env = {
-        name: {"SECRET": "x y", "PATH": f"{desk.path}:/usr/local/bin:/usr/bin:/bin", "CALLS": places[name]}
-        for name in places
-    }
+    shared = {**THEIRS, "SECRET": "x y", "PATH": f"{desk.path}:/usr/local/bin:/usr/bin:/bin"}
+    env = {name: {**shared, "CALLS": place} for name, place in places.items()}
     live = cluster.mnrun(*words, env=env["live"], cwd=desk.path)
     job = submit(cluster, desk, *shape, *words, env=env["script"])
     assert cluster.alice(["mnrun", "wait", job]).code == code == live.code, (output(desk, job), live)
@@ -104,3 +110,5 @@ def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> N
         alone, submitted = (found(cluster, places[name], rank) for name in ("live", "script"))
         assert submitted.keys() == alone.keys(), rank
         assert common(submitted) == common(alone), rank
+        wanted = {**THEIRS, "job_chdir": "/x", "here": "there"}
+        assert {name: alone.get(name) for name in wanted} == wanted, rank

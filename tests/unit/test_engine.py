@@ -38,7 +38,7 @@ class Node:
             place.parent.mkdir(exist_ok=True)
             place.write_text(text)
         with (self.path / "engines.sh").open("a") as file:
-            file.writelines(f"{name}={self.has / place}\n" for name, place in NAMED.items())
+            file.writelines(f"mnrun_{name}={self.has / place}\n" for name, place in NAMED.items())
 
     def program(self, name: str, script: str) -> None:
         (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")

@@ -157,9 +157,9 @@ def test_a_variable_without_a_value_is_taken_away(sh: Shell) -> None:
 
 def test_assignments_are_for_our_own_wrappers(sh: Shell) -> None:
     """Set, not exported: they are nobody else's business."""
-    lines = environment.assignments({"job_id": "7-abcdef", "job_chdir": "/it's here", "count": 3})
-    assert lines == "job_id='7-abcdef'\njob_chdir='/it'\\''s here'\ncount='3'\n"
-    assert sh(lines + 'echo "$job_chdir"; env | grep -c job_ || true') == b"/it's here\n0\n"
+    lines = environment.assignments({"mnrun_id": "7-abcdef", "mnrun_chdir": "/it's here", "count": 3})
+    assert lines == "mnrun_id='7-abcdef'\nmnrun_chdir='/it'\\''s here'\ncount='3'\n"
+    assert sh(lines + 'echo "$mnrun_chdir"; env | grep -c job_ || true') == b"/it's here\n0\n"
 
 
 def test_an_env_file_is_read_as_docker_reads_it() -> None:
@@ -200,6 +200,7 @@ def test_what_was_typed_is_shown_without_values() -> None:
         ("# x\n=1\n", "f, line 2: '=…' is not NAME=VALUE"),
         ("A-B=1", "f, line 1: 'A-B=…' is not NAME=VALUE"),
         ("UID=1", "f, line 1: UID is the shell's own, and cannot be set"),
+        ("MNRUN_JOB_ID=1", "f, line 1: MNRUN_JOB_ID is mnrun's own, and cannot be set"),
         (" A=1", "f, line 1: ' A=…' is not NAME=VALUE"),
     ],
 )

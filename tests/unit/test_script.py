@@ -41,9 +41,8 @@ def written(*command: str, **given: Any) -> Script:
 )
 def test_a_word_is_what_bash_makes_of_it(sh: Shell, word: str) -> None:
     """Byte for byte, but for the names that are the script's variables."""
-    text = (
-        f"here=/tmp/mnrun.7; id=7; head=node01; each=node01,node02; nodes=node[01-02]; printf %s {script._word(word)}"
-    )
+    known = {"here": "/tmp/mnrun.7", "id": "7", "head": "node01", "each": "node01,node02", "nodes": "node[01-02]"}
+    text = "".join(f"mnrun_{name}={value}; " for name, value in known.items()) + f"printf %s {script._word(word)}"
     expected = word.replace(script.JOB, "7").replace(slurm.HEAD, "node01").replace(slurm.EACH, "node01,node02")
     assert sh('exec bash -c "$1"', text).decode() == expected
 
@@ -123,4 +122,4 @@ def test_ranks_by_srun_that_are_uneven_are_named_in_the_job() -> None:
     """Which node a rank is on is known only there."""
     made = written(mode="outside-in", launcher="srun", ntasks="3", ntasks_per_node=None)
     assert "ranks=(2 1)" in made.text
-    assert '--distribution=arbitrary "--nodelist=$each"' in made.text
+    assert '--distribution=arbitrary "--nodelist=$mnrun_each"' in made.text

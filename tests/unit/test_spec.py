@@ -219,6 +219,7 @@ def test_names_that_were_passed_are_listed_once() -> None:
         ("1A=x", "-x '1A=…' is not NAME or NAME=VALUE"),
         ("A\n=x", "-x 'A\\n=…' is not NAME or NAME=VALUE"),
         ("UID=1000", "-x UID: it is the shell's own, and cannot be set; give it another name"),
+        ("mnrun_rank=3", "-x mnrun_rank: it is mnrun's own, and cannot be set; give it another name"),
         ("node03", "-x node03: there is no variable node03 here; to leave a node out write --exclude node03"),
     ],
 )

@@ -65,7 +65,7 @@ def job(sh: Shell, tmp_path: Path) -> Job:
     return Job(sh, tmp_path)
 
 
-USER_ENV = 'grep -v "^#" "$mine/kit/user.env"; ours=0'
+USER_ENV = 'grep -v "^#" "$mnrun_mine/kit/user.env"; mnrun_ours=0'
 
 
 def test_a_job_that_is_ended_while_its_script_begins_has_not_succeeded(job: Job) -> None:
@@ -87,7 +87,7 @@ def test_a_job_that_is_ended_while_its_script_begins_has_not_succeeded(job: Job)
 def test_a_program_that_leaves_with_0_as_its_job_is_ended(job: Job, said: str, code: int, why: str) -> None:
     """As mpirun may, when it gets the TERM of Slurm: the job has not succeeded for that."""
     job.program("scontrol", SCONTROL.replace("JobState=COMPLETING Reason=TimeLimit", said))
-    job.start("went=1 code=0 warned=1 counted=; exit", code=code)
+    job.start("mnrun_went=1 mnrun_code=0 mnrun_warned=1 mnrun_counted=; exit", code=code)
     assert (job.outcome()["code"], job.outcome()["why"]) == (code, why)
 
 
@@ -137,7 +137,7 @@ def test_a_value_that_the_job_has_not_is_refused_in_the_job(job: Job) -> None:
 
 def test_what_is_typed_is_no_name_of_ours(job: Job) -> None:
     """Where the script fills in what only the job knows."""
-    said = job.start('grep -e chdir -e id= "$mine/kit/job.sh"; ours=0', chdir="/data/MNRUN_JOB/MNRUN_NODES")
+    said = job.start('grep -e chdir -e id= "$mnrun_mine/kit/job.sh"; mnrun_ours=0', chdir="/data/MNRUN_JOB/MNRUN_NODES")
     assert "='/data/MNRUN_JOB/MNRUN_NODES'\n" in said
     assert "_id='7-" in said
 
@@ -145,8 +145,8 @@ def test_what_is_typed_is_no_name_of_ours(job: Job) -> None:
 def test_files_of_ranks_are_those_of_one_start(job: Job) -> None:
     """No task of an array writes over another's, and no start over the one before."""
     array = {"SLURM_ARRAY_JOB_ID": "6", "SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "1"}
-    said = job.start('grep split "$mine/kit/job.sh" | tail -n 1; ours=0', array, split_output="/data/it's")
-    assert said == "job_split='/data/it'\\''s/3/start.1'\n"
+    said = job.start('grep split "$mnrun_mine/kit/job.sh" | tail -n 1; mnrun_ours=0', array, split_output="/data/it's")
+    assert said == "mnrun_split='/data/it'\\''s/3/start.1'\n"
     assert json.loads((job.path / "jobs/6_3/1/begun").read_text())["split_output"] == "/data/it's/3/start.1"
 
 
@@ -156,7 +156,7 @@ def test_starts_that_were_requeued_are_no_failures(job: Job) -> None:
     for number in range(20):
         (starts / str(number)).mkdir(parents=True)
         (starts / str(number) / "outcome").write_text('{"time": 1, "code": 143, "why": "requeued"}\n')
-    job.start("ours=0; exit 0", {"SLURM_RESTART_COUNT": "20"})
+    job.start("mnrun_ours=0; exit 0", {"SLURM_RESTART_COUNT": "20"})
     for number in range(6):
         (starts / str(number) / "outcome").unlink()
     job.start("", {"SLURM_RESTART_COUNT": "20"}, code=121)

@@ -24,28 +24,27 @@ module load cuda/12.4        # job.toml line 28
 ulimit -s unlimited
 trap - ERR
 set -euo pipefail  # not before: modules are not all safe under -u
-inherited=(  # of every rank, with the values that they have here; before any name of ours is set
+mnrun_inherited=(  # of every rank, with the values that they have here; before any name of ours is set
   "WANDB_API_KEY${WANDB_API_KEY+=$WANDB_API_KEY}"  # job.toml line 23
 )
-stage=$mnrun_stage
-ranks=(4 4 4 4)  # on each node
-variables=(  # of every rank
+mnrun_ranks=(4 4 4 4)  # on each node
+mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1      # home is mounted: ~/.local must not shadow the image's packages
   NCCL_SOCKET_IFNAME=ib0  # carries the route between the nodes
   OMP_NUM_THREADS=2       # job.toml line 24
   LD_DEBUG                # taken away: job.toml line 25
 )
-inside='1' connect='auto' counted='1' split=''
-source "$stage/walk.sh"
+mnrun_inside='1' mnrun_connect='auto' mnrun_counted='1' mnrun_split=''
+source "$mnrun_stage/walk.sh"
 
-begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside serve bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$here/node.sh" "$here"
+serve srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here" bash -p "$mnrun_here/box.sh" inside serve bash -p "$mnrun_here/gpus.sh" apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$mnrun_here/node.sh" "$mnrun_here"
 # 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside tmp bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$here/go.sh" mpirun -n 16 --map-by slot sh "$here/rank.sh" python train.py --lr 0.1
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_until_go" "$mnrun_here" bash -p "$mnrun_here/box.sh" inside tmp bash -p "$mnrun_here/gpus.sh" apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh "$mnrun_here/go.sh" mpirun -n 16 --map-by slot sh "$mnrun_here/rank.sh" python train.py --lr 0.1
 # 3 await: every node is ready, or who is not, and why
 await 180
 go
 # 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
+finish srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$mnrun_here/sweep.sh"

@@ -12,24 +12,23 @@ mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers
 mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
 source "$mnrun_stage/enter.sh"
 set -euo pipefail  # not before: modules are not all safe under -u
-inherited=()
-stage=$mnrun_stage
-ranks=(2 2 1)  # on each node
-variables=(  # of every rank
+mnrun_inherited=()
+mnrun_ranks=(2 2 1)  # on each node
+mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-inside='' connect='' counted='1' split=''
-source "$stage/walk.sh"
+mnrun_inside='' mnrun_connect='' mnrun_counted='1' mnrun_split=''
+source "$mnrun_stage/walk.sh"
 
-begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
 export SLURM_PMIX_FENCE=ring
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here"
+serve srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here"
 # 2 await: every node is ready, or who is not, and why
 await 120
 go
 # 3 run
-run srun --quiet --overlap --ntasks=5 --distribution=arbitrary "--nodelist=$each" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=pmix --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=1 --wait=60 bash -p "$here/box.sh" srun tmp bash -p "$here/gpus.sh" apptainer -q exec --bind "$here:$here" --pwd /home/alice/run /home/alice/run/app.sif sh "$here/rank.sh" ./app
+run srun --quiet --overlap --ntasks=5 --distribution=arbitrary "--nodelist=$mnrun_each" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=pmix --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=1 --wait=60 bash -p "$mnrun_here/box.sh" srun tmp bash -p "$mnrun_here/gpus.sh" apptainer -q exec --bind "$mnrun_here:$mnrun_here" --pwd /home/alice/run /home/alice/run/app.sif sh "$mnrun_here/rank.sh" ./app
 # 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
+finish srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$mnrun_here/sweep.sh"

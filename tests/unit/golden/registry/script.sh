@@ -11,26 +11,25 @@ mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers
 mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
 source "$mnrun_stage/enter.sh"
 set -euo pipefail  # not before: modules are not all safe under -u
-inherited=()
-stage=$mnrun_stage
-ranks=(1 1)  # on each node
-variables=(  # of every rank
+mnrun_inherited=()
+mnrun_ranks=(1 1)  # on each node
+mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-inside='1' connect='auto' counted='1' split=''
-source "$stage/walk.sh"
+mnrun_inside='1' mnrun_connect='auto' mnrun_counted='1' mnrun_split=''
+source "$mnrun_stage/walk.sh"
 
-begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
 
-# 0 prepare: the image of a registry, on every node; $image is what they call it
-source "$stage/image.sh"
-prepare 1800 docker://nvcr.io/nvidia/pytorch:24.10-py3 srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$fetch" pull.sh file docker://nvcr.io/nvidia/pytorch:24.10-py3 always /home/alice/.mnrun/cache "$id" apptainer
+# 0 prepare: the image of a registry, on every node; $mnrun_image is what they call it
+source "$mnrun_stage/image.sh"
+prepare 1800 docker://nvcr.io/nvidia/pytorch:24.10-py3 srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_fetch" pull.sh file docker://nvcr.io/nvidia/pytorch:24.10-py3 always /home/alice/.mnrun/cache "$mnrun_id" apptainer
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside serve bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --pwd /home/alice/run "$image" sh "$here/node.sh" "$here"
+serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here" bash -p "$mnrun_here/box.sh" inside serve bash -p "$mnrun_here/gpus.sh" apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --pwd /home/alice/run "$mnrun_image" sh "$mnrun_here/node.sh" "$mnrun_here"
 # 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside tmp bash -p "$here/gpus.sh" apptainer -q exec --pid --bind "$here:$here" --bind "$here/etc.passwd:/etc/passwd" --bind "$here/etc.group:/etc/group" --pwd /home/alice/run "$image" sh "$here/go.sh" mpirun -n 2 sh "$here/rank.sh" python train.py nvcr.io/nvidia/pytorch:24.10-py3
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_until_go" "$mnrun_here" bash -p "$mnrun_here/box.sh" inside tmp bash -p "$mnrun_here/gpus.sh" apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --pwd /home/alice/run "$mnrun_image" sh "$mnrun_here/go.sh" mpirun -n 2 sh "$mnrun_here/rank.sh" python train.py nvcr.io/nvidia/pytorch:24.10-py3
 # 3 await: every node is ready, or who is not, and why
 await 120
 go
 # 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
+finish srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$mnrun_here/sweep.sh"

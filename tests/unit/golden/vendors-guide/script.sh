@@ -19,23 +19,22 @@ module load shared          # job.toml line 12
 module load cuda92/toolkit  # job.toml line 12
 trap - ERR
 set -euo pipefail  # not before: modules are not all safe under -u
-inherited=()
-stage=$mnrun_stage
-ranks=(4 4)  # on each node
-variables=(  # of every rank
+mnrun_inherited=()
+mnrun_ranks=(4 4)  # on each node
+mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-inside='1' connect='auto' counted='1' split=''
-source "$stage/walk.sh"
+mnrun_inside='1' mnrun_connect='auto' mnrun_counted='1' mnrun_split=''
+source "$mnrun_stage/walk.sh"
 
-begin  # $here is the job's directory on each node, $head the first of $nodes; $boot begins there
+begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$boot" "$here" bash -p "$here/box.sh" inside-bare serve bash -p "$here/gpus.sh" sh "$here/node.sh" "$here"
+serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here" bash -p "$mnrun_here/box.sh" inside-bare serve bash -p "$mnrun_here/gpus.sh" sh "$mnrun_here/node.sh" "$mnrun_here"
 # 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$until_go" "$here" bash -p "$here/box.sh" inside-bare tmp bash -p "$here/gpus.sh" sh "$here/go.sh" mpirun -n 8 sh "$here/rank.sh" ./sample input.dat
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_until_go" "$mnrun_here" bash -p "$mnrun_here/box.sh" inside-bare tmp bash -p "$mnrun_here/gpus.sh" sh "$mnrun_here/go.sh" mpirun -n 8 sh "$mnrun_here/rank.sh" ./sample input.dat
 # 3 await: every node is ready, or who is not, and why
 await 120
 go
 # 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$here/sweep.sh"
+finish srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$mnrun_here/sweep.sh"
