@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Callable, TypeVar
 
@@ -14,17 +15,46 @@ from .follow import Kept
 
 T = TypeVar("T")
 
+PLACES = "places"  # in ~/.mnrun: the directories of jobs that are not the usual one, a line each
 
-def kept(base: Path, wanted: Iterable[str] = ()) -> dict[str, Kept]:
+
+def usual(home: Path) -> Path:
+    """Where jobs leave their records, where nobody says otherwise."""
+    return home / ".mnrun" / "jobs"
+
+
+def remember(home: Path, base: Path) -> None:
+    """That jobs of this user lie there: so they are found without the words that said so when they were handed in."""
+    if base in (usual(home), *places(home)):
+        return
+    with suppress(OSError):
+        usual(home).parent.mkdir(mode=0o700, exist_ok=True)
+        with open(usual(home).parent / PLACES, "a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{base}\n")
+
+
+def places(home: Path) -> list[Path]:
+    """What is remembered."""
+    try:
+        text = (usual(home).parent / PLACES).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []
+    return [Path(line) for line in text.split("\n") if line.startswith("/")]
+
+
+def kept(bases: Iterable[Path], wanted: Iterable[str] = ()) -> dict[str, Kept]:
     """id -> what lies there of these jobs and of the tasks of these arrays; of all where none is named."""
     names = set(wanted)
-    try:
-        there = [name for name in os.listdir(base) if records.is_id(name)]
-    except OSError:
-        return {}
-    chosen = [name for name in there if not names or name in names or name.partition("_")[0] in names]
-    found = (_one(base / name) for name in sorted(chosen))
-    return {one.id: one for one in found if one is not None}
+    found: dict[str, Kept] = {}
+    for base in bases:
+        try:
+            there = [name for name in os.listdir(base) if records.is_id(name)]
+        except OSError:
+            continue
+        chosen = [name for name in there if not names or name in names or name.partition("_")[0] in names]
+        ones = (_one(base / name) for name in sorted(set(chosen) - set(found)))
+        found.update({one.id: one for one in ones if one is not None})
+    return found
 
 
 def _one(path: Path) -> Kept | None:
@@ -35,12 +65,12 @@ def _one(path: Path) -> Kept | None:
         return None
     asked = _record(path / records.SUBMITTED, records.submitted)
     if not starts:
-        return Kept(path.name, asked) if asked is not None else None
+        return Kept(path.name, asked, place=str(path)) if asked is not None else None
     last = path / str(starts[-1])
     begun = _record(last / records.BEGUN, records.begun)
     ended = _record(last / records.OUTCOME, records.outcome)
     touched = max(_written(last), _written(last / records.LOG)) if ended is None else 0
-    return Kept(path.name, asked, starts[-1], begun, ended, touched)
+    return Kept(path.name, asked, starts[-1], begun, ended, touched, str(path))
 
 
 def _written(path: Path) -> float:
@@ -57,9 +87,14 @@ def _record(path: Path, read: Callable[[str], T | None]) -> T | None:
         return None
 
 
-def log(base: Path, found: Kept) -> Path:
+def named(bases: Iterable[Path]) -> str:
+    """These directories in a message."""
+    return ", ".join(map(str, bases))
+
+
+def log(found: Kept) -> Path:
     """The guards' lines of its last start."""
-    return base / found.id / str(found.restart) / records.LOG
+    return Path(found.place, str(found.restart), records.LOG)
 
 
 def rank_files(folder: str) -> dict[tuple[int, str], Path]:
@@ -72,14 +107,14 @@ def rank_files(folder: str) -> dict[tuple[int, str], Path]:
     return dict(sorted((key, path) for key, path in found.items() if key is not None))
 
 
-def remove(base: Path, found: Kept) -> Path:
+def remove(found: Kept) -> Path:
     """Remove the directory of a job, and nothing that is not this user's. Raises UsageError where it cannot be."""
-    path = base / found.id
+    path = Path(found.place)
     try:
         if path.is_symlink() or path.stat().st_uid != os.getuid():
             raise UsageError(f"{path} is not a directory of yours", "remove it by hand")
         shutil.rmtree(path)
-        if found.submitted and Path(found.submitted.stage).parent == base / "stage":
+        if found.submitted and Path(found.submitted.stage).parent == path.parent / "stage":
             shutil.rmtree(found.submitted.stage, ignore_errors=True)
     except OSError as error:
         raise UsageError(f"cannot remove {path}: {error.strerror}") from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from . import archive, cache, cli_follow, cluster, follow
-from .cli_follow import CONTEXT, base_of, job_dir_option, standing
+from .cli_follow import CONTEXT, bases_of, job_dir_option, standing
 from .errors import UsageError
 from .progress import Screen
 from .queue import Answer
@@ -27,18 +28,20 @@ def clean(older: str, images: bool, dry_run: bool, job_dir: str | None, image_ca
     if images:
         _images(Path(image_cache or str(standing("image_cache"))).expanduser().absolute(), now, _age(older), dry_run)
     else:
-        _records(base_of(job_dir), now, _age(older), dry_run)
+        _records(bases_of(job_dir), now, _age(older), dry_run)
 
 
-def _records(base: Path, now: float, age: float, dry_run: bool) -> None:
-    kept = archive.kept(base)
+def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
+    kept = archive.kept(bases)
     # no question where there is nothing to remove
     jobs = cli_follow.queue_of_mine().jobs().jobs if follow.removable(kept, (), now - age) else ()
     gone = follow.removable(kept, jobs, now - age)
     for found in gone:
-        path = base / found.id if dry_run else archive.remove(base, found)
+        path = found.place if dry_run else archive.remove(found)
         click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, found.time)} old")
-    Screen().say(f"{len(gone)} of {len(kept)} jobs' records {_would(dry_run, 'be removed')} from {base}")
+    Screen().say(
+        f"{len(gone)} of {len(kept)} jobs' records {_would(dry_run, 'be removed')} from {archive.named(bases)}"
+    )
 
 
 def _images(place: Path, now: float, age: float, dry_run: bool) -> None:

@@ -39,8 +39,8 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     Without an ID: all of yours that wait or run, or were there in the last 7 days.
     """
     _check(ids)
-    base = base_of(job_dir)
-    kept = _kept(base, ids)
+    bases = bases_of(job_dir)
+    kept = _kept(bases, ids)
     now = time.time()
     jobs: tuple[Any, ...] = ()
     history: tuple[Any, ...] = ()
@@ -60,7 +60,7 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
         Screen().say("no jobs of yours in the last 7 days")
     if unknown:
         old = f"; Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s" if age > 1 else ""
-        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {base} knows it{old}")
+        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_named(bases)} knows it{old}")
 
 
 def _row(seen: Seen) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     _check(ids)
     from . import waiting
 
-    sys.exit(waiting.wait(ids, base_of(job_dir), queue_of_mine()))
+    sys.exit(waiting.wait(ids, bases_of(job_dir), queue_of_mine()))
 
 
 @click.command(context_settings=CONTEXT)
@@ -138,15 +138,15 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     _check([identity])
     if rank is not None and node:
         raise UsageError("--rank and --node together", "choose one")
-    base = base_of(job_dir)
+    bases = bases_of(job_dir)
     tails: dict[tuple[Path, bool], Tail] = {}
     first = True
-    silence = _silence(identity, base) if following else None
+    silence = _silence(identity, bases) if following else None
     while True:
-        kept = _the_one(base, identity)
+        kept = _the_one(bases, identity)
         if not following and kept.begun is None:
             raise UsageError(f"job {identity} has not begun, so it has said nothing", "wait for it with -f")
-        for path, prefix, error, only in _sources(base, kept, rank, node):
+        for path, prefix, error, only in _sources(kept, rank, node):
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
         first = first and not tails
@@ -165,10 +165,10 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
         raise UsageError(f"{names} is not there", "was it moved?")
 
 
-def _silence(identity: str, base: Path) -> Any:
+def _silence(identity: str, bases: Sequence[Path]) -> Any:
     from . import waiting
 
-    return waiting.Silence(identity, base, queue_of_mine())
+    return waiting.Silence(identity, bases, queue_of_mine())
 
 
 def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
@@ -185,8 +185,8 @@ def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
     return some
 
 
-def _the_one(base: Path, identity: str) -> Kept:
-    found = _kept(base, [identity])
+def _the_one(bases: Sequence[Path], identity: str) -> Kept:
+    found = _kept(bases, [identity])
     if identity in found:
         tasks = [name for name in found if name != identity]
         if tasks and found[identity].begun is None:
@@ -195,11 +195,11 @@ def _the_one(base: Path, identity: str) -> Kept:
     if found:
         raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(found)[:4])}")
     raise UsageError(
-        f"there are no records of job {identity} in {base}", "logs knows the jobs that mnrun submit handed in"
+        f"there are no records of job {identity} in {_named(bases)}", "logs knows the jobs that mnrun submit handed in"
     )
 
 
-def _sources(base: Path, kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
+def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
     """(file, prefix of its lines, whether it is standard error, the word that its lines must hold)."""
     from . import archive
 
@@ -217,7 +217,7 @@ def _sources(base: Path, kept: Kept, rank: int | None, node: str) -> list[tuple[
     if node:
         mine = _ranks_on(kept, node)
         shown = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in mine]
-        return [(archive.log(base, kept), b"", True, node), *shown]
+        return [(archive.log(kept), b"", True, node), *shown]
     whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
     whole = whole[:1] if begun.error == begun.output else whole
     return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
@@ -243,8 +243,16 @@ def _check(ids: Sequence[str]) -> None:
             )
 
 
-def base_of(job_dir: str | None) -> Path:
-    return Path(job_dir or str(standing("job_dir"))).expanduser().absolute()
+def bases_of(job_dir: str | None) -> tuple[Path, ...]:
+    """Where jobs may lie: there alone, where it was said, else also where any was handed in from."""
+    from . import archive
+
+    said = job_dir or os.environ.get("MNRUN_JOB_DIR")
+    if said:
+        return (Path(said).expanduser().absolute(),)
+    home = Path.home()
+    here = Path(str(standing("job_dir"))).expanduser().absolute()
+    return tuple(dict.fromkeys((here, archive.usual(home), *archive.places(home))))
 
 
 def standing(name: str) -> object:
@@ -254,10 +262,16 @@ def standing(name: str) -> object:
     return gather.standing(os.environ, str(Path.home()))[name].value
 
 
-def _kept(base: Path, ids: Sequence[str] = ()) -> dict[str, Kept]:
+def _kept(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, Kept]:
     from . import archive
 
-    return archive.kept(base, ids)
+    return archive.kept(bases, ids)
+
+
+def _named(bases: Sequence[Path]) -> str:
+    from . import archive
+
+    return archive.named(bases)
 
 
 def _poll() -> float:

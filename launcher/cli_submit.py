@@ -69,7 +69,7 @@ def _record(number: str, job: JobSpec, stage: str) -> Submitted:
 @cli.job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) -> None:
     """Hand the job in as a batch script; prints its id."""
-    from . import cluster, queue
+    from . import archive, cluster, queue
 
     job, made, stage = written(command, given)
     if dry_run:
@@ -85,9 +85,10 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
     for line in said.splitlines():
         Screen().say(line)
     job_dir.submitted(job.job_dir, _record(number, job, stage), made.text)
+    archive.remember(Path.home(), Path(job.job_dir))
     mine = queue.Queue(os.environ, Path.home(), float(job.slurm_poll))
     mine.forget()
     if wait:
         from . import waiting
 
-        sys.exit(waiting.wait((number,), Path(job.job_dir), mine))
+        sys.exit(waiting.wait((number,), [Path(job.job_dir)], mine))

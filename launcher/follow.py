@@ -51,6 +51,7 @@ class Kept:
     begun: Begun | None = None
     ended: Ended | None = None
     touched: float = 0
+    place: str = ""  # the directory
 
     @property
     def over(self) -> bool:

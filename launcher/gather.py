@@ -91,8 +91,8 @@ def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
     named = settings.merge(site.settings, user.settings, variables).get("profile")
     try:
         chosen = choose(shelf, str(named.value) if named else "", environ)
-    except SchedulerError:  # files are read while Slurm is away, too
-        chosen = None
+    except (SchedulerError, profiles.TwoMatchError):  # files are read while Slurm is away, too
+        chosen = None  # which of two it was, was said when the job was handed in
     sheets = (site, profiles.understood(chosen), user)
     return profiles.merged(settings.builtin(), sheets, (variables,))[0]
 

@@ -30,6 +30,10 @@ SITE_KEYS = {
 }
 
 
+class TwoMatchError(UsageError):
+    """Which profile is this place's is not known."""
+
+
 @dataclass(frozen=True)
 class Sheet:
     """A file of the site's or the user's that was read, and not yet understood but for when it is chosen."""
@@ -95,7 +99,7 @@ def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostn
     ]
     if len(matching) > 1:
         both = " and ".join(f"{found.name} ({found.path})" for found in matching)
-        raise UsageError(f"two profiles match this place: {both}", "name one with --profile, or MNRUN_PROFILE")
+        raise TwoMatchError(f"two profiles match this place: {both}", "name one with --profile, or MNRUN_PROFILE")
     return matching[0] if matching else None
 
 

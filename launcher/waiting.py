@@ -16,14 +16,14 @@ LOOK = 0.5  # seconds between two looks at the directories
 PATIENCE = 10  # questions in a row that slurmctld may leave without an answer, once it gave one
 
 
-def wait(ids: Sequence[str], base: Path, queue: Queue) -> int:
+def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
     """The exit code of the jobs, the largest of several, once all have ended. Raises SchedulerError where nobody
     knows one of them, or its end."""
     begun, asked = time.time(), 0.0
     codes: dict[str, int] = {}
     memory = _Memory(queue)
     while True:
-        kept = archive.kept(base, _open(ids, codes))
+        kept = archive.kept(bases, _open(ids, codes))
         codes.update({i: code for i in _open(ids, codes) if (code := follow.final(kept.get(i))) is not None})
         waited = _open(ids, codes)
         if waited and time.time() - asked >= queue.poll:
@@ -32,7 +32,7 @@ def wait(ids: Sequence[str], base: Path, queue: Queue) -> int:
             ended, lost = _ends(waited, kept, memory.jobs, queue)
             codes.update(ended)
             if lost and answer is not None and answer.time >= begun:
-                raise _nobody_knows(lost, kept, base)
+                raise _nobody_knows(lost, kept, bases)
             waited = _open(ids, codes)
         if not waited:
             return max(codes.values())
@@ -43,8 +43,8 @@ class Silence:
     """A job that says nothing: it may have been killed before it could leave a word of its end. Slurm is asked once
     it has been silent for as long as lies between two questions."""
 
-    def __init__(self, identity: str, base: Path, queue: Queue) -> None:
-        self._id, self._base, self._queue = identity, base, queue
+    def __init__(self, identity: str, bases: Sequence[Path], queue: Queue) -> None:
+        self._id, self._bases, self._queue = identity, bases, queue
         self._since = time.time()
 
     def is_the_end(self, broken: bool) -> bool:
@@ -55,7 +55,7 @@ class Silence:
         if time.time() - self._since < self._queue.poll:
             return False
         self._since = time.time()
-        kept = archive.kept(self._base, [self._id])
+        kept = archive.kept(self._bases, [self._id])
         try:
             return bool(_ends([self._id], kept, self._queue.jobs().jobs, self._queue)[0])
         except SchedulerError:
@@ -102,7 +102,8 @@ def _ends(
     return ended, lost
 
 
-def _nobody_knows(lost: Sequence[str], kept: Mapping[str, Kept], base: Path) -> SchedulerError:
+def _nobody_knows(lost: Sequence[str], kept: Mapping[str, Kept], bases: Sequence[Path]) -> SchedulerError:
+    base = archive.named(bases)
     which = ", ".join(lost)
     if any(identity in kept for identity in lost):
         return SchedulerError(

@@ -174,14 +174,24 @@ def test_what_is_not_the_sites_is_ignored(cluster: Cluster, site: str, mode: str
     assert "keep" not in cluster.alice(["mnrun", "profile", "show"]).out
 
 
-def test_two_profiles_that_match(cluster: Cluster, site: str) -> None:
-    """Both are named, and how to choose."""
+def test_two_profiles_that_match(cluster: Cluster, site: str, desk: Desk) -> None:
+    """Both are named, and how to choose; a job of one of them is found without its name, wherever its records lie."""
     for name in ("one", "two"):
-        of_the_site(cluster, f"profiles/{name}.toml", 'match.hostname = "login*"')
+        of_the_site(
+            cluster, f"profiles/{name}.toml", f'match.hostname = "login*"\nsite.jobs = "{desk.path}/{name}/jobs"'
+        )
     result = cluster.alice(["mnrun", "plan", "--image", OMPI5, "--", HELLO])
     assert (result.code, result.out) == (2, ""), result
     assert "one (/etc/mnrun/profiles/one.toml) and two (/etc/mnrun/profiles/two.toml); name one" in result.err, result
-    assert cluster.alice(["mnrun", "plan", "--profile", "two", "--image", OMPI5, "--", HELLO]).code == 0
+    words = ["mnrun", "submit", "--profile", "two", "-N", "1", "-n", "1", "--runtime", "host", "--", "sh", "-c"]
+    handed = cluster.alice([*words, "echo hello there; exit 3"], cwd=desk.path)
+    number = handed.out.strip()
+    assert handed.code == 0, handed
+    assert cluster.alice(["mnrun", "wait", number]).code == 3
+    assert "hello there\n" in cluster.alice(["mnrun", "logs", number]).out
+    (seen,) = json.loads(cluster.alice(["mnrun", "status", "--json", number]).out)
+    assert (seen["id"], seen["code"]) == (number, 3), seen
+    assert f"removed {desk.path}/two/jobs/{number}: " in cluster.alice(["mnrun", "clean", "--older", "0m"]).out
 
 
 @pytest.mark.parametrize(

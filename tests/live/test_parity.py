@@ -32,7 +32,9 @@ OTHERS = ("hostlist", "np", "key")  # what scripts of the older tools find set; 
 # Every name that stands for a value in a script of ours is a user's to export.
 WRAPPERS = [path.read_text() for folder in ("wrappers", "sbatch_templates") for path in (TOP / folder).rglob("*.*")]
 NAMES = re.findall(r"\$\{?[#!]?([a-z_]+)|\b([a-z_]+)=|\blocal ([a-z_]+)", "\n".join(WRAPPERS))
-THEIRS = {name: f"their {name}" for name in set().union(*NAMES) - {"", "_"} if name not in OTHERS and "mnrun" not in name}
+THEIRS = {
+    name: f"their {name}" for name in set().union(*NAMES) - {"", "_"} if name not in OTHERS and "mnrun" not in name
+}
 
 # What is each launch's own in the words of a call: our id, mpirun's process and where it listens.
 OWN = (

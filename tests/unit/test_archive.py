@@ -38,12 +38,12 @@ def test_what_lies_there(tmp_path: Path) -> None:
     (tmp_path / "271-abcdef").mkdir()
     (tmp_path / "11").mkdir()
     (tmp_path / "12").write_text("a file")
-    kept = archive.kept(tmp_path)
+    kept = archive.kept([tmp_path])
     assert sorted(kept) == ["7", "8_1", "9"]
     assert (kept["7"].restart, kept["7"].over, kept["8_1"].over, kept["9"].restart) == (1, True, False, -1)
-    assert sorted(archive.kept(tmp_path, ["8"])) == ["8_1"]
-    assert archive.kept(tmp_path / "nowhere") == {}
-    assert archive.log(tmp_path, kept["7"]) == tmp_path / "7" / "1" / "log"
+    assert sorted(archive.kept([tmp_path], ["8"])) == ["8_1"]
+    assert archive.kept([tmp_path / "nowhere"]) == {}
+    assert archive.log(kept["7"]) == tmp_path / "7" / "1" / "log"
 
 
 def test_files_of_ranks(tmp_path: Path) -> None:
@@ -54,23 +54,31 @@ def test_files_of_ranks(tmp_path: Path) -> None:
     assert archive.rank_files("/nowhere") == {}
 
 
+def test_where_jobs_were_handed_in_from_is_remembered(tmp_path: Path) -> None:
+    """Once each; the usual place needs no word."""
+    assert archive.places(tmp_path) == []
+    for base in (archive.usual(tmp_path), Path("/scratch/jobs"), Path("/data/jobs"), Path("/scratch/jobs")):
+        archive.remember(tmp_path, base)
+    assert archive.places(tmp_path) == [Path("/scratch/jobs"), Path("/data/jobs")]
+
+
 def test_removing(tmp_path: Path, mocker: MockerFixture) -> None:
     """The directory of a job; never through a link, and never another user's."""
     path = made(tmp_path / "jobs", "7", 0)
-    kept = archive.kept(tmp_path / "jobs")
-    assert archive.remove(tmp_path / "jobs", kept["7"]) == path
+    kept = archive.kept([tmp_path / "jobs"])
+    assert archive.remove(kept["7"]) == path
     assert not path.exists()
     with pytest.raises(UsageError, match=r"cannot remove .*7: No such file"):
-        archive.remove(tmp_path / "jobs", kept["7"])
+        archive.remove(kept["7"])
     elsewhere = made(tmp_path / "elsewhere", "8", 0)
     path.symlink_to(elsewhere)
     with pytest.raises(UsageError, match="is not a directory of yours"):
-        archive.remove(tmp_path / "jobs", kept["7"])
+        archive.remove(kept["7"])
     path.unlink()
     made(tmp_path / "jobs", "7", 0)
     mocker.patch("os.getuid", return_value=4711)
     with pytest.raises(UsageError, match="is not a directory of yours"):
-        archive.remove(tmp_path / "jobs", kept["7"])
+        archive.remove(kept["7"])
 
 
 # A file that grows
@@ -164,7 +172,7 @@ class FakeQueue:
 
 
 def wait(queue: FakeQueue, base: Path, *ids: str) -> int:
-    return waiting.wait(ids, base, queue)  # type: ignore[arg-type]
+    return waiting.wait(ids, [base], queue)  # type: ignore[arg-type]
 
 
 def test_the_directory_is_looked_at_first(tmp_path: Path, mocker: MockerFixture) -> None:
@@ -245,14 +253,14 @@ def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mock
 def test_kept_days(tmp_path: Path) -> None:
     """The age of a record is that of the last thing it says, or wrote where it was killed before it could say so."""
     made(tmp_path, "8", None, time=5)
-    (one,) = archive.kept(tmp_path, ["8"]).values()
+    (one,) = archive.kept([tmp_path], ["8"]).values()
     assert one.time == (tmp_path / "8" / "0").stat().st_mtime
     os.utime(tmp_path / "8" / "0", (50, 50))
     (tmp_path / "8" / "0" / "log").touch()
     os.utime(tmp_path / "8" / "0" / "log", (70, 70))
     os.utime(tmp_path / "8" / "0", (50, 50))
-    assert archive.kept(tmp_path, ["8"])["8"].time == 70
+    assert archive.kept([tmp_path], ["8"])["8"].time == 70
     made(tmp_path, "7", 0, time=100 * follow.DAY)
-    kept = archive.kept(tmp_path)
+    kept = archive.kept([tmp_path])
     assert [one.id for one in follow.removable(kept, (), 101 * follow.DAY)] == ["7", "8"]
     assert [one.id for one in follow.removable(kept, (), 99 * follow.DAY)] == ["8"]

@@ -233,3 +233,10 @@ def test_what_holds_before_any_job_is_named(place: Place, mocker: MockerFixture)
     assert (found["job_dir"].value, found["slurm_poll"].value) == ("/scratch/jobs", 120)
     mocker.patch.object(cluster, "name", side_effect=SchedulerError("scontrol did not answer"))
     assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
+
+
+def test_what_holds_where_two_profiles_match(place: Place) -> None:
+    """Neither's word: jobs that were handed in with one of them are found without its name."""
+    for name in ("one", "two"):
+        write(place.site / f"profiles/{name}.toml", f'match.hostname = "*"\nsite.jobs = "/{name}"')
+    assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
