@@ -319,10 +319,10 @@ def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
     """However long a busy machine takes over it: the beat, which comes between, takes none of it away."""
     text = (folder("wrappers") / "guard.sh").read_text()
     forward = text[text.index("forward() {") :].partition("\n}\n")[0]
-    script = f"""deaf() {{ :; }}; address() {{ :; }}; node=n1 job_beat=0.1
+    script = f"""deaf() {{ :; }}; address() {{ :; }}; mnrun_node=n1 mnrun_beat=0.1
 {forward}
 }}
-mkfifo up; exec {{up}}<>up; forward >said &
-printf 'ra' >&"$up"; until grep -q alive said; do :; done; printf 'nk 3 8\nbye \n' >&"$up"; wait; cat said"""
+mkfifo up; exec {{mnrun_up}}<>up; forward >said &
+printf 'ra' >&"$mnrun_up"; until grep -q alive said; do :; done; printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
     said = sh(script, shell="bash").decode().splitlines()
     assert [line for line in said if line != "alive n1 "] == ["rank n1 3 8", "bye n1 "]
