@@ -323,6 +323,7 @@ def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
 {forward}
 }}
 mkfifo up; exec {{mnrun_up}}<>up; forward >said &
-printf 'ra' >&"$mnrun_up"; until grep -q alive said; do :; done; printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
+printf 'ra' >&"$mnrun_up"; until grep -q alive said; do :; done
+printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
     said = sh(script, shell="bash").decode().splitlines()
     assert [line for line in said if line != "alive n1 "] == ["rank n1 3 8", "bye n1 "]
