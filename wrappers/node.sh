@@ -29,7 +29,7 @@ below() { # PID: it, and all that descends from it
 
 umask 077
 # What a shell without a terminal starts in the background ignores SIGINT: not so a user's command,
-# where the image has an env that can tell it so.
+# where the image has an env that can tell it so. Elsewhere a Ctrl-C comes to it as TERM.
 plain=''
 if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
 while read -r node id kind data; do
@@ -52,6 +52,7 @@ while read -r node id kind data; do
     in | in+ | eof) hand "$box/in" "$kind $data" ;;
     took) hand "$box/room.$data" 1 ;;
     signal)
+      case $plain$data in INT) data=TERM ;; esac
       if [ -d "$box" ]; then : >"$box/out.stop" && : >"$box/err.stop"; fi
       hand "$box/room.out" stop
       hand "$box/room.err" stop

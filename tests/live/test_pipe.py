@@ -77,12 +77,13 @@ def test_pipe_any_image(cluster: Cluster, image: str) -> None:
 
 @pytest.mark.usefixtures("rare")
 def test_pipe_streams_in_busybox(cluster: Cluster, desk: Desk) -> None:
-    """Its tools have fewer options than coreutils."""
+    """Its tools have fewer options than coreutils; a Ctrl-C ends a command on another node there, too."""
     text = (
-        'seq 30000 | ssh node02 "cat; echo err >&2; exit 3" >"$1/out" 2>"$1/err"; echo $?; seq 30000 | cmp - "$1/out"'
+        'seq 30000 | ssh node02 "cat; echo err >&2; exit 3" >"$1/out" 2>"$1/err"; echo $?; seq 30000 | cmp - "$1/out"\n'
+        "timeout -s INT 1 ssh -n node02 sleep 600; echo $?; while ssh -n node02 pgrep sleep >/dev/null; do :; done"
     )
     result = run(cluster, desk, text, image="/images/busybox.sif")
-    assert (result.code, result.out, desk.read("err")) == (0, "3\n", b"err\n"), result
+    assert (result.code, result.out, desk.read("err")) == (0, "3\n255\n", b"err\n"), result
 
 
 @pytest.fixture
