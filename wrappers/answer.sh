@@ -3,9 +3,9 @@
 # directory BOX that node.sh has made for it, and tells how it goes. WORDS start it.
 set -u
 here=$(cd "${0%/*}" && pwd)
-box=$1 way="answer $2 $3" input=$4
-shift 4
 . "$here/frames.sh"
+box=$1 way="answer $self $2 $3" input=$4
+shift 4
 cd "$box" || exit 1
 
 trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
@@ -19,15 +19,12 @@ done
 feeder=''
 if [ -n "$input" ]; then
   (
-    exec 3<>in 4>stdin # which waits for the command to open its end
+    exec 3<>in 5<>in.data 4>stdin # which waits for the command to open its end
     say "got $WINDOW"
-    whole=''
     while read -r kind data <&3; do
       case $kind in
-        in+) whole=$whole$data ;;
         in)
-          printf '%s' "$whole$data" | base64 -d >&4 || break # it wants no more
-          whole=''
+          unpack "$data" <&5 >&4 || break # it wants no more
           say 'got 1'
           ;;
         *) break ;; # eof

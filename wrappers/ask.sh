@@ -66,10 +66,11 @@ fi
 
 umask 077
 box=$(mktemp -d "$here/ask.XXXXXX") || fail "cannot write to $here"
-way="ask $node ${box##*.}"
 . "$here/frames.sh"
-mkfifo "$box/back" "$box/room"
-exec 4<>"$box/room" 5<>"$box/back" # before anything is asked for: what nobody holds is lost
+way="ask $self $node ${box##*.}"
+mkfifo "$box/back" "$box/room" "$box/out.data" "$box/err.data"
+# before anything is asked for: what nobody holds is lost
+exec 4<>"$box/room" 5<>"$box/back" 6<>"$box/out.data" 7<>"$box/err.data"
 if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
 sender='' giver=''
@@ -97,35 +98,26 @@ if [ -n "$input" ]; then
   {
     trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM # what still waits for input would take it from another
     trap '' HUP INT
-    exec 5>&-
+    exec 5>&- 6>&- 7>&-
     pump in 0 "$box/in"
     say eof
   } &
   sender=$!
 fi
 
-put() { # out|err DATA
-  printf '%s' "$2" | base64 -d & # a signal interrupts wait alone
+put() { # out|err SIZE FILE
+  unpack "$2" <&"$3" & # a signal interrupts wait alone
   giver=$!
   wait "$giver" || end HUP # nobody wants it any more
   giver=''
   say "took $1"
 }
 
-out='' err=''
 while :; do
   read -r kind data <&5 || continue # a signal, which has not ended us
   case $kind in
-    out+) out=$out$data ;;
-    err+) err=$err$data ;;
-    out)
-      put out "$out$data"
-      out=''
-      ;;
-    err)
-      put err "$err$data" >&2
-      err=''
-      ;;
+    out) put out "$data" 6 ;;
+    err) put err "$data" 7 >&2 ;;
     got) if [ -n "$sender" ]; then echo "$data" 1<>"$box/room"; fi ;;
     code) leave "$data" ;;
     no)

@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # How ask.sh and answer.sh, on two nodes of a job, speak to each other without a network of their own.
 #
-# A line `ask NODE ID KIND DATA` or `answer NODE ID KIND DATA` into the node's pipe `up` goes from its
-# guard to the launcher, down the lease, and to whom it is for; NODE is then who wrote it.
+# A line `ask FROM TO ID KIND DATA` or `answer FROM TO ID KIND DATA` into the node's pipe `across` goes by its
+# guard to the launcher, down the lease, and to whom it is for (relay.py, carry.sh).
 #     ask      words DATA   the command, in as many lines as it takes     answer   out DATA   err DATA
 #              run INPUT    all words are there; 1: input follows                  code N     it has ended
 #              in DATA  eof                                                        got N      room for so many `in`
@@ -11,10 +11,15 @@
 # DATA is base64; a kind with + goes on in the next line of that kind. No line is longer than 1023
 # bytes: srun mixes up the parts of longer ones. Nobody sends more than he was given room for, so that
 # no pipe on the way is ever full: a slow reader holds up his own command alone.
-WINDOW=2   # messages under way, of each stream of a command: 2 streams x 2 x 10 kB, and a pipe holds 64 kB
-CHUNK=7200 # bytes in one
+WINDOW=2    # messages under way, of each stream of a command: 2 x 24 kB, and a pipe holds 64 kB
+CHUNK=18000 # bytes in one
+read -r self <"$here/self"
 
-say() { echo "$way $*" 1<>"$here/up"; }
+say() { echo "$way $*" 1<>"$here/across"; }
+
+unpack() { # SIZE: a message of so many bytes, which are all there, from standard input
+  dd bs="$1" count=1 2>/dev/null | base64 -d
+}
 
 message() { # KIND FILE
   kind=$1

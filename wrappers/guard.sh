@@ -9,13 +9,13 @@
 #     log                 say what the container has said so far
 #     over                as the lease's end, of one that is a pipe on the node and has none
 #     alive               nothing; but where mnrun_silence is set, a lease that is silent for so many seconds is at its end
-#     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh).
+#     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh, carry.sh).
 #                         NODE is this one: of other nodes' lines nothing is read but by grep
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
 # So is any signal of the scheduler's: it is meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
-#     ready nossh fail gone log rank ended warned alone alive bye, and ask and answer to other nodes;
+#     ready nossh fail gone log rank ended warned alone alive bye, and ask and answer (from `across`) to other nodes;
 # alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
 # Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: what the user
@@ -133,11 +133,6 @@ kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files, 
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
 
-answered() { # `NODE ID KIND DATA`, to who waits for it: others open its pipe for a moment only, and lose nothing
-  local rest=${1#* }
-  if [[ -p ask.${rest%% *}/back ]]; then printf '%s\n' "${rest#* }" 1<>"ask.${rest%% *}/back"; fi 2>/dev/null || true
-}
-
 pass_on() { # SIGNAL: to the program
   local ranks=(pid.[0-9]*)
   if [[ -e ${ranks[0]} ]]; then
@@ -155,6 +150,29 @@ sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or
   if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi
 }
 
+carry() { # from here on: what the nodes' commands say to each other
+  # Bash reads lines byte by byte, but what comes in numbers in blocks: so data goes to carry.sh, words to us.
+  local lease mine="${mnrun_node//./\\.} [^ ]+ [^ ]+"
+  trap : PIPE # a container that has ended reads no more
+  rm -f key hostkey # for ssh, which was not chosen
+  echo "$mnrun_node" >self
+  mkfifo across
+  exec {mnrun_across}<>across
+  (deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -a . <&"$mnrun_across") &
+  mnrun_crossing=$!
+  # shellcheck disable=SC2094
+  exec {lease}< <(
+    deaf
+    exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- {mnrun_across}>&-
+    exec tee >(grep --line-buffered -aE "^(answer $mine|ask $mine (in\\+?|eof|took)( |\$))" |
+      dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | exec bash -p ./carry.sh >/dev/null)
+  )
+  mnrun_filter=$!
+  exec < <(deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- {mnrun_across}>&- &&
+    exec grep --line-buffered -aE "^(ask $mine (words\\+?|run|signal)|file|go|log|signal|end|over|alive)( |\$)" <&"$lease")
+  exec {lease}<&-
+}
+
 dismiss() { # the head, which has come through the gate and waits for a go that does not come
   local round
   if [[ -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # nobody has come, nor will now
@@ -169,7 +187,10 @@ finish() {
   trap '' TERM INT HUP
   set +e
   : >closing
-  [[ -z ${mnrun_filter-} ]] || kill -KILL "$mnrun_filter"
+  if [[ -n ${mnrun_filter-} ]]; then
+    kill -KILL "$mnrun_filter" "$mnrun_crossing"
+    wait "$mnrun_crossing" 2>/dev/null
+  fi
   if [[ -n ${mnrun_release-} ]]; then
     kill -KILL "$mnrun_release"
     wait "$mnrun_release" 2>/dev/null
@@ -237,22 +258,16 @@ else
   say ready
 fi
 
-if [[ $mnrun_connect == pipe || $mnrun_connect == auto ]]; then
-  trap : PIPE # a container that has ended reads no more
-  # shellcheck disable=SC2094
-  exec < <(deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -aE "^((ask|answer) ${mnrun_node//./\\.}|file|go|log|signal|end|over|alive)( |\$)")
-  mnrun_filter=$!
-fi
 while read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word mnrun_name mnrun_data; do
   case $mnrun_word in
     ask) printf '%s\n' "$mnrun_data" >&"${mnrun_box[1]}" || true ;;
-    answer) answered "$mnrun_data" ;;
     file)
       base64 -d <<<"$mnrun_data" >"$mnrun_name.new"
       mv "$mnrun_name.new" "$mnrun_name"
       ;;
     go)
       mnrun_went=1
+      [[ ! -e nodes ]] || carry # by the pipe, then
       echo go >&"$mnrun_go"
       ;;
     log) last_words ;;

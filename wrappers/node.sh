@@ -38,7 +38,7 @@ while read -r node id kind data; do
     words | words+)
       if [ ! -d "$box" ]; then
         mkdir "$box"
-        (cd "$box" && mkfifo out err room.out room.err in stdin)
+        (cd "$box" && mkfifo out err room.out room.err in in.data stdin)
       fi
       echo "$data" >>"$box/words"
       ;;
@@ -49,8 +49,6 @@ while read -r node id kind data; do
         exec sh ./answer.sh "$PWD/$box" "$node" "$id" "$data" $plain </dev/null
       ) &
       ;;
-    in | in+ | eof) hand "$box/in" "$kind $data" ;;
-    took) hand "$box/room.$data" 1 ;;
     signal)
       case $plain$data in INT) data=TERM ;; esac
       if [ -d "$box" ]; then : >"$box/out.stop" && : >"$box/err.stop"; fi

@@ -327,3 +327,42 @@ printf 'ra' >&"$mnrun_up"; until grep -q alive said; do :; done
 printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
     said = sh(script, shell="bash").decode().splitlines()
     assert [line for line in said if line != "alive n1 "] == ["rank n1 3 8", "bye n1 "]
+
+
+def test_what_comes_down_for_a_command_comes_in_blocks(sh: Shell, tmp_path: Path) -> None:
+    """Data goes on as it comes, and its size once a message is whole; streams and commands keep theirs apart; what
+    nobody waits for is dropped."""
+    lines = (
+        "answer n1 n2 AbC out+ 1111",
+        "answer n1 n2 AbC err eeee==",
+        f"answer n1 n2 AbC out+ {'2' * 800}",
+        "ask n1 n3 Xyz in 33",
+        "answer n1 n2 Gone out 5555",
+        "answer n1 n2 AbC out 4",
+        "ask n1 n3 Xyz took err",
+        "ask n1 n3 Xyz eof",
+        "answer n1 n2 AbC no it is  away",
+    )
+    sh(
+        """mkdir ask.AbC run.n3.Xyz
+for pipe in ask.AbC/back ask.AbC/out.data ask.AbC/err.data run.n3.Xyz/in run.n3.Xyz/in.data run.n3.Xyz/room.err; do
+  mkfifo "$pipe"; exec {fd}<>"$pipe"; all+=("$fd" "$pipe")
+done
+dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | bash "$1"
+for ((i = 0; i < ${#all[@]}; i += 2)); do
+  dd iflag=nonblock bs=64k count=1 <&"${all[i]}" >"${all[i + 1]}.said" 2>/dev/null
+done""",
+        str(folder("wrappers") / "carry.sh"),
+        shell="bash",
+        stdin="".join(f"{line}\n" for line in lines).encode(),
+    )
+    said = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.glob("*/*.said")}
+    assert said == {
+        "ask.AbC/back.said": "err 6\nout 805\nno it is away\n",
+        "ask.AbC/out.data.said": f"1111{'2' * 800}4",
+        "ask.AbC/err.data.said": "eeee==",
+        "run.n3.Xyz/in.said": "in 2\neof\n",
+        "run.n3.Xyz/in.data.said": "33",
+        "run.n3.Xyz/room.err.said": "1\n",
+    }
+    assert not (tmp_path / "ask.Gone").exists()
