@@ -223,6 +223,7 @@ def _launch(job: JobSpec, allocation: Allocation, site: Site, screen: Screen, st
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     """Show what run would do: every step, every value and where it came from."""
     from . import cli_submit, show
+    from .schedulers import slurm
 
     if form == "sbatch":
         click.echo(cli_submit.written(command, given)[1].text, nl=False)
@@ -234,6 +235,8 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     else:
         allocation, site = cli_nodes.held_or_paper(job)
     made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
+    if allocation is None:
+        site = slurm.on_paper(site, made.spec, made.layout)
     click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from . import cli, gather, manual
+from . import cli, gather, manual, spec
 from .errors import UsageError
 from .progress import Screen
+from .settings import Setting
 
 
 @click.command()
@@ -50,13 +51,21 @@ def show(name: str) -> None:
     """Every value that a job begins with, and where it comes from."""
     found = gather.gather({"profile": name} if name else {}, "", os.environ, cli.cwd(), str(Path.home()))
     for key, setting in found.settings.items():
-        value = " ".join(setting.value) if isinstance(setting.value, tuple) else str(setting.value)
-        value = value.lower() if isinstance(setting.value, bool) else value
-        if key == "env":  # values may be secrets
-            value = " ".join(word.partition("=")[0] for word in setting.value)  # type: ignore[union-attr]
-        click.echo(f"{key} = {value}    # {setting.origin}")
+        for value, origin in _parts(setting):
+            if key == "env":  # values may be secrets
+                origin = spec.reason(found.whys.get(value, ""), origin)
+                value = value.partition("=")[0]
+            click.echo(f"{key} = {value}    # {origin}")
     for warning in found.warnings:
         Screen().warn(warning)
+
+
+def _parts(setting: Setting) -> tuple[tuple[str, str], ...]:
+    """(value as text, where it comes from): of a list each word, and whence it came."""
+    if isinstance(setting.value, tuple):
+        return setting.words
+    text = str(setting.value)
+    return ((text.lower() if isinstance(setting.value, bool) else text, setting.origin),)
 
 
 @profile.command()

@@ -15,7 +15,7 @@ import click
 from . import cli, environment, job_dir, layout, script
 from . import plan as planner
 from .errors import Impossible, SchedulerError, UsageError
-from .model import JobSpec
+from .model import JobSpec, Site
 from .progress import Screen
 from .records import Submitted
 from .schedulers import slurm
@@ -39,7 +39,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
         raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
     laid = layout.lay_out(job, None)
     made = planner.make(job, script.on_paper(laid), script.JOB)
-    where = script.site(job, cluster.version(), laid)
+    where = slurm.on_paper(Site("slurm", script.SLURM_JOB, cluster.version()), job, laid)
     stage = os.path.join(job.job_dir, "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
     source = f" from {os.path.normpath(os.path.join(cli.cwd(), job.job_file))}" if job.job_file else ""
     return replace(job, nodes=laid.nnodes), script.write(made, where, stage, source), stage

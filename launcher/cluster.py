@@ -17,7 +17,7 @@ from .schedulers import slurm
 # Where Slurm's configuration lies: packages', Debian's of old, and what "configless" slurmd and sackd keep.
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ENDS = "Slurm ends what is left there once it can"
-ENDING_ASKS = 10  # at most, a second apart
+ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions, of which there is one more
 
 
 def has_slurm() -> bool:
@@ -115,7 +115,7 @@ def ending(job: str) -> str:
 
     COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds.
     """
-    for _ in range(ENDING_ASKS):
+    for pause in (*ENDING_WAITS, None):
         try:
             said = _ask("scontrol", "-o", "show", "job", job)
         except SchedulerError:
@@ -125,7 +125,8 @@ def ending(job: str) -> str:
             return "PREEMPTED"  # its time of grace is over, though it may count as running for a moment more
         if found is None or found[1] != "COMPLETING":
             return found[1] if found else ""
-        time.sleep(1)
+        if pause:
+            time.sleep(pause)
     return ""
 
 

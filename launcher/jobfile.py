@@ -225,16 +225,21 @@ def _option(page: Page, path: Path) -> Option:
     near = difflib.get_close_matches(key.replace("-", "_"), [*BY_NAME, *ALIASES, "command", "env"], 1)
     raise UsageError(
         f"{page.at(path)}: {key} is no key",
-        f"did you mean {near[0]}{_accepted(near[0])}?" if near else "the keys are the long options, with _ for -",
+        f"did you mean {near[0]} ({_accepted(near[0])})?" if near else "the keys are the long options, with _ for -",
     )
 
 
 def _accepted(key: str) -> str:
-    option = BY_NAME.get(_name(key))
-    return f" ({', '.join(option.choices)})" if option is not None and option.choices else ""
+    """What a key may be: its choices, or its type."""
+    if key == "command":
+        return "a list of words"
+    option = BY_NAME[_name(key)]
+    return ", ".join(option.choices) or _TYPES.get(option.kind, _TEXT)[1]
 
 
-_TYPES = {
+_TEXT: tuple[Any, str] = ((str, int), "a string")
+_TYPES: dict[str, tuple[Any, str]] = {
+    "seconds": ((str, int), 'a time: "120s"'),
     "flag": (bool, "true or false"),
     "number": (int, "a number"),
     "list": (list, "a list of strings"),
@@ -249,7 +254,7 @@ def setting(option: Option, value: Any, page: Page, path: Path) -> Setting:
 
 
 def _value(option: Option, value: Any, page: Page, path: Path) -> Any:
-    kind, called = _TYPES.get(option.kind, ((str, int), "a string"))
+    kind, called = _TYPES.get(option.kind, _TEXT)
     right = isinstance(value, kind) and (option.kind == "flag" or not isinstance(value, bool))
     if not right or (isinstance(value, list) and not all(isinstance(word, str) for word in value)):
         shown = "" if option.kind == "env" else f" = {_toml(value)}"

@@ -171,7 +171,7 @@ def job_file(known: Mapping[str, Setting]) -> str:
     for name, options in sections():
         lines += ["", f"# {name}"]
         for option in options:
-            if option.name in ("image", "env", "local", "profile"):
+            if option.name in ("image", "env"):
                 continue
             said = known.get(option.name)
             value = _toml(said.value) if said else _sample(option)

@@ -153,6 +153,7 @@ class JobSpec:
     quiet: bool = False
     verbose: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)  # option -> where it came from
+    setup_origins: Words = field(default=(), compare=False)  # of each line in `setup`
     word_origins: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)  # (option, a word of it)
 
     @property

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from . import __version__, connect, environment, kit
 from .carry import carry
-from .errors import Impossible
 from .model import JobSpec, Layout, Phase, Plan, Site, Words
 from .plan import with_image
 from .render import render
@@ -52,25 +51,12 @@ class Line:
     why: str
 
 
-def site(spec: JobSpec, version: tuple[int, int], layout: Layout) -> Site:
-    """What of this cluster shapes the steps of a job that nobody holds yet.
-
-    Raises Impossible where its steps' GPUs cannot be known before.
-    """
-    each = spec.gpus_per_task
-    if each and len(set(layout.ranks)) > 1:
-        raise Impossible("--gpus-per-task with different numbers of ranks on its nodes", "use --gpus-per-node")
-    gpus = {NODES: int(each.rpartition(":")[2]) * layout.ranks[0]} if each else {}
-    return Site("slurm", SLURM_JOB, version, gpus=gpus)
-
-
 def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
     """The script of `plan`, whose wrappers will lie in the directory `stage`; `source` says where it comes from."""
     spec = plan.spec
     plan = with_image(plan, IMAGE) if spec.by_reference else plan
     carried = {command.step.phase: command.argv for command in carry(plan, where)}
     inside = spec.mode == "inside-out"
-    known = slurm.client_environment({}, plan)
     text = render(
         "slurm.sh",
         spec.templates,
@@ -91,7 +77,9 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         prepare=_words(carried[Phase.PREPARE]) if spec.by_reference else "",
         image=shlex.quote(spec.image),
         pull_timeout=spec.pull_timeout,
-        exports=[f"export {name}={shlex.quote(value)}" for name, value in known.items()],
+        exports=_aligned(
+            [Line(f"export {v.name}={shlex.quote(v.value or '')}", v.why) for v in slurm.for_clients(plan)]
+        ),
         serve=_words(carried[Phase.SERVE]),
         run=_words(carried[Phase.RUN]),
         sweep=_words(carried[Phase.STOP]),
@@ -130,7 +118,20 @@ def _setup(spec: JobSpec) -> list[Line]:
     for limit in spec.ulimit:
         name, _, value = limit.partition("=")
         limits.append(Line(f"ulimit -{slurm.ULIMITS[name]} {shlex.quote(value)}", spec.word_origins["ulimit", limit]))
-    return [*modules, *limits, *(Line(text, "") for text in spec.setup)]
+    return [*modules, *limits, *_lines(spec)]
+
+
+def _lines(spec: JobSpec) -> list[Line]:
+    """The user's own, as they are: where they come from stands above them, since a comment
+    behind a line, or between two, may stand in the middle of a word or a document of theirs."""
+    found: list[Line] = []
+    above = ""
+    for text, origin in zip(spec.setup, spec.setup_origins):
+        if origin != above:
+            found.append(Line(f"# setup: {_one_line(origin)}", ""))
+        found.append(Line(text, ""))
+        above = origin
+    return found
 
 
 def _variables(plan: Plan) -> list[Line]:

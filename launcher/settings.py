@@ -188,8 +188,9 @@ def parse(option: Option, raw: object, origin: str) -> Value:
     text = str(raw)
     if option.kind == "number":
         if re.fullmatch(r"\d+-\d+", text) and option.name == "nodes":
-            hint = f"write {name} {text.partition('-')[0]}"
-            raise UsageError(f"{name} {text}: ranks are laid out before Slurm would choose ({origin})", hint)
+            least = text.partition("-")[0]
+            hint = f"write {name} {least}; a live run takes what it is given: salloc -N {text} mnrun …"
+            raise UsageError(f"{name} {text}: which rank is where is laid out before Slurm chooses ({origin})", hint)
         if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"{name} {text!r} is not a number from 1 up ({origin})")
         return int(text)
@@ -197,7 +198,7 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         return _seconds(name, text, origin)
     if option.choices and text not in option.choices:
         near = difflib.get_close_matches(text, option.choices, 1)
-        hint = f"did you mean {near[0]}?" if near else "it is one of " + ", ".join(option.choices)
+        hint = (f"did you mean {near[0]}? " if near else "") + "it is one of " + ", ".join(option.choices)
         raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
     if not text and not option.batch:  # which takes back what a layer below says
         raise UsageError(f"{name} is empty ({origin})")

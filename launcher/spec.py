@@ -102,6 +102,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         slurm_poll=_number(get("slurm_poll")) or 30,
         origins={name: setting.origin for name, setting in settings.items()},
         word_origins=_word_origins(settings),
+        setup_origins=tuple(origin for _, origin in settings["setup"].words) if "setup" in settings else (),
     )
 
 
@@ -270,7 +271,12 @@ def _value_of(name: str, value: str | None, around: Surroundings, asked: str, wh
         raise UsageError(f"{asked} {name}: there is no variable {name} here", hint)
     if value is None:
         return Variable(name, around.environ[name], inherited=True, why=why or asked)
-    return Variable(name, value, why=around.whys.get(f"{name}={value}") or why or asked)
+    return Variable(name, value, why=reason(around.whys.get(f"{name}={value}", ""), why or asked))
+
+
+def reason(why: str, origin: str) -> str:
+    """Why a variable has its value, and who says so."""
+    return f"{why} ({origin})" if why else origin
 
 
 def _launcher(settings: Settings) -> str:

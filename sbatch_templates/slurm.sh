@@ -32,7 +32,10 @@ mnrun_variables=(  # of every rank
   {{ line }}
 {% endfor %}
 )
-mnrun_inside='{{ inside }}' mnrun_connect='{{ connect }}' mnrun_counted='{{ counted }}' mnrun_split={{ split }}
+mnrun_inside='{{ inside }}'  # 1: inside-out
+mnrun_connect='{{ connect }}'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
+mnrun_counted='{{ counted }}'  # 1: it is an error if a rank never came, whatever mpirun says
+mnrun_split={{ split }}  # each rank's output goes into files here
 source "$mnrun_stage/walk.sh"
 
 begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from .. import environment, nodeset
-from ..errors import SchedulerError
+from ..errors import Impossible, SchedulerError
 from ..model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Where, Words
 
 # What only the job knows stands in a plan as a name that begins with a character nobody types.
@@ -95,6 +96,17 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
     words += [f"--cpus-per-task={spec.cpus_per_task}"] if spec.cpus_per_task else []
     words += ["--overcommit"] if site.overcommit else []
     return (*words, *spec.mpi_args)
+
+
+def on_paper(site: Site, spec: JobSpec, layout: Layout) -> Site:
+    """The site of a job that nobody holds yet, with the GPUs that its steps will find on each node.
+
+    Raises Impossible where that cannot be known before.
+    """
+    each = spec.gpus_per_task
+    if each and len(set(layout.ranks)) > 1:
+        raise Impossible("--gpus-per-task with different numbers of ranks on its nodes", "use --gpus-per-node")
+    return replace(site, gpus={NODES: int(each.rpartition(":")[2]) * layout.ranks[0]} if each else {})
 
 
 def once_each(names: Sequence[str], gpus: int) -> Words:
@@ -332,8 +344,16 @@ def tasks_per_node(ranks: tuple[int, ...]) -> str:
 def client_environment(environ: Mapping[str, str], plan: Plan) -> dict[str, str]:
     """srun's own environment for our steps."""
     clean = environment.for_srun(environ)
+    for variable in for_clients(plan):
+        clean.setdefault(variable.name, variable.value or "")
+    return clean
+
+
+def for_clients(plan: Plan) -> tuple[Variable, ...]:
+    """What the srun of our steps needs to know, where its environment does not say otherwise."""
     if plan.starter == "srun" and plan.spec.mpi == "pmix":
         # Open MPI 5.0.7 under pmix dies in MPI_Init now and then: a rank that is ahead sends before
         # a late one is ready. With the ring fence 0 of 115 starts failed, without 4 to 16 %.
-        clean.setdefault("SLURM_PMIX_FENCE", "ring")
-    return clean
+        why = "mnrun: with Slurm's other fence Open MPI's start fails now and then"
+        return (Variable("SLURM_PMIX_FENCE", "ring", why=why),)
+    return ()

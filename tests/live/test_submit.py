@@ -179,13 +179,18 @@ def test_modules_of_a_live_run(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
-    """sbatch itself has read the whole texts that are kept beside the unit tests."""
+    """sbatch itself has read the whole texts that are kept beside the unit tests, with all that they ask for."""
     scripts = sorted((TOP / "tests/unit/golden").glob("*/script.sh"))
-    assert scripts
-    for path in scripts:
-        desk.put("script", path.read_bytes())
-        tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
-        assert tested.code == 0, f"{path}: {tested}"
+    assert len(scripts) >= 8
+    reserved = ["users=alice", "starttime=now", "duration=60", "nodes=node[01-02]"]
+    cluster.root(LOGIN, "scontrol", "create", "reservation", "reservationname=beamtime", *reserved)
+    try:
+        for path in scripts:
+            desk.put("script", path.read_bytes())
+            tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
+            assert tested.code == 0, f"{path}: {tested}"
+    finally:
+        cluster.root(LOGIN, "scontrol", "delete", "reservationname=beamtime")
 
 
 def test_submit_and_follow(cluster: Cluster, desk: Desk) -> None:

@@ -128,7 +128,11 @@ def test_an_unknown_option_is_answered_with_a_near_one(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--mode", "inside_out"), "--mode 'inside_out' is unknown (command line); did you mean inside-out?"),
+        (
+            ("--mode", "inside_out"),
+            "--mode 'inside_out' is unknown (command line); did you mean inside-out? "
+            "it is one of auto, inside-out, outside-in",
+        ),
         (
             ("--mode", "x"),
             "--mode 'x' is unknown (command line); it is one of auto, inside-out, outside-in",

@@ -126,7 +126,7 @@ def test_what_has_no_effect_in_a_job_that_runs(mnrun: Terminal, job: Launched, t
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nodez = 2\n", "job.toml line 1: nodez is no key; did you mean nodes?"),
+        ("nodez = 2\n", "job.toml line 1: nodez is no key; did you mean nodes (a number)?"),
         ("\ufeffnodes = 2", "job.toml line 1: it begins with a byte order mark; save it as UTF-8 without one"),
         ("image = 'x", "job.toml line 1: "),
         ("name = 'a\tb'", "--job-name 'a\\tb' has a tab, "),
@@ -214,8 +214,9 @@ def test_profile_list(mnrun: Terminal, tmp_path: Path, site: Path, monkeypatch: 
 
 def test_profile_show(mnrun: Terminal, site: Path) -> None:
     """What a job begins with, and where each value comes from; a variable's value may be a secret."""
-    write(site / "config.toml", 'account = "physics"\n[env]\nTOKEN = "very-secret"\nGONE = false')
-    write(site / "profiles/debug.toml", "keep = true")
+    write(site / "config.toml", 'account = "physics"\nbind = ["/data"]\n[env]\nTOKEN = "very-secret"\nGONE = false')
+    debug = 'keep = true\nbind = ["/scratch"]\nenv.FABRIC = { value = "ib0", why = "the route" }'
+    write(site / "profiles/debug.toml", debug)
     answer = mnrun("profile", "show", "debug")
     assert answer.code == 0, answer
     for line in (
@@ -223,7 +224,11 @@ def test_profile_show(mnrun: Terminal, site: Path) -> None:
         f"account = physics    # {site}/config.toml line 1",
         "keep = true    # profile debug",
         "profile = debug    # command line",
-        f"env = TOKEN !GONE    # {site}/config.toml line 2",
+        f"env = TOKEN    # {site}/config.toml line 4",
+        "env = FABRIC    # the route (profile debug)",
+        f"env = !GONE    # {site}/config.toml line 5",
+        f"bind = /data    # {site}/config.toml line 2",
+        "bind = /scratch    # profile debug",
     ):
         assert f"{line}\n" in answer.out
     assert "secret" not in answer.out

@@ -141,9 +141,10 @@ def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
     """After some seconds we do without its word."""
     done = subprocess.CompletedProcess((), 0, "JobState=COMPLETING", "")
     run = mocker.patch("subprocess.run", return_value=done)
-    mocker.patch("time.sleep")
+    sleep = mocker.patch("time.sleep")
     assert cluster.ending("7") == ""
-    assert run.call_count == cluster.ENDING_ASKS
+    assert [call.args[0] for call in sleep.call_args_list] == sorted(cluster.ENDING_WAITS)  # ever more seldom
+    assert run.call_count == len(cluster.ENDING_WAITS) + 1
 
 
 def test_ending_a_step_that_has_ended(mocker: MockerFixture) -> None:

@@ -2,7 +2,7 @@
 
 Each folder of golden/ is a story: `command` is what is typed, with the recorded job in which
 it is typed; plan.txt (or plan.json) is what `mnrun plan` answers, and kit.txt what each node
-is sent. A story may have a job.toml, and site/profiles as in /etc/mnrun.
+is sent. One on paper has its job.toml and its script.sh, too; any may have site/profiles as in /etc/mnrun.
 `pytest tests/unit/test_golden.py --accept` takes what there is now.
 """
 
@@ -116,8 +116,26 @@ def test_a_storys_script(
     expected(GOLDEN / request.node.callspec.params["told"] / "script.sh", answer(replace(told, words=words)))
 
 
+@pytest.mark.parametrize("story", PAPER)
+def test_a_storys_script_has_the_words_of_its_plan(story: str) -> None:
+    """Every srun, option by option; what only the job knows has another name there."""
+
+    def started(text: str) -> set[tuple[str, ...]]:
+        lines = [line for line in text.splitlines() if " srun --quiet" in line]
+        found = []
+        for line in lines:
+            words = shlex.split(line[line.index(" srun --quiet") :])
+            found.append(tuple(word for word in words[: words.index("--chdir=/tmp")] if "--nodelist" not in word))
+        return set(found)
+
+    said, planned = (started((GOLDEN / story / name).read_text()) for name in ("script.sh", "plan.txt"))
+    assert len(said) > 1
+    assert said == planned
+
+
 def test_every_folder_is_a_story() -> None:
     """No golden text is left behind by a story that is no longer told."""
     for folder in GOLDEN.iterdir():
-        known = {"command", read(folder).file, "kit.txt", *(["script.sh"] if folder.name in PAPER else [])}
-        assert {path.name for path in folder.iterdir()} - {"job.toml", "site"} == known
+        known = {"command", read(folder).file, "kit.txt"}
+        known |= {"script.sh", "job.toml"} if folder.name in PAPER else set()
+        assert {path.name for path in folder.iterdir()} - {"site"} == known

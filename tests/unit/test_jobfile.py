@@ -181,11 +181,12 @@ def test_binds(written: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nodez = 2", "job.toml line 1: nodez is no key; did you mean nodes?"),
+        ("nodez = 2", "job.toml line 1: nodez is no key; did you mean nodes (a number)?"),
         ("\n[launch]\nmod = 'x'", "job.toml line 3: mod is no key; did you mean mode (auto, inside-out, outside-in)?"),
-        ("ntasks-per-node = 2", "job.toml line 1: ntasks-per-node is no key; did you mean ntasks_per_node?"),
+        ("ntasks-per-node = 2", "job.toml line 1: ntasks-per-node is no key; did you mean ntasks_per_node (a number)?"),
         ("[a]\nzzz = 1", "job.toml line 2: zzz is no key; the keys are the long options, with _ for -"),
-        ("comand = ['x']", "job.toml line 1: comand is no key; did you mean command?"),
+        ("start_timout = 3", 'job.toml line 1: start_timout is no key; did you mean start_timeout (a time: "120s")?'),
+        ("comand = ['x']", "job.toml line 1: comand is no key; did you mean command (a list of words)?"),
         ("[[bind]]\nx = 1", 'job.toml line 1: bind = [{"x": 1}] is not a list of strings; Mount a path of the nodes '),
         ('nodes = "4"', 'job.toml line 1: nodes = "4" is not a number; write nodes = 4'),
         ("nodes = true", "job.toml line 1: nodes = true is not a number; Nodes to run on."),
@@ -195,7 +196,11 @@ def test_binds(written: str, meant: str) -> None:
         ("keep = 'yes'", 'job.toml line 1: keep = "yes" is not true or false; Keep the records of this run.'),
         ("bind = '/a'", 'job.toml line 1: bind = "/a" is not a list of strings; write bind = ["/a"]'),
         ("bind = [1]", "job.toml line 1: bind = [1] is not a list of strings; Mount a path of the nodes "),
-        ("mode = 'inside'", "--mode 'inside' is unknown (job.toml line 1); did you mean inside-out?"),
+        (
+            "mode = 'inside'",
+            "--mode 'inside' is unknown (job.toml line 1); did you mean inside-out? "
+            "it is one of auto, inside-out, outside-in",
+        ),
         ("command = 'python x'", "job.toml line 1: command is not a list of words; command = ["),
         ("command = ['x', 1]", "job.toml line 1: command is not a list of words; command = ["),
         ("env = 'A=1'", "job.toml line 1: env is not a table: [env]; "),

@@ -160,7 +160,7 @@ def test_a_name_that_is_none() -> None:
         ("match = 'x'", "profile here line 1: match is a table here; "),
         ("partition = 'gpu'", "profile here line 1: partition is a table here; write resources.partition for the key"),
         ("partition.gpu = 'x'", "profile here line 1: partition.gpu is no table; "),
-        ("[partition.gpu]\nnodez = 1", "profile here line 2: nodez is no key; did you mean nodes?"),
+        ("[partition.gpu]\nnodez = 1", "profile here line 2: nodez is no key; did you mean nodes (a number)?"),
         ("site.module = ['x']", "profile here line 1: site.module is no key; it is one of modules, jobs, ports, "),
         ("keep = true\nsite.modules = 'x'", 'profile here line 2: modules = "x" is not a list of strings; write '),
         ("site.ports = ''", "--ports is empty (profile here line 1)"),

@@ -28,7 +28,7 @@ def test_slurm_conf_of_four_nodes() -> None:
     assert conf["SlurmctldHost"] == "login"
     assert conf["TaskPlugin"] == "task/none"
     assert conf["LaunchParameters"] == "use_interactive_step"
-    assert conf["NodeName"] == "node[01-04] CPUs=8 RealMemory=16000 Gres=gpu:4 State=UNKNOWN"
+    assert conf["NodeName"] == "node[01-04] CPUs=8 RealMemory=16000 Gres=gpu:4 Feature=ib State=UNKNOWN"
     assert conf["PartitionName"].startswith("main Nodes=ALL Default=YES")
     assert not [key for key in conf if key.startswith("Accounting")]
 

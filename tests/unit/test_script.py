@@ -11,7 +11,7 @@ import pytest
 
 from launcher import kit, layout, plan, render, script
 from launcher.errors import Impossible, UsageError
-from launcher.model import Variable
+from launcher.model import JobSpec, Site, Variable
 from launcher.schedulers import slurm
 from launcher.script import Script
 
@@ -21,9 +21,14 @@ from .samples import build
 
 def written(*command: str, **given: Any) -> Script:
     job = build(*(command or ("./app",)), **{"nodes": "2", "ntasks_per_node": "2", **given})
+    return of_the_job(job, "")
+
+
+def of_the_job(job: JobSpec, source: str) -> Script:
     laid = layout.lay_out(job, None)
     made = plan.make(job, script.on_paper(laid), script.JOB)
-    return script.write(made, script.site(job, (24, 11), laid), "/stage", "")
+    where = slurm.on_paper(Site("slurm", script.SLURM_JOB, (24, 11)), job, laid)
+    return script.write(made, where, "/stage", source)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +97,7 @@ def test_an_origin_is_one_line() -> None:
     """Whatever a profile's author wrote."""
     job = build("./a\nb", nodes="1", env=("A=1",))
     job = dataclasses.replace(job, env=(Variable("A", "1", why="one\ntwo"),), job_name="x")
-    laid = layout.lay_out(job, None)
-    made = script.write(plan.make(job, script.on_paper(laid), script.JOB), script.site(job, (24, 11), laid), "/s", "\n")
+    made = of_the_job(job, "\n")
     assert "  A=1  # one two\n" in made.text
     assert made.text.splitlines()[2].startswith("# Written by mnrun")
 
@@ -104,6 +108,21 @@ def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:
     places = [text.index(line) for line in ("module load a/1", "module load b", "ulimit -l unlimited", "export X=$Y")]
     assert places == sorted(places)
     assert places[-1] < text.index("set -euo pipefail")
+
+
+def test_lines_of_the_users_own_stay_as_they_are() -> None:
+    """Where they come from stands above those of one place, since a comment between two could be part of a text."""
+    job = build("./app", nodes="1", setup=("cat <<end", "text \\", "end"))
+    job = dataclasses.replace(job, setup_origins=("profile one", "profile one", "job.toml\nline 3"))
+    lines = of_the_job(job, "").text.splitlines()
+    first = lines.index("# setup: profile one")
+    assert lines[first + 1 : first + 5] == ["cat <<end", "text \\", "# setup: job.toml line 3", "end"]
+
+
+def test_what_the_steps_clients_are_told_says_why() -> None:
+    """An export of ours, beside the directives and variables, which say it too."""
+    text = written(mode="outside-in", launcher="srun").text
+    assert "export SLURM_PMIX_FENCE=ring  # mnrun: " in text
 
 
 def test_a_template_of_the_sites_own(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from launcher.errors import UsageError
 from launcher.options import BY_NAME
 from launcher.settings import Setting
 
+MODES = "it is one of auto, inside-out, outside-in"
+
 
 @pytest.mark.parametrize(
     ("name", "raw", "value"),
@@ -45,14 +47,19 @@ def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) 
         ("nodes", "four", "--nodes 'four' is not a number from 1 up (here)"),
         ("nodes", "0", "--nodes '0' is not a number from 1 up (here)"),
         ("nodes", "-1", "--nodes '-1' is not a number from 1 up (here)"),
-        ("nodes", "2-4", "--nodes 2-4: ranks are laid out before Slurm would choose (here); write --nodes 2"),
+        (
+            "nodes",
+            "2-4",
+            "--nodes 2-4: which rank is where is laid out before Slurm chooses (here); "
+            "write --nodes 2; a live run takes what it is given: salloc -N 2-4 mnrun …",
+        ),
         ("ntasks", "2-4", "--ntasks '2-4' is not a number from 1 up (here)"),
         ("ntasks", "p", "--ntasks 'p' is not a number from 1 up (here)"),
         ("ntasks", "", "--ntasks '' is not a number from 1 up (here)"),
         ("ntasks_per_node", "1.5", "--ntasks-per-node '1.5' is not a number from 1 up (here)"),
         ("image", "", "--image is empty (here)"),
-        ("mode", "inside_out", "--mode 'inside_out' is unknown (here); did you mean inside-out?"),
-        ("mode", "outsidein", "--mode 'outsidein' is unknown (here); did you mean outside-in?"),
+        ("mode", "inside_out", f"--mode 'inside_out' is unknown (here); did you mean inside-out? {MODES}"),
+        ("mode", "outsidein", f"--mode 'outsidein' is unknown (here); did you mean outside-in? {MODES}"),
         ("mode", "", "--mode '' is unknown (here); it is one of auto, inside-out, outside-in"),
         (
             "runtime",
@@ -60,7 +67,11 @@ def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) 
             "--runtime 'enroot' is unknown (here); "
             "it is one of auto, apptainer, singularity, docker, podman, charliecloud, host",
         ),
-        ("mpi", "pmi1", "--mpi 'pmi1' is unknown (here); did you mean pmix?"),
+        (
+            "mpi",
+            "pmi1",
+            "--mpi 'pmi1' is unknown (here); did you mean pmix? it is one of auto, openmpi, mpich, pmix, pmi2",
+        ),
         ("keep", "maybe", "--keep 'maybe' is neither true nor false (here)"),
         ("mpi_args", ("a", "it's"), '--mpi-args "it\'s": no closing quotation (here)'),
         ("start_timeout", "0", "--start-timeout '0' is not a time (here); write 120s, 5m or 1h"),
@@ -133,7 +144,7 @@ def test_a_wrong_variable_is_named() -> None:
     """The line says which variable holds the wrong value."""
     with pytest.raises(UsageError) as wrong:
         settings.from_environment({"MNRUN_MODE": "outside"})
-    assert str(wrong.value) == "--mode 'outside' is unknown (MNRUN_MODE); did you mean outside-in?"
+    assert str(wrong.value) == "--mode 'outside' is unknown (MNRUN_MODE); did you mean outside-in? " + MODES
 
 
 def test_command_line_takes_what_was_given() -> None:

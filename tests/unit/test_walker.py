@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from launcher import layout, plan, script
+from launcher.model import Site
+from launcher.schedulers import slurm
 
 from .conftest import Shell
 from .samples import build
@@ -45,14 +47,15 @@ class Job:
         job = build("./app", environ=here, **{"nodes": "2", "job_dir": f"{self.path}/jobs", **given})
         laid = layout.lay_out(job, None)
         made = plan.make(job, script.on_paper(laid), script.JOB)
-        written = script.write(made, script.site(job, (24, 11), laid), f"{self.path}/stage", "")
+        where = slurm.on_paper(Site("slurm", script.SLURM_JOB, (24, 11)), job, laid)
+        written = script.write(made, where, f"{self.path}/stage", "")
         for name, text in written.stage.items():
             (self.path / "stage" / name).parent.mkdir(parents=True, exist_ok=True)
             (self.path / "stage" / name).write_text(text, errors="surrogateescape")
-        slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[01-02]", "SLURMD_NODENAME": "node01"}
+        of_slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[01-02]", "SLURMD_NODENAME": "node01"}
         path = {"PATH": f"{self.path}/bin:{os.environ['PATH']}"}
         text = written.text.partition("\nbegin ")[0] + f"\nbegin\n{lines}\n"
-        said = self._sh('exec 2>"$0.err"; ' + text, shell="bash", environ={**environ, **slurm, **path}, code=code)
+        said = self._sh('exec 2>"$0.err"; ' + text, shell="bash", environ={**environ, **of_slurm, **path}, code=code)
         return said.decode(errors="surrogateescape")
 
     def outcome(self) -> dict[str, Any]:

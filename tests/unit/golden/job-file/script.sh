@@ -21,6 +21,7 @@ trap 'mnrun_why="failed with $?: $BASH_COMMAND"; echo "mnrun: $mnrun_why" >&2; e
 type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :  # where a login shell has it
 module load apptainer/1.3.4  # profile cluster1
 module load cuda/12.4        # job.toml line 28
+# setup: job.toml line 29
 ulimit -s unlimited
 trap - ERR
 set -euo pipefail  # not before: modules are not all safe under -u
@@ -30,11 +31,14 @@ mnrun_inherited=(  # of every rank, with the values that they have here; before 
 mnrun_ranks=(4 4 4 4)  # on each node
 mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1      # home is mounted: ~/.local must not shadow the image's packages
-  NCCL_SOCKET_IFNAME=ib0  # carries the route between the nodes
+  NCCL_SOCKET_IFNAME=ib0  # carries the route between the nodes (profile cluster1)
   OMP_NUM_THREADS=2       # job.toml line 24
   LD_DEBUG                # taken away: job.toml line 25
 )
-mnrun_inside='1' mnrun_connect='auto' mnrun_counted='1' mnrun_split=''
+mnrun_inside='1'  # 1: inside-out
+mnrun_connect='auto'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
+mnrun_counted='1'  # 1: it is an error if a rank never came, whatever mpirun says
+mnrun_split=''  # each rank's output goes into files here
 source "$mnrun_stage/walk.sh"
 
 begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there

@@ -1,10 +1,10 @@
 #!/bin/bash
 # app: 3 nodes x 1-2 ranks, outside-in (the host's srun starts the ranks), apptainer
-# Written by mnrun 0.1.0; `mnrun plan` shows the same commands.
+# Written by mnrun 0.1.0 from /home/alice/run/job.toml; `mnrun plan` shows the same commands.
 #SBATCH --job-name=app      # the program's name
-#SBATCH --nodes=3           # command line
-#SBATCH --ntasks=5          # command line
-#SBATCH --gres=gpu:2        # command line
+#SBATCH --nodes=3           # job.toml line 7
+#SBATCH --ntasks=5          # job.toml line 8
+#SBATCH --gres=gpu:2        # job.toml line 9
 #SBATCH --output=%x-%j.out  # built-in
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
@@ -17,11 +17,14 @@ mnrun_ranks=(2 2 1)  # on each node
 mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-mnrun_inside='' mnrun_connect='' mnrun_counted='1' mnrun_split=''
+mnrun_inside=''  # 1: inside-out
+mnrun_connect=''  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
+mnrun_counted='1'  # 1: it is an error if a rank never came, whatever mpirun says
+mnrun_split=''  # each rank's output goes into files here
 source "$mnrun_stage/walk.sh"
 
 begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
-export SLURM_PMIX_FENCE=ring
+export SLURM_PMIX_FENCE=ring  # mnrun: with Slurm's other fence Open MPI's start fails now and then
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
 serve srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here"

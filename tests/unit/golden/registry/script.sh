@@ -1,8 +1,8 @@
 #!/bin/bash
 # python: 2 nodes x 1 ranks, inside-out (mpirun runs inside the image), apptainer
-# Written by mnrun 0.1.0; `mnrun plan` shows the same commands.
+# Written by mnrun 0.1.0 from /home/alice/run/job.toml; `mnrun plan` shows the same commands.
 #SBATCH --job-name=python    # the program's name
-#SBATCH --nodes=2            # command line
+#SBATCH --nodes=2            # job.toml line 5
 #SBATCH --ntasks-per-node=1  # one per node
 #SBATCH --output=%x-%j.out   # built-in
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
@@ -16,7 +16,10 @@ mnrun_ranks=(1 1)  # on each node
 mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-mnrun_inside='1' mnrun_connect='auto' mnrun_counted='1' mnrun_split=''
+mnrun_inside='1'  # 1: inside-out
+mnrun_connect='auto'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
+mnrun_counted='1'  # 1: it is an error if a rank never came, whatever mpirun says
+mnrun_split=''  # each rank's output goes into files here
 source "$mnrun_stage/walk.sh"
 
 begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there

@@ -24,7 +24,10 @@ mnrun_ranks=(4 4)  # on each node
 mnrun_variables=(  # of every rank
   PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
 )
-mnrun_inside='1' mnrun_connect='auto' mnrun_counted='1' mnrun_split=''
+mnrun_inside='1'  # 1: inside-out
+mnrun_connect='auto'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
+mnrun_counted='1'  # 1: it is an error if a rank never came, whatever mpirun says
+mnrun_split=''  # each rank's output goes into files here
 source "$mnrun_stage/walk.sh"
 
 begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
