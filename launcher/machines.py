@@ -112,6 +112,9 @@ def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
     lacking = [node for node, facts in found.items() if not facts.image]
     if lacking:
         raise NodeError(f"{job.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
+    kinds = {node: "a directory" if facts.image == "directory" else "a file" for node, facts in found.items()}
+    if len(set(kinds.values())) > 1:
+        raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(kinds)}", COPY)
     files = {node: facts for node, facts in found.items() if facts.image != "directory"}
     if len({facts.image for facts in files.values()}) < 2:
         return

@@ -13,6 +13,8 @@ from .errors import Impossible, UsageError
 from .model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
 from .runtimes import RUNTIMES
 
+OPEN_FILE = {"pmi2": "PMI2", "mpich": "MPICH's mpiexec"}  # how these two speak with their ranks
+
 
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     """The plan of one launch. `job` is our id for it, unique on every node."""
@@ -102,8 +104,10 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
     shared = _shared(spec, layout)
     runtime = RUNTIMES[spec.runtime]
-    if spec.mpi == "pmi2" and not runtime.FILES:
-        what = f"PMI2 speaks through an open file, which {spec.runtime} does not hand on to a container"
+    if spec.mpi in OPEN_FILE and not runtime.FILES:
+        what = (
+            f"{OPEN_FILE[spec.mpi]} speaks through an open file, which {spec.runtime} does not hand on to a container"
+        )
         raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that speaks it")
     box = runtime.rank(_box(spec, here, job), shared)
     rank = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/rank.sh", *spec.command))

@@ -49,36 +49,61 @@ limits() { # memory that can be locked, for InfiniBand, and stack: as far as doc
   flags+=("--ulimit=memlock=${locked/unlimited/-1}")
 }
 
-uuids() { # of the GPUs granted here, one to a line: whoever numbers them, and whatever cgroup hides
-  local all gpu
-  mapfile -t all < <(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null)
-  for gpu in ${granted//,/ }; do
-    if [[ $gpu =~ ^[0-9]+$ ]]; then echo "${all[gpu]:-$gpu}"; else echo "$gpu"; fi
+granted() { # the GPUs that are ours here, one to a line by UUID: whoever numbers them, and whatever cgroup hides
+  local gpu all
+  mapfile -t all < <(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | grep -E '^(GPU|MIG)-')
+  if [[ -z ${CUDA_VISIBLE_DEVICES+set} ]]; then # nobody said: those that this process sees, as without a container
+    if ((${#all[@]})); then printf '%s\n' "${all[@]}"; elif ! command -v nvidia-smi >/dev/null; then echo all; fi
+    return
+  fi
+  for gpu in ${CUDA_VISIBLE_DEVICES//,/ }; do
+    case $gpu in
+      NoDevFiles | -1) return ;; # none, in Slurm's and in CUDA's words
+      *[!0-9]*) echo "$gpu" ;;
+      *) echo "${all[gpu]:-$gpu}" ;;
+    esac
   done
 }
 
+in_cdi() { # GPU: what the node's CDI calls it. Not all that write it know UUIDs; then by the number of its device
+  local number=''
+  grep -qrsE "name\"?: *[\"']?$1\b" "${mnrun_cdi[@]}" ||
+    number=$(nvidia-smi -q 2>/dev/null | awk -F ' *: *' -v "gpu=$1" '/GPU UUID/ { uuid = $2 } /Minor Number/ && uuid == gpu { print $2 }')
+  echo "${number:-$1}"
+}
+
 gpus() { # in the way that this node has
-  local granted=${CUDA_VISIBLE_DEVICES-all} list=() gpu all
-  [[ -e $mnrun_driver && -n $granted && -z $mnrun_no_gpu ]] || return 0
-  if [[ $granted != all ]]; then
-    mapfile -t list < <(uuids)
-    # only these are there, numbered anew
+  local list=() gpu all info=''
+  [[ -e $mnrun_driver ]] || return 0
+  [[ -n $mnrun_no_gpu ]] || mapfile -t list < <(granted)
+  if ((${#list[@]} == 0)); then
+    flags+=(-e NVIDIA_VISIBLE_DEVICES=void) # many an image says all, which an engine of NVIDIA's would obey
+    return
+  fi
+  if [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # only these are there, numbered anew
     flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
-  else
-    list=(all)
   fi
   all=$(IFS=, && echo "${list[*]}")
   if [[ $mnrun_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
     if [[ $all != all ]]; then all="\"device=$all\""; fi # a word of CSV, with its quotes
     flags+=(--gpus "$all")
-  elif [[ $mnrun_runtime == docker ]] && ask 20 info --format '{{json .Runtimes}}' | grep -q '"nvidia":'; then
-    flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$all" -e NVIDIA_DRIVER_CAPABILITIES=all)
-  elif grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}"; then
-    for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$gpu"); done
-  else
-    echo "fail $mnrun_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit" 1<>up
-    exit 125
+    return
   fi
+  [[ $mnrun_runtime != docker ]] || info=$(ask 20 info --format '{{json .}}' 2>/dev/null) || true
+  if [[ $info == *'"nvidia":'* ]]; then
+    flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$all" -e NVIDIA_DRIVER_CAPABILITIES=all)
+  elif grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}" && [[ $mnrun_runtime != docker || $info == *'"CDISpecDirs":["'* ]]; then
+    for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$(in_cdi "$gpu")"); done
+  elif grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}"; then
+    lacking "dockerd does not read this node's CDI: \"features\": {\"cdi\": true} in its daemon.json, or --runtime podman"
+  else
+    lacking "$mnrun_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit, or --no-gpu"
+  fi
+}
+
+lacking() { # WHY
+  echo "fail $1" 1<>up
+  exit 125
 }
 
 raise() { # podman's limits are ours: as high as we may

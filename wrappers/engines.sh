@@ -20,9 +20,7 @@ case $mnrun_runtime in
     mnrun_boxes=(env "XDG_RUNTIME_DIR=$mnrun_own/user" podman --root "$mnrun_own/root" --runroot "$mnrun_own/run" --tmpdir "$mnrun_own/tmp"
       --storage-driver=overlay --storage-opt "additionalimagestore=$mnrun_store/root" --cgroup-manager=cgroupfs)
     mnrun_at_once=(--time 0)
-    if [[ -r ${XDG_RUNTIME_DIR-}/containers/auth.json ]]; then # podman login's
-      export REGISTRY_AUTH_FILE=${REGISTRY_AUTH_FILE-$XDG_RUNTIME_DIR/containers/auth.json}
-    fi
+    mnrun_logged_in=${XDG_RUNTIME_DIR-}/containers/auth.json # podman login's, the first of several that podman reads
     export XDG_RUNTIME_DIR=$mnrun_store/user
     export PODMAN_IGNORE_CGROUPSV1_WARNING=1
     ;;
@@ -41,20 +39,20 @@ usable() { # whether the engine can be used here; says why not
   local said code=0
   command -v "$mnrun_runtime" >/dev/null || { echo "$mnrun_runtime is not installed on this node"; return 1; }
   if [[ $mnrun_runtime == podman ]]; then
-    (umask 077 && mkdir -p "$mnrun_store/user") 2>/dev/null && [[ -O $mnrun_store && ! -L $mnrun_store ]] ||
+    (umask 077 && mkdir -p "$mnrun_store/user/containers") 2>/dev/null && [[ -O $mnrun_store && ! -L $mnrun_store ]] ||
       { echo "$mnrun_store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
+    [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
     return 1
   fi
   said=$(ask 20 info --format '{{json .}}' 2>&1) || code=$? # 0 as well where dockerd did not answer
-  case $said in
-    *'permission denied'*) echo "$(id -un) may not use docker here: an administrator adds them to its group (usermod -aG docker $(id -un)), or use --runtime podman" ;;
+  case $said in # beside an answer there may be warnings
+    *'"ServerVersion":"'[0-9]*) if [[ $said != *name=rootless* ]] || rootless "$said"; then return 0; fi ;;
+    *'permission denied while'* | *'connect: permission denied'*) echo "$(id -un) may not use docker here: an administrator adds them to its group (usermod -aG docker $(id -un)), or use --runtime podman" ;;
     *'annot connect'* | *'ailed to connect'* | *'daemon running'*) echo 'dockerd is not running on this node: systemctl start docker, or use another --runtime' ;;
-    *name=rootless*) rootless "$said" && return ;;
     *)
-      ((code)) || return 0
-      if ((code == 124 || code == 137)); then echo 'dockerd does not answer on this node'; else echo "docker: ${said##*$'\n'}"; fi
+      if ((code == 124 || code == 137)); then echo 'dockerd does not answer on this node'; else said=${said##*$'\n'} && echo "docker: ${said:0:200}"; fi
       ;;
   esac
   return 1
@@ -82,7 +80,8 @@ has() { # IMAGE: whether the engine has it on this node; says why not
   local said
   if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return; fi
   case ${said,,} in
-    *'no such image'* | *'image not known'* | '') echo "$mnrun_runtime has no image $1 on this node" ;;
+    *'no such image'* | *'image not known'* | '')
+      echo "$mnrun_runtime has no image $1 on this node: load it there (\`$mnrun_runtime load\`), or name one of a registry" ;;
     *) echo "$mnrun_runtime: ${said##*$'\n'}" ;;
   esac
   return 1

@@ -64,7 +64,7 @@ finish() {
 
 last_line() { # of what the runtime said, without its marks
   sed -e 's/\x1b\[[0-9;]*m//g' -e 's/.*\r//' "$spare/log" 2>/dev/null | grep -v '^ *$' | tail -n 1 |
-    sed -E 's/^(FATAL|ERROR|Error) *:? *//; s/(While making image from oci registry|error fetching image to cache|failed to get checksum for [^ ]*): //g'
+    sed -E 's/^(FATAL|ERROR|Error) *: *|^Error response from daemon: *//; s/(While making image from oci registry|error fetching image to cache|failed to get checksum for [^ ]*): //g'
 }
 
 why() { # it could not be had: what is wrong, and what to do
@@ -72,11 +72,15 @@ why() { # it could not be had: what is wrong, and what to do
   said=$(last_line)
   registry=${registry%%/*}
   [[ $registry == *[.:]* || $registry == localhost ]] || registry=docker.io
-  case $said in
-    *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
-      echo "there is no $reference: look at its name and tag ($said)" ;;
+  case $said in # in this order: what names a program, or a refusal, often says `not found` or `does not exist` as well
+    *"docker-credential-"*"executable file not found"*)
+      echo "cannot pull $reference: the login helper that ~/.docker/config.json names is not on this node: take its credsStore out, and log in anew ($said)" ;;
+    *"executable file not found"*) echo "cannot pull $reference: this node lacks a program that ${program[0]} needs ($said)" ;;
+    *"permission denied"*) echo "cannot pull $reference: $said" ;; # a file's
     *uthentication* | *nauthorized* | *denied* | *"no basic auth"* | *forbidden* | *Forbidden*)
       echo "$registry wants another login for $reference: $login ($said)" ;;
+    *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
+      echo "there is no $reference: look at its name and tag ($said)" ;;
     *toomanyrequests*) echo "$registry has had too many requests from here: $login ($said)" ;;
     *"no such host"* | *"server misbehaving"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
     *x509*) echo "this node does not trust the certificate of $registry: its CA belongs to the system's certificates ($said)" ;;
@@ -116,6 +120,10 @@ run() { # WORDS: a command of the runtime's, in a process group of its own; whil
 # --- images that become files: Apptainer
 
 known() { # whether the reference has been converted, and its file is there
+  if [[ $reference == *@sha256:* ]]; then # whatever name it came by
+    digest=${reference##*@} key='' by=$job
+    [[ ! -s $cache/${digest/:/-}.sif ]] || return 0
+  fi
   [[ -e $ref ]] || return 1
   read -r digest key by _ <"$ref" || return 1
   [[ -s $cache/${digest/:/-}.sif ]]
@@ -205,11 +213,18 @@ in_cache() {
 
 # --- images in a store of the runtime's: Docker, Podman
 
+CONTENT='{{range .RootFS.Layers}}{{.}} {{end}}
+{{range .Config.Env}}{{json .}} {{end}}
+{{range .Config.Entrypoint}}{{json .}} {{end}}
+{{range .Config.Cmd}}{{json .}} {{end}}'
+
 stored() { ask 60 image inspect --format '{{.Id}}' "$reference" 2>"$spare/log"; }
 
 in_store() {
   local id='' full=$reference host content
-  login="\`${program[0]} login\` says it"
+  # podman's own place for it is the machine's where it was typed, and no node's
+  login="\`docker login\`, or \`podman login\` with --authfile ~/.config/containers/auth.json"
+  [[ $mnrun_runtime == podman ]] || login='`docker login` says it'
   offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
   room="of the node's store"
   cd "$spare"
@@ -232,8 +247,9 @@ in_store() {
     say pulling "copied for the ids of $(id -un)"
     run map "$id" || true # else each container makes its own
   fi
-  # what is in it: an image that was imported or built on each node has other times, and so another id
-  content=$(ask 60 image inspect --format '{{json .RootFS}} {{json .Config}}' "$id" | sha256sum) || unpulled
+  # What a job has of it: imported or built on each node it has other times, and so another id; and what else is said
+  # of it each version of docker says in its own way.
+  content=$(ask 60 image inspect --format "$CONTENT" "$id" | sha256sum) || unpulled
   say image "sha256:${content%% *}" "$id"
 }
 

@@ -116,7 +116,10 @@ def test_the_one_open_file_of_pmi2_goes_to_podman(node: Node) -> None:
 WAYS = {
     "hook": ({}, ["--gpus", '"device=GPU-22,GPU-00"']),
     "runtime": ({"INFO": '{"nvidia":{"path":"nvidia-container-runtime"}}'}, ["--runtime=nvidia"]),
-    "cdi": ({"INFO": "{}"}, ["--device=nvidia.com/gpu=GPU-22", "--device=nvidia.com/gpu=GPU-00"]),
+    "cdi": (
+        {"INFO": '{"CDISpecDirs":["/etc/cdi"]}'},
+        ["--device=nvidia.com/gpu=GPU-22", "--device=nvidia.com/gpu=GPU-00"],
+    ),
 }
 
 
@@ -141,33 +144,84 @@ def test_docker_is_given_the_granted_gpus(node: Node, way: str) -> None:
     ("granted", "wanted"),
     [
         ({"CUDA_VISIBLE_DEVICES": "MIG-7"}, ["--device=nvidia.com/gpu=MIG-7"]),
-        ({}, ["--device=nvidia.com/gpu=all"]),
+        ({}, []),
         ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, []),
     ],
 )
 def test_podman_is_given_the_granted_gpus(node: Node, granted: dict[str, str], wanted: list[str]) -> None:
-    """By CDI; all where the scheduler says nothing of them, none where it granted none."""
+    """By CDI; none where it granted none, or says nothing and hides all. An image that says `all` is overruled."""
     node.fill("podman")
     (node.has / "driver").touch()
-    node.program("nvidia-smi", "exit 9")
+    node.program("nvidia-smi", "echo 'No devices were found'; exit 6")
     (node.has / "cdi").mkdir()
     (node.has / "cdi/nvidia.json").write_text('{"kind": "nvidia.com/gpu"}')
-    assert [word for word in node.told("podman", granted) if word.startswith("--device")] == wanted
+    words = node.told("podman", granted)
+    assert [word for word in words if word.startswith("--device")] == wanted
+    assert ("NVIDIA_VISIBLE_DEVICES=void" in words) is (not wanted)
+
+
+def test_gpus_that_nobody_counts_are_those_that_the_step_sees(node: Node) -> None:
+    """A job that was granted none has none, where Slurm hides them; where it does not, as without a container."""
+    node.fill("docker")
+    (node.has / "driver").touch()
+    node.program("nvidia-container-runtime-hook", "")
+    assert "all" in node.told("docker")
+    node.program("nvidia-smi", f"printf '%s\\n' {UUIDS[1]} {UUIDS[2]}")
+    words = node.told("docker")
+    assert f'"device={UUIDS[1]},{UUIDS[2]}"' in words
+    assert not [word for word in words if word.startswith("CUDA_VISIBLE_DEVICES")]
+
+
+QUERIED = """\
+[ "$1" = -q ] || { printf '%s\\n' GPU-00 GPU-11; exit; }
+printf '    GPU UUID       : GPU-00\\n    Minor Number   : 1\\n    GPU UUID       : GPU-11\\n    Minor Number   : 3\\n'
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ('{"devices": [{"name": "0"}, {"name": "3"}], "kind": "nvidia.com/gpu"}', ["3"]),
+        ('devices:\n- name: "3"\n- name: GPU-11\nkind: nvidia.com/gpu\n', ["GPU-11"]),
+        ('{"devices":[{"name":"GPU-11"}],"kind":"nvidia.com/gpu"}', ["GPU-11"]),
+    ],
+)
+def test_a_node_whose_cdi_knows_no_uuids(node: Node, spec: str, wanted: list[str]) -> None:
+    """Then the GPU has the number of its device, which no cgroup changes."""
+    node.fill("podman")
+    (node.has / "driver").touch()
+    node.program("nvidia-smi", QUERIED)
+    (node.has / "cdi").mkdir()
+    (node.has / "cdi/nvidia.yaml").write_text(spec)
+    words = node.told("podman", {"CUDA_VISIBLE_DEVICES": "1"})
+    assert [word for word in words if word.startswith("--device")] == [f"--device=nvidia.com/gpu={n}" for n in wanted]
 
 
 def test_gpus_that_cannot_be_given_are_an_error(node: Node) -> None:
     """With what is to be installed."""
-    node.fill("podman")
-    (node.has / "driver").touch()
-    node.program("podman", "echo started")
-    assert node.run("bash -p ./engine.sh podman run app", {"CUDA_VISIBLE_DEVICES": "0"}, code=125) == []
-    assert "install nvidia-container-toolkit" in (node.path / "up").read_text()
+    for engine, wanted in (
+        ("podman", "install nvidia-container-toolkit"),
+        ("docker", "dockerd does not read this node's CDI"),
+    ):
+        node.fill(engine)
+        (node.has / "driver").touch()
+        node.program(engine, "[ $1 = info ] || echo started")
+        assert node.run(f"bash -p ./engine.sh {engine} run app", {"CUDA_VISIBLE_DEVICES": "0"}, code=125) == []
+        assert wanted in (node.path / "up").read_text()
+        (node.has / "cdi").mkdir(exist_ok=True)
+        (node.has / "cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
 
 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ('echo \'{"SecurityOptions":["name=seccomp"]}\'', ""),
+        ('echo \'{"SecurityOptions":["name=seccomp"],"ServerVersion":"26.1.5"}\'', ""),
+        ('echo WARNING: config.json: permission denied >&2; echo \'{"ServerVersion":"26.1.5"}\'', ""),
+        (
+            "echo WARNING: config.json: permission denied >&2; echo Cannot connect to the Docker daemon; exit 1",
+            "dockerd is not running",
+        ),
         (
             'echo \'{"ServerErrors":["Cannot connect to the Docker daemon at unix:///x"]}\'',
             "dockerd is not running on this node",
@@ -180,7 +234,7 @@ def test_gpus_that_cannot_be_given_are_an_error(node: Node) -> None:
             "docker 29.4 is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman",
         ),
         ("""echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"29.5.0"}'""", ""),
-        ("""echo '{"SecurityOptions":["name=rootless"]}'""", ""),
+        ("""echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"30"}'""", ""),
     ],
 )
 def test_whether_docker_can_be_used(node: Node, script: str, said: str) -> None:

@@ -112,6 +112,10 @@ def test_one_image_on_all_hosts() -> None:
             {"a": file(5, "7.1"), "b": file(5, "8.2")},
             "/app.sif is not the same on all hosts: a: sha256 111111111111…; b: sha256 222222222222…",
         ),
+        (
+            {"a": file(5, "7.1"), "b": Facts(image="directory")},
+            "/app.sif is not the same on all hosts: a: a file; b: a directory",
+        ),
     ],
 )
 def test_images_that_differ(found: Mapping[str, Facts], said: str) -> None:

@@ -193,6 +193,15 @@ def test_what_has_no_master_container(given: dict[str, Any], command: str, said:
     assert str(wrong.value) == said
 
 
+@pytest.mark.parametrize(("mpi", "launcher"), [("pmi2", "srun"), ("mpich", "mpirun")])
+def test_what_needs_an_open_file(mpi: str, launcher: str) -> None:
+    """dockerd hands none on; podman does."""
+    given = {"mode": "outside-in", "mpi": mpi, "launcher": launcher, "image": "app:1"}
+    with pytest.raises(Impossible, match=r"open file, which docker does not hand on .*--mode inside-out"):
+        planned(1, runtime="docker", **given)
+    planned(1, runtime="podman", **given)
+
+
 @pytest.mark.parametrize(
     ("given", "notes"),
     [
