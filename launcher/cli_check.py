@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from . import cli, cli_nodes, layout, nodeset, progress, survey, transports
+from . import cli, cli_nodes, kit, layout, nodeset, progress, survey, transports
 from .errors import Impossible
 from .model import JobSpec
 from .options import BY_NAME
 from .progress import Screen
-from .resources import folder
 from .survey import NO, OK, Finding
 
 OPTIONS = ("nodes", "nodelist", "exclude", "hosts", "hostfile", "ssh_user", "ssh_port", "local")
@@ -40,7 +39,7 @@ def check(as_json: bool, **given: object) -> None:
     On every node of the Slurm job that you are in, of --hosts, or else on this machine.
     Leaves with 122 where no runtime works on all of them.
     """
-    job = cli.spec_of(("check",), {**given, "runtime": "host"})
+    job = cli.spec_of(("check",), {**given, "runtime": "host"}, live=True)
     found = [one for node, facts in _asked(job).items() for one in survey.findings(node, facts)]
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=2))
@@ -53,7 +52,7 @@ def check(as_json: bool, **given: object) -> None:
 
 def _asked(job: JobSpec) -> dict[str, survey.Facts]:
     """node -> its facts. Raises LaunchError where a node does not answer."""
-    words = ("bash", "-p", "-c", (folder("wrappers") / "survey.sh").read_text(encoding="utf-8"))
+    words = ("bash", "-p", "-c", kit.survey())
     if job.hosts:
         from . import machines
 

@@ -18,7 +18,8 @@ from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
-BEFORE = ("facts.sh", "stage.sh", "survey.sh")  # what hosts are given before there is a job
+SURVEY = "survey.sh"
+BEFORE = ("facts.sh", "stage.sh", SURVEY)  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
@@ -80,6 +81,12 @@ def pullers() -> dict[str, str]:
     found = {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in (PULL, IMAGE, ENGINES)}
     given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6\n"
     return {PULL: given + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
+
+
+def survey() -> str:
+    """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it."""
+    engines, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in (ENGINES, SURVEY))
+    return f"engines() {{\n{engines}}}\n{asking}"
 
 
 def fetched() -> bytes:

@@ -35,7 +35,7 @@ def facts(said: str) -> dict[str, dict[str, str]]:
 
 def findings(node: str, known: Facts) -> list[Finding]:
     """Everything that is to be said of a node, the runtimes first."""
-    rows = (*_runtimes(known), _gpus(known), *_mpi(known), *_fabric(known), _base(known))
+    rows = (*_runtimes(known), *_gpus(known), *_mpi(known), *_fabric(known), *_base(known))
     return [Finding(node, *row) for row in rows]
 
 
@@ -77,24 +77,16 @@ def _apptainer(name: str, known: Facts) -> Row:
     if "fuse" in known and "squashfuse" in known:
         return name, OK, f"{words}, rootless"
     lacks = "squashfuse" if "fuse" in known else "/dev/fuse"
-    # Apptainer's own packages bring squashfuse_ll along, where this does not look
     return name, PART, f"{words}, rootless; no {lacks} seen", "images as directories work; for SIF files that is needed"
 
 
 def _docker(known: Facts) -> Row:
     if "docker" not in known:
         return "docker", NO, "not installed", "install docker, if the site allows it"
-    if "docker-server" in known:
-        version = known["docker-server"]
-        if "docker-rootless" not in known:
-            return "docker", OK, f"{version}, as root's daemon"
-        if [int(digits) for digits in re.findall(r"\d+", version)[:2]] >= [29, 5]:
-            return "docker", OK, f"{version}, rootless"
-        return "docker", NO, f"{version}, rootless, whose network is not the node's", "podman, or docker 29.5"
-    said = known.get("docker-refuses", "")
-    if "denied" in said.lower():
-        return "docker", NO, "you are not in the group docker", "ask an admin, who gives you root's rights with it"
-    return "docker", NO, "dockerd does not answer", "an admin starts it: systemctl start docker"
+    if "docker-refuses" in known:
+        return ("docker", NO, *_refusal(known["docker-refuses"]))
+    how = "rootless" if "docker-rootless" in known else "as root's daemon"
+    return "docker", OK, f"{known.get('docker-server', '?')}, {how}"
 
 
 def _podman(known: Facts) -> Row:
@@ -103,18 +95,38 @@ def _podman(known: Facts) -> Row:
     words = _number(known["podman"])
     if "userns" not in known:
         return "podman", NO, f"{words}, no user namespaces", _USERNS
-    if "podman-subids" not in known:
-        return "podman", NO, f"{words}, no subordinate ids for you", "an admin: usermod --add-subuids … --add-subgids …"
+    if "podman-refuses" in known:
+        return ("podman", NO, *_refusal(known["podman-refuses"]))
+    if "mqueue" not in known:
+        return "podman", NO, f"{words}, no /dev/mqueue", "an admin mounts it: mount -t mqueue mqueue /dev/mqueue"
+    if "podman-init" not in known:
+        return "podman", PART, f"{words}, rootless; no catatonit", "install catatonit, which inside-out needs"
     return "podman", OK, f"{words}, rootless"
 
 
-def _gpus(known: Facts) -> Row:
+def _refusal(said: str) -> tuple[str, str]:
+    """What is wrong, and what to do, of a line that a job would end with."""
+    what, _, fix = said.partition(": ")
+    return what, fix or "see its logs, or use another runtime"
+
+
+def _gpus(known: Facts) -> Iterator[Row]:
+    """What there is, and each runtime that cannot give it to a container; Apptainer needs nothing for that."""
     if "nvidia" not in known:
-        return ("GPUs", PART, "AMD", "mnrun does nothing for them: --bind /dev/kfd") if "amd" in known else _no_gpus()
-    seen = f"{known.get('gpus', '?')} NVIDIA, driver {known['nvidia']}"
-    if "docker-server" in known and not {"docker-nvidia", "cdi", "nvidia-ctk"} & set(known):
-        return "GPUs", PART, seen, "for docker and podman install the NVIDIA container toolkit; apptainer needs nothing"
-    return "GPUs", OK, seen
+        yield ("GPUs", PART, "AMD", "mnrun does nothing for them: --bind /dev/kfd") if "amd" in known else _no_gpus()
+        return
+    yield "GPUs", OK, f"{known.get('gpus', '?')} NVIDIA, driver {known['nvidia']}"
+    if _docker(known)[1] != NO and not {"nvidia-hook", "docker-nvidia"} & set(known):
+        if "cdi" not in known:
+            yield "GPUs by docker", PART, "no NVIDIA container toolkit", "install nvidia-container-toolkit"
+        elif "docker-cdi" not in known:
+            fix = 'an admin adds "features": {"cdi": true} to its daemon.json'
+            yield "GPUs by docker", PART, "dockerd does not read CDI", fix
+    if _podman(known)[1] != NO and "cdi" not in known:
+        fix = "install nvidia-container-toolkit; an admin: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        yield "GPUs by podman", PART, "no CDI", fix
+    if "ch-run" in known:
+        yield "GPUs by charliecloud", PART, "its images need NVIDIA's libraries", "ch-fromhost --nvidia IMAGE"
 
 
 def _no_gpus() -> Row:
@@ -149,11 +161,16 @@ def _fabric(known: Facts) -> Iterator[Row]:
         yield "InfiniBand", PART, f"{known['infiniband']}, but memlock is {limit} kB", "an admin lifts memlock for jobs"
 
 
-def _base(known: Facts) -> Row:
+def _base(known: Facts) -> Iterator[Row]:
     system = known.get("system", "Linux")
+    if "keygen" not in known:
+        fix = "`mnrun submit`, inside-out by ssh, needs it on the first node; --connect pipe does not"
+        yield "ssh-keygen", PART, "not installed", fix
     if "lacks" not in known:
-        return "system", OK, system
-    return "system", NO, f"{system}; no {known['lacks'].replace(' ', ', ')}", "install what is missing: guards need it"
+        yield "system", OK, system
+    else:
+        lacks = known["lacks"].replace(" ", ", ")
+        yield "system", NO, f"{system}; no {lacks}", "install what is missing: guards need it"
 
 
 def _number(said: str) -> str:

@@ -16,45 +16,53 @@ has() { command -v "$1" >/dev/null; }
 PATH=$PATH:/usr/sbin:/sbin
 (. /etc/os-release 2>/dev/null && tell system "$PRETTY_NAME, Linux $(uname -r), $(uname -m)")
 tell bash "$BASH_VERSION"
-for program in tar gzip awk base64 getent mkfifo od setsid ssh-keygen; do
+for program in awk grep sed tar gzip base64 getent mkfifo od setsid; do
   has "$program" || tell lacks "$program"
 done
+if has ssh-keygen; then tell keygen yes; fi
 tell memlock "$(ulimit -l)"
 if unshare --user true 2>/dev/null; then tell userns yes; fi
 if [[ -r /dev/fuse && -w /dev/fuse ]]; then tell fuse yes; fi
 if has squashfuse_ll || has squashfuse; then tell squashfuse yes; fi
+
+scratch=$(mktemp -d) # podman makes directories of its own, whatever it is asked
+trap 'rm -rf "$scratch"' EXIT
+judged() { # RUNTIME: why a job could not use it here, in the job's own words (engines.sh, which stands in front of this)
+  (cd "$scratch" && job_runtime=$1 job_id=check job_podman=$scratch/store && engines && usable)
+}
 
 for name in apptainer singularity; do
   has "$name" || continue
   tell "$name" "$(first "$name" --version)"
   for starter in /usr/libexec/"$name" /usr/local/libexec/"$name" /usr/lib/*/"$name"; do
     [[ ! -u $starter/bin/starter-suid ]] || tell "$name-suid" yes
+    [[ ! -x $starter/bin/squashfuse_ll ]] || tell squashfuse yes
   done
 done
 if has docker; then
   tell docker "$(first docker --version)"
-  said=$(asked docker info --format '{{.ServerVersion}}|{{.SecurityOptions}}|{{.Runtimes}}')
-  if [[ $said =~ ^[0-9][^|]*\| ]]; then # else an error, with which some versions leave with 0
-    tell docker-server "${said%%|*}"
-    [[ $said != *rootless* ]] || tell docker-rootless yes
-    [[ $said != *nvidia* ]] || tell docker-nvidia yes
-  else
-    tell docker-refuses "${said:-no answer}"
-  fi
+  tell docker-refuses "$(judged docker)"
+  said=$(timeout 10 docker info --format '{{json .}}' 2>/dev/null </dev/null)
+  if [[ $said =~ '"ServerVersion":"'([0-9][^\"]*) ]]; then tell docker-server "${BASH_REMATCH[1]}"; fi
+  [[ $said != *name=rootless* ]] || tell docker-rootless yes
+  [[ $said != *'"nvidia":'* ]] || tell docker-nvidia yes
+  [[ $said != *'"CDISpecDirs":["'* ]] || tell docker-cdi yes
 fi
 if has podman; then
-  scratch=$(mktemp -d) # it makes directories of its own, whatever it is asked
   tell podman "$(HOME=$scratch XDG_CONFIG_HOME=$scratch XDG_RUNTIME_DIR=$scratch first podman --version)"
-  rm -rf "$scratch"
-  if grep -qE "^($(id -un)|$(id -u)):" /etc/subuid 2>/dev/null && has newuidmap; then tell podman-subids yes; fi
+  tell podman-refuses "$(judged podman)"
+  for place in "$(command -v catatonit)" /usr/{local/,}lib{exec,}/podman/catatonit; do
+    [[ ! -x $place ]] || tell podman-init yes
+  done
+  [[ ! -d /dev/mqueue ]] || tell mqueue yes
 fi
 if has ch-run; then tell ch-run "$(first ch-run --version)"; fi
 
 if [[ -r /proc/driver/nvidia/version ]]; then
   tell nvidia "$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version)"
   if has nvidia-smi; then tell gpus "$(asked nvidia-smi -L | grep -c '^GPU ')"; fi
-  if has nvidia-ctk; then tell nvidia-ctk yes; fi
-  if compgen -G '/etc/cdi/*nvidia*' >/dev/null || compgen -G '/run/cdi/*nvidia*' >/dev/null; then tell cdi yes; fi
+  if has nvidia-container-runtime-hook; then tell nvidia-hook yes; fi
+  if (job_runtime='' && engines && grep -qrs nvidia.com/gpu "${cdi[@]}"); then tell cdi yes; fi
 fi
 if [[ -e /dev/kfd ]]; then tell amd yes; fi
 if [[ -d /dev/infiniband ]]; then tell infiniband "$(echo /sys/class/infiniband/* | sed 's|/sys/class/infiniband/||g; s/\*//')"; fi

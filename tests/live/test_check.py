@@ -35,8 +35,23 @@ def test_check_names_what_does_not_work(cluster: Cluster) -> None:
     assert rows["node01", "apptainer"]["state"] == "ok", found
     assert rows["node02", "apptainer"]["found"] == "not installed", found
     assert "--module apptainer" in rows["node02", "apptainer"]["fix"]
-    docker = rows["node01", "docker"]
-    assert (docker["state"], docker["found"]) == ("no", "dockerd does not answer"), found
+
+
+@pytest.mark.xdist_group("engines")
+def test_check_says_what_a_job_would_hear(engines: Cluster) -> None:
+    """Docker, podman and ch-run where they work, and on the node where the first two do not."""
+    engines.root("node02", "sh", "-c", "mv /run/docker.sock /run/away && mv /etc/subuid /etc/away")
+    try:
+        found = engines.alice(["salloc", "-Q", "-w", "node[01-02]", "-N2", "mnrun", "check", "--json"])
+    finally:
+        engines.root("node02", "sh", "-c", "mv /run/away /run/docker.sock && mv /etc/away /etc/subuid")
+    rows = {(row["node"], row["subject"]): row for row in json.loads(found.out)}
+    assert "as root's daemon" in rows["node01", "docker"]["found"], found
+    for runtime in ("docker", "podman", "charliecloud"):
+        assert rows["node01", runtime]["state"] == "ok", found
+    assert rows["node02", "docker"]["found"] == "dockerd is not running on this node", found
+    assert rows["node02", "podman"]["found"].startswith("alice has no subordinate ids here"), found
+    assert "usermod" in rows["node02", "podman"]["fix"] and rows["node02", "charliecloud"]["state"] == "ok", found
 
 
 def test_check_of_hosts(cluster: Cluster) -> None:
