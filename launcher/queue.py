@@ -19,7 +19,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, TypeVar
 
-from . import answers, commands
+from . import answers, answers_pyslurm, commands
 from .answers import Job, Place
 from .errors import SchedulerError, UsageError
 from .schedulers import slurm
@@ -98,7 +98,7 @@ class Queue:
         with suppress(Exception):  # not there, of another Slurm, or of another API: the commands know as much
             import pyslurm
 
-            return answers.from_pyslurm(pyslurm.Jobs.load().values(), self._uid)
+            return answers_pyslurm.jobs(pyslurm.Jobs.load().values(), self._uid)
         words = ("squeue", "-t", "all", "-u", str(self._uid))
         if slurm.version(self._run("squeue", "--version")) >= answers.JSON_SINCE:
             said = self._start([*words, "--json"])
@@ -111,7 +111,7 @@ class Queue:
         with suppress(Exception):  # as above
             import pyslurm
 
-            return answers.places_of_pyslurm(pyslurm.Partitions.load().values(), pyslurm.Nodes.load().values())
+            return answers_pyslurm.places(pyslurm.Partitions.load().values(), pyslurm.Nodes.load().values())
         # in columns always: they are the same in all versions
         return answers.sinfo_columns(self._run("sinfo", "-h", "-N", "-O", answers.widths(answers.SINFO)))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from launcher import answers
+from launcher import answers, answers_pyslurm
 from launcher.answers import Job
 
 from .samples import RECORDED
@@ -217,7 +217,7 @@ def test_pyslurms_jobs() -> None:
     task = SimpleNamespace(id=9, state="COMPLETED", array_id=8, array_task_id=1, **common)
     rest = SimpleNamespace(id=8, state="PENDING", array_id=8, array_task_id=None, array_tasks_waiting="2-3%1", **common)
     other = SimpleNamespace(id=10, state="RUNNING", array_id=None, **{**common, "user_id": 1})
-    found = answers.from_pyslurm([alone, first, task, rest, other], ALICE)
+    found = answers_pyslurm.jobs([alone, first, task, rest, other], ALICE)
     assert [job.id for job in found] == ["7", "8_0", "8_1", "8_[2-3%1]"]
     assert found[0] == Job(
         "7", "x", "RUNNING", "", "main", 2, "n[1-2]", 4, 1, 5, 6, 7, 3, 0, depends="afterok:5(unfulfilled),singleton"
@@ -232,7 +232,7 @@ def test_pyslurms_nodes() -> None:
     older = SimpleNamespace(name="n6", state="IDLE", alloc_gres={}, **common)
     main = SimpleNamespace(name="main", nodes="n[1-6]", state="UP", is_default=True, max_time=1590)
     empty = SimpleNamespace(name="empty", nodes=None, state="DOWN", is_default=False, max_time="UNLIMITED")
-    found = answers.places_of_pyslurm([main, empty], [*nodes, older])
+    found = answers_pyslurm.places([main, empty], [*nodes, older])
     assert [(place.state, place.mark) for place in found] == [
         ("mixed", ""),
         ("drained", ""),
@@ -250,10 +250,10 @@ def test_pyslurm_that_does_not_know_which_gpus_are_taken() -> None:
     common = {"configured_gres": {"gpu": 4}, "total_cpus": 8, "idle_cpus": 5, "reason": None, "allocated_gres": {}}
     main = SimpleNamespace(name="main", nodes="n[1-2]", state="UP", is_default=True, max_time=60)
     free = [SimpleNamespace(name=f"n{n}", state="IDLE", **common) for n in (1, 2)]
-    assert [(place.gpus, place.gpus_used) for place in answers.places_of_pyslurm([main], free)] == [(4, 0), (4, 0)]
+    assert [(place.gpus, place.gpus_used) for place in answers_pyslurm.places([main], free)] == [(4, 0), (4, 0)]
     free[1].state = "MIXED"
     with pytest.raises(LookupError, match="n2"):
-        answers.places_of_pyslurm([main], free)
+        answers_pyslurm.places([main], free)
 
 
 @pytest.mark.parametrize("state", ["REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "RESV_DEL_HOLD", "STAGE_OUT"])
