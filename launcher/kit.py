@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from . import environment
 from .model import Layout, Phase, Plan, Variable, Words
-from .mpi import Places, openmpi, rank_settings
+from .mpi import WITHOUT_MPI, Places, openmpi, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
@@ -123,6 +123,7 @@ def values(plan: Plan) -> str:
             "mnrun_podman": spec.podman_root,
             "mnrun_hardened": "1" if spec.hardened else "",
             "mnrun_starter": plan.starter,
+            "mnrun_by_mpi": "" if plan.starter in WITHOUT_MPI else "1",
             "mnrun_stdin": plan.stdin,
             "mnrun_no_gpu": "1" if spec.no_gpu else "",
             "mnrun_gpu_bind": "" if plan.starter == "srun" or spec.gpu_bind == "none" else spec.gpu_bind,

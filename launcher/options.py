@@ -232,7 +232,14 @@ OPTIONS: tuple[Option, ...] = (
         choices="auto inside-out outside-in",
         default="auto",
     ),
-    _option("--launcher", "choice", "Who starts the ranks.", _START, choices="auto mpirun srun", default="auto"),
+    _option(
+        "--launcher",
+        "choice",
+        "Who starts the ranks; env and torchrun need no MPI.",
+        _START,
+        choices="auto mpirun srun env torchrun",
+        default="auto",
+    ),
     _option(
         "--mpi",
         "choice",

@@ -7,6 +7,7 @@ outside-in  =  mpirun( container( command ) )
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from . import environment, kit, mpi
 from .errors import Impossible, UsageError
@@ -35,6 +36,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
     box = RUNTIMES[spec.runtime].node(_box(spec, here, job))
     direct = not (spec.once or spec.script or spec.shell)
+    ours = direct and spec.launcher in mpi.WITHOUT_MPI
     words: Words
     if spec.shell:
         words = ("sh", f"{here}/shell.sh", spec.shell)
@@ -42,6 +44,8 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         words = (spec.script, *spec.command)
     elif spec.once:
         words = spec.command
+    elif ours:
+        words = ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", *_torchrun(spec))
     else:
         words = ("mpirun", "-n", str(layout.ntasks), *spec.mpi_args, "sh", f"{here}/rank.sh", *spec.command)
     serve = _boxed(spec, here, "inside", "serve", (*box, "sh", f"{here}/node.sh", here))
@@ -51,12 +55,12 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         layout=layout,
         job=job,
         node_dir=here,
-        starter="mpirun",
+        starter=spec.launcher if ours else "mpirun",
         connect=spec.connect,
         stdin="rank" if direct else "",
         shared=False,
         alone=False,
-        counted=direct,
+        counted=direct and spec.launcher != "torchrun",  # its processes are its own
         steps=(
             *_prepare(spec, job),
             Step(
@@ -97,7 +101,21 @@ def _inside(spec: JobSpec, layout: Layout) -> str:
         return "a shell on your terminal" if spec.shell == "terminal" else "a shell, for the commands on standard input"
     if spec.script:
         return "the script, once"
-    return "the command, once" if spec.once else f"{layout.ntasks} ranks, started by the image's mpirun"
+    if spec.once:
+        return "the command, once"
+    if spec.launcher == "torchrun":
+        return f"torchrun on each node, {layout.ntasks} ranks in all"
+    who = "mnrun, without an MPI" if spec.launcher == "env" else "the image's mpirun"
+    return f"{layout.ntasks} ranks, started by {who}"
+
+
+def _torchrun(spec: JobSpec) -> Words:
+    """The command as torchrun takes it: it has Python run a FILE.py or a -m MODULE, and starts others as they are."""
+    first = spec.command[0]
+    if spec.launcher != "torchrun" or PurePosixPath(first).name == "torchrun":
+        return spec.command
+    ours = first.startswith("-") or first.endswith(".py")
+    return ("torchrun", *(() if ours else ("--no-python",)), *spec.command)
 
 
 def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
@@ -240,6 +258,12 @@ def _notes(spec: JobSpec) -> Words:
         )
     if spec.gpu_bind and (spec.once or spec.script or spec.shell):
         notes.append("--gpu-bind: no effect on ranks that your own mpirun starts")
+    if spec.launcher in mpi.WITHOUT_MPI:
+        if spec.once or spec.script or spec.shell:
+            notes.append(f"--launcher {spec.launcher}: no effect on ranks that you start yourself")
+        for option, name in (("--mpi-args", "mpi_args"), ("--bind-to", "bind_to")):
+            if name in spec.origins:
+                notes.append(f"{option}: no effect on ranks that no MPI starts")
     if spec.nv:
         notes.append("--nv: on by itself where a node has an NVIDIA driver")
     return tuple(notes)

@@ -103,7 +103,11 @@ def _is_early(plan: Plan) -> bool:
 def _title(plan: Plan) -> str:
     spec, layout = plan.spec, plan.layout
     ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
-    how = "mpirun runs inside the image" if spec.mode == "inside-out" else f"the host's {plan.starter} starts the ranks"
+    inside = {"env": "mnrun starts the ranks inside the image", "torchrun": "torchrun runs inside the image"}
+    if spec.mode == "inside-out":
+        how = inside.get(plan.starter, "mpirun runs inside the image")
+    else:
+        how = f"the host's {plan.starter} starts the ranks"
     return f"{slurm.job_name(spec)}: {layout.nnodes} nodes x {ranks} ranks, {spec.mode} ({how}), {spec.runtime}"
 
 

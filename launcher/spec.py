@@ -11,6 +11,7 @@ from typing import Any
 from . import environment
 from .errors import Impossible, UsageError
 from .model import Asked, JobSpec, Mount, Variable
+from .mpi import WITHOUT_MPI
 from .reference import is_reference
 from .runtimes import DEFAULT, RUNTIMES
 from .schedulers import hosts
@@ -64,7 +65,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     runtime = DEFAULT if text("runtime") == "auto" else text("runtime")
     _rights(settings, runtime)
     home = "" if get("no_home") else around.home
-    launcher = _launcher(settings)
+    launcher = _launcher(settings, command)
     passed = _passed(settings, around)
     return JobSpec(
         command=tuple(command),
@@ -134,7 +135,7 @@ def _hosts(settings: Settings, around: Surroundings) -> dict[str, Any]:
         named = hosts.parse_file(around.hostfile, str(said["hostfile"]))
     if named and "local" in settings:
         raise UsageError("--local and --hosts exclude each other")
-    if named and "srun" in (settings["launcher"].value, _launcher(settings)):
+    if named and "srun" in (settings["launcher"].value, _launcher(settings, ())):
         raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")
     port = _number(said.get("ssh_port"))
     if port is not None and not 0 < port < 65536:
@@ -279,9 +280,13 @@ def reason(why: str, origin: str) -> str:
     return f"{why} ({origin})" if why else origin
 
 
-def _launcher(settings: Settings) -> str:
-    """mpirun or srun; --mpi pmix|pmi2 are srun's words."""
+def _launcher(settings: Settings, command: Sequence[str]) -> str:
+    """Who starts the ranks: mpirun where nothing else is asked for, in words that only one of them knows."""
     asked, mpi = str(settings["launcher"].value), str(settings["mpi"].value)
+    if asked == "auto" and mpi == "auto" and command and os.path.basename(command[0]) == "torchrun":
+        asked = "torchrun"
+    if asked in WITHOUT_MPI:
+        return _without_mpi(asked, settings)
     wanted = "srun" if mpi in ("pmix", "pmi2") else asked if mpi == "auto" else "mpirun"
     if asked not in ("auto", wanted):
         raise Impossible(
@@ -290,6 +295,20 @@ def _launcher(settings: Settings) -> str:
     if wanted == "srun" and settings["mode"].value != "outside-in":
         raise Impossible("srun starts ranks from outside the containers", "add --mode outside-in")
     return "mpirun" if wanted == "auto" else wanted
+
+
+def _without_mpi(launcher: str, settings: Settings) -> str:
+    """env or torchrun, if nothing beside it is another's."""
+    if settings["mpi"].value != "auto":
+        what = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
+        raise Impossible(what, f"{launcher} starts ranks without an MPI")
+    if settings["mode"].value == "outside-in":
+        what = f"--launcher {launcher} starts ranks in containers that wait for them, which outside-in has not"
+        raise Impossible(what, "use --mode inside-out")
+    if launcher == "torchrun" and "gpu_bind" in settings:
+        what = "--gpu-bind: torchrun's processes see what their node's torchrun does"
+        raise Impossible(what, "LOCAL_RANK tells each of them which GPU is its own")
+    return launcher
 
 
 def _default_binding(settings: Settings) -> str:

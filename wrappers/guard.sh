@@ -53,7 +53,7 @@ forward() { # to the launcher, each line with the node's name
   local word rest facts line part=''
   deaf
   [[ -z $mnrun_beat ]] || trap '' PIPE
-  facts="host=$(uname -n) address=$(address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
+  facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
   until [[ ${word-} == bye ]]; do
     # where the machine is busy, the time may be over in the middle of a line
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
@@ -143,7 +143,7 @@ pass_on() { # SIGNAL: to the program
 }
 
 end() { # by its mpirun, where it has one
-  if [[ -e pid.head ]]; then kill_each TERM pid.head; else pass_on TERM; fi
+  if [[ -e pid.head && -n $mnrun_by_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
 }
 
 sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or their mpirun, they have it too
@@ -210,6 +210,7 @@ finish() {
 # undertaker notices: it reads a pipe that this shell alone writes, as no child of its step.
 exec {mnrun_life}> >(setsid bash -p -c 'bash -p ./sweep.sh watch <&0 >/dev/null 2>&1 &')
 
+address >own.address # for who starts ranks here, too
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT

@@ -3,11 +3,18 @@
 # the rank is there, and becomes the user's program (so that 126 and 127 are the shell's).
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
+case $mnrun_starter in # before the user's variables, which may have these names
+  env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
+  torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
+  *)
+    mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${SLURM_PROCID-0}}}}
+    mnrun_size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
+    mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${SLURM_LOCALID-0}}}
+    ;;
+esac
 . "$mnrun_here/user.env"
 umask "$mnrun_umask"
 if [ -n "$mnrun_inside" ]; then PATH=$mnrun_here/bin:${PATH#"$mnrun_here/bin:"}; fi # Open MPI 4 puts its own in front
-mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${SLURM_PROCID-0}}}}
-mnrun_size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
 
 # An MPI that does not speak the starter's protocol does not fail: each rank is "0 of 1".
 suits() {
@@ -38,13 +45,12 @@ if [ -n "$mnrun_connect" ]; then echo "$$ $(readlink /proc/self/ns/pid)" >"$mnru
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file as rank 0 only: any other's file tells of a rank
 # that took itself for rank 0 of 1. The guard looks for them at the end.
-if [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
+if [ -n "$mnrun_by_mpi" ] && [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
   export OMPI_MCA_mpi_show_mca_params=api "OMPI_MCA_mpi_show_mca_params_file=$mnrun_here/alone.$mnrun_rank"
 fi
 
 # Which of the node's GPUs this rank sees, where srun does not say it.
 if [ -n "$mnrun_gpu_bind" ]; then
-  mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${SLURM_LOCALID-0}}}
   mnrun_count=$(echo "${CUDA_VISIBLE_DEVICES-}" | tr , '\n' | grep -c .)
   mnrun_each=${mnrun_gpu_bind#*:} mnrun_first=0
   case $mnrun_gpu_bind in

@@ -15,6 +15,7 @@ from ..model import Variable
 from . import mpich, openmpi
 from .places import Places
 
+WITHOUT_MPI = ("env", "torchrun")  # the starters of our own (wrappers/start.sh)
 MPIS: dict[str, ModuleType] = {"openmpi": openmpi, "mpich": mpich}
 
 
@@ -43,4 +44,4 @@ def rank_settings(alone: bool, shm: str) -> tuple[Variable, ...]:
     return tuple(Variable(name, value) for name, value in settings.items())
 
 
-__all__ = ["MPIS", "Places", "environment", "rank_settings", "starter"]
+__all__ = ["MPIS", "WITHOUT_MPI", "Places", "environment", "rank_settings", "starter"]

@@ -53,8 +53,11 @@ def registry_access() -> tuple[list[Bind], dict[str, str]]:
     """What a pip in a tree needs to reach what this machine's own pip reaches."""
     settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore",
                 "PIP_NO_CACHE_DIR": "1", **host.pip_settings(os.environ)}  # fmt: skip
+    binds = [Bind(folder, f"/run/wheels{number}") for number, folder in enumerate(host.wheels(os.environ))]
+    if binds:
+        settings["PIP_FIND_LINKS"] = " ".join(bind.target for bind in binds)
     bundle = host.ca_bundle(os.environ)
-    if bundle is None:
-        return [], settings
-    settings.update(dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), CA))
-    return [Bind(bundle, CA)], settings
+    if bundle is not None:
+        settings.update(dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), CA))
+        binds.append(Bind(bundle, CA))
+    return binds, settings

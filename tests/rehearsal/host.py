@@ -79,8 +79,25 @@ def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """The machine's own pip configuration as PIP_* variables, for a pip that runs elsewhere.
 
     Paths of this machine are left out (they mean nothing in a tree), the CA bundle
-    too: `ca_bundle` finds it, and who runs pip puts it where pip will see it.
+    too: `ca_bundle` and `wheels` find them, and who runs pip puts them where pip will see them.
     """
+    found = _pip_configuration(environ)
+    wanted = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout")
+    settings = {}
+    for name in wanted:
+        words = [word for word in found.get(name, "").split() if not word.startswith(("file:", "/"))]
+        if words:
+            settings["PIP_" + name.upper().replace("-", "_")] = " ".join(words)
+    return settings
+
+
+def wheels(environ: Mapping[str, str]) -> list[Path]:
+    """The folders of this machine in which its pip looks for packages."""
+    places = _pip_configuration(environ).get("find-links", "").split()
+    return [Path(place) for place in places if place.startswith("/") and Path(place).is_dir()]
+
+
+def _pip_configuration(environ: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in pip_files(environ):
         parser = configparser.RawConfigParser()
@@ -92,13 +109,7 @@ def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
     for name, value in environ.items():
         if name.startswith("PIP_"):
             found[name[4:].lower().replace("_", "-")] = value
-    wanted = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout")
-    settings = {}
-    for name in wanted:
-        words = [word for word in found.get(name, "").split() if not word.startswith(("file:", "/"))]
-        if words:
-            settings["PIP_" + name.upper().replace("-", "_")] = " ".join(words)
-    return settings
+    return found
 
 
 def pip_files(environ: Mapping[str, str]) -> list[Path]:

@@ -27,7 +27,7 @@ class Tree:
     steps: tuple[str, ...] = ()
     # For build/programs.sh, which compiles in a spare of the tree.
     compiler: tuple[str, ...] = ("gcc", "libc6-dev", "libopenmpi-dev")
-    mpicc: str = "mpicc.openmpi"
+    mpicc: str = "mpicc.openmpi"  # none: there is no MPI, and there are no programs
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,14 @@ MPICH = replace(
 IMAGES: tuple[Image, ...] = (OMPI5, OMPI4, MPICH, NOSSHD)
 
 # Built for the tests that ask for them: no openssh, no bash and nobody but root; nothing but
-# busybox beside an MPI; a glibc newer than the nodes'.
+# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI.
 BARE = Variant("bare", OMPI5, "bare.sh")
 BUSYBOX = Variant("busybox", OMPI5, "busybox.sh")
 NEWER = replace(OMPI5, name="newer", suite="sid", packages=("openmpi-bin",), steps=("mpi-yield.sh", "image.sh"))
-RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER)
+TORCH = Tree(
+    "torch", "bookworm", ("python3", "python3-pip", "procps"), steps=("torch.sh", "image.sh"), compiler=(), mpicc=""
+)
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH)
 
 
 def key(tree: Image) -> str:

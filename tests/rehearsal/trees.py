@@ -37,9 +37,12 @@ def build(tree: recipe.Tree, place: Path) -> Path:
     """A new tree; a rename makes it known."""
     with timed(f"building the {tree.name} tree (Debian {tree.suite})"):
         _bootstrap(tree, place)
+        binds, env = registry_access()
         for step in tree.steps:
-            inside(place, ["/bin/sh", "-c", (recipe.HERE / "build" / step).read_text()], keep=True)
-        _compile(tree, place)
+            words = ["/bin/sh", "-c", (recipe.HERE / "build" / step).read_text()]
+            inside(place, words, binds=binds, env=env, keep=True)
+        if tree.mpicc:
+            _compile(tree, place)
         # mmdebstrap leaves a copy of the machine's.
         (place / "etc/resolv.conf").write_text("")
     return place

@@ -73,12 +73,35 @@ def test_the_command_arrives_as_it_was_given(kind: str) -> None:
         ({}, "mpirun -n 4 sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
         ({"mpi_args": ("--map-by slot",)}, "mpirun -n 4 --map-by slot sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
         ({"script": "job.sh"}, "/home/alice/run/job.sh ./app"),
+        ({"launcher": "env"}, "sh /tmp/mnrun.7-abcdef/start.sh sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        (
+            {"launcher": "torchrun"},
+            "sh /tmp/mnrun.7-abcdef/start.sh sh /tmp/mnrun.7-abcdef/rank.sh torchrun --no-python ./app",
+        ),
     ],
 )
 def test_what_the_master_container_runs(given: dict[str, Any], words: str) -> None:
     """mpirun with the layout's ranks, or the user's script once."""
     argv = planned(2, 2, **given).step(Phase.RUN).argv
     assert " ".join(argv[argv.index("/tmp/mnrun.7-abcdef/go.sh") + 1 :]) == words
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("train.py", "--lr", "1"), ("torchrun", "train.py", "--lr", "1")),
+        (("-m", "pkg.train"), ("torchrun", "-m", "pkg.train")),
+        (("python", "train.py"), ("torchrun", "--no-python", "python", "train.py")),
+        (
+            ("/opt/bin/torchrun", "--nproc-per-node", "1", "t.py"),
+            ("/opt/bin/torchrun", "--nproc-per-node", "1", "t.py"),
+        ),
+    ],
+)
+def test_the_command_as_torchrun_takes_it(command: tuple[str, ...], words: tuple[str, ...]) -> None:
+    """It starts files and modules of Python itself; its own options are the user's where he writes torchrun."""
+    argv = make(build(*command, launcher="torchrun"), 2, 2).step(Phase.RUN).argv
+    assert argv[argv.index("/tmp/mnrun.7-abcdef/rank.sh") + 1 :] == words
 
 
 @pytest.mark.parametrize(("mpi", "starter"), [("auto", "mpirun"), ("openmpi", "mpirun"), ("mpich", "mpiexec.hydra")])
@@ -106,6 +129,8 @@ def test_an_mpirun_of_the_users_own_is_not_started_by_ours() -> None:
         (INSIDE, "mpirun", False, ""),
         (BY_MPIRUN, "./app", True, "rank"),
         (BY_SRUN, "./app", True, ""),
+        ({**INSIDE, "launcher": "env"}, "./app", True, "rank"),
+        ({**INSIDE, "launcher": "torchrun"}, "./app", False, "rank"),
     ],
 )
 def test_who_is_counted_and_who_reads(given: dict[str, Any], command: str, counted: bool, stdin: str) -> None:
@@ -208,6 +233,8 @@ def test_what_needs_an_open_file(mpi: str, launcher: str) -> None:
         ({}, ("mode is inside-out (the default for now)",)),
         (INSIDE, ()),
         (BY_SRUN, ()),
+        ({**INSIDE, "launcher": "env", "mpi_args": ("-v",)}, ("--mpi-args: no effect on ranks that no MPI starts",)),
+        ({**INSIDE, "launcher": "env", "script": "x"}, ("--launcher env: no effect on ranks that you start yourself",)),
     ],
 )
 def test_a_mode_that_nobody_chose_is_told(given: dict[str, Any], notes: tuple[str, ...]) -> None:

@@ -125,6 +125,12 @@ def test_pip_gets_the_machines_registry_but_none_of_its_paths(tmp_path: Path) ->
     assert "PIP_FIND_LINKS" not in found
 
 
+def test_wheels_of_the_machine_are_found(tmp_path: Path) -> None:
+    """Folders that are there; they are bound into a tree, where pip is to look into them."""
+    environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"{tmp_path} /no/such/folder https://index.example/wheels"}
+    assert host.wheels(environ) == [tmp_path]
+
+
 def test_exec_gives_a_login_and_leaves_words_alone() -> None:
     nasty = ["printf", "%s", "a b", "$(x)", "ü;'\"\n", "--", "-n"]
     line = enter.words(nasty, "alice", None, "dumb")

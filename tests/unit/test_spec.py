@@ -280,11 +280,20 @@ def test_a_script_is_found_from_here_and_takes_the_words() -> None:
         ("outside-in", "srun", "auto", "srun"),
         ("outside-in", "auto", "pmix", "srun"),
         ("outside-in", "srun", "pmi2", "srun"),
+        ("inside-out", "env", "auto", "env"),
+        ("auto", "torchrun", "auto", "torchrun"),
     ],
 )
 def test_who_starts_the_ranks(mode: str, launcher: str, mpi: str, chosen: str) -> None:
     """Two questions, two options: pmix and pmi2 are srun's words, the others mpirun's."""
     assert build("./app", mode=mode, launcher=launcher, mpi=mpi).launcher == chosen
+
+
+def test_torchrun_is_a_starter_of_its_own() -> None:
+    """Asked for by the command alone; what it starts has its node's GPUs."""
+    assert build("/usr/local/bin/torchrun", "train.py").launcher == "torchrun"
+    assert build("torchrun", "train.py", launcher="env").launcher == "env"
+    assert "LOCAL_RANK tells" in str(refusal("train.py", launcher="torchrun", gpu_bind="single:1"))
 
 
 @pytest.mark.parametrize(
@@ -304,6 +313,14 @@ def test_who_starts_the_ranks(mode: str, launcher: str, mpi: str, chosen: str) -
         ),
         ("inside-out", "srun", "auto", "srun starts ranks from outside the containers; add --mode outside-in"),
         ("auto", "auto", "pmi2", "srun starts ranks from outside the containers; add --mode outside-in"),
+        ("auto", "env", "mpich", "--launcher env and --mpi mpich exclude each other; env starts ranks without an MPI"),
+        (
+            "outside-in",
+            "torchrun",
+            "auto",
+            "--launcher torchrun starts ranks in containers that wait for them, which outside-in has not; "
+            "use --mode inside-out",
+        ),
     ],
 )
 def test_starters_that_do_not_go_together(mode: str, launcher: str, mpi: str, said: str) -> None:

@@ -1,0 +1,111 @@
+"""--launcher env and torchrun: ranks that no MPI starts, in containers that need none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .batch import USR1, end, output, submit
+from .cells import NOSSHD, OMPI5
+from .reports import mine, refusal
+from .stage import LOGIN, Cluster, Desk, wait_for
+
+pytestmark = pytest.mark.live
+
+ENV = ("--launcher", "env")
+# What a rank has been told, a line of JSON.
+SAY = (
+    "import json, os, socket; e = os.environ; s = socket.socket()\n"
+    "if e['RANK'] == '0': s.bind((e['MASTER_ADDR'], int(e['MASTER_PORT'])))\n"
+    "ours = ('JAX_', 'HOROVOD_', 'MASTER_', 'OMPI_', 'PMIX_')\n"
+    "told = {n: e[n] for n in e if n.startswith(ours) or 'RANK' in n or 'SIZE' in n}\n"
+    "print(json.dumps({**told, 'node': os.uname().nodename}))"
+)
+PYTHON = ("python3", "-c", SAY)
+
+
+def told(text: str) -> list[dict[str, str]]:
+    """What every rank has said, in their order."""
+    return sorted((json.loads(line) for line in text.splitlines()), key=lambda rank: int(rank["RANK"]))
+
+
+@pytest.mark.parametrize("connect", ["ssh", "pipe"])
+def test_env_tells_every_rank_its_place(cluster: Cluster, connect: str) -> None:
+    """In the words of PyTorch, JAX and Horovod; nodes with different numbers of ranks, and a port that is free."""
+    words = (*ENV, "--connect", connect, "--image", OMPI5 if connect == "ssh" else NOSSHD, "-n", "5")
+    result = cluster.mnrun(*words, "--", *PYTHON, nodes=3)
+    assert result.code == 0, result
+    ranks = told(result.out)
+    head = cluster.root(LOGIN, "getent", "ahostsv4", "node01").split()[0]
+    assert [rank["RANK"] for rank in ranks] == list("01234")
+    assert [rank["node"] for rank in ranks] == ["node01", "node01", "node02", "node02", "node03"]
+    assert [rank["LOCAL_RANK"] for rank in ranks] == list("01010")
+    assert [rank["NODE_RANK"] for rank in ranks] == list("00112")
+    assert [rank["LOCAL_WORLD_SIZE"] for rank in ranks] == list("22221")
+    assert {rank["WORLD_SIZE"] for rank in ranks} == {"5"}
+    for rank in ranks:
+        meeting = f"{rank['MASTER_ADDR']}:{rank['MASTER_PORT']}"
+        assert rank["JAX_COORDINATOR_ADDRESS"] == meeting == f"{head}:{ranks[0]['MASTER_PORT']}"
+        assert (rank["JAX_PROCESS_ID"], rank["JAX_NUM_PROCESSES"]) == (rank["RANK"], "5")
+        assert (rank["HOROVOD_RANK"], rank["HOROVOD_SIZE"]) == (rank["RANK"], "5")
+        assert (rank["HOROVOD_LOCAL_RANK"], rank["HOROVOD_CROSS_RANK"]) == (rank["LOCAL_RANK"], rank["NODE_RANK"])
+        assert not [name for name in rank if name.startswith(("OMPI_COMM", "PMIX_RANK"))], rank
+
+
+def test_env_passes_words_and_input_on(cluster: Cluster) -> None:
+    """Words byte for byte, also through the shell at the other end; standard input to rank 0 alone."""
+    nasty = ["a  b", "", "$HOME", "it's", "new\nline\n", "*"]
+    text = 'case $RANK in 0) cat ;; 3) printf "<%s>" "$@" ;; *) exec cat ;; esac'
+    result = cluster.mnrun(*ENV, "--image", NOSSHD, "--", "sh", "-c", text, "x", *nasty, nodes=2, stdin=b"hello")
+    assert result.code == 0, result
+    words = "".join(f"<{word}>" for word in nasty)
+    assert result.out in (f"hello{words}", f"{words}hello"), result
+
+
+def test_env_ends_all_when_one_fails(cluster: Cluster) -> None:
+    """With its code; neither the other ranks nor what these have started holds the job."""
+    text = "[ $RANK != 3 ] || exit 7; sleep 600; true"
+    result = cluster.mnrun(*ENV, "--image", NOSSHD, "--", "sh", "-c", text, nodes=2)
+    assert result.code == 7, result
+
+
+def test_env_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
+    """The same from a script; a signal to it reaches every rank once."""
+    program = desk.put("usr1", USR1.replace("rank=", "rank=$RANK; : "), 0o755)
+    job = submit(cluster, desk, "-N", "2", "--ntasks-per-node", "2", *ENV, "--image", OMPI5, "--", program)
+    wait_for(lambda: output(desk, job).count("up ") == 4, "up", state=lambda: output(desk, job))
+    cluster.root(LOGIN, "scancel", "--batch", "--signal=USR1", job)
+    result = end(cluster, desk, job)
+    assert result.code == 0, result
+    assert sorted(line for line in result.err.splitlines() if line.startswith("got")) == [f"got {n}" for n in range(4)]
+
+
+@pytest.mark.parametrize(("launcher", "nodes", "tasks"), [("env", 4, 1), ("torchrun", 2, 2)])
+def test_pytorch_learns(cluster: Cluster, desk: Desk, launcher: str, nodes: int, tasks: int) -> None:
+    """The example of the README, from an image with neither MPI nor ssh: DistributedDataParallel by gloo, on CPUs."""
+    cluster.tool("images", "torch")
+    program = desk.put("ddp.py", (Path(__file__).parents[2] / "examples/ddp.py").read_bytes())
+    words = ["python3", program] if launcher == "env" else [program]
+    result = cluster.mnrun(
+        "--launcher", launcher, "--image", "/images/torch.sif", "--", *words, nodes=nodes, tasks=tasks, seconds=400
+    )
+    assert result.code == 0, result
+    lines = result.out.splitlines()
+    assert "y = 3.00 x -1.00, the same on every rank: True" in lines, result
+    found = {line.split(",")[0] for line in lines if line.startswith("rank ")}
+    assert found == {f"rank {rank} of 4 on node0{rank // tasks + 1}" for rank in range(4)}, result
+    assert any(f"ranks by {launcher}" in line for line in mine(result)), result
+
+
+def test_torchrun_that_the_image_has_not(cluster: Cluster) -> None:
+    """Asked for by the command alone."""
+    result = cluster.mnrun("--image", NOSSHD, "--", "torchrun", "train.py", nodes=2)
+    assert result.code == 127, result
+    assert "torchrun" in result.err, result
+
+
+def test_what_goes_with_another_starter_is_refused(cluster: Cluster) -> None:
+    result = cluster.mnrun(*ENV, "--mode", "outside-in", "--image", OMPI5, "--", "true", nodes=1)
+    refusal(result, 122, "--launcher env", "--mode inside-out")
