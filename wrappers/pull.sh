@@ -223,8 +223,8 @@ stored() { ask 60 image inspect --format '{{.Id}}' "$reference" 2>"$spare/log"; 
 in_store() {
   local id='' full=$reference host content
   # podman's own place for it is the machine's where it was typed, and no node's
-  login="\`docker login\`, or \`podman login\` with --authfile ~/.config/containers/auth.json"
-  [[ $mnrun_runtime == podman ]] || login='`docker login` says it'
+  login="\`docker login\`"
+  [[ $mnrun_runtime == docker ]] || login+=", or \`podman login\` with --authfile ~/.config/containers/auth.json"
   offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
   room="of the node's store"
   cd "$spare"

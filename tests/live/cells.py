@@ -40,7 +40,7 @@ class Way:
         if self.start == "inside":
             return ["--mode", "inside-out", *([] if self.connect == "auto" else ["--connect", self.connect])]
         per = [] if self.per == "auto" else ["--container-per", self.per]
-        pmi = ["--mpi", "pmi2"] if self.start == "srun" and self.image == "mpich" else []
+        pmi = ["--mpi", "pmi2" if self.start == "srun" else "mpich"] if self.image == "mpich" else []
         return ["--mode", "outside-in", "--launcher", self.start, *pmi, *per]
 
     def _image(self) -> list[str]:

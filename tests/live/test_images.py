@@ -136,11 +136,12 @@ def test_images_that_cannot_be_had(cluster: Cluster, wrong: str) -> None:
 
 
 def test_images_with_a_wrong_password(cluster: Cluster) -> None:
-    """The registry's no; the right one lets in, in the same words."""
-    wrong = {**LET_IN, "APPTAINER_DOCKER_PASSWORD": "$oauthtoken"}
+    """The registry's no, without the password; a key lets in, whose user's name is a word of the registry's."""
+    wrong = {"APPTAINER_DOCKER_USERNAME": "$oauthtoken", "APPTAINER_DOCKER_PASSWORD": "another key"}
     line = refusal(small(cluster, "-Q", reference=f"{DOOR}/small:1", env=wrong), 125, DOOR)
-    assert "oauthtoken" not in line
-    assert small(cluster, reference=f"{DOOR}/small:1", env=LET_IN).out.split() == ["1"] * 4
+    assert "another key" not in line
+    right = {**wrong, "APPTAINER_DOCKER_PASSWORD": "a key"}
+    assert small(cluster, reference=f"{DOOR}/small:1", env=right).out.split() == ["1"] * 4
 
 
 SLOW = """\
@@ -278,3 +279,37 @@ def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> No
         engines.root("node03", "sh", "-c", f"docker pull -q {OPEN}/small:2 && docker tag {OPEN}/small:2 {tag}")
         refusal(job("-Q"), 121, "not the same", "node03: sha256:", "node[01-02,04]: sha256:")
         assert job("--pull", "always").out.split() == ["1"] * 4
+
+
+SYS_ADMIN = 1 << 21  # a capability that neither gives unasked
+
+
+@pytest.mark.xdist_group("engines")
+def test_images_behind_a_login_of_the_engines_own(engines: Cluster) -> None:
+    """`docker login`'s, and podman's where every node sees it (skopeo writes that file, and leaves no process behind).
+
+    Podman with a store elsewhere; and both with all rights where that is asked for.
+    """
+    look = ("--", "sh", "-c", "cat /etc/version; grep CapBnd /proc/self/status")
+    logins = {
+        "docker": ("docker login", ()),
+        "podman": (
+            "mkdir -p ~/.config/containers; skopeo login --authfile ~/.config/containers/auth.json",
+            ("--podman-root", "/tmp/mnrun-podman.other"),
+        ),
+    }
+    try:
+        for runtime, (login, words) in logins.items():
+            typed = f"rm -rf ~/.docker; {login} --username '$oauthtoken' --password-stdin {DOOR}"
+            done = engines.alice(["sh", "-c", typed], node="node01", stdin=b"a key")
+            assert done.code == 0, done
+            given = (*OUTSIDE, "--runtime", runtime, *words, "--privileged", "--image", f"{DOOR}/small:2", *look)
+            result = engines.mnrun(*given, nodes=1, tasks=1)
+            assert result.out.splitlines()[0] == "2", result
+            assert int(result.out.split()[-1], 16) & SYS_ADMIN, (
+                result
+            )  # in podman's own user namespace, where that is all
+            assert (runtime == "podman") is engines.path("/tmp/mnrun-podman.other/root", "node01").exists()
+    finally:
+        engines.alice(["rm", "-rf", ".docker", ".config"], cwd="/home/alice")
+        engines.root("node01", "sh", "-c", f"docker rmi -f {DOOR}/small:2; rm -rf /tmp/mnrun-podman.other")

@@ -26,8 +26,8 @@ CELLS = cells(
     },
     lambda runtime, start, image: (
         (runtime != "singularity" or start == "inside" or full())
-        and (image != "mpich" or (runtime == "podman" and start != "mpirun"))
-    ),  # PMI2's open file is what it has to hand on
+        and (image != "mpich" or runtime in ("podman", "charliecloud"))
+    ),  # an open file, by which MPICH's starters speak, is what these two have to hand on
 )
 BATCH = cells({"runtime": ("docker", "podman"), "start": ("inside", "mpirun", "srun")}, together=1)
 ENDS = cells(
@@ -36,7 +36,8 @@ ENDS = cells(
         "start": ("inside", "mpirun", "srun"),
         "how": ("SIGKILL", "kill srun", "SIGTERM"),
     },
-    together=1,  # test_matrix.py kills all of them
+    always=[("docker", "mpirun", "kill srun"), ("podman", "inside", "kill srun")],
+    together=1,  # test_matrix.py kills mnrun in all of them
 )
 
 
@@ -216,6 +217,34 @@ def test_runtime_hardened(engines: Cluster) -> None:
         check(result, *engines.nodes[:2])
         assert result.err.count("CapBnd:\t0000000000000000") == 4, result
         assert result.err.count("NoNewPrivs:\t1") == 4, result
+
+
+CDI = """\
+cdiVersion: "0.5.0"
+kind: nvidia.com/gpu
+devices:
+- {name: "0", containerEdits: {env: [ONE=by number], deviceNodes: [{path: /dev/nvidia0}]}}
+- {name: GPU-11, containerEdits: {env: [TWO=by UUID], deviceNodes: [{path: /dev/nvidia1}]}}
+"""
+SMI = """\
+#!/bin/sh
+[ "$1" = -q ] || exec printf '%s\\n' GPU-00 GPU-11 GPU-22 GPU-33
+printf '    GPU UUID       : GPU-00\\n    Minor Number   : 0\\n'
+"""
+DRIVER = (
+    "mount -t tmpfs none /proc/driver && mkdir -p /etc/cdi /proc/driver/nvidia && touch /proc/driver/nvidia/version"
+)
+
+
+def test_runtime_podman_gives_the_granted_gpus(engines: Cluster) -> None:
+    """By CDI, as the node has it: one by UUID, one that its older spec only knows by number; and no other."""
+    with changed(engines, "node01", DRIVER, "umount /proc/driver; rm -rf /etc/cdi /usr/local/bin/nvidia-smi"):
+        engines.put("/etc/cdi/nvidia.yaml", CDI, node="node01")
+        engines.put("/usr/local/bin/nvidia-smi", SMI, 0o755, node="node01")
+        look = "echo $ONE, $TWO, $CUDA_VISIBLE_DEVICES; ls /dev/nvidia*"
+        words = [*Way("srun", "ompi5", runtime="podman").words, "--", "sh", "-c", look]
+        result = engines.mnrun(*words, nodes=1, tasks=1, salloc=["-w", "node01", "--gpus-per-node=2"])
+    assert result.out.splitlines() == ["by number, by UUID, 0,1", "/dev/nvidia0", "/dev/nvidia1"], result
 
 
 def test_runtime_epilog(engines: Cluster) -> None:

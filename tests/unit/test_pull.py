@@ -66,7 +66,7 @@ MISSING = "executable file not found in $PATH"
 WORDS = {
     "a private image": (
         ("docker", "alice/private:1", PRIVATE),
-        "docker.io wants another login for alice/private:1: `docker login` says it (pull access denied",
+        "docker.io wants another login for alice/private:1: `docker login` (pull access denied",
     ),
     "no such tag": (
         ("docker", "reg:5000/app:9", f"{DAEMON}manifest for reg:5000/app:9 not found: manifest unknown"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pytest_mock import MockerFixture
 
-from launcher import survey
+from launcher import cli_check, modules, survey
 from launcher.survey import NO, OK, PART
+
+from .typed import Terminal
 
 WELL = {
     "system": "Debian GNU/Linux 13 (trixie), Linux 6.1, x86_64",
@@ -124,3 +127,14 @@ def test_one_runtime_has_to_work_everywhere() -> None:
     assert survey.usable([*well, *survey.findings("n2", {**WELL, **podman})])
     assert not survey.usable([*well, *other])
     assert not survey.usable(survey.findings("n1", {}))
+
+
+def test_the_verb_loads_the_sites_modules(
+    mnrun: Terminal, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a job would: else what they bring is not seen."""
+    monkeypatch.setenv("MNRUN_MODULE", "apptainer/1.3")
+    load = mocker.patch.object(modules, "load", side_effect=lambda names, environ: environ)
+    mocker.patch.object(cli_check, "_asked", return_value={"n": WELL})
+    assert mnrun("check").code == 0
+    assert load.call_args.args[0] == ("apptainer/1.3",)
