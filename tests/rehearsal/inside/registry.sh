@@ -66,7 +66,7 @@ if [ ! -e full ]; then
     rm -rf tree/.singularity.d tree/singularity tree/environment tree/.run tree/.exec tree/.shell tree/.test tree/.env
     push mpi/ompi5:1
     htpasswd -Bbc users alice 'open sesame' 2> /dev/null
-    htpasswd -Bb users '$oauthtoken' 'a key' 2> /dev/null
+    htpasswd -Bb users "\$oauthtoken" 'a key' 2> /dev/null
     touch full
 fi
 # the same store, behind a door
