@@ -118,8 +118,10 @@ def _beaten(lock: Path) -> float:
 
 
 def _delete(path: Path) -> None:
-    """With what an image has that may not be written."""
+    """With the folders of an unpacked image that may not be written."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
     for folder, _, _ in os.walk(path):
         with suppress(OSError):
             os.chmod(folder, 0o700)
-    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)

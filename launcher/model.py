@@ -194,7 +194,7 @@ class Worker:
     port: int = 0  # its sshd's, 0 where there is none
     step: str = ""  # the scheduler's id of the serving step
     user: str = ""  # who we are there
-    image: str = ""  # of its image file: SIZE.SUM, the sum of its header
+    image: str = ""  # of its image file: SIZE.SUM, the sum of its header; or directory
 
 
 @dataclass(frozen=True)

@@ -117,9 +117,9 @@ class Roster:
     @property
     def images_apart(self) -> dict[str, str]:
         """What each node says of its image file, where they are not all the same."""
-        images = {node: worker.image.split(".") for node, worker in self.workers.items() if worker.image}
-        found = {node: f"{size} bytes, header {'.'.join(header)}" for node, (size, *header) in images.items()}
-        return found if len(set(found.values())) > 1 else {}
+        images = {node: worker.image.partition(".") for node, worker in self.workers.items()}
+        said = {node: f"{size} bytes, header {total}" if dot else size for node, (size, dot, total) in images.items()}
+        return said if len(set(said.values())) > 1 else {}
 
     def in_order(self) -> tuple[Worker, ...]:
         """The workers in the order of the nodes, the head's first."""

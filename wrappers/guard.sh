@@ -40,7 +40,11 @@ address() { # where other nodes reach this one: not the 127.0.1.1 that Debian wr
 }
 
 identity() { # of the image file: its size, and a sum of the header, which says when it was made. Nothing else is read
-  [[ ! -f $mnrun_image ]] || echo "image=$(stat -L -c %s -- "$mnrun_image").$(head -c 128 -- "$mnrun_image" | cksum | cut -d' ' -f1)"
+  if [[ -d $mnrun_image ]]; then
+    echo image=directory
+  elif [[ -r $mnrun_image ]]; then
+    echo "image=$(stat -L -c %s -- "$mnrun_image").$(head -c 128 -- "$mnrun_image" | cksum | cut -d' ' -f1)"
+  fi
 }
 
 last_words() { # the container's own

@@ -230,8 +230,8 @@ await() { # SECONDS: until every node is ready
       die 124 "$(blame " after $1 s"); --start-timeout gives them longer"
     fi
   done
-  for name in "${!mnrun_image_is[@]}"; do
-    [[ ${mnrun_image_is[$name]} == "${mnrun_image_is[$mnrun_head]-}" ]] ||
+  for name in "${mnrun_names[@]}"; do
+    [[ ${mnrun_image_is[$name]-} == "${mnrun_image_is[$mnrun_head]-}" ]] ||
       die 121 "the image is not the same on all nodes: $(reasons mnrun_image_is); copy one of them to all, or name one that all nodes see"
   done
 }

@@ -275,6 +275,8 @@ def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> No
     refusal(job("-Q", "--pull", "never"), 121, "is not on this node", "--pull missing")
     assert job().out.split() == ["1"] * 4
     refusal(job("-Q", reference=f"{OPEN}/small:9"), 125, f"there is no {OPEN}/small:9")
+    refusal(job("-Q", reference=f"{DOOR}/small:1"), 125, f"{DOOR} wants another login", f"`{runtime} login`")
+    refusal(job("-Q", reference="login:5999/small:1"), 125, "node[01-04]: the registry login:5999 does not answer")
     if runtime == "docker":
         engines.root("node03", "sh", "-c", f"docker pull -q {OPEN}/small:2 && docker tag {OPEN}/small:2 {tag}")
         refusal(job("-Q"), 121, "not the same", "node03: sha256:", "node[01-02,04]: sha256:")

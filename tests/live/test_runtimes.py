@@ -99,7 +99,7 @@ def test_runtime_in_a_batch_script(engines: Cluster, desk: Desk, runtime: str, b
     assert engines.containers() == []
 
 
-@pytest.mark.parametrize("runtime", ENGINES)
+@pytest.mark.parametrize("runtime", some(ENGINES, ["docker"]))
 def test_runtime_with_a_shell_and_with_labels(engines: Cluster, runtime: str) -> None:
     """Commands on a pipe to `mnrun shell`, whose mpirun reaches all nodes; srun's ranks, each by its number."""
     image = ["--runtime", runtime, "--image", "localhost/ompi5"]

@@ -251,3 +251,28 @@ def test_who_is_root_inside_a_rootless_docker_is_the_user(node: Node) -> None:
     node.fill("docker")
     (node.path / "rootless").touch()
     assert "--user=0:0" in node.told("docker")
+
+
+PULL = """\
+coproc pull { bash -p ./pull.sh store localhost/app missing "$STORE" "7-$$" podman; }
+while read -r word rest; do
+  echo "$word $rest"
+  if [[ $word == image ]]; then eval "exec ${pull[1]}>&-"; fi  # its lease
+done <&"${pull[0]}"
+"""
+
+
+def test_podman_copies_an_image_for_the_users_ids_before_it_says_that_it_is_there(node: Node) -> None:
+    """In PREPARE, so that it does not count as the job's start; once."""
+    node.fill("podman")
+    (node.path / "pull.sh").write_text(kit.pullers()[kit.PULL])
+    node.program("getsubids", "exit 0")
+    node.program(
+        "podman", """echo "$*" >>"$STORE.asked"; case "$*" in *' create '*) echo box ;; *) echo 1234 ;; esac"""
+    )
+    given = {"STORE": str(node.has / "store"), "MNRUN_NODE": "node01"}
+    first, second = node.run(PULL, given), node.run(PULL, given)
+    assert [line.split()[:3] for line in first] == [["pulling", "node01", "copied"], first[-1].split()[:3]], first
+    assert first[-1].startswith("image node01 sha256:") and first[-1].endswith(" 1234") and second == first[-1:]
+    asked = (node.has / "store.asked").read_text()
+    assert asked.count(" create --userns=keep-id 1234 true\n") == 1, asked

@@ -153,3 +153,19 @@ def test_a_stranger_never_takes_anothers_place(roster: Roster) -> None:
     roster.hear(READY)
     assert not roster.complete
     assert roster.missing == ("node01",)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart"),
+    [
+        ("1.7", "1.7", {}),
+        ("", "", {}),
+        ("1.7", "directory", {"node01": "1 bytes, header 7", "node02": "directory"}),
+        ("1.7", "1.8", {"node01": "1 bytes, header 7", "node02": "1 bytes, header 8"}),
+    ],
+)
+def test_image_files_that_differ(roster: Roster, first: str, second: str, apart: dict[str, str]) -> None:
+    """What each says of its own; nothing where they are the same, or there is none."""
+    roster.hear(f"ready node01 image={first}")
+    roster.hear(f"ready node02 image={second}")
+    assert roster.images_apart == apart
