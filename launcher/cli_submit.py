@@ -14,7 +14,7 @@ import click
 
 from . import cli, environment, job_dir, layout, script
 from . import plan as planner
-from .errors import Impossible, SchedulerError, UsageError
+from .errors import Impossible, NoAnswerError, SchedulerError, UsageError
 from .model import JobSpec, Site
 from .progress import Screen
 from .records import Submitted
@@ -78,8 +78,9 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
     path = job_dir.stage(stage, {"script": made.text, **made.stage})
     try:
         number, said = cluster.submit(path, job, os.environ)
-    except SchedulerError:
-        job_dir.discard(stage)
+    except SchedulerError as error:
+        if not isinstance(error, NoAnswerError):  # else the job, if it comes, finds what it needs
+            job_dir.discard(stage)
         raise
     click.echo(number)  # first of all: whatever fails from here on, the job is handed in
     for line in said.splitlines():

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from . import commands, environment, node
-from .errors import SchedulerError
+from .errors import NoAnswerError, SchedulerError
 from .model import Allocation, JobSpec, Site
 from .schedulers import slurm
 
@@ -80,6 +80,9 @@ def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, s
     try:
         done = _run("sbatch", "--parsable", path, environ=clean)
         return done.stdout.strip().partition(";")[0], done.stderr.strip()
+    except NoAnswerError as error:
+        later = "the job may be handed in all the same: look at mnrun status before you try again"
+        raise NoAnswerError(error.message, later) from None
     except SchedulerError as error:
         raise slurm.refusal(error.message, spec) from None
 
@@ -164,6 +167,7 @@ def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
 
 def _run(*argv: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     done = commands.run(argv, 60, environ)
+    commands.refuse_silence(done)
     if done.returncode:
         raise SchedulerError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
     return done

@@ -1,11 +1,16 @@
-"""A short command of the scheduler's, bounded in time."""
+"""A short command of the scheduler's, or a call into its library, bounded in time."""
 
 from __future__ import annotations
 
+import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from .errors import SchedulerError
+from .errors import NoAnswerError, SchedulerError
+
+T = TypeVar("T")
 
 
 def run(
@@ -27,6 +32,48 @@ def run(
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]} is not on PATH", f"load Slurm's module, or {instead}") from None
     except subprocess.TimeoutExpired:
-        raise SchedulerError(
-            f"{words[0]} did not answer within {seconds:.0f} s", "ask the cluster's admins about slurmctld"
-        ) from None
+        raise _silent(words[0], seconds) from None
+
+
+def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
+    """What `ask` gives, asked by a child of ours, since what hangs in a library heeds nobody and can only be killed;
+    None where it fails. Raises SchedulerError where it takes too long."""
+    import multiprocessing  # what few need, for a moment of everybody's start
+
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe(duplex=False)
+    child = fork.Process(target=_answer, args=(ask, there), daemon=True)
+    child.start()
+    there.close()
+    try:
+        if not here.poll(seconds):
+            raise _silent(name, seconds)
+        found: T = here.recv()
+        return found
+    except EOFError:
+        return None
+    finally:
+        child.kill()
+        child.join()
+
+
+def _answer(ask: Callable[[], object], there: Any) -> None:
+    with suppress(Exception):  # whatever it is, its asker has another way
+        there.send(ask())
+
+
+def _silent(name: str, seconds: float) -> SchedulerError:
+    return NoAnswerError(f"{name} did not answer within {seconds:.0f} s", "ask the cluster's admins about slurmctld")
+
+
+def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise where a command could not reach slurmctld: it will not do so in other words either."""
+    if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
+        kind = NoAnswerError if "timed out" in done.stderr else SchedulerError
+        said = f"{done.args[0]}: {last_line(done.stderr)}"
+        raise kind(said, "slurmctld does not answer: ask the cluster's admins")
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""

@@ -95,23 +95,23 @@ class Queue:
     # Asking
 
     def _ask_jobs(self) -> list[Job]:
-        with suppress(Exception):  # not there, of another Slurm, or of another API: the commands know as much
-            import pyslurm
-
-            return answers_pyslurm.jobs(pyslurm.Jobs.load().values(), self._uid)
+        told = _by_pyslurm(lambda slurm: answers_pyslurm.jobs(slurm.Jobs.load().values(), self._uid))
+        if told is not None:
+            return told
         words = ("squeue", "-t", "all", "-u", str(self._uid))
         if slurm.version(self._run("squeue", "--version")) >= answers.JSON_SINCE:
             said = self._start([*words, "--json"])
-            _refuse_silence(said)
+            commands.refuse_silence(said)
             with suppress(ValueError, KeyError, TypeError, AttributeError):  # built without JSON, or another shape
                 return answers.squeue_json(said.stdout, self._uid)
         return answers.squeue_columns(self._run(*words, "-h", "-O", answers.widths(answers.SQUEUE)))
 
     def _ask_places(self) -> list[Place]:
-        with suppress(Exception):  # as above
-            import pyslurm
-
-            return answers_pyslurm.places(pyslurm.Partitions.load().values(), pyslurm.Nodes.load().values())
+        told = _by_pyslurm(
+            lambda slurm: answers_pyslurm.places(slurm.Partitions.load().values(), slurm.Nodes.load().values())
+        )
+        if told is not None:
+            return told
         # in columns always: they are the same in all versions
         return answers.sinfo_columns(self._run("sinfo", "-h", "-N", "-O", answers.widths(answers.SINFO)))
 
@@ -125,9 +125,9 @@ class Queue:
 
     def _run(self, *words: str) -> str:
         done = self._start(words)
-        _refuse_silence(done)
+        commands.refuse_silence(done)
         if done.returncode:
-            raise SchedulerError(f"{words[0]}: {_last_line(done.stderr) or done.returncode}")
+            raise SchedulerError(f"{words[0]}: {commands.last_line(done.stderr) or done.returncode}")
         return done.stdout
 
     def _start(self, words: Sequence[str]) -> CompletedProcess[str]:
@@ -176,6 +176,15 @@ class Queue:
                     json.dump(young, file)
 
 
+def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:
+    """None where it is not there, of another Slurm, or of another API: the commands know as much."""
+    try:
+        import pyslurm
+    except Exception:  # whatever its library makes of this Slurm
+        return None
+    return commands.call("pyslurm", lambda: ask(pyslurm), SECONDS)
+
+
 def _lock(handle: int) -> None:
     """Not for ever: a filesystem without locks, or one that hangs, must not hold us."""
     deadline = time.monotonic() + SECONDS + 5
@@ -202,16 +211,3 @@ def _read(text: str) -> dict[str, Any]:
 
 def _fresh(said: Mapping[str, Any] | None, seconds: float) -> bool:
     return said is not None and 0 <= time.time() - float(said["time"]) < seconds
-
-
-def _refuse_silence(done: CompletedProcess[str]) -> None:
-    """A command that could not reach slurmctld will not do so in other words either."""
-    if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
-        raise SchedulerError(
-            f"{done.args[0]}: {_last_line(done.stderr)}", "slurmctld does not answer: ask the cluster's admins"
-        )
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else ""

@@ -10,13 +10,15 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pytest_mock import MockerFixture
 
-from launcher import answers
+from launcher import answers, commands
 from launcher.errors import SchedulerError, UsageError
 from launcher.queue import Queue
 
@@ -247,6 +249,19 @@ def pyslurm_job(identity: int) -> SimpleNamespace:
     return SimpleNamespace(id=identity, **words, **times, **ends)
 
 
+@pytest.fixture
+def here(mocker: MockerFixture) -> None:
+    """Libraries are asked in this process, since unit tests start none."""
+
+    def call(name: str, ask: Callable[[], object], seconds: float) -> object:
+        with suppress(Exception):
+            return ask()
+        return None
+
+    mocker.patch.object(commands, "call", call)
+
+
+@pytest.mark.usefixtures("here")
 def test_pyslurm_where_it_answers(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """No command is started then."""
     loaded = SimpleNamespace(Jobs=SimpleNamespace(load=lambda: {7: pyslurm_job(7)}))
@@ -255,6 +270,7 @@ def test_pyslurm_where_it_answers(slurm: Slurm, tmp_path: Path, mocker: MockerFi
     assert slurm.asked == []
 
 
+@pytest.mark.usefixtures("here")
 def test_pyslurm_about_nodes(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """Partitions and nodes; where it fails, sinfo is asked."""
     loaded = SimpleNamespace(
@@ -268,6 +284,7 @@ def test_pyslurm_about_nodes(slurm: Slurm, tmp_path: Path, mocker: MockerFixture
     assert len(Queue({}, tmp_path / "other", 30).places()) == 2
 
 
+@pytest.mark.usefixtures("here")
 def test_pyslurm_that_does_not_answer(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """Of another Slurm, or of another API: the commands are asked."""
     mocker.patch.dict(sys.modules, {"pyslurm": SimpleNamespace()})
