@@ -97,6 +97,17 @@ def log(found: Kept) -> Path:
     return Path(found.place, str(found.restart), records.LOG)
 
 
+def ranks(found: Kept) -> dict[str, set[int]]:
+    """node -> the ranks that have said there that they begin, in its last start."""
+    there: dict[str, set[int]] = {}
+    with suppress(OSError):
+        for line in log(found).read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
+            words = line.split(" ")
+            if words[0] == "rank" and len(words) == 4 and words[2].isdecimal():
+                there.setdefault(words[1], set()).add(int(words[2]))
+    return there
+
+
 def rank_files(folder: str) -> dict[tuple[int, str], Path]:
     """(rank, out or err) -> its file, for the ranks that have one by now."""
     try:

@@ -223,16 +223,14 @@ def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes,
     return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
 
 
-def _ranks_on(kept: Kept, node: str) -> range:
-    """The ranks on a node: they go round by block. None where the job did not say how many are where."""
+def _ranks_on(kept: Kept, node: str) -> set[int]:
+    """The ranks on a node, as they have said themselves: mpirun may have placed them in any way."""
+    from . import archive
+
     assert kept.begun is not None
-    names = nodeset.expand(kept.begun.nodes) if kept.begun.nodes else ()
-    if node not in names:
+    if node not in (nodeset.expand(kept.begun.nodes) if kept.begun.nodes else ()):
         raise UsageError(f"job {kept.id} has no node {node}", f"it has {kept.begun.nodes or 'not said which'}")
-    if len(kept.begun.ranks) != len(names):
-        return range(0)
-    place = list(names).index(node)
-    return range(sum(kept.begun.ranks[:place]), sum(kept.begun.ranks[: place + 1]))
+    return archive.ranks(kept).get(node, set())
 
 
 def _check(ids: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .batch import forget, output, submit
+from .batch import forget, output, state, submit
 from .cells import HELLO, INSIDE, MPIRUN
 from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
 
@@ -252,6 +252,7 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
     """How jobs ended that left no word, also once slurmctld has forgotten them."""
     cluster = variant(2, "--accounting")
     with cluster.desk() as desk:
+        _slurm_holds_what_was_asked(cluster, desk)
         queue = Queue(cluster, desk)
         lost = queue.submit("lost", "sleep 600", "--no-requeue", "-w", "node02")
         queue.until(lost, lambda job: job["state"] == "RUNNING", "running")
@@ -287,6 +288,29 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         assert queue.code(failed) == 3
         unknown = queue.mnrun("status", "4711")
         assert (unknown.code, "no job 4711 of yours" in unknown.err) == (123, True), unknown
+
+
+def _slurm_holds_what_was_asked(cluster: Cluster, desk: Desk) -> None:
+    """Of directives that a cluster without accounting, licences or reservations has no use for."""
+    for words in (["add", "qos", "fast"], ["add", "account", "science"]):
+        cluster.root(LOGIN, "sacctmgr", "-i", *words)
+    line = "reservationname=ours users=alice starttime=now duration=60 nodes=node01"
+    cluster.root(LOGIN, "scontrol", "create", "reservation", *line.split())
+    said = ["--", "sh", "-c", 'echo "$ONE ${OTHER-none}"']
+    own = ["-N", "1", "-n", "1", "--runtime", "host"]
+    charge = ["--account", "science", "--qos", "fast", "--mem", "2G", "--licenses", "app:2", "--reservation", "ours"]
+    mail = ["--mail-type", "END,FAIL", "--mail-user", "alice@example.org"]
+    charged = submit(cluster, desk, *own, *charge, *mail, *said)
+    exports = ["--mem-per-cpu", "500M", "--export", "PATH,ONE"]
+    exported = submit(cluster, desk, *own, *exports, *said, env={"ONE": "1", "OTHER": "2"})
+    held = state(cluster, charged)
+    wanted = {"Account": "science", "QOS": "fast", "MinMemoryNode": "2G", "Licenses": "app:2", "Reservation": "ours"}
+    wanted.update({"MailType": "END,FAIL", "MailUser": "alice@example.org"})
+    assert {name: held.get(name) for name in wanted} == wanted
+    assert state(cluster, exported)["MinMemoryCPU"] == "500M"
+    assert cluster.alice(["mnrun", "wait", charged, exported]).code == 0
+    assert output(desk, exported).splitlines() == ["1 none"]
+    cluster.root(LOGIN, "scontrol", "delete", "reservationname=ours")
 
 
 def _submit_with_accounting(cluster: Cluster, desk: Desk) -> tuple[str, str]:

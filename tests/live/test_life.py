@@ -125,7 +125,8 @@ def test_a_job_that_is_requeued_outside_in(cluster: Cluster, desk: Desk) -> None
         'echo "first $rank"; sleep 3600'
     )
     shape = ["-N", "2", "-w", "node[01-02]", "--ntasks-per-node", "2", "--requeue"]
-    words = ["--split-output", f"{desk.path}/split", *MPIRUN.words, "--", "sh", "-c", line]
+    by_node = ["--mpi-args", "--map-by node"]
+    words = ["--split-output", f"{desk.path}/split", *MPIRUN.words, *by_node, "--", "sh", "-c", line]
     job = submit(cluster, desk, *shape, *words)
     place = cluster.path(f"{desk.path}/split")
 
@@ -141,11 +142,11 @@ def test_a_job_that_is_requeued_outside_in(cluster: Cluster, desk: Desk) -> None
     cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now")  # Slurm lets it wait two minutes
     assert wait(cluster, job) == 0, output(desk, job)
     assert seen(cluster, job)["state"] == "COMPLETED"
-    again = [f"again {rank} node0{1 + rank // 2}\n" for rank in range(4)]
+    again = [f"again {rank} node0{1 + rank % 2}\n" for rank in range(4)]
     assert (said(), said("start.1")) == (first, again)
 
     assert ask(cluster, "logs", job, "--rank", "3").out == again[3]
-    for node, ranks in (("node01", (0, 1)), ("node02", (2, 3))):
+    for node, ranks in (("node01", (0, 2)), ("node02", (1, 3))):
         one = ask(cluster, "logs", job, "--node", node)
         assert sorted(one.out.splitlines(True)) == [f"[{rank}] {again[rank]}" for rank in ranks], one
         assert {line.split()[1] for line in one.err.splitlines()} == {node}, one

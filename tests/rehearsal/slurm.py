@@ -47,6 +47,7 @@ UnkillableStepTimeout=60
 ReturnToService=2
 SchedulerParameters=sched_interval=5,bf_interval=5,batch_sched_delay=0,sched_min_interval=200000
 MaxJobCount=10000
+Licenses=app:4
 # Only where a test makes a partition of a higher tier.
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE

@@ -242,14 +242,15 @@ def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     for rank in range(3):
         (jobs / "split" / f"rank.{rank}.out").write_text(f"I am {rank}\n")
     (jobs / "split" / "rank.1.err").write_text("careful")
-    (jobs / "7" / "0" / "log").write_text("n1 ready\nn2 ready\n")
+    log = "ready n1 port=1\nready n2 port=2\nrank n2 0 3\nrank n1 1 3\nrank n2 2 3\n"  # mapped by node
+    (jobs / "7" / "0" / "log").write_text(log)
     assert mnrun("logs", "7", "--rank", "1").out == "I am 1\n"
     assert mnrun("logs", "7", "--rank", "1").err == "careful"
     whole = mnrun("logs", "7")
     assert whole.out == "one\ntwo\n[0] I am 0\n[1] I am 1\n[2] I am 2\n"
     assert whole.err == "[1] careful\n"
     two = mnrun("logs", "7", "--node", "n2")
-    assert (two.out, two.err) == ("[1] I am 1\n[2] I am 2\n", "n2 ready\n[1] careful\n")
+    assert (two.out, two.err) == ("[0] I am 0\n[2] I am 2\n", "ready n2 port=2\nrank n2 0 3\nrank n2 2 3\n")
     assert "rank 9 of job 7 has said nothing" in mnrun("logs", "7", "--rank", "9").err
     assert "job 7 has no node n9; it has n[1-2]" in mnrun("logs", "7", "--node", "n9").err
     assert "choose one" in mnrun("logs", "7", "--node", "n1", "--rank", "0").err

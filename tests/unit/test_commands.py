@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ except NoAnswerError as error:
 
 def test_a_library_that_hangs_is_left_alone(sh: Shell) -> None:
     """What it gives comes back whole; where it fails, it has said nothing."""
-    said = sh('exec "$0" -c "$1"', sys.executable, LIBRARY, environ={"PYTHONPATH": str(TOP)}).decode()
+    said = sh('exec "$1" -c "$2"', sys.executable, LIBRARY, environ={"PYTHONPATH": str(TOP)}).decode()
     assert said == "pyslurm did not answer within 0 s; ask the cluster's admins about slurmctld\n"
 
 
