@@ -4,7 +4,8 @@
     ├── UsageError      2    the command line or a value in it is wrong
     ├── NodeError       121  a node was lost, or never became ready
     ├── Impossible      122  what was asked for cannot work, and we know why
-    ├── SchedulerError  123  the scheduler said no; NoAnswerError: it said nothing, and may yet do what it was asked
+    ├── SchedulerError  123  the scheduler said no
+    │   └── NoAnswerError   123  it said nothing, and may yet do what it was asked
     ├── DeadlineError   124  a deadline of ours passed (as timeout(1))
     ├── RuntimeFailed   125  the container runtime failed (as docker run)
     └── JobEnded        143  the scheduler's job was cancelled under us

@@ -16,13 +16,14 @@ CODES = {
     "NodeError": 121,
     "Impossible": 122,
     "SchedulerError": 123,
+    "NoAnswerError": 123,
     "DeadlineError": 124,
     "RuntimeFailed": 125,
     "JobEnded": 143,
 }
 
 
-def test_every_failure_has_its_own_code() -> None:
+def test_every_kind_of_failure_has_its_own_code() -> None:
     """Scripts tell them apart; 120 stays for what we did not foresee, 126 and 127 for the shell."""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LaunchError)]
     assert {kind.__name__: kind.code for kind in kinds} == {**CODES, "LaunchError": errors.BUG}
