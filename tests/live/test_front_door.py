@@ -42,6 +42,16 @@ def test_front_door_with_a_plain_mpirun(cluster: Cluster, desk: Desk) -> None:
     nothing_lies_about(cluster)
 
 
+def test_front_door_in_a_batch_script_on_four_nodes(cluster: Cluster, desk: Desk) -> None:
+    """As in an allocation that somebody sits in."""
+    desk.put("job.sh", f"#!/bin/bash\nmpirun {HELLO}\n", 0o755)
+    batch = desk.put("batch.sh", f"#!/bin/bash\nsrun {DOOR} --container={OMPI5} --script=./job.sh\n")
+    words = ["sbatch", "-Q", "--wait", "-N4", "--ntasks-per-node=1", "-o", "out", "-e", "err", batch]
+    done = cluster.alice(words, cwd=desk.path)
+    check(Result(done.code, desk.read("out"), desk.read("err").decode()), *cluster.nodes, tasks=1)
+    nothing_lies_about(cluster)
+
+
 def test_front_door_with_all_its_options(cluster: Cluster, desk: Desk) -> None:
     """Lists at their commas; words that are not its own are the script's; what means nothing now says so once."""
     data = f"{desk.path}/data"
