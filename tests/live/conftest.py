@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from rehearsal import trees
 
 from . import matrix
 from .cells import full
@@ -31,12 +32,17 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["MNRUN_TEST_FULL"] = "1"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """After every cell has been run, the README says so."""
-    if config.getoption("--full") and not (config.getoption("lf", False) or config.option.collectonly):
-        stats = terminalreporter.stats
-        ids = {kind: [report.nodeid for report in stats.get(kind, ())] for kind in ("passed", "failed", "error")}
-        matrix.write_all(TOP / "README.md", ids["passed"], ids["failed"] + ids["error"])
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """With --full the README says what has come of every cell, in this run or, where it left it out, before."""
+    if not config.getoption("--full") or config.option.collectonly:
+        return
+    now: dict[str, bool] = {}
+    for kind in ("passed", "failed", "error"):  # what passed and could not be cleaned up has not
+        now.update({report.nodeid: kind == "passed" for report in terminalreporter.stats.get(kind, ())})
+    chosen = config.option.keyword or config.option.markexpr or config.getoption("lf", False)
+    whole = exitstatus in (0, 1) and not chosen and not any("::" in word for word in config.args)
+    if now:
+        matrix.write_all(TOP / "README.md", matrix.remember(trees.cache() / "results.json", now, whole))
 
 
 def tool(name: str, *words: str) -> None:

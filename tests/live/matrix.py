@@ -1,10 +1,14 @@
-"""The README's tables of what was run: `scripts/test --full` writes them from the results."""
+"""The README's tables of what was run: `scripts/test --full` writes them from the last result of each test.
+
+The results are kept in a file, since nobody runs all at once: each run puts its own in.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -41,7 +45,7 @@ def table(passed: Iterable[str], failed: Iterable[str]) -> str:
 
 
 def _cell(good: int, bad: int) -> str:
-    return f"{good} passed, {bad} failed" if bad else f"{good} passed" if good else "-"
+    return f"{good} passed, {bad} failed" if bad else f"{good} passed" if good else "not run"
 
 
 def cells(passed: Iterable[str], failed: Iterable[str]) -> str:
@@ -49,9 +53,17 @@ def cells(passed: Iterable[str], failed: Iterable[str]) -> str:
     good, bad = Counter(map(_cell_of, passed)), Counter(map(_cell_of, failed))
     lines = ["| | " + " | ".join(BEGUN.values()) + " |", "|---" * (len(BEGUN) + 1) + "|"]
     for runtime, place in product(RUNTIMES, PLACES):
-        found = (_cell(good[runtime, place, begun], bad[runtime, place, begun]) for begun in BEGUN)
+        found = (
+            _cell(good[runtime, place, begun], bad[runtime, place, begun]) if can_be(place, *begun) else "-"
+            for begun in BEGUN
+        )
         lines.append(f"| {runtime}, {PLACES[place]} | " + " | ".join(found) + " |")
     return "\n".join(lines)
+
+
+def can_be(place: str, begun: str, connect: str) -> bool:
+    """srun is Slurm's own; pdsh has no standard input, which the pipe is."""
+    return (begun != "srun" or place == "slurm") and (place, connect) != ("pdsh", "pipe")
 
 
 def _cell_of(nodeid: str) -> tuple[str, str, tuple[str, str]] | None:
@@ -66,8 +78,29 @@ def write(readme: Path, mark: str, text: str) -> None:
     readme.write_text(f"{before}{mark}\n{text}\n{END}{after}", encoding="utf-8")
 
 
-def write_all(readme: Path, passed: Sequence[str], failed: Sequence[str]) -> None:
+def remember(place: Path, now: Mapping[str, bool], whole: bool) -> dict[str, bool]:
+    """Whether each test passed when it was last run, by its id, with this run's.
+
+    `whole`: all tests of the files in it were run, so that others of them are no more.
+    """
+    known: dict[str, bool] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    files = {_file(nodeid) for nodeid in now} if whole else set()
+    known = {nodeid: passed for nodeid, passed in known.items() if _file(nodeid) not in files}
+    known.update(now)
+    new = place.with_suffix(".new")
+    new.write_text(json.dumps(known, indent=1, sort_keys=True), encoding="utf-8")
+    new.rename(place)
+    return known
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def write_all(readme: Path, known: Mapping[str, bool]) -> None:
     """Each table of which there was a test."""
+    passed = [nodeid for nodeid, well in known.items() if well]
+    failed = [nodeid for nodeid, well in known.items() if not well]
     for mark, make, test in ((WAYS, table, "test_ranks.py"), (CELLS, cells, "test_matrix.py")):
-        if any(test in nodeid for nodeid in (*passed, *failed)):
+        if any(test in nodeid for nodeid in known):
             write(readme, mark, make(passed, failed))

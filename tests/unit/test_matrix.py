@@ -20,21 +20,21 @@ def test_each_way_is_counted() -> None:
     assert matrix.table(PASSED, FAILED).split("\n") == [
         "| | Open MPI 5 | Open MPI 4 | MPICH | no container |",
         "|---|---|---|---|---|",
-        "| inside-out | 1 passed | - | - | - |",
-        "| outside-in, mpirun | - | - | - | - |",
-        "| outside-in, srun | - | 1 passed | 1 passed, 1 failed | - |",
+        "| inside-out | 1 passed | not run | not run | not run |",
+        "| outside-in, mpirun | not run | not run | not run | not run |",
+        "| outside-in, srun | not run | 1 passed | 1 passed, 1 failed | not run |",
     ]
 
 
 def test_each_cell_is_counted() -> None:
-    """Of a cell that cannot be there is a dash."""
+    """Of a cell that cannot be there is a dash, and of no other."""
     passed = [
         "test_matrix.py::test_cell[podman-inside-pdsh-ompi5-ssh]",
         "test_matrix.py::test_cell[host-srun-slurm-ompi5-none]",
     ]
     lines = matrix.cells(passed, ["test_matrix.py::test_cell[podman-inside-pdsh-ompi4-ssh]"]).split("\n")
-    assert "| podman, hosts by pdsh | 1 passed, 1 failed | - | - | - |" in lines
-    assert "| host, Slurm | - | - | - | 1 passed |" in lines
+    assert "| podman, hosts by pdsh | 1 passed, 1 failed | - | not run | - |" in lines
+    assert "| host, Slurm | not run | not run | not run | 1 passed |" in lines
 
 
 def test_only_what_was_run_is_written(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_only_what_was_run_is_written(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     text = f"{matrix.WAYS}\nold\n{matrix.END}\n{matrix.CELLS}\nolder\n{matrix.END}\n"
     readme.write_text(text)
-    matrix.write_all(readme, PASSED, FAILED)
+    matrix.write_all(readme, {**dict.fromkeys(PASSED, True), **dict.fromkeys(FAILED, False)})
     assert "\nold\n" not in readme.read_text()
     assert "\nolder\n" in readme.read_text()
 
@@ -53,3 +53,12 @@ def test_the_table_stands_between_its_marks(tmp_path: Path) -> None:
     readme.write_text(f"a\n{matrix.WAYS}\nold\n{matrix.END}\nb\n")
     matrix.write(readme, matrix.WAYS, "new")
     assert readme.read_text() == f"a\n{matrix.WAYS}\nnew\n{matrix.END}\nb\n"
+
+
+def test_a_part_leaves_what_other_runs_have_found(tmp_path: Path) -> None:
+    """The last result of each test counts; of a file that was run whole, tests that are no more go."""
+    place = tmp_path / "results.json"
+    matrix.remember(place, {"a.py::one": False, "a.py::gone": True, "b.py::one": True}, whole=True)
+    again = matrix.remember(place, {"a.py::one": True}, whole=False)
+    assert again == {"a.py::one": True, "a.py::gone": True, "b.py::one": True}
+    assert matrix.remember(place, {"a.py::one": True}, whole=True) == {"a.py::one": True, "b.py::one": True}
