@@ -26,6 +26,14 @@ mnrun_ended() { # CODE WHY
     mv "$mnrun_record/outcome.new" "$mnrun_record/outcome"
 }
 
+mnrun_failed_at() { # CODE LINE COMMAND: which of the user's lines failed, as it is written
+  local line='' # the command is another within a function, which `module` is
+  read -r line < <(sed -n "$2p" "$0" 2>/dev/null) || :
+  mnrun_why="failed with $1: ${line:-$3}"
+  echo "mnrun: $mnrun_why" >&2
+  exit 122
+}
+
 mnrun_restart=${SLURM_RESTART_COUNT:-0} mnrun_why=''
 mnrun_starts=$mnrun_jobs/${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
 mnrun_record=$mnrun_starts/$mnrun_restart

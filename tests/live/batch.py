@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
@@ -56,6 +57,24 @@ def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
 def forget(cluster: Cluster) -> None:
     """What a submitted job keeps in the user's home on purpose."""
     cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")
+
+
+@contextmanager
+def of_modules(cluster: Cluster, modules: Mapping[str, str]) -> Iterator[None]:
+    """A module system in the profile of every node, with these: name/version -> what its file says."""
+    place = "/usr/share/modules/modulefiles"
+    lines = ["ln -s modules /etc/profile.d/modules.sh"]
+    for name, text in modules.items():
+        lines.append(f"mkdir -p {place}/{name.partition('/')[0]}")
+        lines.append(f"printf %s {shlex.quote(f'#%Module{chr(10)}{text}')} >{place}/{name}")
+    folders = " ".join(sorted({f"{place}/{name.partition('/')[0]}" for name in modules}))
+    try:
+        for node in (LOGIN, *cluster.nodes):
+            cluster.root(node, "sh", "-c", "\n".join(lines))
+        yield
+    finally:
+        for node in (LOGIN, *cluster.nodes):
+            cluster.root(node, "sh", "-c", f"rm -rf /etc/profile.d/modules.sh {folders}")
 
 
 def of_the_site(cluster: Cluster, name: str, text: str, mode: str = "644", owner: str = "root") -> None:

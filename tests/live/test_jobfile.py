@@ -236,14 +236,6 @@ def test_init_and_then_run(cluster: Cluster, desk: Desk) -> None:
     check(result, "node01", tasks=1)
 
 
-def test_a_module_where_there_are_none(cluster: Cluster, desk: Desk) -> None:
-    """One clear line, before anything starts."""
-    path = desk.put("job.toml", f'command = ["{HELLO}"]\nimage = "{OMPI5}"\nmodules = ["no-such-module/1.0"]\n')
-    result = cluster.mnrun(path, nodes=1, tasks=1)
-    assert (result.code, result.out) == (122, ""), result
-    assert "module" in mine(result)[-1], result
-
-
 def test_completion(cluster: Cluster) -> None:
     """What `mnrun completion bash` prints makes a real bash complete."""
     script = (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .batch import USR1, forget, of_the_site, output, state, submit
+from .batch import USR1, forget, of_modules, of_the_site, output, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, OMPI5, SRUN
 from .reports import check, only_line
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
@@ -21,8 +21,6 @@ from .terminal import Terminal
 pytestmark = pytest.mark.live
 
 MNRUN = ["env", "MNRUN_SLURM_POLL=1s", "mnrun"]
-# A `module` that says what it loads, and remembers it; for scripts too.
-MODULE = 'module() { echo "loaded $2"; export LOADED="${LOADED-} $2"; }; export -f module; exec "$@"'
 HOME = "/home/alice"
 
 
@@ -209,14 +207,15 @@ def test_a_job_file_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:
     assert [line for line in guide if line not in lines] == [], shown
     places = [lines.index(line) for line in guide[-2:]]
     assert places == sorted(places) and places[-1] < lines.index("begin"), shown
-    handed = cluster.alice(["bash", "-c", MODULE, "bash", "mnrun", "submit", "job.toml"], cwd=desk.path)
-    assert handed.code == 0, handed
-    job = handed.out.strip()
-    assert wait(cluster, job) == 0, desk.read("out")
+    with of_modules(cluster, {"shared/1": "puts stderr shared\n", "cuda92/toolkit": "puts stderr toolkit\n"}):
+        handed = cluster.alice(["mnrun", "submit", "job.toml"], cwd=desk.path)
+        assert handed.code == 0, handed
+        job = handed.out.strip()
+        assert wait(cluster, job) == 0, desk.read("out")
     asked = state(cluster, job)
     assert (asked["Partition"], asked["NumNodes"], asked["NumTasks"]) == ("main", "2", "8"), asked
     said = desk.read("out").decode()
-    assert said.startswith("loaded shared\nloaded cuda92/toolkit\n"), said
+    assert said.startswith("shared\ntoolkit\n"), said
     spoke = "".join(line for line in said.splitlines(True) if line.startswith("rank "))
     nodes = sorted({line.split()[5] for line in spoke.splitlines()})
     found = check(Result(0, spoke.encode(), said), *nodes, tasks=4)
@@ -232,28 +231,29 @@ def test_every_layer_of_a_submitted_job(cluster: Cluster, desk: Desk, site: str)
     for folder in ("config", "config/mnrun", "data"):
         cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/{folder}")
     desk.put("config/mnrun/config.toml", 'name = "users"\nbind = ["/usr/share:/of-user:ro"]\nenv.WHO = "user"\n')
-    command = 'echo "$LOADED|$FABRIC|$WHO|$(echo /of-*)"'
+    command = 'echo "$LOADEDMODULES|$FABRIC|$WHO|$(echo /of-*)"'
     desk.put(
         "job.toml",
         f"command = ['sh', '-c', '{command}']\nimage = '{OMPI5}'\nnodes = 1\nntasks = 1\noutput = 'out'\n"
-        "bind = ['!/usr/lib', 'data:/of-job']\nmodules = ['!extra', 'own/4']\ntime = '5'\n[env]\nLOADED = true\n",
+        "bind = ['!/usr/lib', 'data:/of-job']\nmodules = ['!extra', 'own/4']\ntime = '5'\n"
+        "[env]\nLOADEDMODULES = true\n",
     )
     env = {"XDG_CONFIG_HOME": f"{desk.path}/config", "SBATCH_TIMELIMIT": "7", "SBATCH_JOB_NAME": "variables"}
     line = ["env", *(f"{name}={value}" for name, value in env.items()), *MNRUN[1:]]
     words = ["--profile", "one", "-J", "typed"]
+    undecided = cluster.alice([*line, "submit", "job.toml"], cwd=desk.path)
+    only_line(undecided, 2, "two profiles match this place", "MNRUN_PROFILE")
     shown = cluster.alice([*line, "plan", "--format", "sbatch", "job.toml", *words], cwd=desk.path)
     for wanted in ("--time=7 # SBATCH_TIMELIMIT", "--job-name=typed # command line"):
         assert f"#SBATCH {wanted}" in [" ".join(row.split()) for row in shown.out.splitlines()], shown
-    handed = cluster.alice(["bash", "-c", MODULE, "bash", *line, "submit", "job.toml", *words], cwd=desk.path)
-    assert handed.code == 0, handed
-    job = handed.out.strip()
-    asked = state(cluster, job)
-    assert (asked["JobName"], asked["TimeLimit"]) == ("typed", "00:07:00"), asked
-    only_line(ask(cluster, "wait", job), 2, "two profiles match this place", "MNRUN_PROFILE")
-    chosen = "MNRUN_PROFILE=one"
-    assert cluster.alice([MNRUN[0], chosen, *MNRUN[1:], "wait", job]).code == 0, desk.read("out")
-    said = "loaded base/1\nloaded mpi/3\nloaded own/4\n base/1 mpi/3 own/4|ib0|user|/of-job /of-site /of-user\n"
-    assert desk.read("out").decode() == said
+    with of_modules(cluster, dict.fromkeys(("base/1", "extra/2", "mpi/3", "own/4"), "")):
+        handed = cluster.alice([*line, "submit", "job.toml", *words], cwd=desk.path)
+        assert handed.code == 0, handed
+        job = handed.out.strip()
+        asked = state(cluster, job)
+        assert (asked["JobName"], asked["TimeLimit"]) == ("typed", "00:07:00"), asked
+        assert wait(cluster, job) == 0, desk.read("out")
+    assert desk.read("out").decode() == "base/1:mpi/3:own/4|ib0|user|/of-job /of-site /of-user\n"
 
 
 def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
@@ -261,7 +261,9 @@ def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
     ours = (TOP / "sbatch_templates/slurm.sh").read_text()
     cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/mine")
     words = ["--templates", "mine", "-N", "1", "-o", "out", "--runtime", "host", "--", "echo", "hello"]
-    desk.put("mine/slurm.sh", ours.replace("\nstage=$mnrun_stage\n", '\necho "of {{ title }}"\nstage=$mnrun_stage\n'))
+    begin = "\nset -euo pipefail"
+    assert begin in ours
+    desk.put("mine/slurm.sh", ours.replace(begin, f'\necho "of {{{{ title }}}}"{begin}'))
     done = cluster.alice([*MNRUN, "submit", "--wait", *words], cwd=desk.path)
     assert done.code == 0, done
     assert desk.read("out").decode().splitlines() == [

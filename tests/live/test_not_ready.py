@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from .batch import end, submit
 from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI4, OMPI5, SRUN, Way, some
 from .reports import check, refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
@@ -114,18 +115,24 @@ def test_not_ready_without_sshd(cluster: Cluster) -> None:
 
 
 def test_not_ready_at_the_deadline(cluster: Cluster, desk: Desk) -> None:
-    """One node's sshd never listens: at --start-timeout that node is named, with our code for a deadline."""
+    """One node's sshd never listens: at --start-timeout that node is named, with our code for a deadline; in a
+    submitted job, too."""
     lazy = desk.put(
         "sshd",
         '#!/bin/sh\n[ "$(uname -n)" = node02 ] && exec sleep 3600\nexec /usr/sbin/sshd "$@"\n',
         0o755,
     )
+    words = ["--start-timeout", "6s", "--bind", f"{lazy}:/usr/local/sbin/sshd", *INSIDE.words, "--", HELLO]
+    job = submit(cluster, desk, "-w", "node[01-02]", *words)
     begin = time.monotonic()
-    words = ["--start-timeout", "6s", "--bind", f"{lazy}:/usr/local/sbin/sshd", *INSIDE.words]
-    result = cluster.mnrun(*words, "--", HELLO, seconds=60)
+    result = cluster.mnrun(*words, seconds=60)
     line = refusal(result, 124, "node02", "6 s", "--start-timeout")
     assert "node03" not in line
     assert 5 < time.monotonic() - begin < 40
+    submitted = end(cluster, desk, job)
+    assert (submitted.code, submitted.out) == (124, ""), submitted
+    assert "mnrun: 1 of 2 nodes not ready after 6 s: node02: not ready yet" in submitted.err, submitted
+    assert "--start-timeout gives them longer" in submitted.err, submitted
 
 
 def test_not_ready_with_the_sshd_s_last_words(cluster: Cluster, desk: Desk) -> None:

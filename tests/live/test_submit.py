@@ -8,9 +8,9 @@ import time
 import pytest
 
 from .batch import USR1, end, forget, output, state, submit
-from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way
 from .reports import ranks, refusal
-from .stage import LOGIN, TOP, Cluster, Desk, wait_for
+from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -29,6 +29,32 @@ def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:
     tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
     assert tested.code == 0, tested
     assert not cluster.path("/home/alice/.mnrun/jobs/stage").exists()
+
+
+def test_submit_with_a_choice_of_nodes_and_gpus(cluster: Cluster, desk: Desk) -> None:
+    """--constraint, --exclusive, --exclude, -G and --gpus-per-task: Slurm does as it is told, and the ranks see it."""
+    hello = [*INSIDE.words, "--", HELLO, "-g"]
+    try:
+        cluster.root(LOGIN, "scontrol", "update", "nodename=node03", "availablefeatures=ib,big", "activefeatures=big")
+        alone = submit(cluster, desk, "-n", "1", "-C", "big", "--exclusive", *hello)
+        spread = submit(cluster, desk, "-N", "2", "-G", "4", "--exclude", "node[01,03]", *hello)
+        each = submit(cluster, desk, "-w", "node01", "-n", "2", "--gpus-per-task", "1", *hello)
+        for job in (alone, spread, each):
+            assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", job]).code == 0, output(desk, job)
+    finally:
+        cluster.root(LOGIN, "scontrol", "update", "nodename=node03", "availablefeatures=ib", "activefeatures=ib")
+    asked = state(cluster, alone)
+    assert (asked["NodeList"], asked["NumCPUs"], asked["OverSubscribe"]) == ("node03", "8", "NO"), asked
+    gpus = {
+        job: {(rank.host, rank.gpus) for rank in ranks(Result(0, output(desk, job).encode(), ""))}
+        for job in (alone, spread, each)
+    }
+    assert gpus == {
+        alone: {("node03", "")},
+        spread: {("node02", "0,1"), ("node04", "0,1")},
+        each: {("node01", "0,1")},
+    }
+    forget(cluster)
 
 
 def test_submit_uneven_ranks_by_srun(cluster: Cluster, desk: Desk) -> None:
@@ -70,6 +96,23 @@ def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
     assert not left, f"after {time.monotonic() - begin:.0f} s: {left}"
 
 
+def test_submit_and_killed_outright(cluster: Cluster, desk: Desk) -> None:
+    """The script dies of -9, and can tidy up nothing: yet its steps end, and nothing stays, no key either."""
+    ways = (Way("inside", "ompi5", connect="ssh"), SRUN)
+    jobs = [submit(cluster, desk, "-N", "2", *way.words, "--", HELLO, "-s", "3600") for way in ways]
+    wait_for(lambda: all(output(desk, job).count("rank ") == 2 for job in jobs), "running")
+    node = state(cluster, jobs[0])["BatchHost"]
+    keys = "grep -rls 'BEGIN OPENSSH PRIVATE KEY' /tmp /dev/shm /var/tmp"
+    assert cluster.root(node, "sh", "-c", keys).splitlines()
+    cluster.root(LOGIN, "scancel", "-s", "KILL", "--batch", *jobs)
+    for job in jobs:
+        assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", job]).code == 137, output(desk, job)
+    forget(cluster)
+    left = [line for line in cluster.wait_clean(20) if "desk" not in line]
+    assert not left, left
+    assert cluster.root(node, "sh", "-c", f"{keys} || :") == ""
+
+
 def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
     """Four tasks, two at a time; then one that waits for them all; each task has records of its own."""
     words = ["-N", "1", "--image", OMPI5, "--"]
@@ -100,17 +143,6 @@ def test_submit_what_sbatch_refuses(
     result = cluster.alice(["mnrun", "submit", *words, "--image", OMPI5, "--", HELLO], cwd=desk.path)
     refusal(result, 123, *said)
     assert not list(cluster.path("/home/alice/.mnrun").glob("jobs/stage/*"))
-
-
-def test_submit_with_a_module_that_is_not_there(cluster: Cluster, desk: Desk) -> None:
-    """The line that failed is shown, and the program does not start; its followers see it, and its end."""
-    job = submit(cluster, desk, "-N", "1", "--module", "none", "--image", OMPI5, "--", HELLO)
-    followed = cluster.alice(["mnrun", "logs", "-f", job])
-    assert (followed.code, "module load none" in followed.out) == (0, True), followed
-    assert cluster.alice(["mnrun", "wait", job]).code == 122
-    result = end(cluster, desk, job)
-    assert (result.code, result.out) == (122, ""), result
-    assert "module load none" in result.err, result
 
 
 @pytest.mark.parametrize("way", MAIN, ids=str)
@@ -167,30 +199,21 @@ def test_submit_with_limits_and_lines(cluster: Cluster, desk: Desk) -> None:
     assert (result.code, desk.read(f"{handed.out.strip()}.out").decode()) == (0, "512 a line\n" * 2), result
 
 
-def test_modules_of_a_live_run(cluster: Cluster, desk: Desk) -> None:
-    """As `module load` in a script; one that fails, or no `module` at all, is said before anything starts."""
-    modules = 'module() { [ "$2" != none ] && export LOADED="$LOADED $2"; }; export -f module; salloc -Q -N1 mnrun -Q '
-    tail = f"--image {OMPI5} -x LOADED -- sh -c 'echo $LOADED'"
-    run = ["bash", "-c"]
-    loaded = cluster.alice([*run, f"export LOADED=; {modules} --module a/1 --module b {tail}"])
-    assert (loaded.code, loaded.out) == (0, "a/1 b\n"), loaded
-    refusal(cluster.alice([*run, f"export LOADED=; {modules} --module none {tail}"]), 122, "module load none failed")
-    refusal(cluster.mnrun("--module", "a", *INSIDE.words, "--", HELLO), 122, "there is no `module` here")
-
-
 def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
     """sbatch itself has read the whole texts that are kept beside the unit tests, with all that they ask for."""
     scripts = sorted((TOP / "tests/unit/golden").glob("*/script.sh"))
     assert len(scripts) >= 8
     reserved = ["users=alice", "starttime=now", "duration=60", "nodes=node[01-02]"]
-    cluster.root(LOGIN, "scontrol", "create", "reservation", "reservationname=beamtime", *reserved)
-    try:
-        for path in scripts:
-            desk.put("script", path.read_bytes())
-            tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
-            assert tested.code == 0, f"{path}: {tested}"
-    finally:
-        cluster.root(LOGIN, "scontrol", "delete", "reservationname=beamtime")
+    for path in scripts:
+        desk.put("script", path.read_bytes())
+        test = ["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"]
+        if b"--reservation=beamtime" not in desk.read("script"):
+            tested = cluster.alice(test)
+        else:
+            cluster.root(LOGIN, "scontrol", "create", "reservation", "reservationname=beamtime", *reserved)
+            tested = cluster.alice(test)
+            cluster.root(LOGIN, "scontrol", "delete", "reservationname=beamtime")
+        assert tested.code == 0, f"{path}: {tested}"
 
 
 def test_submit_and_follow(cluster: Cluster, desk: Desk) -> None:

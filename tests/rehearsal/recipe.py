@@ -50,7 +50,7 @@ RUNTIMES = ("docker.io", "docker-cli", "podman", "crun", "catatonit", "charliecl
 REGISTRY = ("docker-registry", "skopeo", "apache2-utils")
 EVERYDAY = (
     "ca-certificates", "python3", "python3-venv", "pdsh", "tini", "procps", "psmisc", "lsof",
-    "iproute2", "iputils-ping", "util-linux", "zsh", "less", "strace", "netcat-openbsd",
+    "iproute2", "iputils-ping", "util-linux", "zsh", "less", "strace", "netcat-openbsd", "environment-modules",
 )  # fmt: skip
 
 NODE = Tree(

@@ -55,7 +55,9 @@ class Job:
         of_slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[01-02]", "SLURMD_NODENAME": "node01"}
         path = {"PATH": f"{self.path}/bin:{os.environ['PATH']}"}
         text = written.text.partition("\nbegin ")[0] + f"\nbegin\n{lines}\n"
-        said = self._sh('exec 2>"$0.err"; ' + text, shell="bash", environ={**environ, **of_slurm, **path}, code=code)
+        (self.path / "script").write_text(text, errors="surrogateescape")
+        run = f'exec 2>"$0.err"; exec bash {self.path}/script'
+        said = self._sh(run, shell="bash", environ={**environ, **of_slurm, **path}, code=code)
         return said.decode(errors="surrogateescape")
 
     def outcome(self) -> dict[str, Any]:
@@ -107,6 +109,13 @@ def test_a_line_that_fails_is_in_the_record(job: Job) -> None:
     job.start("", code=122, setup=("ls /nonexistent",))
     assert (job.outcome()["code"], job.outcome()["why"]) == (122, "failed with 2: ls /nonexistent")
     assert json.loads((job.path / "jobs/7/0/begun").read_text())["head"] == "node01"
+
+
+def test_a_line_that_fails_is_said_as_it_is_written(job: Job) -> None:
+    """What fails in `module load`, which is a shell function, is a command of its own."""
+    module = "module() { local code=1; return $code; }"
+    job.start("", code=122, setup=(module, "if true; then", "  module load none # really", "fi"))
+    assert job.outcome()["why"] == "failed with 1: module load none # really"
 
 
 def test_a_failure_of_ours_is_not_the_programs(job: Job) -> None:

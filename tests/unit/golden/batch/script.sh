@@ -7,7 +7,7 @@
 #SBATCH --ntasks-per-node=4  # job.toml line 16
 #SBATCH --cpus-per-task=2    # job.toml line 18
 #SBATCH --gpus-per-node=4    # job.toml line 17
-#SBATCH --mem-per-gpu=60G    # command line
+#SBATCH --mem-per-gpu=3G     # command line
 #SBATCH --time=12:00:00      # job.toml line 19
 #SBATCH --output=%x-%j.out   # built-in
 #SBATCH --signal=B:USR1@120  # command line
@@ -18,7 +18,7 @@
 mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
 mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
 source "$mnrun_stage/enter.sh"
-trap 'mnrun_why="failed with $?: $BASH_COMMAND"; echo "mnrun: $mnrun_why" >&2; exit 122' ERR
+trap 'mnrun_failed_at "$?" "$LINENO" "$BASH_COMMAND"' ERR
 type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :  # where a login shell has it
 module load apptainer/1.3.4  # job.toml line 25
 module load cuda/12.4        # job.toml line 25
