@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from .cells import HELLO, Way, cells, full, some
-from .reports import check, only_line, ranks, shown
+from .reports import check, only_line, ranks, refusal, shown
 from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 from .test_ends import FOREVER, SECONDS, act, clean_soon, start
 
@@ -192,6 +192,33 @@ def test_runtime_docker_for_who_may_not(engines: Cluster) -> None:
     last = result.err.splitlines()[-1]
     assert "2 of 2 nodes not ready: node[01-02]: bob may not use docker here" in last, result
     assert "--runtime podman" in last, result
+
+
+ROOTLESS = """\
+export XDG_RUNTIME_DIR=/tmp/rootless HOME=/tmp/rootless PATH=/usr/sbin:$PATH
+mkdir -m 700 $HOME
+exec sh /usr/share/docker.io/contrib/dockerd-rootless.sh --iptables=false --ip6tables=false --bridge=none \
+  --storage-driver=vfs
+"""
+
+
+def test_runtime_docker_without_root(engines: Cluster) -> None:
+    """A dockerd of alice's own on node02, whose network is not the node's: refused with the reason."""
+    socket = "unix:///tmp/rootless/docker.sock"
+    tap = "mkdir -p /dev/net && mknod -m 666 /dev/net/tun c 10 200"
+    with (
+        changed(engines, "node02", tap, "rm -rf /dev/net /tmp/rootless"),
+        engines.running(["bash", "-c", ROOTLESS], node="node02") as daemon,
+    ):
+        asking = ["docker", "--host", socket, "info", "--format", "{{.SecurityOptions}}"]
+        wait_for(
+            lambda: "rootless" in engines.alice(asking, node="node02").out, "up", state=lambda: str(daemon.so_far())
+        )
+        words = [*Way("inside", "ompi5", runtime="docker").words, "--", HELLO]
+        result = engines.mnrun(*words, nodes=1, salloc=["-w", "node02"], env={"DOCKER_HOST": socket})
+        engines.root("node02", "sh", "-c", "kill $(cat /tmp/rootless/dockerd-rootless/child_pid)")
+        daemon.end()
+    refusal(result, 121, "node02: docker 26.1 is rootless here, and its network not the node's", "--runtime podman")
 
 
 @pytest.mark.parametrize(

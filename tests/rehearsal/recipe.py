@@ -46,7 +46,9 @@ ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server")
 SSH = ("openssh-server", "openssh-client")
 MPI = ("openmpi-bin", "mpich", "hwloc-nox")
 CONTAINERS = ("squashfs-tools", "squashfuse", "fuse-overlayfs", "fuse3", "uidmap")
-RUNTIMES = ("docker.io", "docker-cli", "podman", "crun", "catatonit", "charliecloud")
+RUNTIMES = (
+    "docker.io", "docker-cli", "rootlesskit", "slirp4netns", "podman", "crun", "catatonit", "charliecloud",
+)  # fmt: skip
 REGISTRY = ("docker-registry", "skopeo", "apache2-utils")
 EVERYDAY = (
     "ca-certificates", "python3", "python3-venv", "pdsh", "tini", "procps", "psmisc", "lsof",
