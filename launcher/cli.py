@@ -230,7 +230,7 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
         return
     job = spec_of(command, given)
     if job.hosts:
-        with cli_nodes.reached(job, Screen(quiet=True)) as held:
+        with cli_nodes.reached(job, Screen(quiet=True), look=True) as held:
             job, allocation, site = held.job, held.allocation, held.site
     else:
         allocation, site = cli_nodes.held_or_paper(job)
@@ -256,7 +256,7 @@ def spec_of(
     assert isinstance(files, tuple)
     for warning in found.warnings:
         Screen().warn(warning)
-    if live and "module" in found.settings:
+    if live and "module" in found.settings and not {"hosts", "hostfile"} & set(found.settings):
         _load_modules(found.settings["module"].value)
     around = spec.Surroundings(
         cwd=here,
@@ -285,19 +285,10 @@ def _load_modules(names: object) -> None:
 
 def _ineffective(job: JobSpec) -> list[str]:
     """A note on what only a job that is still to be submitted can be asked for."""
-
-    def asked(origin: str) -> bool:  # for this job; what a site says of every job is no mistake here
-        own = (f"{job.job_file} line", "MNRUN_") if job.job_file else ("MNRUN_",)
-        return any(part == "command line" or part.startswith(own) for part in origin.split(", "))
-
     from .outputs import asked_here
 
     here = asked_here(job)
-    given = [
-        name
-        for name, origin in job.origins.items()
-        if BY_NAME[name].batch and asked(origin) and not here.get(f"--{name}")
-    ]
+    given = [name for name in job.origins if BY_NAME[name].batch and job.own(name) and not here.get(f"--{name}")]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []
 

@@ -14,8 +14,8 @@ from .options import OPTIONS
 from .progress import Screen
 
 
-def reached(job: JobSpec, screen: Screen) -> Any:
-    """The hosts that no scheduler gives, for as long as it is entered."""
+def reached(job: JobSpec, screen: Screen, look: bool = False) -> Any:
+    """The hosts that no scheduler gives, for as long as it is entered; `look`: nothing is to be changed there."""
     from . import machines
 
     if "SLURM_JOB_ID" in os.environ:
@@ -23,7 +23,7 @@ def reached(job: JobSpec, screen: Screen) -> Any:
             f"--hosts inside Slurm job {os.environ['SLURM_JOB_ID']}, which gives its own nodes",
             "choose among them with --nodelist, or leave the job first",
         )
-    return machines.held(job, os.environ, screen)
+    return machines.held(job, os.environ, screen, look)
 
 
 def held(job: JobSpec) -> tuple[Allocation, Site]:

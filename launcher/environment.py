@@ -92,6 +92,12 @@ PASSED = (
     *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "http_proxy", "https_proxy", "no_proxy"),
 )
 
+# What leads to a registry: credentials, the way, and where there is room.
+OF_REGISTRIES = (
+    *("APPTAINER_DOCKER_*", "SINGULARITY_DOCKER_*", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+)
+
 # What a rank gets back of its job: facts that are the same for every rank of every step.
 GIVEN_BACK = (
     "SLURM_JOB_ID",
@@ -159,6 +165,12 @@ def is_given_back(name: str) -> bool:
 def given_back(environ: Mapping[str, str]) -> dict[str, str]:
     """The job's variables that its ranks get back."""
     return {name: value for name, value in environ.items() if is_given_back(name)}
+
+
+def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """What is set here for whoever pulls an image."""
+    names = (name for name in environ if any(fnmatch.fnmatchcase(name, known) for known in OF_REGISTRIES))
+    return tuple(Variable(name, environ[name]) for name in sorted(names) if NAME.match(name))
 
 
 def rules_script() -> str:

@@ -164,8 +164,8 @@ class Launch:
         """How the nodes' containers reach each other: as asked, or as the nodes can."""
         asked, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(asked, without)
-        if asked == "auto" and (self.screen.verbose or set(without.values()) - set(connect.USUAL)):
-            self.screen.say(f"connected by {chosen}: {nodeset.folded(without) or 'every node has it'}")
+        if asked == "auto":
+            self.screen.say(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
         return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:

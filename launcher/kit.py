@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Mapping
 
 from . import environment
-from .model import Layout, Phase, Plan, Variable, Words
+from .model import JobSpec, Layout, Phase, Plan, Variable, Words
 from .mpi import WITHOUT_MPI, Places, openmpi, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
@@ -76,11 +76,11 @@ def walker() -> dict[str, str]:
     return {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in WALKER}
 
 
-def pullers() -> dict[str, str]:
-    """What PREPARE needs."""
+def pullers(told: str = "") -> dict[str, str]:
+    """What PREPARE needs; `told` comes before it."""
     found = {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in (PULL, IMAGE, ENGINES)}
-    given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6\n"
-    return {PULL: given + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
+    given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n"
+    return {PULL: given + told + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
 
 
 def survey() -> str:
@@ -89,9 +89,13 @@ def survey() -> str:
     return f"engines() {{\n{engines}}}\n{asking}"
 
 
-def fetched() -> bytes:
-    """That, as it goes down: its size on a line, then itself."""
-    text = pullers()[PULL].encode()
+def fetched(spec: JobSpec, environ: Mapping[str, str]) -> bytes:
+    """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
+    told = ""
+    if spec.hosts:
+        told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
+        told += environment.exports(environment.of_registries(environ))
+    text = pullers(told)[PULL].encode("utf-8", "surrogateescape")
     return b"%d\n%s" % (len(text), text)
 
 

@@ -37,15 +37,19 @@ class Held:
 
 
 @contextmanager
-def held(job: JobSpec, environ: Mapping[str, str], screen: Screen) -> Iterator[Held]:
-    """The hosts of `job`, until the end. Raises NodeError with the names of those that cannot take part."""
+def held(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False) -> Iterator[Held]:
+    """The hosts of `job`, until the end; `look`: nothing is changed there.
+
+    Raises NodeError with the names of those that cannot take part.
+    """
     screen.phase(f"reaching {len(job.hosts)} hosts")
     job = _by_pdsh(job, environ)
     with pdsh.connected(job, environ) if job.rsh == "pdsh" else remote.connected(job, environ) as way:
         found = _facts(way, job)
         _warn_of_busy(found, screen)
+        job = _at_home(job, found)
         if job.image.startswith("/") and job.stage:
-            job = _stage(way, job, screen)
+            job = _stage(way, job, screen, look)
         elif job.image.startswith("/"):
             _one_image(way, found, job)
         screen.done()
@@ -55,13 +59,13 @@ def held(job: JobSpec, environ: Mapping[str, str], screen: Screen) -> Iterator[H
 def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
     """The job with how its hosts are reached: by pdsh only where the containers do not need its standard input."""
     if job.rsh == "pdsh":
-        if job.mode == "inside-out" and job.connect == "pipe":
+        if job.connect == "pipe":
             raise Impossible("pdsh closes standard input, which --connect pipe needs", "use --rsh paramiko")
         missing = [name for name in ("pdsh", "ssh") if not transports.has(name)]
         if missing:
             raise Impossible(f"{missing[0]} is not installed here", "install it, or use --rsh paramiko")
         return replace(job, connect="ssh")
-    suits = job.rsh == "auto" and pdsh.installed() and (job.mode == "outside-in" or job.connect != "pipe")
+    suits = job.rsh == "auto" and pdsh.installed() and job.connect != "pipe"
     if suits:  # this machine needs no ssh server; a jump host may bear ten logins at a time, and one is enough
         suits = not any(where.jump or remote.is_here(where) for where in remote.places(job))
     if suits and (job.mode == "outside-in" or job.connect == "ssh" or _has_sshd(job, environ)):
@@ -127,7 +131,20 @@ def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
         raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
 
 
-def _stage(way: Way, job: JobSpec, screen: Screen) -> JobSpec:
+def _at_home(job: JobSpec, found: Mapping[str, Facts]) -> JobSpec:
+    """The job with the home that its user has on the hosts, and the cache in it."""
+    homes = {node: facts.home for node, facts in found.items() if facts.home}
+    if len(set(homes.values())) > 1 and job.home and RUNTIMES[job.runtime].USERS:  # these are told where it is
+        what = f"the home directory is not the same on all hosts: {nodeset.folded(homes)}"
+        raise Impossible(what, "leave it out with --no-home, or use --runtime apptainer")
+    here, there = str(Path.home()), next(iter(homes.values()), job.home)
+    cache = job.image_cache
+    if cache.startswith(f"{here}/"):
+        cache = f"{there}{cache[len(here) :]}"
+    return replace(job, home=job.home and there, image_cache=cache)
+
+
+def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
     """This machine's image in the cache of every host that has not the very same one, and the job with it there.
 
     The cache is each host's own, and the user's alone; what came there once stays.
@@ -138,7 +155,9 @@ def _stage(way: Way, job: JobSpec, screen: Screen) -> JobSpec:
     digest = hashlib.sha256()
     for chunk in _chunks(job.image):
         digest.update(chunk)
-    path = f"/var/tmp/mnrun.{getpass.getuser()}/images/{digest.hexdigest()}.sif"
+    path = f"/var/tmp/mnrun.{job.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
+    if look:
+        return replace(job, image=path)
     script = ("bash", "-p", "-c", _text("stage.sh"), "stage.sh")
     answers = way.ask((*script, "look", path, digest.hexdigest(), job.image))
     refuse_silent(answers)

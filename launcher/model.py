@@ -156,6 +156,11 @@ class JobSpec:
     setup_origins: Words = field(default=(), compare=False)  # of each line in `setup`
     word_origins: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)  # (option, a word of it)
 
+    def own(self, option: str) -> bool:
+        """Whether this very job asks for it; what a site says of every job is no mistake in one."""
+        own = (f"{self.job_file} line", "MNRUN_") if self.job_file else ("MNRUN_",)
+        return any(part == "command line" or part.startswith(own) for part in self.origins.get(option, "").split(", "))
+
     @property
     def by_reference(self) -> bool:
         """Whether the image is a registry's, and to be had before anything starts."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from . import transports
 from .model import JobSpec, Words
-from .schedulers.hosts import EACH
+from .schedulers.hosts import named
 from .transports import Event, ProcessWire
 from .wires import GONE, Listener, Way, lines, thread
 
@@ -38,7 +38,8 @@ def installed() -> bool:
 @contextlib.contextmanager
 def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     """A way to the hosts that were asked for. Nothing is connected before it is used."""
-    options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-x"]
+    # as by paramiko: no host key is taken on trust, whatever the user's own configuration says
+    options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x"]
     options += ["-p", str(asked.ssh_port)] if asked.ssh_port else []
     user = ["-l", asked.ssh_user] if asked.ssh_user else []
     own = {
@@ -54,7 +55,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
 
     def fan_out(nodes: Sequence[str], words: Words) -> ProcessWire:
         # it reads %h and its kin in the command
-        line = shlex.join(word.replace("%", "%%").replace(EACH, "%h") for word in words)
+        line = shlex.join(named(tuple(word.replace("%", "%%") for word in words), "%h"))
         argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(FANOUT), *user, "-w", ",".join(nodes), line)
         return ProcessWire(argv, environ=own, tied=True)
 

@@ -90,7 +90,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
 
 
 def _reached(spec: JobSpec) -> str:
-    """How the nodes' containers will reach each other, in words."""
+    """How the nodes will reach each other, in words."""
     known = {"auto": "decided on the nodes: by ssh if all have it, else by the pipe", "pipe": "reached by the pipe"}
     return f" ({known[spec.connect]})" if spec.connect in known else ""
 
@@ -129,15 +129,16 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that speaks it")
     box = runtime.rank(_box(spec, here, job), shared)
     rank = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/rank.sh", *spec.command))
-    # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own: so it needs no
-    # key of the user's on the nodes, and is ended with everything else.
+    # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe: so it
+    # needs no key of the user's on the nodes, and is ended with everything else.
     serving: Words = ()
     if spec.hosts:
         bare = "inside" + environment.BARE
         serving = ("bash", "-p", f"{here}/box.sh", bare, "serve", "sh", f"{here}/node.sh", here)
-    why = "a guard on every node" + (", with an sshd for the host's mpirun" if spec.hosts else "")
+    why = "a guard on every node" + (", with what lets the host's mpirun in" if spec.hosts else "")
     serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, serving), why, True)
-    ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s; then go")
+    by = _reached(spec) if spec.hosts else ""
+    ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s{by}; then go")
     each = "one container for the ranks of a node" if shared else "a container for each rank"
     if spec.launcher == "srun":
         run = Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")
@@ -157,7 +158,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         job=job,
         node_dir=here,
         starter=spec.launcher,
-        connect="ssh" if spec.hosts else "",
+        connect=spec.connect if spec.hosts else "",
         stdin="rank" if spec.launcher == "mpirun" else "",
         shared=shared,
         alone=runtime.APART and not shared and max(layout.ranks) > 1,
@@ -264,6 +265,22 @@ def _notes(spec: JobSpec) -> Words:
         for option, name in (("--mpi-args", "mpi_args"), ("--bind-to", "bind_to")):
             if name in spec.origins:
                 notes.append(f"{option}: no effect on ranks that no MPI starts")
+    notes += _ineffective(spec)
     if spec.nv:
         notes.append("--nv: on by itself where a node has an NVIDIA driver")
     return tuple(notes)
+
+
+def _ineffective(spec: JobSpec) -> list[str]:
+    """What this job asks for, and none of its steps will do."""
+    notes = []
+    of_hosts = [name for name in ("stage", "rsh", "ssh_user", "ssh_port") if spec.own(name)]
+    if of_hosts and not spec.hosts:
+        notes.append(f"{', '.join('--' + name.replace('_', '-') for name in of_hosts)}: no effect without --hosts")
+    if spec.hosts and spec.stage and not spec.image.startswith("/"):
+        notes.append("--stage: no effect here, since only an image file is copied")
+    if spec.hosts and spec.module:
+        notes.append(f"module load {' '.join(spec.module)}: not done, since it would be on this machine alone")
+    if spec.mode == "outside-in" and not spec.hosts and spec.own("connect"):
+        notes.append("--connect: no effect outside-in, where the scheduler starts what runs on the nodes")
+    return notes

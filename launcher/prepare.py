@@ -43,7 +43,7 @@ def prepare(
         step = starter("prepare", command.argv, dict(environ), events, held=True)
     begin, roster = time.monotonic(), Roster(plan.layout.nodes)
     try:
-        step.send(kit.fetched())
+        step.send(kit.fetched(plan.spec, environ))
         told = _listen(plan, site, roster, events, screen)
     finally:
         _end(step, events)

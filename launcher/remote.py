@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from . import terminal, transports
+from . import known_hosts, terminal, transports
 from .errors import NodeError
 from .model import JobSpec, Words
 from .schedulers.hosts import unreachable
@@ -153,6 +153,12 @@ def is_here(where: Place) -> bool:
     return False
 
 
+def _read(files: Words) -> Iterator[str]:
+    for path in files:
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            yield from file
+
+
 class ChannelWire:
     """A command on a host, through a channel of its connection."""
 
@@ -202,20 +208,16 @@ class Door:
         self._jumps: dict[str, paramiko.SSHClient] = {}
         self._lock = threading.Lock()
         self._jumping = threading.RLock()
-        self._known: dict[Words, paramiko.HostKeys] = {}
+        self._lines: dict[Words, list[str]] = {}
 
     def client(self, where: Place) -> paramiko.SSHClient:
         """A connection to a host, logged in. Raises what paramiko and the network say."""
         import paramiko
 
         client = paramiko.SSHClient()
-        bare = where.alias or where.address
-        name = bare if where.port == SSH or where.alias else f"[{bare}]:{where.port}"
-        known = self._keys(where.known)
-        for kind, key in (known.lookup(name) or known.lookup(bare) or {}).items():  # as ssh does
-            client.get_host_keys().add(name, kind, key)
+        self._trust(client.get_host_keys(), where)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        line = self._line(where)
+        line = self._way(where)
         own = _agents(where) if where.only else ()
         client.connect(
             where.alias or where.address,
@@ -234,18 +236,25 @@ class Door:
             self._clients.append(client)
         return client
 
-    def _keys(self, files: Words) -> paramiko.HostKeys:
+    def _trust(self, keys: paramiko.HostKeys, where: Place) -> None:
+        """Fill in the keys by which the host is known. Raises SSHException where only a CA's is."""
         import paramiko
 
         with self._lock:
-            if files not in self._known:
-                self._known[files] = paramiko.HostKeys()
-                for path in files:
-                    with contextlib.suppress(OSError):
-                        self._known[files].load(path)
-            return self._known[files]
+            if where.known not in self._lines:
+                self._lines[where.known] = list(_read(where.known))
+        bare = where.alias or where.address
+        names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as ssh does
+        known = known_hosts.known(self._lines[where.known], names)
+        for key in reversed(known.keys):  # of two of a kind the first stays
+            with contextlib.suppress(Exception):  # of whatever is wrong with it: a line that says nothing
+                entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{names[0]} {key}")
+                if entry is not None:
+                    keys.add(names[0], entry.key.get_name(), entry.key)
+        if known.by_ca and names[0] not in keys:
+            raise paramiko.SSHException("known by a CA only")
 
-    def _line(self, where: Place) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
+    def _way(self, where: Place) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
         """What the connection goes over."""
         if where.jump:
             transport = self._jump(where.jump).get_transport()

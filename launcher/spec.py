@@ -137,6 +137,11 @@ def _hosts(settings: Settings, around: Surroundings) -> dict[str, Any]:
         raise UsageError("--local and --hosts exclude each other")
     if named and "srun" in (settings["launcher"].value, _launcher(settings, ())):
         raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")
+    if named and "module" in settings:
+        origins = {origin for _, origin in settings["module"].words}
+        if any(origin == "command line" or origin.startswith(f"{around.job_file} line") for origin in origins):
+            what = "--module loads on this machine, which is of no use on those of --hosts"
+            raise Impossible(what, "load it in their ~/.bashrc")
     port = _number(said.get("ssh_port"))
     if port is not None and not 0 < port < 65536:
         raise UsageError(f"--ssh-port {port} is no port")
@@ -196,8 +201,8 @@ def _rights(settings: Settings, runtime: str) -> None:
     asked = [name for name in ("privileged", "hardened") if name in settings and settings[name].value]
     if len(asked) > 1:
         raise UsageError("--privileged and --hardened exclude each other")
-    if asked == ["privileged"] and not RUNTIMES[runtime].NAMED:
-        raise Impossible(f"--privileged is of docker and podman, and the runtime is {runtime}", "leave it out")
+    if asked and not RUNTIMES[runtime].NAMED:
+        raise Impossible(f"--{asked[0]} is of docker and podman, and the runtime is {runtime}", "leave it out")
 
 
 def _mount(word: str, around: Surroundings) -> Mount:

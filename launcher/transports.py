@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -173,6 +175,14 @@ def ask(argv: Words) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
+def _has_a_reader(fd: int) -> bool:
+    """Whether somebody reads what we write there, who may go: at the other end of a pipe, or of a connection."""
+    with contextlib.suppress(OSError):
+        kind = os.fstat(fd).st_mode
+        return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
+    return False
+
+
 def _tied(argv: Words) -> Words:
     setpriv = shutil.which("setpriv")
     return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else argv
@@ -210,23 +220,40 @@ def _wait(
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered; not those that we were started deaf to."""
+    """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered; not those that we were started deaf to.
+
+    As a SIGHUP counts, too, that nobody is left who would hear us: without a terminal ssh sends none.
+    """
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    OURS = (1, 2)
 
     def __init__(self, events: queue.SimpleQueue[Event]) -> None:
         self._events = events
         self._before: dict[int, object] = {}
+        self._over = threading.Event()
 
     def __enter__(self) -> Signals:
         for signum in self.ALL:
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup's HUP, and what a shell gives its background
                 self._before[signum] = signal.signal(signum, self._note)
+        if signal.SIGHUP in self._before and all(map(_has_a_reader, self.OURS)):
+            _thread(self._watch)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         for signum, handler in self._before.items():
             signal.signal(signum, handler)  # type: ignore[arg-type]
+
+    def _watch(self) -> None:
+        heard = {fd: select.poll() for fd in self.OURS}
+        for fd, poll in heard.items():
+            poll.register(fd, 0)  # of an error and of a hang-up it tells all the same
+        while not self._over.wait(1):
+            if all(poll.poll(0) for poll in heard.values()):
+                self._note(signal.SIGHUP, None)
+                return
 
     def _note(self, signum: int, frame: object | None) -> None:
         self._events.put(("signal", "", signum))

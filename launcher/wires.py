@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from . import nodeset
 from .model import Words
+from .schedulers.hosts import named
 from .transports import Event, Output, Running
 
 TICK = 10.0  # seconds between two words to each node: it takes long silence for the end
@@ -253,7 +254,7 @@ class Way:
         apart: bool = False,
         output: Output = (None, None),
     ) -> Listener | Run | Running:
-        """Start `ssh HOSTS WORDS…` as schedulers/hosts.py writes it; {node} in them is each host's name."""
+        """Start `ssh HOSTS WORDS…` as schedulers/hosts.py writes it."""
         _, where, *words = argv
         nodes = nodeset.expand(where)
         if held and self.lease is not None and name == "serve":
@@ -261,7 +262,7 @@ class Way:
         if terminal:
             assert self.prompt is not None
             return self.prompt(name, nodes[0], tuple(words), events)
-        wires = each(nodes, lambda node: self._opened(node, tuple(word.replace("{node}", node) for word in words)))
+        wires = each(nodes, lambda node: self._opened(node, named(tuple(words), node)))
         return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events, output)
 
     def ask(self, words: Words, given: bytes = b"", only: Sequence[str] | None = None) -> dict[str, Answer]:

@@ -2,6 +2,7 @@
 # What a host without a scheduler has: `facts.sh [IMAGE]` says it in lines `NAME VALUE`.
 set -u
 echo "cpus $(nproc)"
+echo "home $HOME"
 if command -v nvidia-smi >/dev/null; then
   gpus=$(nvidia-smi -L 2>/dev/null | grep '^GPU ')
   echo "gpus $(grep -c . <<<"$gpus")"

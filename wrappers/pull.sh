@@ -3,7 +3,8 @@
 # The node's side of PREPARE, before anything of the job's runs: the image that a reference names, on
 # this node. Comes down standard input (launcher/kit.py, FETCH), is run as
 #     pull.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
-# and what is left of its input is a lease: at its end everything of it ends, and nothing half-done stays.
+# and what is left of its input is a lease: at its end everything of it ends, and nothing half-done stays. Where
+# mnrun_beat and mnrun_silence are set, both sides show that they live, as guards do (guard.sh).
 #
 # KIND file: PROGRAM converts the image to a file in CACHE, once per digest, whoever sees the directory.
 #     sha256-DIGEST.sif   an image; a tag that has moved makes another one. Its time is when a job last took it
@@ -12,7 +13,7 @@
 # KIND store: PROGRAM has a store of its own on each node, and a lock in it.
 #
 # It speaks on standard output, in lines `WORD NODE …`:
-#     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node), unpulled WHY (the image)
+#     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node), unpulled WHY (the image), alive
 # engines.sh stands in front of it.
 set -euo pipefail +o posix
 kind=$1 reference=$2 policy=$3 cache=$4 job=$5
@@ -267,7 +268,12 @@ trap 'exit 143' TERM INT HUP
 trap : USR1 USR2 CONT
 {
   trap - EXIT
-  cat >/dev/null
+  trap '' PIPE # nobody hears us any more
+  heard=$SECONDS
+  # a line is only a sign of life; above 128 is none in time
+  while read -r ${mnrun_beat:+-t "$mnrun_beat"} && heard=$SECONDS || (($? > 128)); do
+    [[ -z $mnrun_beat ]] || { ((SECONDS - heard < mnrun_silence)) && say alive; } || break
+  done
   kill -TERM $$
 } <&0 {life}>&- 2>/dev/null &
 watch=$!

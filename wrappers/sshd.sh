@@ -13,9 +13,11 @@ fail() { # WHY [REMEDY]
   exit 1
 }
 
+its='the image' # where it is looked for
+case $mnrun_inside:$mnrun_runtime in :* | 1:host) its='this host' ;; esac
 PATH=${PATH#"$here/bin:"}:/usr/sbin:/sbin:/usr/local/sbin
-sshd=$(command -v sshd) || fail "the image has no sshd" "add openssh-server to it, or use --connect pipe"
-command -v ssh >/dev/null || fail "the image has no ssh" "add openssh-client to it, or use --connect pipe"
+sshd=$(command -v sshd) || fail "$its has no sshd" "add openssh-server to it, or use --connect pipe"
+command -v ssh >/dev/null || fail "$its has no ssh" "add openssh-client to it, or use --connect pipe"
 
 # Unknown keywords are fatal, so each is written only where the version knows it.
 version=$(ssh -V 2>&1 | sed 's/^OpenSSH_\([0-9]*\)\.\([0-9]*\).*/\1 \2/')

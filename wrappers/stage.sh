@@ -8,12 +8,17 @@ is_it() { # FILE
   [[ -r $1 ]] && sha256sum <"$1" | grep -q "^$sum "
 }
 
+mine() { # DIRECTORY: in which nobody else can change anything
+  [[ -e $1 || -L $1 ]] || mkdir -m 700 -- "$1"
+  if [[ -L $1 || ! -d $1 || ! -O $1 || $(stat -c %a -- "$1") != 700 ]]; then
+    echo "$1 is not a directory of yours alone (0700): have it taken away" >&2
+    exit 1
+  fi
+}
+
 umask 077
-mkdir -p -- "$folder"
-if [[ ! -O $folder ]]; then
-  echo "$folder belongs to somebody else" >&2
-  exit 1
-fi
+mine "${folder%/*}"
+mine "$folder"
 case $what in
   look)
     if [[ -f $path && ! -L $path ]]; then # it came here whole: renamed after its sum was right

@@ -241,12 +241,11 @@ send() { # NAME: standard input, as a file of the job on every node
 }
 
 choose() { # how the containers reach each other, where that was left to the nodes
-  local name
-  [[ $mnrun_connect != auto ]] || mnrun_connect=ssh
-  for name in "${!mnrun_nossh[@]}"; do
-    mnrun_connect=pipe
-    [[ ${mnrun_nossh[$name]} == "the image has no ssh"* ]] || say "connected by pipe: $name: ${mnrun_nossh[$name]}"
-  done
+  local why
+  [[ $mnrun_connect == auto ]] || return 0
+  mnrun_connect=ssh why=$(reasons mnrun_nossh)
+  [[ -z $why ]] || mnrun_connect=pipe
+  say "connected by $mnrun_connect${why:+: $why}"
 }
 
 go() {

@@ -16,9 +16,6 @@ from . import pipe, ssh
 
 CONNECTS: dict[str, ModuleType] = {"ssh": ssh, "pipe": pipe}
 
-# Why a node may be without ssh that nobody needs to be told of.
-USUAL = ("the image has no sshd", "the image has no ssh")
-
 
 def choose(asked: str, without_ssh: Collection[str]) -> str:
     """What `--connect auto` comes to where these nodes have no ssh to offer."""

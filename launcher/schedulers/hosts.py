@@ -10,7 +10,7 @@ from .. import nodeset
 from ..errors import NodeError, UsageError
 from ..model import Allocation, Asked, Node, Plan, Site, Variable, Where, Words
 
-EACH = "{node}"  # in a command's words: the name of each host in turn
+EACH = "MNRUN_NODE={node}"  # as `reach` writes it: the name of each host in turn
 JOB = "hosts"
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
@@ -84,6 +84,7 @@ class Facts:
     busy: Words = ()  # a GPU and the process on it
     image: str = ""  # what tells its file from a copy; "" if it is not there, "directory" for a tree
     size: int = 0
+    home: str = ""
 
 
 def facts(said: str) -> Facts:
@@ -94,13 +95,20 @@ def facts(said: str) -> Facts:
         word, _, value = line.partition(" ")
         if word == "busy":
             busy.append(value)
-        elif word in ("cpus", "gpus", "image", "size"):
+        elif word in ("cpus", "gpus", "image", "size", "home"):
             found[word] = value
 
     def number(name: str, default: int) -> int:
         return int(found[name]) if found.get(name, "").isdecimal() else default
 
-    return Facts(number("cpus", 1), number("gpus", 0), tuple(busy), found.get("image", ""), number("size", 0))
+    return Facts(
+        number("cpus", 1),
+        number("gpus", 0),
+        tuple(busy),
+        found.get("image", ""),
+        number("size", 0),
+        found.get("home", ""),
+    )
 
 
 def allocation(asked: Sequence[Asked], found: Mapping[str, Facts]) -> Allocation:
@@ -118,7 +126,13 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
     names = plan.layout.nodes
     if where is Where.HEAD:
         return ("ssh", names[0], "exec", "env", f"MNRUN_NODE={names[0]}")
-    return ("ssh", nodeset.fold(names), "exec", "env", f"MNRUN_NODE={EACH}")
+    return ("ssh", nodeset.fold(names), "exec", "env", EACH)
+
+
+def named(words: Words, node: str) -> Words:
+    """What `reach` has written, on that node; whatever a user's own words are, they stay."""
+    place = words.index("env") + 1 if "env" in words else 0
+    return (*words[:place], EACH.format(node=node), *words[place + 1 :]) if words[place] == EACH else words
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
@@ -140,6 +154,11 @@ _REASONS = (
         r"host key verification failed|not found in known_hosts",
         "its host key is not known here",
         "`ssh {host}` once and compare it, or ssh-keyscan {host} >>~/.ssh/known_hosts",
+    ),
+    (
+        r"known by a CA only",
+        "its host key is known by a CA only",
+        "--rsh pdsh leaves that to ssh; or ssh-keyscan {host} >>~/.ssh/known_hosts",
     ),
     (r"passphrase|encrypted", "the key for it has a passphrase", "ssh-add it to an agent first"),
     (

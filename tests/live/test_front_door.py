@@ -161,6 +161,20 @@ def test_front_door_of_pdsh(cluster: Cluster, desk: Desk) -> None:
     assert result.err.count("--dockname means nothing any more") == 1, result
 
 
+def test_front_door_of_pdsh_that_is_killed(cluster: Cluster, desk: Desk) -> None:
+    """Its connections with it: no terminal, so nothing tells the job of a hang-up, and it ends all the same."""
+    desk.put("job.sh", "#!/bin/sh\necho up\nexec sleep 600\n", 0o755)
+    line = f"cd {desk.path}; NODES=node01,node02 PDSH_RCMD_TYPE=ssh; export NODES PDSH_RCMD_TYPE; "
+    line += f"exec pdsh -w $NODES NODES=$NODES pdsh_singularity.sh --noderank=%n --container={OMPI5} "
+    line += "--script=job.sh --workingdir=$PWD"
+    with cluster.running(["bash", "-c", line]) as job:
+        job.saying(lambda result: "up" in result.out, "up")
+        for process in cluster.processes():
+            if process.node == LOGIN and process.argv[0].rpartition("/")[2] in ("pdsh", "ssh"):
+                os.kill(process.pid, signal.SIGKILL)
+        wait_for(lambda: not [p for p in cluster.processes() if p.node != LOGIN], "ended on the hosts", 30)
+
+
 DOCKED = """\
 #!/bin/bash
 echo "$hostlist $np $ENVLIST $ONE $DOCKED"; printf '<%s>' "$@"; echo

@@ -55,15 +55,28 @@ WAYS = cells(
         "image": ("ompi5", "ompi4", "host"),
         "connect": ("ssh", "pipe"),
     },
-    lambda rsh, start, image, connect: connect == "ssh" or (rsh == "paramiko" and start == "inside"),
+    lambda rsh, start, image, connect: connect == "ssh" or rsh == "paramiko",
 )
 
 
 @pytest.mark.parametrize(("rsh", "start", "image", "connect"), WAYS)
 def test_hosts_run_a_job(cluster: Cluster, rsh: str, start: str, image: str, connect: str) -> None:
     """Four hosts of two ranks: one MPI job, its exit code, the environment on every rank."""
-    how = ["--rsh", rsh, *(["--connect", connect] if start == "inside" else [])]
-    words = [*how, *Way(start, image).words, "-x", "VAR=a b", "--", HELLO, "-e", "VAR", "-x", "7"]
+    words = [
+        "--rsh",
+        rsh,
+        "--connect",
+        connect,
+        *Way(start, image).words,
+        "-x",
+        "VAR=a b",
+        "--",
+        HELLO,
+        "-e",
+        "VAR",
+        "-x",
+        "7",
+    ]
     result = launch(cluster, *words)
     assert result.code == 7, result
     found = check(replace(result, code=0), *cluster.nodes)
@@ -78,9 +91,10 @@ def test_hosts_take_and_give_any_bytes(cluster: Cluster, desk: Desk, rsh: str) -
     result = launch(cluster, "--rsh", rsh, *INSIDE, "--script", script, hosts="node[01-02]", stdin=sent)
     assert (result.code, result.raw == sent) == (0, True), result.err
     assert "and\n" in result.err, result
-    first = 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then sha256sum; fi'
-    counted = launch(cluster, "--rsh", rsh, *INSIDE, "--", "sh", "-c", first, hosts="node[01-02]", stdin=sent)
-    assert counted.out.split()[:1] == [hashlib.sha256(sent).hexdigest()], counted
+    first = 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then echo "$0"; sha256sum; fi'
+    words = ["--rsh", rsh, *INSIDE, "--", "sh", "-c", first, "{node} %h"]
+    counted = launch(cluster, *words, hosts="node[01-02]", stdin=sent)
+    assert counted.out.split()[:3] == ["{node}", "%h", hashlib.sha256(sent).hexdigest()], counted
 
 
 @RSH
@@ -190,6 +204,30 @@ def test_hosts_as_ssh_is_configured(
 def test_hosts_that_refuse_us(cluster: Cluster, words: tuple[str, ...], why: str) -> None:
     """A wrong user, a wrong port: every host is named, once."""
     only_line(launch(cluster, *words, *INSIDE, "--", HELLO), 121, "4 of 4 hosts", f"node[01-04]: {why}", words[0])
+
+
+@pytest.fixture
+def second(cluster: Cluster) -> Iterator[None]:
+    """A second ssh server on two hosts, at port 2222, where alice may log in as bob."""
+    keys = cluster.path("/home/bob/.ssh/authorized_keys")
+    before = keys.read_bytes()
+    keys.write_bytes(before + cluster.path("/home/alice/.ssh/authorized_keys").read_bytes())
+    for node in cluster.nodes[:2]:
+        cluster.root(node, "/usr/sbin/sshd", "-p", "2222", "-o", "PidFile=/run/second.pid")
+    yield
+    keys.write_bytes(before)
+    for node in cluster.nodes[:2]:
+        cluster.root(node, "sh", "-c", "kill $(cat /run/second.pid)")
+
+
+@RSH
+@pytest.mark.usefixtures("second")
+def test_hosts_as_another_user_at_another_port(cluster: Cluster, rsh: str) -> None:
+    """The job is that user's, in the home that he has there."""
+    there = "[ -r ~/.ssh/authorized_keys ] && echo $(id -un) $HOME"
+    words = ["--rsh", rsh, "--ssh-user", "bob", "--ssh-port", "2222", "--chdir", "/tmp", *INSIDE]
+    result = launch(cluster, *words, "--", "sh", "-c", there, hosts="node01,node02")
+    assert (result.code, result.out) == (0, "bob /home/bob\n" * 2), result
 
 
 def test_hosts_with_busy_gpus_are_named(cluster: Cluster) -> None:

@@ -103,6 +103,17 @@ def test_images_in_a_batch_script(cluster: Cluster, desk: Desk) -> None:
             cluster.root(LOGIN, "rm", "-rf", f"/home/alice/.mnrun/{folder}")
 
 
+def test_images_on_hosts(cluster: Cluster) -> None:
+    """Without a scheduler, too: the login of our environment goes along, and is on no command line."""
+    words = ["--hosts", "node01,node02", "--mode", "outside-in", "--image", f"{DOOR}/small:1"]
+    assigned = [f"{name}={value}" for name, value in LET_IN.items()]
+    waiting = ["sh", "-c", "echo version $(cat /etc/version) >&2; exec sleep 600"]
+    with cluster.running(["env", *assigned, "mnrun", *words, "--", *waiting]) as job:
+        job.saying(lambda said: said.err.count("version 1\n") == 2, "up")
+        lines = [" ".join(p.argv) for p in cluster.processes() if p.node != LOGIN]
+    assert lines and not [line for line in lines if "sesame" in line], lines
+
+
 WRONG = {
     "no such tag": ((), f"{OPEN}/small:7", 125, (f"there is no docker://{OPEN}/small:7",)),
     "no login": ((), f"{DOOR}/small:1", 125, (f"{DOOR} wants another login", "APPTAINER_DOCKER_USERNAME")),

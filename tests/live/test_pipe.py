@@ -70,7 +70,7 @@ def test_pipe_any_image(cluster: Cluster, image: str) -> None:
     """No openssh, no bash and no user but root; nothing but busybox; a glibc newer than the nodes'."""
     # Open MPI 6, a release candidate there, takes lo for a way to the others
     words = ["-x", "OMPI_MCA_btl_tcp_if_include=eth0", "--image", f"/images/{image}.sif", "--", HELLO]
-    result = cluster.mnrun("-v", *words, nodes=3)
+    result = cluster.mnrun(*words, nodes=3)
     check(result, *cluster.nodes[:3])
     assert "connected by pipe: node[01-03]: the image has no sshd" in mine(result), result
 
@@ -193,11 +193,11 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("image", [OMPI5, NOSSHD])
 def test_pipe_auto(cluster: Cluster, image: str) -> None:
-    """ssh where the image has sshd, else the pipe; what is usual is said with -v alone."""
-    result = cluster.mnrun("-v", "--image", image, "--", HELLO, nodes=2)
+    """ssh where the image has sshd, else the pipe; and which of them is said."""
+    result = cluster.mnrun("--image", image, "--", HELLO, nodes=2)
     check(result, *cluster.nodes[:2])
     why = {
-        OMPI5: "connected by ssh: every node has it",
+        OMPI5: "connected by ssh",
         NOSSHD: "connected by pipe: node[01-02]: the image has no sshd",
     }
     assert why[image] in mine(result), result

@@ -39,7 +39,7 @@ FLOORS = (
             "engine",
             "reference",
         ),
-        *("jobfile", "profiles", "manual", "records", "answers", "answers_pyslurm", "survey"),
+        *("known_hosts", "jobfile", "profiles", "manual", "records", "answers", "answers_pyslurm", "survey"),
     ),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show", "script", "follow"),
@@ -99,10 +99,12 @@ DOORS = {
 PURE = {
     *("__future__", "collections", "dataclasses", "enum", "types", "typing"),
     *(
+        "base64",
         "difflib",
         "fnmatch",
         "functools",
         "gzip",
+        "hmac",
         "importlib",
         "io",
         "json",

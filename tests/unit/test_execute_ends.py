@@ -250,7 +250,7 @@ def test_a_node_that_says_no_farewell(
     assert slurm.ended_steps == ["7.3"]
     assert stage.started["serve"].signals == [signal.SIGKILL]
     assert capsys.readouterr().err == (
-        "mnrun: warning: no farewell from node02: Slurm ends what is left there once it can\n"
+        "mnrun: connected by ssh\nmnrun: warning: no farewell from node02: Slurm ends what is left there once it can\n"
     )
 
 
@@ -278,7 +278,8 @@ def test_nothing_is_swept_where_everyone_said_farewell(launch: Launcher, stage: 
 def test_processes_that_could_not_be_ended_are_named(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
     """A process in an uninterruptible sleep outlives its SIGKILL."""
     launch(Play(close=say(BYE[0], "bye node02 17 18 ") + ended("serve", 0)))
-    assert capsys.readouterr().err == "mnrun: warning: on node02 these processes could not be ended: 17 18\n"
+    said = "mnrun: connected by ssh\nmnrun: warning: on node02 these processes could not be ended: 17 18\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_lease_whose_reader_is_gone(launch: Launcher, stage: Stage, mocker: MockerFixture) -> None:

@@ -66,8 +66,10 @@ def test_what_is_no_hostfile(text: str, why: str) -> None:
 
 def test_what_a_host_says_of_itself() -> None:
     """Whatever its user's profile prints besides."""
-    said = "Welcome!\ncpus 8\ngpus 2\nbusy GPU 0 (python, process 7)\nimage 1.2.3\nsize 5\ncpus? no\n"
-    assert hosts.facts(said) == Facts(8, 2, ("GPU 0 (python, process 7)",), "1.2.3", 5)
+    said = (
+        "Welcome!\ncpus 8\ngpus 2\nhome /home/al ice\nbusy GPU 0 (python, process 7)\nimage 1.2.3\nsize 5\ncpus? no\n"
+    )
+    assert hosts.facts(said) == Facts(8, 2, ("GPU 0 (python, process 7)",), "1.2.3", 5, "/home/al ice")
     assert hosts.facts("") == Facts()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from launcher.progress import Screen
 from launcher.schedulers import hosts
 from launcher.schedulers.hosts import Facts
 from launcher.wires import Answer
+
+from .conftest import Shell
 
 JOB = JobSpec(command=("./app",), image="/app.sif", hosts=hosts.parse("a,b"))
 
@@ -49,6 +53,8 @@ def here(mocker: MockerFixture) -> Here:
         (Here(sshd=False), {}, "paramiko", "auto"),
         (Here(sshd=False), {"connect": "ssh"}, "pdsh", "ssh"),  # who asks for it is told where it is not
         (Here(sshd=False), {"mode": "outside-in"}, "pdsh", "ssh"),  # it needs none
+        (Here(), {"mode": "outside-in", "connect": "pipe"}, "paramiko", "pipe"),
+        (Here(local=True), {"mode": "outside-in"}, "paramiko", "auto"),  # which has perhaps no sshd at all
         (Here(), {"connect": "pipe"}, "paramiko", "pipe"),
         (Here(pdsh=False), {}, "paramiko", "auto"),
         (Here(local=True), {}, "paramiko", "auto"),
@@ -124,6 +130,63 @@ def test_images_that_differ(found: Mapping[str, Facts], said: str) -> None:
     with pytest.raises(NodeError) as wrong:
         machines._one_image(way, found, JOB)
     assert str(wrong.value) == f"{said}; copy one to all hosts: --stage"
+
+
+@pytest.mark.parametrize(("modes", "works"), [((0o700, 0o700), True), ((0o777, 0o700), False), ((0o700, 0o755), False)])
+def test_a_cache_that_others_could_change(sh: Shell, tmp_path: Path, modes: tuple[int, int], works: bool) -> None:
+    """It is refused, and so is what is in it: neither the directory above nor itself may be anybody else's."""
+    top = tmp_path / "mnrun.alice"
+    for folder, mode in zip((top, top / "images"), modes):
+        folder.mkdir()
+        folder.chmod(mode)
+    staged(sh, top, works)
+
+
+def test_a_cache_that_is_a_link(sh: Shell, tmp_path: Path) -> None:
+    """Whoever made it may let it lead elsewhere; one that is made anew is the user's alone."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(0o700)
+    top = tmp_path / "mnrun.alice"
+    top.symlink_to(elsewhere)
+    staged(sh, top, works=False)
+    top.unlink()
+    staged(sh, top, works=True)
+    assert [folder.stat().st_mode & 0o777 for folder in (top, top / "images")] == [0o700, 0o700]
+
+
+def staged(sh: Shell, top: Path, works: bool) -> None:
+    """stage.sh's look at an image there, and then the image itself; or its refusal."""
+    text, digest = machines._text("stage.sh"), hashlib.sha256(b"image").hexdigest()
+    path = str(top / "images" / f"{digest}.sif")
+    said = sh(text, "look", path, digest, "/nowhere", shell="bash", code=0 if works else 1)
+    assert said == (b"want\n" if works else b"")
+    if works:
+        sh(text, "take", path, digest, shell="bash", stdin=b"image")
+        assert sh(text, "look", path, digest, "/nowhere", shell="bash") == b"have\n"
+
+
+def test_a_plan_copies_nothing(tmp_path: Path) -> None:
+    """It shows where the image would be, and asks no host."""
+    image = tmp_path / "app.sif"
+    image.write_bytes(b"image")
+    job = replace(JOB, image=str(image), stage=True, ssh_user="bob")
+    made = machines._stage(Way(), job, Screen(), look=True)  # type: ignore[arg-type]
+    assert made.image == f"/var/tmp/mnrun.bob/images/{hashlib.sha256(b'image').hexdigest()}.sif"
+
+
+def test_the_hosts_have_a_home_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's, or elsewhere: it is what containers are given, and where the cache is."""
+    monkeypatch.setenv("HOME", "/home/alice")
+    job = replace(JOB, home="/home/alice", image_cache="/home/alice/.mnrun/cache", runtime="docker")
+    bobs, hers = Facts(home="/home/bob"), Facts(home="/home/alice")
+    made = machines._at_home(job, {"a": bobs, "b": bobs})
+    assert (made.home, made.image_cache) == ("/home/bob", "/home/bob/.mnrun/cache")
+    assert machines._at_home(job, {"a": hers, "b": Facts()}) == job
+    assert machines._at_home(replace(job, home=""), {"a": bobs, "b": bobs}).home == ""
+    apart = {"a": hers, "b": bobs}
+    assert machines._at_home(replace(job, runtime="apptainer"), apart).home == "/home/alice"  # it mounts each one's
+    with pytest.raises(Impossible, match=r"a: /home/alice; b: /home/bob; leave it out with --no-home"):
+        machines._at_home(job, apart)
 
 
 def test_hosts_that_did_not_answer() -> None:

@@ -276,3 +276,38 @@ def test_host_is_the_same_job_without_containers() -> None:
     assert "apptainer" not in repr(made.steps)
     assert made.needs == (("working directory", "/run"),)
     assert "inside-bare" in made.step(Phase.RUN).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "notes"),
+    [
+        ({"stage": True, "ssh_port": "22"}, ["--stage, --ssh-port: no effect without --hosts"]),
+        ({"rsh": "pdsh", "ssh_user": "bob"}, ["--rsh, --ssh-user: no effect without --hosts"]),
+        ({"rsh": "pdsh", "ssh_user": "bob", "hosts": "n1"}, []),
+        ({"stage": True, "hosts": "n1"}, []),
+        (
+            {"stage": True, "hosts": "n1", "image": "docker://app:1"},
+            ["--stage: no effect here, since only an image file is copied"],
+        ),
+        ({"mode": "outside-in", "connect": "pipe", "hosts": "n1"}, []),
+        (
+            {"mode": "outside-in", "connect": "pipe"},
+            ["--connect: no effect outside-in, where the scheduler starts what runs on the nodes"],
+        ),
+    ],
+)
+def test_what_has_no_effect_is_said(given: dict[str, Any], notes: list[str]) -> None:
+    """Of what this job asks for; nothing of what is only a default."""
+    job = build("./app", **{"mode": "inside-out", **given})
+    assert list(make(job, 1, 1).notes) == notes
+    elsewhere = dataclasses.replace(job, origins=dict.fromkeys(job.origins, "profile here"))
+    if "image" not in given:
+        assert make(elsewhere, 1, 1).notes == ()
+
+
+def test_outside_in_on_hosts_by_ssh_or_by_the_pipe() -> None:
+    """As asked for; with a scheduler there is nothing to connect."""
+    for connect in ("auto", "ssh", "pipe"):
+        given: dict[str, Any] = {"mode": "outside-in", "connect": connect}
+        assert make(build("./app", **given, hosts="n1,n2"), 1, 1).connect == connect
+        assert make(build("./app", **given), 1, 1).connect == ""

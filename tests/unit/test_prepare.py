@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_mock import MockerFixture
 
-from launcher import kit
+from launcher import kit, wires
+from launcher import plan as planner
 from launcher.errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
-from launcher.model import Phase, Plan, Words
+from launcher.model import Layout, Phase, Plan, Words
 from launcher.prepare import prepare
 from launcher.progress import Screen
-from launcher.transports import Event, Stopped
+from launcher.schedulers import hosts
+from launcher.transports import Event, ProcessWire, Stopped
+from launcher.wires import Way
 
 from .samples import SITE, build, make
+from .world import World
 
 IMAGE = "docker://app:1"
 HERE = "/home/alice/.mnrun/cache/one.sif"
@@ -77,7 +83,7 @@ def test_an_image_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     """The steps that come after name its place; what goes down is the script; nothing is said of what is usual."""
     step = Step(*images("sha256:1", "sha256:1"))
     plan = carried_out(step)
-    assert step.sent == kit.fetched()
+    assert step.sent == kit.fetched(plan.spec, {"APPTAINER_DOCKER_PASSWORD": "of no matter"})
     assert plan.spec.image == HERE
     assert HERE in plan.step(Phase.SERVE).argv
     assert IMAGE in step.argv
@@ -180,3 +186,61 @@ def test_no_srun() -> None:
 
     with pytest.raises(SchedulerError, match=r"^srun is not on PATH$"):
         prepare(make(build("./app", image=IMAGE), 1), SITE, {}, queue.SimpleQueue(), Screen(), absent)
+
+
+# On hosts without a scheduler: the real script, with a stand-in for Apptainer
+
+SLOW = """#!/bin/sh
+# Takes as long as the test wants, and says what it was given.
+for _ in $(seq 200); do [ -e "$0.go" ] || sleep 0.1; done
+printf '%s\\n' "$APPTAINER_DOCKER_PASSWORD" "$https_proxy" "$LEFT" >"$0.given"
+tee "$APPTAINER_CACHEDIR/cache/oci-tmp/key" <"$0" >"$3"
+"""
+
+
+@pytest.fixture
+def apptainer(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The stand-in: in PATH, on what is not this machine's but plays two hosts."""
+    program = tmp_path / "bin" / "apptainer"
+    program.parent.mkdir()
+    program.write_text(SLOW)
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with world.allowed():
+        yield program
+
+
+def test_a_pull_that_takes_long_is_not_silent(
+    apptainer: Path, tmp_path: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A host that converts an image for longer than any may be silent is not lost; and it has what leads to a
+    registry, of our environment, by its standard input alone."""
+    mocker.patch.object(kit, "BEAT", 0.2)
+    mocker.patch.object(wires, "TICK", 0.1)
+    mocker.patch.object(wires, "LOST", 3.0)
+    alive: list[str] = []
+    asked: list[Words] = []
+
+    class Hearing(wires.Lease):
+        def _hear(self, kind: str, line: str) -> None:
+            alive.extend(line.split()[:1])
+            if alive.count("alive") == 20:  # 4 s
+                (apptainer.parent / "apptainer.go").touch()
+            super()._hear(kind, line)
+
+    mocker.patch.object(wires, "Lease", Hearing)
+
+    def wire(node: str, words: Words) -> ProcessWire:
+        asked.append(words)
+        return ProcessWire(words[1:])  # without its exec
+
+    job = build("./app", image=IMAGE, hosts="node01", image_cache=f"{tmp_path}/cache")
+    plan = planner.make(job, Layout(("node01",), (1,), "asked", "all"), f"7-{os.getpid()}")  # looked for by it
+    secret = "it's $HOME"
+    environ = {"APPTAINER_DOCKER_PASSWORD": secret, "https_proxy": "http://proxy:3128", "LEFT": "here"}
+    way: Any = Way(("node01",), wire)
+    made = prepare(plan, hosts.site(job.hosts), environ, queue.SimpleQueue(), Screen(), way.start)
+    assert made.spec.image.startswith(f"{tmp_path}/cache/sha256-")
+    assert (apptainer.parent / "apptainer.given").read_text() == f"{secret}\nhttp://proxy:3128\n\n"
+    assert secret not in " ".join(asked[0])

@@ -28,7 +28,9 @@ class Node:
 
     def __init__(self, sh: Shell, place: Path) -> None:
         self.sh, self.place = sh, place
-        self.job = f"7-{place.name}"  # what ends of one is looked for by it, and may be looked for late
+        self.job = (
+            f"7-{place.name}.{os.getpid()}"  # what ends of one is looked for by it, on the whole machine, and late
+        )
         (place / "pull.sh").write_text(kit.pullers()[kit.PULL])
         (place / "bin").mkdir()
 

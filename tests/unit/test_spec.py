@@ -12,7 +12,7 @@ from launcher.errors import Impossible, LaunchError, UsageError
 from launcher.model import JobSpec, Mount, Variable
 from launcher.settings import Setting
 
-from .samples import build
+from .samples import build, make
 
 
 def refusal(*command: str, **given: Any) -> LaunchError:
@@ -439,3 +439,27 @@ def test_what_only_srun_can_bind(bind: str) -> None:
     with pytest.raises(Impossible, match=rf"--gpu-bind {bind} is srun's to do; .* per_task:GPUS"):
         build("./app", gpu_bind=bind)
     assert build("./app", gpu_bind=bind, mode="outside-in", launcher="srun").gpu_bind == bind
+
+
+@pytest.mark.parametrize("option", ["privileged", "hardened"])
+@pytest.mark.parametrize("runtime", ["apptainer", "charliecloud", "host"])
+def test_rights_are_of_docker_and_podman(option: str, runtime: str) -> None:
+    """Elsewhere nothing would come of them."""
+    given: dict[str, Any] = {option: True}
+    with pytest.raises(Impossible, match=rf"--{option} is of docker and podman, and the runtime is {runtime}"):
+        build("./app", **given, runtime=runtime)
+    assert getattr(build("./app", **given, runtime="podman"), option)
+
+
+def test_modules_are_not_the_hosts() -> None:
+    """Asked for by this job: refused; by the site, for every job: said that they are not loaded."""
+    with pytest.raises(Impossible, match=r"--module loads on this machine, .*; load it in their ~/.bashrc"):
+        build("./app", module=["apptainer"], hosts="n1")
+    merged = settings.merge(
+        settings.builtin(),
+        {"module": Setting(("apptainer",), "profile here")},
+        settings.from_command_line({"image": "app.sif", "hosts": "n1"}),
+    )
+    job = spec.build(merged, ("./app",), spec.Surroundings("/home/alice/run", "/home/alice", {}, {}))
+    said = "module load apptainer: not done, since it would be on this machine alone"
+    assert said in make(job, 1).notes

@@ -134,3 +134,18 @@ def test_signals_become_events(world: World) -> None:
             os.kill(os.getpid(), signum)
     assert [events.get_nowait() for _ in before] == [("signal", "", signum) for signum in transports.Signals.ALL]
     assert [signal.getsignal(signum) for signum in transports.Signals.ALL] == before
+
+
+def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both our output and our errors: of `mnrun … | head` the errors are still read."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    (out, ours), (err, too) = os.pipe(), os.pipe()
+    monkeypatch.setattr(transports.Signals, "OURS", (ours, too))
+    with transports.Signals(events):
+        os.close(out)
+        with pytest.raises(queue.Empty):
+            events.get(timeout=1.5)
+        os.close(err)
+        assert events.get(timeout=30) == ("signal", "", signal.SIGHUP)
+    for fd in (ours, too):
+        os.close(fd)

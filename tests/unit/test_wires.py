@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from launcher import pdsh, wires
-from launcher.model import Words
+from launcher.model import JobSpec, Words
+from launcher.schedulers import hosts
 from launcher.transports import Event
 from launcher.wires import Answer, Lease, Way
 
@@ -143,8 +145,12 @@ def test_a_silent_host_is_lost(mocker: MockerFixture) -> None:
     assert lease.wait(10)
 
 
+OURS = ("exec", "env", "MNRUN_NODE={node}")
+NASTY = ("bash", "{node}", "/data/{node}:/d", "MNRUN_NODE={node}", "100%h")
+
+
 def test_words_for_several_hosts_are_written_for_each() -> None:
-    """{node} is each one's name."""
+    """The word that says on which it is; a user's own words stay as they are."""
     asked: list[tuple[str, Words]] = []
 
     def wire(node: str, words: Words) -> Played:
@@ -152,9 +158,11 @@ def test_words_for_several_hosts_are_written_for_each() -> None:
         return Played()
 
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    Way(("n1", "n2"), wire).start("serve", ("ssh", "n[1-2]", "env", "N={node}"), {}, events, held=True)
-    assert sorted(asked) == [("n1", ("env", "N=n1")), ("n2", ("env", "N=n2"))]
+    Way(("n1", "n2"), wire).start("serve", ("ssh", "n[1-2]", *OURS, *NASTY), {}, events, held=True)
+    assert sorted(asked) == [(n, ("exec", "env", f"MNRUN_NODE={n}", *NASTY)) for n in ("n1", "n2")]
     list(heard(events))
+    Way(("n1",), wire).start("run", ("ssh", "n1", "exec", "env", "MNRUN_NODE=n1", *NASTY), {}, events, held=False)
+    assert asked[-1] == ("n1", ("exec", "env", "MNRUN_NODE=n1", *NASTY))
 
 
 # pdsh, whose one process says what all hosts do
@@ -165,6 +173,25 @@ class Up(Played):
 
     def shut(self) -> None:
         pass
+
+
+def test_what_pdsh_is_told(mocker: MockerFixture) -> None:
+    """Our word is each host's name, %h, and a user's words stay; no host key is taken on trust."""
+    started = mocker.patch.object(pdsh, "ProcessWire", side_effect=lambda *words, **_: Up(code=0))
+    job = JobSpec(hosts=hosts.parse("n1,n2"))
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with pdsh.connected(job, {}) as way:
+        argv = ("ssh", "n[1-2]", *OURS, "bash", "-p", "-c", "text", "/tmp/mnrun.7", *NASTY)
+        fan: Any = way.start("serve", argv, {}, events, held=True)
+        fan.close()
+        list(heard(events))
+        way.ask(("true",), only=("n1",))
+    line = shlex.split(started.call_args_list[0].args[0][-1])
+    assert [word.replace("%%", "%") for word in line[-len(NASTY) :]] == list(NASTY)
+    assert "MNRUN_NODE=%h" in line[: -len(NASTY)]
+    assert "StrictHostKeyChecking=yes" in started.call_args_list[0].kwargs["environ"]["PDSH_SSH_ARGS_APPEND"]
+    (ssh,) = [call.args[0] for call in started.call_args_list if call.args[0][0] == "ssh"]
+    assert "StrictHostKeyChecking=yes" in ssh
 
 
 class Down:
