@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from . import follow, nodeset, records
+from . import follow, nodeset, records, settings
 from .errors import SchedulerError, UsageError
 from .follow import Kept, Seen
 from .progress import Screen, table
@@ -96,16 +96,27 @@ def nodes(partition: str, as_json: bool) -> None:
 
 @click.command(context_settings=CONTEXT)
 @_ids
-@click.option("-s", "--signal", metavar="SIG", default="", help="Send this signal to the job's processes instead.")
-def cancel(ids: tuple[str, ...], signal: str) -> None:
+@click.option("-s", "--signal", metavar="SIG", default="", help="Send this signal to the job's program instead.")
+@job_dir_option
+def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
     """End jobs, or send them a signal."""
     if not ids:
         raise UsageError("cancel needs the ID of a job", "mnrun status shows them")
     for identity in ids:
         if not re.fullmatch(r"[1-9]\d*(_(\d+|\[[\d,:-]+\]))?", identity, re.ASCII):
             raise UsageError(f"{identity!r} is not the ID of a job", "it is one as 123, 123_4 or 123_[0-3]")
-    for note in queue_of_mine().cancel(ids, signal):
+    scripts = _with_records(bases_of(job_dir), ids) if signal else []
+    if scripts and not settings.passed(signal):
+        what = f"--signal {signal} is no signal that a job hands on to its program"
+        raise UsageError(what, f"it is one of {', '.join(settings.PASSED)}; without -s the job is ended")
+    for note in queue_of_mine().cancel(ids, signal, scripts):
         Screen().say(note)
+
+
+def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
+    """Those that mnrun submit has handed in."""
+    arrays = {found.array for found in _kept(bases, [identity.partition("_")[0] for identity in ids]).values()}
+    return [identity for identity in ids if identity.partition("_")[0] in arrays]
 
 
 @click.command(context_settings=CONTEXT)
@@ -151,9 +162,11 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
         first = first and not tails
         said = _drain(tails)
-        if silence is None or kept.over or silence.is_the_end(said or kept.begun is None):
+        if silence is None or kept.over or silence.is_the_end(said):
             break
         time.sleep(LOOK)
+    if kept.begun is None:
+        raise UsageError(f"job {identity} ended before it began", f"mnrun status {identity} tells why")
     if following:
         time.sleep(LOOK)  # what was written beside the outcome
         _drain(tails)

@@ -42,7 +42,8 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
     where = slurm.on_paper(Site("slurm", script.SLURM_JOB, cluster.version()), job, laid)
     stage = os.path.join(job.job_dir, "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
     source = f" from {os.path.normpath(os.path.join(cli.cwd(), job.job_file))}" if job.job_file else ""
-    return replace(job, nodes=laid.nnodes), script.write(made, where, stage, source), stage
+    asked = str(layout.gpus(job, laid) or "")
+    return replace(job, nodes=laid.nnodes, gpus=asked), script.write(made, where, stage, source), stage
 
 
 def _record(number: str, job: JobSpec, stage: str) -> Submitted:
@@ -54,6 +55,7 @@ def _record(number: str, job: JobSpec, stage: str) -> Submitted:
         name=slurm.job_name(job),
         cluster=os.environ.get("SLURM_CLUSTER_NAME", ""),
         nodes=job.nodes or 0,
+        gpus=int(job.gpus or 0),
         command=(job.script, *job.command) if job.script else job.command,
         time=time.time(),
         output=absolute(job.output or slurm.OUTPUT),
@@ -75,6 +77,8 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
     if dry_run:
         click.echo(made.text, nl=False)
         return
+    if "wait" in job.slurm:
+        raise UsageError("--slurm wait would have sbatch wait, without the job's id", "write mnrun submit --wait")
     path = job_dir.stage(stage, {"script": made.text, **made.stage})
     try:
         number, said = cluster.submit(path, job, os.environ)

@@ -18,6 +18,10 @@ from .schedulers import slurm
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ENDS = "Slurm ends what is left there once it can"
 ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions, of which there is one more
+SBATCH = 60  # seconds for it to answer
+_ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # as --parsable says it, with the cluster's name
+# What sbatch says where slurmctld may have taken the job all the same.
+_UNSURE = re.compile("timed out|zero bytes|receive failure", re.IGNORECASE)
 
 
 def has_slurm() -> bool:
@@ -73,18 +77,27 @@ def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, s
     """Hand in the script at `path`; the job's id, and what sbatch said beside it. Its options are all in the
     script: none comes from SBATCH_*, and nothing of a surrounding job is taken along.
 
-    Raises SchedulerError with sbatch's own words, and the option of ours that they are about.
+    Raises SchedulerError with sbatch's own words, and the option of ours that they are about; NoAnswerError where the
+    job may have been taken.
     """
     kept = ("SLURM_CONF", "SLURM_CLUSTER")
     clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(kept)}
+    perhaps = "the job may be handed in all the same: look at mnrun status before you try again"
+    words, code = ("sbatch", "--parsable", path), 0
     try:
-        done = _run("sbatch", "--parsable", path, environ=clean)
-        return done.stdout.strip().partition(";")[0], done.stderr.strip()
+        done = commands.run(words, SBATCH, clean, instead="submit from a login node")
+        code, out, said = done.returncode, done.stdout, done.stderr.strip()
     except NoAnswerError as error:
-        later = "the job may be handed in all the same: look at mnrun status before you try again"
-        raise NoAnswerError(error.message, later) from None
-    except SchedulerError as error:
-        raise slurm.refusal(error.message, spec) from None
+        out, said = error.heard, error.message
+        if not _ID.search(out):
+            raise NoAnswerError(error.message, perhaps) from None
+    found = _ID.search(out)
+    if found:  # whatever else it says: that is a job
+        return found[1], said
+    if code and _UNSURE.search(said):
+        raise NoAnswerError(" | ".join(said.splitlines()), perhaps)
+    commands.refuse_silence(done)
+    raise slurm.refusal(f"{' '.join(words)}: {said or out.strip() or code}", spec)
 
 
 def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -16,8 +16,8 @@ T = TypeVar("T")
 def run(
     words: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None, *, instead: str = "use --local"
 ) -> subprocess.CompletedProcess[str]:
-    """How it ended and what it said. Raises SchedulerError where it is not there (do something `instead`), or takes
-    too long."""
+    """How it ended and what it said. Raises SchedulerError where it is not there (do something `instead`), Unanswered
+    where it takes too long."""
     try:
         return subprocess.run(
             words,
@@ -31,8 +31,9 @@ def run(
         )
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]} is not on PATH", f"load Slurm's module, or {instead}") from None
-    except subprocess.TimeoutExpired:
-        raise _silent(words[0], seconds) from None
+    except subprocess.TimeoutExpired as error:
+        heard = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        raise _silent(words[0], seconds, heard) from None
 
 
 def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
@@ -62,8 +63,9 @@ def _answer(ask: Callable[[], object], there: Any) -> None:
         there.send(ask())
 
 
-def _silent(name: str, seconds: float) -> SchedulerError:
-    return NoAnswerError(f"{name} did not answer within {seconds:.0f} s", "ask the cluster's admins about slurmctld")
+def _silent(name: str, seconds: float, heard: str = "") -> SchedulerError:
+    said = f"{name} did not answer within {seconds:.0f} s"
+    return NoAnswerError(said, "ask the cluster's admins about slurmctld", heard)
 
 
 def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:

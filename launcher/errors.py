@@ -50,7 +50,11 @@ class SchedulerError(LaunchError):
 
 
 class NoAnswerError(SchedulerError):
-    """It said nothing in time: what was asked of it may happen all the same."""
+    """It said nothing in time: what was asked of it may happen all the same. `heard` is what came before the silence."""
+
+    def __init__(self, message: str, remedy: str = "", heard: str = "") -> None:
+        super().__init__(message, remedy)
+        self.heard = heard
 
 
 class DeadlineError(LaunchError):

@@ -69,7 +69,7 @@ class Launch:
         self.silent: tuple[str, ...] = ()  # nodes that were there, and did not say farewell
 
     def run(self) -> Outcome:
-        with Signals(self.events), terminal.kept() if self.prompt else nullcontext():
+        with Signals(self.events, told=True), terminal.kept() if self.prompt else nullcontext():
             stopped: Stopped | None = None
             try:
                 self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter or start)
@@ -191,8 +191,16 @@ class Launch:
         if kind == "signal":
             assert isinstance(what, int)
             raise Stopped(what)
-        self._take(kind, name, what)
+        if kind == "told":
+            self._tell(name)
+        else:
+            self._take(kind, name, what)
         return True
+
+    def _tell(self, name: str) -> None:
+        """A signal for the program. What a scheduler sends, it sends to the guards as well: it has one way only."""
+        if self.site.scheduler != "slurm" and self.went:
+            self._send(b"signal %s\n" % name.encode())
 
     def _take(self, kind: str, name: str, what: object) -> None:
         if kind == "ended":

@@ -50,10 +50,12 @@ FETCH = (
 )
 # The head's first words: its node's guard makes the pipe `gate` once it has found everything there,
 # or takes the directory away again. Whoever renames it first has it: the head to begin, the guard
-# to end without one. From then on the head carries the job's mark.
+# to end without one. From then on the head carries the job's mark. No signal is for it before that; a
+# TERM ends it where there never was a guard.
 WAIT = (
+    "trap : USR1 USR2; trap mnrun_told=1 TERM; "
     'until [ -p "$0/gate" ] && mv "$0/gate" "$0/go" 2>/dev/null; do '
-    'if [ -d "$0" ]; then mnrun_seen=1; elif [ "${mnrun_seen-}" ]; then exit 0; fi; sleep 0.02; done; '
+    'if [ -d "$0" ]; then mnrun_seen=1; elif [ "${mnrun_seen-}${mnrun_told-}" ]; then exit 0; fi; sleep 0.02; done; '
     'MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p "$0/head.sh" "$@"'
 )
 

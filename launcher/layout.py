@@ -195,6 +195,13 @@ def _gpus_asked(spec: JobSpec) -> int:
     return 0
 
 
+def gpus(spec: JobSpec, laid: Layout) -> int:
+    """The GPUs that a job asks for in all, 0 where it does not say."""
+    if spec.gpus_per_task:
+        return int(spec.gpus_per_task.rpartition(":")[2]) * laid.ntasks
+    return _gpus_asked(spec) * laid.nnodes
+
+
 def _spread(ntasks: int, room: Sequence[int]) -> tuple[int, ...] | None:
     """`ntasks` over nodes with that much room, one to each in turn; None where they do not fit."""
     if ntasks > sum(room) or min(room) < 1:

@@ -149,7 +149,11 @@ OPTIONS: tuple[Option, ...] = (
     _option("--mail-type", "text", "When to write a mail: END,FAIL.", _BATCH, metavar="LIST"),
     _option("--mail-user", "text", "To whom.", _BATCH, metavar="ADDRESS"),
     _option(
-        "--signal", "text", "A signal before the end: USR1@120; every rank gets it, once.", _BATCH, metavar="SIGNAL"
+        "--signal",
+        "text",
+        "A signal so many seconds before the end; every rank gets it, once.",
+        _BATCH,
+        metavar="USR1@120",
     ),
     _option("--requeue", "flag", "Start again when a node fails, or after a preemption; --no-requeue: never.", _BATCH),
     _option("--export", "text", "Variables that the job takes along: ALL, NONE, or a list.", _BATCH, metavar="LIST"),

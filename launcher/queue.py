@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,11 +70,18 @@ class Queue:
         found, _ = self._shared("places", self._ask_places, Place)
         return tuple(found)
 
-    def cancel(self, ids: Sequence[str], signal: str = "") -> list[str]:
-        """End jobs, or send a signal to their scripts, which pass it on to every rank, once: to all processes, as
-        scancel does it by itself, it would also end what keeps an image mounted. Gives what is to be said of
-        those that had ended already; raises SchedulerError at what Slurm refuses."""
-        words = ["scancel", "-v", *(["--batch", "-s", signal] if signal else []), *ids]
+    def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
+        """End jobs, or send them a signal: `scripts` are those whose script passes it on to every rank, once, since to
+        all processes, as scancel sends it by itself, it would also end what keeps an image mounted. Gives what is to
+        be said of those that had ended already; raises SchedulerError at what Slurm refuses."""
+        told = [identity for identity in ids if identity in scripts]
+        rest = [identity for identity in ids if identity not in scripts]
+        how = ["-s", signal] if signal else []
+        notes = self._scancel(["--batch", *how], told, signal) if told else []
+        return notes + (self._scancel(how, rest, signal) if rest else [])
+
+    def _scancel(self, how: Sequence[str], ids: Sequence[str], signal: str) -> list[str]:
+        words = ["scancel", "-v", *how, *ids]
         done = self._start(words)
         self.forget()
         said = done.stderr.strip()

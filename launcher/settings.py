@@ -204,7 +204,25 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         raise UsageError(f"{name} is empty ({origin})")
     if option.batch:
         _refuse_control(name, [text], origin)
+    if option.name == "signal" and text:
+        _refuse_signal(text, origin)
     return text
+
+
+# What a job's script hands on to the program (wrappers/walk.sh), with Linux's numbers.
+PASSED = {"TERM": 15, "INT": 2, "HUP": 1, "QUIT": 3, "USR1": 10, "USR2": 12, "ALRM": 14, "CONT": 18}
+
+
+def passed(text: str) -> str:
+    """The name of such a signal, written as Slurm takes it: USR1, SIGUSR1, usr1, 10; "" for any other."""
+    name = re.sub("^SIG", "", text.upper())
+    return next((known for known, number in PASSED.items() if name in (known, str(number))), "")
+
+
+def _refuse_signal(text: str, origin: str) -> None:
+    if not passed(re.sub(r"^[RB]+:|@.*$", "", text, flags=re.IGNORECASE)):
+        what = f"--signal {text} is no signal that a job hands on to its program ({origin})"
+        raise UsageError(what, f"it is one of {', '.join(PASSED)}, as USR1@120")
 
 
 def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:

@@ -25,7 +25,7 @@ from .errors import SchedulerError
 from .model import Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
-Event = tuple[str, str, object]  # (kind, name of the process, what): "line", "noise", "ended", "signal"
+Event = tuple[str, str, object]  # (kind, whose, what): "line", "noise", "ended", "signal", "told"
 
 
 class Stopped(Exception):
@@ -222,19 +222,22 @@ def _wait(
 class Signals:
     """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered; not those that we were started deaf to.
 
-    As a SIGHUP counts, too, that nobody is left who would hear us: without a terminal ssh sends none.
+    As a SIGHUP counts, too, that nobody is left who would hear us: without a terminal ssh sends none. USR1 and USR2 are
+    for the program: they do not end us, and become events where somebody passes them on (`told`).
     """
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)
     OURS = (1, 2)
 
-    def __init__(self, events: queue.SimpleQueue[Event]) -> None:
+    def __init__(self, events: queue.SimpleQueue[Event], told: bool = False) -> None:
         self._events = events
+        self._told = told
         self._before: dict[int, object] = {}
         self._over = threading.Event()
 
     def __enter__(self) -> Signals:
-        for signum in self.ALL:
+        for signum in (*self.ALL, *self.PROGRAMS):
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup's HUP, and what a shell gives its background
                 self._before[signum] = signal.signal(signum, self._note)
         if signal.SIGHUP in self._before and all(map(_has_a_reader, self.OURS)):
@@ -256,4 +259,7 @@ class Signals:
                 return
 
     def _note(self, signum: int, frame: object | None) -> None:
-        self._events.put(("signal", "", signum))
+        if signum not in self.PROGRAMS:
+            self._events.put(("signal", "", signum))
+        elif self._told:
+            self._events.put(("told", signal.Signals(signum).name[3:], ""))

@@ -22,6 +22,7 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
     begun, asked = time.time(), 0.0
     codes: dict[str, int] = {}
     memory = _Memory(queue)
+    fresh = False
     while True:
         kept = archive.kept(bases, _open(ids, codes))
         codes.update({i: code for i in _open(ids, codes) if (code := follow.final(kept.get(i))) is not None})
@@ -30,8 +31,12 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
             answer = memory.ask()
             asked = answer.time if answer is not None else time.time()
             ended, lost = _ends(waited, kept, memory.jobs, queue)
-            codes.update(ended)
-            if lost and answer is not None and answer.time >= begun:
+            now = answer is not None and answer.time >= begun
+            fresh = fresh or now
+            # an older answer may not know of all tasks of an array
+            tasks = {name.partition("_")[0] for name in (*kept, *(job.id for job in memory.jobs)) if "_" in name}
+            codes.update({name: code for name, code in ended.items() if fresh or name not in tasks})
+            if lost and now:
                 raise _nobody_knows(lost, kept, bases)
             waited = _open(ids, codes)
         if not waited:

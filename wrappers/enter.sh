@@ -34,12 +34,28 @@ mnrun_failed_at() { # CODE LINE COMMAND: which of the user's lines failed, as it
   exit 122
 }
 
-mnrun_restart=${SLURM_RESTART_COUNT:-0} mnrun_why=''
+mnrun_runs() { # whether the job goes on, or nobody knows better
+  mnrun_said=$(scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null) || return 0
+  [[ $mnrun_said != *PreemptTime=[0-9]* ]] || mnrun_preempted=1 # in its grace time, after which Slurm ends it
+  [[ $mnrun_said == *JobState=RUNNING* || $mnrun_said == *JobState=SUSPENDED* ]]
+}
+
+mnrun_hold() { # SIGNAL, before the program has begun: what is for the program waits for it, as does a TERM that only warns
+  case $1 in
+    TERM) ! mnrun_runs || [[ -n $mnrun_preempted ]] || { mnrun_early+=' TERM' && return; } ;;
+    USR1 | USR2 | ALRM | CONT) mnrun_early+=" $1" && return ;;
+  esac
+  mnrun_why="ended by SIG$1 before the program began"
+  [[ -z $mnrun_preempted && $mnrun_said != *Restarts=$((mnrun_restart + 1))* ]] || mnrun_why=requeued
+  exit $((128 + $(kill -l "$1")))
+}
+
+mnrun_restart=${SLURM_RESTART_COUNT:-0} mnrun_why='' mnrun_early='' mnrun_said='' mnrun_preempted=''
 mnrun_starts=$mnrun_jobs/${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
 mnrun_record=$mnrun_starts/$mnrun_restart
 mnrun_began '' 2>/dev/null || : # walk.sh says that it cannot be written
 trap 'mnrun_ended "$?" "$mnrun_why"' EXIT
-for mnrun_signal in HUP INT TERM USR1 USR2; do
-  # shellcheck disable=SC2064  # its number now
-  trap "mnrun_why='ended by SIG$mnrun_signal before the program began'; exit $((128 + $(kill -l "$mnrun_signal")))" "$mnrun_signal"
+for mnrun_signal in TERM INT HUP QUIT USR1 USR2 ALRM CONT; do
+  # shellcheck disable=SC2064  # its name now
+  trap "mnrun_hold $mnrun_signal" "$mnrun_signal"
 done

@@ -4,8 +4,10 @@
 set -eu
 mnrun_here=$(cd "${0%/*}" && pwd)
 . "$mnrun_here/job.sh"
+trap '' TERM USR1 USR2 # which are for what begins here
 read -r mnrun_word <"$mnrun_here/go" || exit 1 # the guard holds it open; its end is the job's
 if [ "$mnrun_word" != go ]; then exit 0; fi # some node is not ready: the launcher says which
+trap - TERM USR1 USR2
 . "$mnrun_here/launch.env"
 umask "$mnrun_umask"
 cd "$mnrun_chdir"

@@ -151,7 +151,7 @@ end() { # by its mpirun, where it has one
 }
 
 sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or their mpirun, they have it too
-  if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi
+  if [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi
 }
 
 carry() { # from here on: what the nodes' commands say to each other

@@ -28,10 +28,10 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
   declare -gA mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
   mnrun_step='' mnrun_code='' mnrun_ours='' mnrun_why='' mnrun_served='' mnrun_went='' mnrun_runner='' mnrun_server='' mnrun_lease='' mnrun_mine='' mnrun_told=''
-  mnrun_first_bad='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_preempted='' mnrun_buffer='' mnrun_sweeping=()
+  mnrun_first_bad='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_sweeping=()
   trap ending EXIT
   # shellcheck disable=SC2064  # its name, now
-  for name in TERM INT USR1 USR2; do trap "pass $name" "$name"; done
+  for name in TERM INT HUP QUIT USR1 USR2 ALRM CONT; do trap "pass $name" "$name"; done
   mnrun_nodes=$SLURM_JOB_NODELIST
   mapfile -t mnrun_names < <(scontrol show hostnames "$mnrun_nodes")
   mnrun_head=${mnrun_names[0]} mnrun_job=$SLURM_JOB_ID
@@ -67,7 +67,7 @@ clean_environment() { # what would shape our steps, or have a rank take itself f
   done < <(compgen -e)
 }
 
-deaf() { trap '' HUP INT TERM USR1 USR2; } # a signal to the batch step reaches every process of it
+deaf() { trap '' HUP INT QUIT TERM USR1 USR2 ALRM; } # a signal to the batch step reaches every process of it
 
 relay() { # whole lines, each at once
   local line
@@ -100,12 +100,26 @@ run() { # WORDS: the program's step
 }
 
 pass() { # SIGNAL: to the program, on one way only
-  if [[ -n $mnrun_went ]]; then
+  if begun; then
     echo "signal $1" >&"$mnrun_lease"
   else
     mnrun_told=$1
-    exit $((128 + $(kill -l "$1")))
+    mnrun_hold "$1" # or leave
+    mnrun_told=''
   fi
+}
+
+begun() { # whether the program can be told: its ranks, or their mpirun, would end by a signal before they are ready for it
+  [[ -n $mnrun_went && (-z $mnrun_counted || ${#mnrun_seen[@]} -ge $mnrun_total) ]] || return 1
+  mnrun_since=${mnrun_since:-$SECONDS}
+  ((SECONDS >= mnrun_since + mnrun_grace))
+}
+
+hand_on() { # what has come before
+  local name
+  begun || return 0
+  for name in $mnrun_early; do echo "signal $name" >&"$mnrun_lease"; done
+  mnrun_early=''
 }
 
 hear() { # SECONDS: take in one line; false where none came in time
@@ -273,9 +287,10 @@ go() {
 finish() { # SWEEPING WORDS: wait for the program, end everything, and leave with its code
   mnrun_sweeping=("$@")
   while [[ -z $mnrun_code ]]; do
-    hear 60 || continue
+    hand_on
+    hear "$((${#mnrun_early} ? 1 : 60))" || continue
     if [[ -n $mnrun_warned ]]; then
-      runs || break
+      mnrun_runs || break
       mnrun_warned=''
     fi
     ((${#mnrun_failed[@]} + ${#mnrun_gone[@]} == 0)) || break
@@ -284,15 +299,9 @@ finish() { # SWEEPING WORDS: wait for the program, end everything, and leave wit
   exit "${mnrun_code:-0}"
 }
 
-runs() { # whether the job goes on, or nobody knows better
-  mnrun_said=$(scontrol -o show job "$mnrun_job" 2>/dev/null) || return 0
-  [[ $mnrun_said != *PreemptTime=[0-9]* ]] || mnrun_preempted=1 # in its grace time, after which Slurm ends it
-  [[ $mnrun_said == *JobState=RUNNING* || $mnrun_said == *JobState=SUSPENDED* ]]
-}
-
 ending() { # whatever happened: the program, the lease, every guard's farewell, the records
   local status=$? failing=$BASH_COMMAND name deadline silent=''
-  trap '' EXIT TERM INT USR1 USR2
+  trap '' EXIT TERM INT HUP QUIT USR1 USR2 ALRM
   set +eu
   [[ -z ${mnrun_pull-} ]] || end_pull
   if [[ -n $mnrun_runner && -z $mnrun_code && -n $mnrun_went ]]; then
@@ -322,12 +331,19 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
   status=${mnrun_code:-$1}
   [[ $mnrun_told != TERM ]] || mnrun_warned=1
   # scancel tells every process: the rest is its consequence, and so is the 0 of an mpirun that it ended
-  if [[ -n $mnrun_warned ]] && ! runs && [[ $mnrun_code != 0 || -z $mnrun_preempted ]]; then
+  if [[ -n $mnrun_warned ]] && ! mnrun_runs && [[ $mnrun_code != 0 || -z $mnrun_preempted ]]; then
     case $mnrun_said in
       *Restarts=$((mnrun_restart + 1))*) blamed 143 requeued ;; # the word that its followers know
       *JobState=TIMEOUT* | *Reason=TimeLimit*) blamed 124 "job $mnrun_job reached its time limit" ;;
       *) blamed 143 "job $mnrun_job was cancelled" ;;
     esac
+    return
+  fi
+  if [[ -n $mnrun_preempted ]]; then
+    mnrun_why=requeued status=${mnrun_code:-143}
+    name=${mnrun_went:+still runs} name=${name:-had not begun}
+    [[ -z $mnrun_code ]] || name="ended with $mnrun_code"
+    say "job $mnrun_job was preempted; its program $name"
     return
   fi
   if [[ -z $mnrun_code && -z $mnrun_went ]]; then
@@ -339,7 +355,6 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
     fi
     return
   fi
-  [[ -z $mnrun_preempted || -z $mnrun_code ]] || { mnrun_why=requeued && say "job $mnrun_job was preempted; its program ended with $mnrun_code" && return; }
   if ((status != 0)) && [[ -n $mnrun_first_bad ]]; then status=$mnrun_first_bad; fi # srun's is that of those it ended
   for name in "${!mnrun_failed[@]}"; do
     [[ $mnrun_code == 0 ]] || { blamed 125 "$name: ${mnrun_failed[$name]}"; return; }

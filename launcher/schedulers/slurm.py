@@ -238,31 +238,32 @@ def _by_the_script(signal: str) -> str:
     return signal if not signal or "B" in before.upper() else f"{before}B:{after}"
 
 
+_TASKS = ("ntasks", "ntasks_per_node", "cpus_per_task")
+_GPUS = ("gres", "gpus_per_node", "gpus", "gpus_per_task")
+_MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
+_WHICH = ("nodelist", "exclude", "constraint", "exclusive")
 # What sbatch says, and the options of ours that it may be about.
 _REFUSALS = {
     "partition": ("partition", "account", "qos"),
     "account": ("account", "partition"),
     "qos": ("qos",),
     "time limit": ("time",),
-    "node configuration": (
-        "nodes",
-        "gres",
-        "gpus_per_node",
-        "gpus_per_task",
-        "ntasks_per_node",
-        "cpus_per_task",
-        "mem",
-    ),
+    "node configuration": ("nodes", *_TASKS, *_GPUS, *_MEMORY, *_WHICH),
     "node count": ("nodes",),
-    "generic resource": ("gres", "gpus_per_node", "gpus_per_task"),
-    "gres": ("gres", "gpus_per_node", "gpus_per_task"),
+    "node name": ("nodelist", "exclude"),
+    "processors": ("nodes", *_TASKS),
+    "cpu count": ("nodes", *_TASKS),
+    "task count": ("nodes", *_TASKS),
+    "generic resource": _GPUS,
+    "trackable resource": _GPUS,
+    "gres": _GPUS,
     "feature": ("constraint",),
     "constraint": ("constraint",),
     "reservation": ("reservation",),
     "dependency": ("dependency",),
     "license": ("licenses",),
     "array": ("array",),
-    "memory": ("mem", "mem_per_cpu", "mem_per_gpu"),
+    "memory": _MEMORY,
     "mail": ("mail_type", "mail_user"),
     "signal": ("signal",),
     "invalid option": ("slurm",),

@@ -74,6 +74,22 @@ def test_a_signal_to_the_steps_of_a_live_run(cluster: Cluster, desk: Desk, words
     assert len(told(result.out)) == each, result
 
 
+def test_what_comes_before_the_program_reaches_it_as_it_begins(cluster: Cluster, desk: Desk) -> None:
+    """A signal, and a TERM that is a mere warning: neither ends the script that is not so far yet."""
+    program = desk.put("usr1", USR1.replace("#!/bin/sh\n", "#!/bin/sh\ntrap 'echo \"warned $rank\"' TERM\n"), 0o755)
+    line = "echo waits; until [ -e go ]; do sleep 0.1; done"
+    words = ("--setup", line, "-N", "2", *INSIDE.words, "--", program)
+    job = submit(cluster, desk, *words)
+    wait_for(lambda: "waits" in output(desk, job), "waiting", state=lambda: output(desk, job))
+    for name in ("TERM", "USR1", "CONT"):
+        cluster.root(LOGIN, "scancel", "--batch", f"--signal={name}", job)
+    desk.put("go", "")
+    result = end(cluster, desk, job)
+    assert result.code == 0, result
+    assert told(result.err) == [f"got {n}" for n in range(2)], result
+    assert told(result.err, "warned") == [f"warned {n}" for n in range(2)], result
+
+
 def test_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
     """It starts again, knows that it does, and succeeds; each start has its own records."""
     line = '[ "${SLURM_RESTART_COUNT:-0}" = 1 ] && echo again && exit; echo first; sleep 3600'

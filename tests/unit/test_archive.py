@@ -250,6 +250,17 @@ def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mock
     assert queue.asked == [1020.0]
 
 
+def test_an_old_answer_does_not_know_all_tasks_of_an_array(tmp_path: Path, mocker: MockerFixture) -> None:
+    """Whoever asked before us; of a job that is none, its end is one."""
+    old = Answer((Job("9_0", "", "COMPLETED"), Job("7", "", "FAILED", code=3)), 990.0)
+    queue = FakeQueue(mocker, [Job("9_0", "", "COMPLETED"), Job("9_1", "", "FAILED", code=5)])
+    real = queue.jobs
+    answers = iter([lambda: old, real])
+    mocker.patch.object(queue, "jobs", side_effect=lambda: next(answers)())
+    assert wait(queue, tmp_path, "7", "9") == 5
+    assert queue.asked == [1020.0]
+
+
 def test_kept_days(tmp_path: Path) -> None:
     """The age of a record is that of the last thing it says, or wrote where it was killed before it could say so."""
     made(tmp_path, "8", None, time=5)

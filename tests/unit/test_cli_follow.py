@@ -46,8 +46,8 @@ class Slurm:
         self.asked.append("places")
         return answers.sinfo_columns((RECORDED / "answers" / "sinfo_drained.txt").read_text())
 
-    def cancel(self, ids: tuple[str, ...], signal: str) -> list[str]:
-        self.asked.append(f"cancel {','.join(ids)} {signal}".strip())
+    def cancel(self, ids: tuple[str, ...], signal: str, scripts: list[str]) -> list[str]:
+        self.asked.append(f"cancel {','.join(ids)} {signal} {','.join(scripts)}".strip())
         return []
 
 
@@ -150,6 +150,21 @@ def test_cancel(mnrun: Terminal, slurm: Slurm) -> None:
     assert slurm.asked == ["cancel 7,8_1", "cancel 9_[0-3] USR1"]
 
 
+def test_a_signal_to_jobs_with_and_without_a_script_of_ours(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Only ours hands it on; what it does not hand on is refused, of a job that has it."""
+    made(jobs, "9")
+    made(jobs, "12_3", 0)
+    assert mnrun("cancel", "-s", "SIGusr1", "8", "9_[0-3]", "12_4").code == 0
+    assert slurm.asked == ["cancel 8,9_[0-3],12_4 SIGusr1 9_[0-3],12_4"]
+    assert mnrun("cancel", "-s", "KILL", "8").code == 0
+    for wrong in ("WINCH", "foo", "KILL"):
+        assert mnrun("cancel", "-s", wrong, "9").err == (
+            f"mnrun: --signal {wrong} is no signal that a job hands on to its program; "
+            "it is one of TERM, INT, HUP, QUIT, USR1, USR2, ALRM, CONT; without -s the job is ended\n"
+        )
+    assert len(slurm.asked) == 2
+
+
 def test_wait_gives_the_jobs_code(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     """Of several, the largest."""
     made(jobs, "7", 3)
@@ -233,6 +248,16 @@ def test_logs_follows_to_the_end(mnrun: Terminal, slurm: Slurm, jobs: Path, mock
     mocker.patch("time.sleep", side_effect=sleep)
     done = mnrun("logs", "-f", "7")
     assert (done.code, done.out) == (0, "one\ntwo\nhalf")
+
+
+def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """It leaves no word: Slurm's counts, which is asked as seldom as ever."""
+    made(jobs, "7")
+    slurm.poll = 0.0
+    slurm.known = (Job("7", "x", "CANCELLED"),)
+    done = mnrun("logs", "-f", "7")
+    assert (done.code, done.err) == (2, "mnrun: job 7 ended before it began; mnrun status 7 tells why\n")
+    assert slurm.asked == ["jobs"]
 
 
 def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:

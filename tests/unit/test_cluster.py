@@ -11,7 +11,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from launcher import cluster
-from launcher.errors import SchedulerError
+from launcher.errors import SchedulerError, NoAnswerError
 from launcher.model import Site
 
 from .samples import build, recorded
@@ -62,6 +62,58 @@ def test_what_is_handed_in(mocker: MockerFixture) -> None:
     assert cluster.submit("script", build("./app"), environ) == ("271", "sbatch: charged to project x")
     assert run.call_args.kwargs["env"] == {"SLURM_CONF": "/c", "A": "b"}
     assert run.call_args.kwargs["errors"] == "surrogateescape"
+
+
+def handed_in(mocker: MockerFixture, done: object) -> object:
+    """What submit makes of an sbatch that ends so."""
+    mocker.patch("subprocess.run", side_effect=[done])
+    try:
+        return cluster.submit("script", build("./app", partition="gpu"), {})
+    except SchedulerError as error:
+        return type(error), str(error)
+
+
+PERHAPS = "the job may be handed in all the same: look at mnrun status before you try again"
+
+
+def ended(code: int, out: str, err: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess((), code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("done", "found"),
+    [
+        (ended(1, "271\n", "sbatch: error: later"), ("271", "sbatch: error: later")),
+        (ended(0, "a banner\n271;c1\n"), ("271", "")),
+        (subprocess.TimeoutExpired("sbatch", 60, b"271\n"), ("271", "sbatch did not answer within 60 s")),
+        (subprocess.TimeoutExpired("sbatch", 60), (NoAnswerError, f"sbatch did not answer within 60 s; {PERHAPS}")),
+        (
+            ended(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"),
+            (
+                NoAnswerError,
+                f"sbatch: error: Batch job submission failed: Socket timed out on send/recv operation; {PERHAPS}",
+            ),
+        ),
+        (
+            ended(0, "", "sbatch: Job 5 to start at noon"),
+            (SchedulerError, "sbatch --parsable script: sbatch: Job 5 to start at noon"),
+        ),
+        (
+            ended(1, "", "sbatch: error: invalid partition"),
+            (
+                SchedulerError,
+                "sbatch --parsable script: sbatch: error: invalid partition; see --partition (command line)",
+            ),
+        ),
+        (
+            FileNotFoundError(),
+            (SchedulerError, "sbatch is not on PATH; load Slurm's module, or submit from a login node"),
+        ),
+    ],
+)
+def test_what_sbatch_may_answer(mocker: MockerFixture, done: object, found: object) -> None:
+    """An id is a job, whatever else there is; without one it is said whether there may be one all the same."""
+    assert handed_in(mocker, done) == found
 
 
 def test_a_scancel_that_hangs(mocker: MockerFixture) -> None:

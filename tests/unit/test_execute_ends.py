@@ -13,6 +13,7 @@ from launcher.errors import DeadlineError, JobEnded, LaunchError, NodeError, Run
 from launcher.model import Outcome
 from launcher.transports import Event
 
+from . import played
 from .played import BYE, FOUND, RANKS, READY, Launcher, Lease, Play, Slurm, Stage, ended, noise, say, signalled
 from .samples import build, make
 
@@ -235,6 +236,18 @@ def test_a_signal_before_all_are_ready(launch: Launcher, stage: Stage) -> None:
     assert launch(Play(kit=say(READY[0]) + signalled(signal.SIGTERM))) == Outcome(143)
     assert b"end" not in stage.lease.lines
     assert b"go" not in stage.lease.lines
+
+
+@pytest.mark.parametrize(("scheduler", "lines"), [("slurm", 0), ("local", 1)])
+def test_a_signal_for_the_program(
+    launch: Launcher, stage: Stage, mocker: MockerFixture, scheduler: str, lines: int
+) -> None:
+    """Slurm's guards hear it themselves; elsewhere we alone do."""
+    told: list[Event] = [("told", "USR1", "")]
+    mocker.patch.object(played, "SITE", replace(played.SITE, scheduler=scheduler))
+    play = Play(kit=told + say(*READY), go=say(*RANKS) + told + ended("run", 0))
+    assert launch(play).code == 0
+    assert stage.lease.lines.count(b"signal USR1") == lines
 
 
 def test_a_signal_is_no_judgement(launch: Launcher) -> None:

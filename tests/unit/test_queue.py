@@ -226,8 +226,8 @@ def test_cancelling(slurm: Slurm, tmp_path: Path) -> None:
 def test_sending_a_signal(slurm: Slurm, tmp_path: Path) -> None:
     """As scancel does; its refusals in few words."""
     slurm.answers["scancel"] = ""
-    Queue({}, tmp_path, 30).cancel(["7"], "USR1")
-    assert slurm.asked == [["scancel", "-v", "--batch", "-s", "USR1", "7"]]
+    Queue({}, tmp_path, 30).cancel(["6", "7"], "USR1", ["7"])
+    assert slurm.asked == [["scancel", "-v", "--batch", "-s", "USR1", "7"], ["scancel", "-v", "-s", "USR1", "6"]]
     slurm.answers["scancel"] = (1, "Unknown job signal: BOGUS\n")
     with pytest.raises(UsageError, match="--signal BOGUS is no signal"):
         Queue({}, tmp_path, 30).cancel(["7"], "BOGUS")

@@ -21,6 +21,9 @@ MODES = "it is one of auto, inside-out, outside-in"
         ("mode", "outside-in", "outside-in"),
         ("keep", True, True),
         ("keep", "1", True),
+        ("signal", "B:usr1@120", "B:usr1@120"),
+        ("signal", "10", "10"),
+        ("signal", "", ""),
         ("keep", "Yes", True),
         ("keep", "0", False),
         ("keep", "no", False),
@@ -71,6 +74,12 @@ def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) 
             "mpi",
             "pmi1",
             "--mpi 'pmi1' is unknown (here); did you mean pmix? it is one of auto, openmpi, mpich, pmix, pmi2",
+        ),
+        (
+            "signal",
+            "foo@120",
+            "--signal foo@120 is no signal that a job hands on to its program (here); "
+            "it is one of TERM, INT, HUP, QUIT, USR1, USR2, ALRM, CONT, as USR1@120",
         ),
         ("keep", "maybe", "--keep 'maybe' is neither true nor false (here)"),
         ("mpi_args", ("a", "it's"), '--mpi-args "it\'s": no closing quotation (here)'),

@@ -5,6 +5,8 @@ The texts in recorded/ are a real Slurm 24.11's; samples.recorded says how they 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from launcher import plan
@@ -12,7 +14,7 @@ from launcher.errors import SchedulerError
 from launcher.model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Where
 from launcher.schedulers import slurm
 
-from .samples import SITE, make, recorded
+from .samples import SITE, build, make, recorded
 
 
 def nodes(*held: tuple[str, int, int]) -> tuple[Node, ...]:
@@ -326,6 +328,24 @@ def test_binding_in_slurms_words(bind_to: str, word: str) -> None:
     job = outside(2, bind_to=bind_to)
     assert f"--cpu-bind={word}" in slurm.reach(Where.RANKS, job, SITE)
     assert "--cpu-bind=none" in slurm.reach(Where.ALL, job, SITE)
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "options"),
+    [
+        ("Invalid node name specified", {"nodelist": "n9"}, "--nodelist"),
+        ("More processors requested than permitted", {"ntasks": "99"}, "--ntasks"),
+        ("CPU count per node can not be satisfied", {"cpus_per_task": "99"}, "--cpus-per-task"),
+        ("Task count specification invalid", {"ntasks_per_node": "99"}, "--ntasks-per-node"),
+        ("Invalid Trackable RESource (TRES) specification", {"gpus_per_node": "9"}, "--gpus-per-node"),
+        ("Requested node configuration is not available", {"mem_per_cpu": "9T"}, "--mem-per-cpu"),
+        ("Requested node configuration is not available", {"constraint": "x"}, "--constraint"),
+    ],
+)
+def test_which_option_sbatch_means(said: str, given: dict[str, Any], options: str) -> None:
+    """By its words; those that nobody gave are not named."""
+    refused = slurm.refusal(f"sbatch: error: {said}", build("./app", mode="inside-out", **given))
+    assert refused.remedy == f"see {options} (command line)"
 
 
 @pytest.mark.parametrize(

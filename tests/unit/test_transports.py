@@ -125,6 +125,18 @@ def test_no_such_program(starter: Starter) -> None:
         transports.start("step", ("/nowhere/srun",), {}, starter.events, True)
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_signals_that_are_for_the_program(world: World, told: bool) -> None:
+    """They do not end us."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with transports.Signals(events, told), world.allowed():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGUSR2)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    heard = [events.get_nowait() for _ in range(events.qsize())]
+    assert heard == ([("told", "USR1", ""), ("told", "USR2", "")] if told else [])
+
+
 def test_signals_become_events(world: World) -> None:
     """For as long as they are watched; afterwards they are what they were."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()

@@ -96,6 +96,49 @@ def test_a_program_that_leaves_with_0_as_its_job_is_ended(job: Job, said: str, c
     assert (job.outcome()["code"], job.outcome()["why"]) == (code, why)
 
 
+def says(job: Job, state: str) -> None:
+    """What Slurm says of the job."""
+    job.program("scontrol", SCONTROL.replace("JobState=COMPLETING Reason=TimeLimit", state))
+
+
+def test_what_comes_before_the_program_waits_for_it(job: Job) -> None:
+    """Among the user's lines and ours; a TERM that is a warning, too. Then each goes down the lease, once."""
+    says(job, "JobState=RUNNING")
+    lines = """
+    mnrun_grace=0
+    for name in USR2 TERM ALRM CONT; do kill -s $name $$; done
+    take "rank node01 0 2"; mnrun_went=1; hand_on; [[ -n $mnrun_early ]]
+    take "rank node01 0 2"; hand_on; [[ -n $mnrun_early ]]  # the same one
+    take "rank node02 1 2"; hand_on; kill -s HUP $$; kill -s QUIT $$; echo end >&"$mnrun_lease"
+    while read -r line <&"$mnrun_lease" && [[ $line != end ]]; do echo "$line"; done
+    mnrun_ours=0; exit
+    """
+    said = job.start(lines, setup=("kill -s USR1 $$; kill -s TERM $$",))
+    passed = ["USR1", "TERM", "USR2", "TERM", "ALRM", "CONT", "HUP", "QUIT"]
+    assert said.splitlines() == [f"signal {name}" for name in passed]
+
+
+def test_a_script_has_a_moment_before_it_is_told(job: Job) -> None:
+    """It has no ranks that could be counted."""
+    lines = """
+    mnrun_counted=; mnrun_went=1; kill -s USR1 $$; hand_on; [[ -n $mnrun_early ]]
+    mnrun_since=-3; hand_on; read -r line <&"$mnrun_lease"; echo "$line"; mnrun_ours=0; exit
+    """
+    assert job.start(lines) == "signal USR1\n"
+
+
+@pytest.mark.parametrize("where", ["setup", "ours"])
+@pytest.mark.parametrize("said", ["JobState=RUNNING PreemptTime=2026-11-21", "JobState=COMPLETING Restarts=1"])
+def test_a_job_that_is_preempted_before_its_program_begins(job: Job, where: str, said: str) -> None:
+    """It is started again, and has failed no start."""
+    says(job, said)
+    if where == "setup":
+        job.start("", code=143, setup=("kill -TERM $$",))
+    else:
+        job.start("kill -TERM $$; while :; do read -rt 1 -u $mnrun_up || :; done", code=143)
+    assert (job.outcome()["code"], job.outcome()["why"]) == (143, "requeued")
+
+
 @pytest.mark.parametrize("name", ["TERM", "HUP"])
 def test_a_job_that_is_ended_among_the_users_lines(job: Job, name: str) -> None:
     """Before anything of ours runs."""
