@@ -187,20 +187,23 @@ def run(command: tuple[str, ...], **given: object) -> None:
     sys.exit(launch(spec_of(command, given, live=True)))
 
 
-def launch(job: JobSpec) -> int:
-    """Carry `job` out on the nodes that we hold; its exit code."""
+def launch(job: JobSpec, asked_of_salloc: bool = False) -> int:
+    """Carry `job` out on the nodes that we hold, or, `asked_of_salloc`, that we have got for it; its exit code."""
     screen = Screen(job.quiet, job.verbose)
     if job.hosts:
         with cli_nodes.reached(job, screen) as held:
-            return _launch(held.job, held.allocation, held.site, screen, held.way.start)
-    return _launch(job, *cli_nodes.held(job), screen)
+            return _launch(held.job, held.allocation, held.site, screen, held.way.start, _ineffective(job))
+    allocation, site = cli_nodes.held(job)
+    return _launch(job, allocation, site, screen, notes=_ineffective(job, asked_of_salloc))
 
 
-def _launch(job: JobSpec, allocation: Allocation, site: Site, screen: Screen, start: Any = None) -> int:
+def _launch(
+    job: JobSpec, allocation: Allocation, site: Site, screen: Screen, start: Any = None, notes: Sequence[str] = ()
+) -> int:
     from . import execute, job_dir, outputs
 
     plan = _plan(job, allocation, site)
-    for note in (*_summary(plan, allocation), *_ineffective(job)):
+    for note in (*_summary(plan, allocation), *notes):
         screen.say(note)
     begin = outputs.opened(plan, site, os.environ, start)
     with begin as starter, job_dir.opened(job.job_dir, plan.job, job.keep) as records:
@@ -283,12 +286,17 @@ def _load_modules(names: object) -> None:
     os.environ.update(loaded)
 
 
-def _ineffective(job: JobSpec) -> list[str]:
-    """A note on what only a job that is still to be submitted can be asked for."""
+def _ineffective(job: JobSpec, asked_of_salloc: bool = False) -> list[str]:
+    """A note on what only a job that is still to be submitted can be asked for; what salloc was has its effect."""
     from .outputs import asked_here
 
     here = asked_here(job)
-    given = [name for name in job.origins if BY_NAME[name].batch and job.own(name) and not here.get(f"--{name}")]
+    given = [
+        name
+        for name in job.origins
+        if BY_NAME[name].batch and job.own(name) and not here.get(f"--{name}")
+        if not (asked_of_salloc and "shell" in BY_NAME[name].verbs)
+    ]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from . import cli, gather, manual, spec
-from .errors import UsageError
+from . import cli, gather, manual, profiles, spec
+from .errors import SchedulerError, UsageError
 from .progress import Screen
 from .settings import Setting
 
@@ -39,7 +39,11 @@ def list_() -> None:
     shelf = gather.find(os.environ, str(Path.home()))
     for warning in shelf.warnings:
         Screen().warn(warning)
-    chosen = gather.choose(shelf, os.environ.get("MNRUN_PROFILE", ""), os.environ)
+    chosen = None
+    try:
+        chosen = gather.usual(shelf, os.environ)
+    except (SchedulerError, profiles.TwoMatchError) as error:
+        Screen().warn(str(error))
     for found in shelf.profiles:
         when = [f"cluster={name}" for name in found.cluster] + [f"hostname={name}" for name in found.hostname]
         click.echo("  ".join(["*" if found is chosen else " ", found.name, found.path, *when]))

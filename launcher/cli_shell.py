@@ -30,7 +30,7 @@ def shell(command: tuple[str, ...], **given: object) -> None:
         words.append("--job-name=mnrun")  # else that of the command which holds it
     with allocate.allocated(tuple(words), os.environ, Screen(job.quiet, job.verbose)) as variables:
         os.environ.update(variables)  # from here on we are in that job
-        code = cli.launch(cli.spec_of(command, given, kind))
+        code = cli.launch(cli.spec_of(command, given, kind), asked_of_salloc=True)
     sys.exit(code)
 
 

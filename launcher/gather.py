@@ -88,13 +88,20 @@ def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
     names = ("MNRUN_JOB_DIR", "MNRUN_SLURM_POLL", "MNRUN_PROFILE")
     variables = settings.from_environment({name: environ[name] for name in names if name in environ})
     site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
-    named = settings.merge(site.settings, user.settings, variables).get("profile")
     try:
-        chosen = choose(shelf, str(named.value) if named else "", environ)
+        chosen = usual(shelf, environ)
     except (SchedulerError, profiles.TwoMatchError):  # files are read while Slurm is away, too
         chosen = None  # which of two it was, was said when the job was handed in
     sheets = (site, profiles.understood(chosen), user)
     return profiles.merged(settings.builtin(), sheets, (variables,))[0]
+
+
+def usual(shelf: Shelf, environ: Mapping[str, str]) -> Sheet | None:
+    """The profile of a job that names none. Raises SchedulerError, or TwoMatchError, where it cannot be known."""
+    said = (profiles.understood(shelf.site).settings, profiles.understood(shelf.user).settings)
+    variable = {name: value for name, value in environ.items() if name == "MNRUN_PROFILE"}
+    named = settings.merge(*said, settings.from_environment(variable)).get("profile")
+    return choose(shelf, str(named.value) if named else "", environ)
 
 
 def _command(file: jobfile.JobFile, merged: Settings) -> tuple[str, ...]:
@@ -116,14 +123,17 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
 
 def find(environ: Mapping[str, str], home: str) -> Shelf:
     """Read what there is. Raises UsageError with file and line of what is wrong."""
-    own = Path(environ.get("XDG_CONFIG_HOME") or f"{home}/.config") / "mnrun"
+    config = environ.get("XDG_CONFIG_HOME", "")  # whose own rule is that a relative one says nothing
+    own = Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"
     warnings: list[str] = []
 
     def sheet(path: Path, name: str, read: Callable[[Path, list[str]], str | None]) -> Sheet | None:
         text = read(path, warnings)
         if text is None:
             return None
-        page = jobfile.Page(f"profile {name}" if name else str(path), text, str(path.parent), environ, not name)
+        page = jobfile.Page(
+            f"profile {name}" if name else str(path), text, str(path.parent), environ, not name, job=False
+        )
         return profiles.sheet(name, str(path), page)
 
     found = [

@@ -20,7 +20,7 @@ from .environment import NAME
 from .errors import UsageError
 from .options import ALIASES, BY_NAME, Option
 from .reference import clearly
-from .settings import Setting, parse
+from .settings import EXCLUSIVE, Setting, parse
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,8 +30,10 @@ else:
 PROFILES_OWN = ("match", "site", "policy", "partition")  # tables of a profile that a job file has not
 PATHS = (
     *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
-    *("output", "error"),
+    *("output", "error", "hostfile", "podman_root"),
 )
+# Which a profile leaves to the directory of whoever hands a job in: nobody writes beside it.
+OUTPUTS = ("output", "error", "split_output")
 
 Path = tuple[str, ...]  # of a key in the tables: ("resources", "nodes")
 
@@ -53,6 +55,7 @@ class Page:
     folder: str
     environ: Mapping[str, str]
     by_line: bool = True  # whether an origin names the line, and not the file alone
+    job: bool = True  # a job file, and not what holds for many
 
     def at(self, path: Path) -> str:
         """`job.toml line 12`: where a key stands."""
@@ -176,9 +179,14 @@ def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str,
                 raise UsageError(
                     f"{page.at((*where, key))}: command is not a list of words", 'command = ["python", "train.py"]'
                 )
-            found = tuple(tables.pop(key))
+            inner = tuple(tables.pop(key))
         elif isinstance(value, dict):
-            found = _command(value, page, (*where, key)) or found
+            inner = _command(value, page, (*where, key))
+        else:
+            continue
+        if found and inner:
+            raise UsageError(f"{page.at((*where, key))}: command is said twice", "one job runs one command")
+        found = inner or found
     return found
 
 
@@ -186,7 +194,10 @@ def layer(tables: Mapping[str, Any], page: Page, where: Path = ()) -> dict[str, 
     """The settings in the tables of a job file, or of what a profile has of one."""
     found: dict[str, tuple[Path, Setting]] = {}
     for path, name, said in _entries(tables, page, where):
-        if name in found:
+        if name == "slurm" and name in found:  # also other tables, and what --exclusive cannot say
+            before = found[name][1]
+            said = Setting((*_words(before), *_words(said)), before.origin, (*before.each, *said.each))
+        elif name in found:
             raise UsageError(f"{page.at(path)}: {path[-1]} is said twice", f"also in {page.at(found[name][0])}")
         found[name] = (path, said)
     return {name: said for name, (_, said) in found.items()}
@@ -209,9 +220,16 @@ def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tup
                 yield path, "slurm", Setting(tuple(rest.values()), page.origin(path), each)
         elif isinstance(value, dict):
             yield from _entries(value, page, path)
+        elif key == "exclusive" and value in EXCLUSIVE:
+            yield path, "slurm", Setting((f"exclusive={value}",), page.origin(path), (page.origin(path),))
         else:
             option = _option(page, path)
             yield path, option.name, setting(option, value, page, path)
+
+
+def _words(setting: Setting) -> tuple[str, ...]:
+    assert isinstance(setting.value, tuple)
+    return setting.value
 
 
 def _name(key: str) -> str:
@@ -222,6 +240,8 @@ def _option(page: Page, path: Path) -> Option:
     key = path[-1]
     if _name(key) in BY_NAME:
         return BY_NAME[_name(key)]
+    if key == "command":
+        raise UsageError(f"{page.at(path)}: command is a job file's", "what holds for many jobs runs nothing")
     near = difflib.get_close_matches(key.replace("-", "_"), [*BY_NAME, *ALIASES, "command", "env"], 1)
     raise UsageError(
         f"{page.at(path)}: {key} is no key",
@@ -291,6 +311,8 @@ def _path(value: Any, option: Option, page: Page, path: Path) -> str:
     if option.name == "image" and clearly(source):
         return text
     source = re.sub(r"^~(?=/|$)", lambda _: page.environ.get("HOME", "~"), source)
+    if option.name in OUTPUTS and not page.job:
+        return source
     return mark + os.path.normpath(os.path.join(page.folder, source)) + colon + rest
 
 

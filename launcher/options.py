@@ -66,8 +66,8 @@ class Option:
 
     @property
     def variable(self) -> str | None:
-        """Its environment variable; none for -x, whose values hold any character."""
-        return None if self.kind == "env" else f"MNRUN_{self.name.upper()}"
+        """Its environment variable; none for variables and lines of shell, in which a comma ends nothing."""
+        return None if self.kind == "env" or self.name == "setup" else f"MNRUN_{self.name.upper()}"
 
 
 def _option(flags: str, kind: str, help: str, section: str, **rest: str) -> Option:

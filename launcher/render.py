@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os.path
+
 from .errors import UsageError
 from .resources import folder
 
@@ -12,6 +14,9 @@ def render(template: str, before: str = "", **values: object) -> str:
     Raises UsageError with file and line where it is no template, or has a name that is unknown.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+
+    if before and not os.path.isdir(before):
+        raise UsageError(f"--templates {before} is no directory", "templates are files in one, slurm.sh first of all")
 
     environment = Environment(
         loader=FileSystemLoader([*([before] if before else []), folder("sbatch_templates")]),
@@ -27,3 +32,7 @@ def render(template: str, before: str = "", **values: object) -> str:
     except TemplateError as error:
         place = environment.get_template(template).filename
         raise UsageError(f"{place}: {error.message}", "CONTRIBUTING.md lists what a template is given") from None
+    except Exception as error:  # whatever its own words do: it is not text in UTF-8, divides by zero
+        own = os.path.join(before, template)
+        place = own if before and os.path.exists(own) else template
+        raise UsageError(f"{place}: {type(error).__name__}: {error}", "mend that template") from None

@@ -86,6 +86,7 @@ SBATCH = {
 # And those of its options that are none of ours; a name alone is a flag.
 SBATCH_REST = {
     "SBATCH_REQ_SWITCH": "switches=",
+    "SBATCH_WAIT_ALL_NODES": "wait-all-nodes=",
     "SBATCH_BURST_BUFFER": "bb=",
     **{
         f"SBATCH_{name.upper().replace('-', '_')}": f"{name}="
@@ -112,6 +113,9 @@ SBATCH_REST = {
 }
 
 
+EXCLUSIVE = ("user", "mcs", "topo")  # what --exclusive may be given in Slurm's words alone
+
+
 def from_sbatch(environ: Mapping[str, str]) -> Settings:
     """SBATCH_* variables; a flag is set by being there, and an empty value is none."""
     found = {}
@@ -121,7 +125,7 @@ def from_sbatch(environ: Mapping[str, str]) -> Settings:
             raw = "true" if option.kind == "flag" else environ[variable]
             found[name] = Setting(parse(option, raw, variable), variable)
     rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
-    if environ.get("SBATCH_EXCLUSIVE") in ("user", "mcs", "topo"):
+    if environ.get("SBATCH_EXCLUSIVE") in EXCLUSIVE:
         rest["SBATCH_EXCLUSIVE"] = f"exclusive={environ['SBATCH_EXCLUSIVE']}"
         del found["exclusive"]
     if rest:
@@ -131,7 +135,7 @@ def from_sbatch(environ: Mapping[str, str]) -> Settings:
 
 def lost_of_sbatch(environ: Mapping[str, str]) -> list[str]:
     """SBATCH_* variables that shape a job, and that this mnrun does not know."""
-    known = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS", "SBATCH_WAIT", "SBATCH_WAIT_ALL_NODES"}
+    known = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS"}
     return sorted(name for name in environ if name.startswith("SBATCH_") and environ[name] and name not in known)
 
 

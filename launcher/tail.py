@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from pathlib import Path
 
 BLOCK = 1 << 20
@@ -30,7 +31,7 @@ class Tail:
         try:
             size = os.fstat(handle).st_size
             if self._place is None:
-                self._place = 0 if self._lines is None or self._only else _start(handle, size, self._lines)
+                self._place = 0 if self._lines is None else self._start(handle, size, self._lines)
             elif size < self._place:
                 self._place = 0  # it was begun anew
             read = os.pread(handle, BLOCK, self._place)
@@ -45,6 +46,19 @@ class Tail:
         """A last line without an end, when nothing more will come."""
         line, self._rest = self._rest, b""
         return self._shown(line) + b"\n" if line and self._wanted(line) else b""
+
+    def _start(self, handle: int, size: int, lines: int) -> int:
+        """Where the last `lines` lines begin that are wanted."""
+        if self._only is None:
+            return _start(handle, size, lines)
+        places: deque[int] = deque(maxlen=lines)
+        place = 0
+        with os.fdopen(os.dup(handle), "rb") as file:
+            for line in file:
+                if self._wanted(line):
+                    places.append(place)
+                place += len(line)
+        return places[0] if places else place
 
     def _whole(self, read: bytes) -> bytes:
         *lines, self._rest = (self._rest + read).split(b"\n")

@@ -58,6 +58,7 @@ def test_shell_from_nothing_to_nothing(cluster: Cluster) -> None:
         terminal.write("exit 7\n")
         assert terminal.end() == 7
         assert "error" not in terminal.seen, terminal.seen
+        assert "no effect" not in terminal.seen, terminal.seen  # of what salloc was asked for
         assert not cluster.root(LOGIN, "squeue", "-h"), "the allocation is still there"
 
 

@@ -114,6 +114,9 @@ def test_lines_about_a_node(tmp_path: Path) -> None:
     tail = Tail(path, only="node1")
     assert tail.more() == b"node1 ready\nrank 3 on node1: gone\n"
     assert tail.rest() == b"bye node1\n"
+    for lines, shown in ((0, b""), (1, b"bye node1\n"), (2, b"rank 3 on node1: gone\nbye node1\n")):
+        last = Tail(path, lines=lines, only="node1")
+        assert last.more() + last.rest() == shown
 
 
 @pytest.mark.parametrize(

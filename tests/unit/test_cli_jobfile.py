@@ -210,6 +210,9 @@ def test_profile_list(mnrun: Terminal, tmp_path: Path, site: Path, monkeypatch: 
     )
     monkeypatch.setenv("MNRUN_PROFILE", "debug")
     assert "*  debug" in mnrun("profile", "list").out
+    monkeypatch.delenv("MNRUN_PROFILE")
+    write(tmp_path / ".config/mnrun/config.toml", 'profile = "other"')
+    assert "*  other" in mnrun("profile", "list").out  # as everything else chooses
 
 
 def test_profile_show(mnrun: Terminal, site: Path) -> None:

@@ -240,3 +240,13 @@ def test_what_holds_where_two_profiles_match(place: Place) -> None:
     for name in ("one", "two"):
         write(place.site / f"profiles/{name}.toml", f'match.hostname = "*"\nsite.jobs = "/{name}"')
     assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
+
+
+def test_a_relative_place_of_settings_says_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As XDG has it: else files of the current directory would be read."""
+    write(place.own / "config.toml", "keep = true")
+    (place.cwd / "own/mnrun").mkdir(parents=True)
+    write(place.cwd / "own/mnrun/config.toml", "force = true")
+    monkeypatch.chdir(place.cwd)
+    found = place.gather(environ={"XDG_CONFIG_HOME": "own"}).settings
+    assert ("keep" in found, "force" in found) == (True, False)

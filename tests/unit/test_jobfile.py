@@ -55,7 +55,12 @@ dependency = "afterok:7"
 
 
 def page(text: str, environ: Mapping[str, str] = {}) -> Page:  # read only
-    return Page("job.toml", text, "/home/alice/run", {"SCRATCH": "/scratch/alice", "HOME": "/home/alice", **environ})
+    return Page(
+        "job.toml",
+        text,
+        "/home/alice/run",
+        {"SCRATCH": "/scratch/alice", "HOME": "/home/alice", "NAME": "alice", **environ},
+    )
 
 
 def read(text: str, environ: Mapping[str, str] = {}) -> JobFile:  # read only
@@ -155,6 +160,8 @@ def test_the_command(text: str) -> None:
         ("job_dir", "~/records", "/home/alice/records"),
         ("output", "${SCRATCH}/%j.out", "/scratch/alice/%j.out"),
         ("output", "%x-%j.out", "/home/alice/run/%x-%j.out"),
+        ("hostfile", "hosts", "/home/alice/run/hosts"),
+        ("podman_root", "/tmp/${NAME}", "/tmp/alice"),
         ("job_name", "${SCRATCH}", "${SCRATCH}"),
     ],
 )
@@ -325,3 +332,40 @@ def test_a_profiles_origin_is_its_name_alone() -> None:
     assert jobfile.layer({"nodes": 2}, profile)["nodes"].origin == "profile here"
     with pytest.raises(UsageError, match=r"^profile here line 2: "):
         jobfile.layer({"keep": "x"}, profile)
+
+
+def test_outputs_in_a_profile_begin_where_a_job_is_handed_in() -> None:
+    """Nobody writes beside a site's files; what is read there is found there."""
+    text = 'output = "logs/%j.out"\nerror = "~/%j.err"\nsplit_output = "apart"\nbind = ["data:/data"]'
+    profile = Page("profile here", text, "/etc/mnrun/profiles", {"HOME": "/home/alice"}, job=False)
+    found = {name: said.value for name, said in jobfile.layer(jobfile.load(profile), profile).items()}
+    assert found == {
+        "output": "logs/%j.out",
+        "error": "/home/alice/%j.err",
+        "split_output": "apart",
+        "bind": ("/etc/mnrun/profiles/data:/data",),
+    }
+
+
+def test_a_command_is_one_and_a_job_files() -> None:
+    assert refusal('command = ["a"]\n[x]\ncommand = ["b"]') == (
+        "job.toml line 3: command is said twice; one job runs one command"
+    )
+    profile = Page("/etc/config.toml", 'command = ["a"]', "/etc", {}, job=False)
+    with pytest.raises(UsageError) as wrong:
+        jobfile.layer(jobfile.load(profile), profile)
+    assert str(wrong.value) == (
+        "/etc/config.toml line 1: command is a job file's; what holds for many jobs runs nothing"
+    )
+
+
+@pytest.mark.parametrize("table", ["", "[slurm]\n"])
+def test_exclusive_in_slurms_words(table: str) -> None:
+    """What the flag cannot say; beside others of sbatch's options."""
+    more = "[slurm]\n" if not table else ""
+    found = read(f'{table}exclusive = "user"\n{more}spread_job = true').settings
+    assert found["slurm"].words == (
+        ("exclusive=user", f"job.toml line {2 if table else 1}"),
+        ("spread-job", "job.toml line 3"),
+    )
+    assert 'exclusive = "x" is not true or false' in refusal('exclusive = "x"')

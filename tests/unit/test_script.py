@@ -135,6 +135,12 @@ def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
     (tmp_path / "slurm.sh").write_text("{% if %}")
     with pytest.raises(UsageError, match=r"slurm.sh line 1: "):
         render.render("slurm.sh", str(tmp_path))
+    for text, said in ((b"\xff", "UnicodeDecodeError: "), (b"{{ 1/0 }}", "ZeroDivisionError: ")):
+        (tmp_path / "slurm.sh").write_bytes(text)
+        with pytest.raises(UsageError, match=f"^{tmp_path}/slurm.sh: {said}"):
+            render.render("slurm.sh", str(tmp_path))
+    with pytest.raises(UsageError, match=r"^--templates /nope is no directory; "):
+        render.render("slurm.sh", "/nope")
 
 
 def test_ranks_by_srun_that_are_uneven_are_named_in_the_job() -> None:

@@ -138,7 +138,10 @@ def test_environment_is_read_by_the_options_names() -> None:
 
 def test_environment_splits_lists_at_commas() -> None:
     """As APPTAINER_BIND: a path may have blanks in it, and no comma."""
-    found = settings.from_environment({"MNRUN_BIND": "/a:/b:ro,/my data", "MNRUN_ENV_FILE": "a,b"})
+    found = settings.from_environment(
+        {"MNRUN_BIND": "/a:/b:ro,/my data", "MNRUN_ENV_FILE": "a,b", "MNRUN_SETUP": "f a,b"}
+    )
+    assert "setup" not in found  # nor may a line of shell be split
     assert found["bind"].value == ("/a:/b:ro", "/my data")
     assert found["env_file"].value == ("a", "b")
 
@@ -310,7 +313,8 @@ def test_a_line_takes_back_what_a_layer_below_says() -> None:
 def test_sbatchs_variables_are_not_lost() -> None:
     """An empty one is none; what is unknown is named."""
     environ = {"SBATCH_ACCOUNT": "", "SBATCH_EXCLUSIVE": "user", "SBATCH_THREADS_PER_CORE": "1", "SBATCH_NEW": "x"}
+    environ.update(SBATCH_WAIT="1", SBATCH_WAIT_ALL_NODES="1")
     found = settings.from_sbatch(environ)
     assert set(found) == {"slurm"}
-    assert set(found["slurm"].value) == {"threads-per-core=1", "exclusive=user"}  # type: ignore[arg-type]
-    assert settings.lost_of_sbatch(environ) == ["SBATCH_NEW"]
+    assert set(found["slurm"].value) == {"threads-per-core=1", "exclusive=user", "wait-all-nodes=1"}  # type: ignore[arg-type]
+    assert settings.lost_of_sbatch(environ) == ["SBATCH_NEW", "SBATCH_WAIT"]

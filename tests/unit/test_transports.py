@@ -130,8 +130,8 @@ def test_signals_that_are_for_the_program(world: World, told: bool) -> None:
     """They do not end us."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with transports.Signals(events, told), world.allowed():
-        os.kill(os.getpid(), signal.SIGUSR1)
-        os.kill(os.getpid(), signal.SIGUSR2)
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR2)
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
     heard = [events.get_nowait() for _ in range(events.qsize())]
     assert heard == ([("told", "USR1", ""), ("told", "USR2", "")] if told else [])
@@ -143,7 +143,7 @@ def test_signals_become_events(world: World) -> None:
     before = [signal.getsignal(signum) for signum in transports.Signals.ALL]
     with transports.Signals(events), world.allowed():
         for signum in transports.Signals.ALL:
-            os.kill(os.getpid(), signum)
+            signal.raise_signal(signum)  # to this very thread, so that it has come when this returns
     assert [events.get_nowait() for _ in before] == [("signal", "", signum) for signum in transports.Signals.ALL]
     assert [signal.getsignal(signum) for signum in transports.Signals.ALL] == before
 
