@@ -62,11 +62,19 @@ def test_a_signal_to_all_steps_reaches_every_rank_once(cluster: Cluster, desk: D
     assert told(result.err) == [f"got {n}" for n in range(4)]
 
 
-@pytest.mark.parametrize(("words", "each"), [(("--",), 4), (("--script",), 1)], ids=["ranks", "script"])
-def test_a_signal_to_the_steps_of_a_live_run(cluster: Cluster, desk: Desk, words: tuple[str, ...], each: int) -> None:
-    """The same; and to a script, where that is the program."""
+@pytest.mark.parametrize(
+    ("before", "words", "each"),
+    [((), ("--",), 4), (("srun", "-N1", "-n1"), ("--",), 4), ((), ("--script",), 1)],
+    ids=["ranks", "from-a-step", "script"],
+)
+def test_a_signal_to_the_steps_of_a_live_run(
+    cluster: Cluster, desk: Desk, before: tuple[str, ...], words: tuple[str, ...], each: int
+) -> None:
+    """The same; to a script, where that is the program; and to a run that is in a step itself, and so hears it, too."""
     program = desk.put("usr1", USR1, 0o755)
-    with cluster.running(cluster.launch(*INSIDE.words, *words, program, nodes=2)) as run:
+    line = cluster.launch("-n", "4", *INSIDE.words, *words, program, nodes=2)
+    line[line.index("mnrun") : line.index("mnrun")] = before
+    with cluster.running(line) as run:
         said = run.saying(lambda result: result.out.count("up ") == each, "up")
         cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("slurm job ")[1].split(")")[0])
         result = run.end()

@@ -349,7 +349,7 @@ def test_outputs_in_a_profile_begin_where_a_job_is_handed_in() -> None:
 
 def test_a_command_is_one_and_a_job_files() -> None:
     assert refusal('command = ["a"]\n[x]\ncommand = ["b"]') == (
-        "job.toml line 3: command is said twice; one job runs one command"
+        "job.toml line 2: command is said twice; one job runs one command"
     )
     profile = Page("/etc/config.toml", 'command = ["a"]', "/etc", {}, job=False)
     with pytest.raises(UsageError) as wrong:

@@ -39,7 +39,7 @@ def test_an_options_key_is_its_long_name(option: Option) -> None:
     long = next(flag for flag in option.flags if flag.startswith("--"))
     assert option.name == long[2:].replace("-", "_")
     assert option.variable in (None, f"MNRUN_{option.name.upper()}")
-    assert (option.variable is None) == (option.name == "env")
+    assert (option.variable is None) == (option.name in ("env", "setup"))
 
 
 @each

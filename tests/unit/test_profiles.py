@@ -166,7 +166,7 @@ def test_a_name_that_is_none() -> None:
         ("site.ports = ''", "--ports is empty (profile here line 1)"),
         ("policy.keep = false", "profile here line 1: policy.keep is not a string; write what users are told"),
         ("profile = 'y'", "profile here line 1: a profile names no other; one is chosen, none are merged"),
-        ("command = ['x']", "profile here line 1: command is no key; "),
+        ("command = ['x']", "profile here line 1: command is a job file's; "),
         ("nodes = ", "profile here line 1: invalid value; "),
     ],
 )
