@@ -16,8 +16,8 @@ T = TypeVar("T")
 def run(
     words: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None, *, instead: str = "use --local"
 ) -> subprocess.CompletedProcess[str]:
-    """How it ended and what it said. Raises SchedulerError where it is not there (do something `instead`), Unanswered
-    where it takes too long."""
+    """How it ended and what it said. Raises SchedulerError where it is not there (do something `instead`),
+    NoAnswerError where it takes too long."""
     try:
         return subprocess.run(
             words,

@@ -50,7 +50,7 @@ class SchedulerError(LaunchError):
 
 
 class NoAnswerError(SchedulerError):
-    """It said nothing in time: what was asked of it may happen all the same. `heard` is what came before the silence."""
+    """It said nothing in time: what was asked of it may happen all the same. `heard` is what came before that."""
 
     def __init__(self, message: str, remedy: str = "", heard: str = "") -> None:
         super().__init__(message, remedy)

@@ -132,7 +132,7 @@ kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files, 
   local file pid names pids=()
   for file in "${@:2}"; do
     read -r pid names <"$file" || continue
-    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$names") # the same signal may come again, to each of us
+    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$names") # it may come again
   done
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
@@ -152,7 +152,7 @@ end() { # by its mpirun, where it has one
 
 declare -A mnrun_heard=()
 sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or their mpirun, they have it too
-  # a launcher that is in a step itself has an srun there that hears the same, and sends it on
+  # the srun of a launcher that is in a step itself sends it again
   ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
   mnrun_heard[$1]=$SECONDS
   if [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi

@@ -11,7 +11,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from launcher import cluster
-from launcher.errors import SchedulerError, NoAnswerError
+from launcher.errors import NoAnswerError, SchedulerError
 from launcher.model import Site
 
 from .samples import build, recorded
