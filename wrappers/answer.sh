@@ -4,9 +4,16 @@
 set -u
 here=$(cd "${0%/*}" && pwd)
 . "$here/frames.sh"
-box=$1 way="answer $self $2 $3" input=$4
+box=$1 way="answer $self $2 $3" input=${4% *} lines=${4#* }
 shift 4
 cd "$box" || exit 1
+
+if [ "$input" = 0 ]; then input=''; fi
+if [ "$(wc -l <words)" -ne "$lines" ]; then
+  say "no a part of the command was lost on the way"
+  rm -rf "$box"
+  exit 1
+fi
 
 trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 for stream in out err; do
@@ -24,6 +31,11 @@ if [ -n "$input" ]; then
     while read -r kind data <&3; do
       case $kind in
         in)
+          if [ "$data" = gap ]; then
+            say "no a part of its input was lost on the way"
+            kill -s TERM "$(cat pid)" 2>/dev/null
+            break
+          fi
           unpack "$data" <&5 >&4 || break # it wants no more
           say 'got 1'
           ;;

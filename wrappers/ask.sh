@@ -10,7 +10,7 @@ fail() {
   exit 255
 }
 
-host='' input=1
+host='' input=1 behind=''
 while [ $# -gt 0 ]; do
   case $1 in
     -V)
@@ -30,7 +30,8 @@ while [ $# -gt 0 ]; do
       while [ -n "$letters" ]; do
         rest=${letters#?}
         case ${letters%"$rest"} in
-          n | f) input='' ;;
+          n) input='' ;;
+          f) input='' behind=1 ;;
           [BbcDEeFIiJLlmOoPpQRSWw])
             if [ -z "$rest" ] && [ $# -gt 1 ]; then shift; fi
             rest=''
@@ -85,14 +86,17 @@ end() { # SIGNAL: ours, so the command's
   say "signal $1"
   leave 255
 }
-for signal in HUP INT TERM; do
-  # shellcheck disable=SC2064  # now
-  trap "end $signal" "$signal"
-done
+mind() { # signals
+  for signal in HUP INT TERM; do
+    # shellcheck disable=SC2064  # now
+    trap "end $signal" "$signal"
+  done
+}
 
+mind
 printf '%s\n' "$*" >"$box/words"
 message words "$box/words"
-say "run $input"
+say "run ${input:-0} $number"
 if [ -n "$input" ]; then
   exec 3<&0 # what runs in the background would have /dev/null
   {
@@ -113,16 +117,28 @@ put() { # out|err SIZE FILE
   say "took $1"
 }
 
-while :; do
-  read -r kind data <&5 || continue # a signal, which has not ended us
-  case $kind in
-    out) put out "$data" 6 ;;
-    err) put err "$data" 7 >&2 ;;
-    got) if [ -n "$sender" ]; then echo "$data" 1<>"$box/room"; fi ;;
-    code) leave "$data" ;;
-    no)
-      echo "$me: $node: $data" >&2
-      leave 255
-      ;;
-  esac
-done
+hear() { # until it has ended
+  while :; do
+    read -r kind data <&5 || continue # a signal, which has not ended us
+    if [ "$data" = gap ]; then
+      echo "$me: $node: a part of what came was lost on the way" >&2
+      end TERM
+    fi
+    case $kind in
+      out) put out "$data" 6 ;;
+      err) put err "$data" 7 >&2 ;;
+      got) if [ -n "$sender" ]; then echo "$data" 1<>"$box/room"; fi ;;
+      code) leave "$data" ;;
+      no)
+        echo "$me: $node: $data" >&2
+        leave 255
+        ;;
+    esac
+  done
+}
+
+if [ -z "$behind" ]; then hear; fi
+{
+  mind
+  hear
+} </dev/null & # as ssh -f

@@ -6,7 +6,7 @@
 # is sent more than they hold.
 set -uf
 LC_ALL=C # a character is a byte
-declare -A size=()
+declare -A size=() number=()
 
 hand() { # PIPE TEXT
   if [[ -p $1 ]]; then printf '%s' "$2" 1<>"$1"; fi 2>/dev/null
@@ -18,16 +18,22 @@ while IFS= read -r -N 1023 record; do
   if [[ $1 == ask ]]; then box=run.$3.$4 back=in; else box=ask.$4 back=back; fi
   message=$box/${5%+}
   case $5 in
-    in+ | out+ | err+)
-      hand "$message.data" "$6"
-      size[$message]=$((${size[$message]-0} + ${#6}))
-      ;;
-    in | out | err)
-      hand "$message.data" "$6"
-      hand "$box/$back" "$5 $((${size[$message]-0} + ${#6}))"$'\n'
+    in+ | out+ | err+ | in | out | err)
+      number[$message]=$((${number[$message]-0} + 1))
+      if [[ $6 != "${number[$message]}" ]]; then
+        hand "$box/$back" "${5%+} gap"$'\n'
+        continue
+      fi
+      hand "$message.data" "$7"
+      size[$message]=$((${size[$message]-0} + ${#7}))
+      [[ $5 != *+ ]] || continue
+      hand "$box/$back" "$5 ${size[$message]}"$'\n'
       unset "size[$message]"
       ;;
     took) hand "$box/room.$6" $'1\n' ;;
-    *) hand "$box/$back" "${*:5}"$'\n' ;; # eof; code, got, no
+    *) # eof; code, got, no
+      hand "$box/$back" "${*:5}"$'\n'
+      [[ $5 == got ]] || unset "number[$box/in]" "number[$box/out]" "number[$box/err]"
+      ;;
   esac
 done

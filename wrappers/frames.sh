@@ -4,15 +4,17 @@
 # A line `ask FROM TO ID KIND DATA` or `answer FROM TO ID KIND DATA` into the node's pipe `across` goes by its
 # guard to the launcher, down the lease, and to whom it is for (relay.py, carry.sh).
 #     ask      words DATA   the command, in as many lines as it takes     answer   out DATA   err DATA
-#              run INPUT    all words are there; 1: input follows                  code N     it has ended
+#              run INPUT N  all words are there, in N lines; 1: input follows      code N     it has ended
 #              in DATA  eof                                                        got N      room for so many `in`
 #              took out|err room for one more of these                            no WHY     it cannot be asked
 #              signal NAME
-# DATA is base64; a kind with + goes on in the next line of that kind. No line is longer than 1023
+# DATA is the number of the line in its stream, and base64; a kind with + goes on in the next line of that kind. Where
+# a number is missing the command ends with an error, never with less than was said. No line is longer than 1023
 # bytes: srun mixes up the parts of longer ones. Nobody sends more than he was given room for, so that
 # no pipe on the way is ever full: a slow reader holds up his own command alone.
 WINDOW=2    # messages under way, of each stream of a command: 2 x 24 kB, and a pipe holds 64 kB
 CHUNK=18000 # bytes in one
+number=0    # of the last line of a stream
 read -r self <"$here/self"
 
 say() { echo "$way $*" 1<>"$here/across"; }
@@ -26,15 +28,15 @@ message() { # KIND FILE
   lines=$(base64 -w 800 <"$2" 2>/dev/null) || lines=$(base64 <"$2" | tr -d '\n' | fold -w 800) # a busybox of old
   # shellcheck disable=SC2086  # words of base64
   set -- $lines
-  while [ $# -gt 1 ]; do
-    say "$kind+ $1"
+  while [ $# -gt 0 ]; do
+    number=$((number + 1))
+    if [ $# = 1 ]; then say "$kind $number $1"; else say "$kind+ $number $1"; fi
     shift
   done
-  if [ $# = 1 ]; then say "$kind $1"; fi
 }
 
 pump() { # KIND ROOM BESIDE: what comes from 3, as far as 4 tells of room; BESIDE is a name for its own files
-  room=$2
+  room=$2 number=0
   while :; do
     while [ "$room" -lt 1 ]; do
       if [ -e "$3.stop" ]; then exec cat <&3 >/dev/null; fi

@@ -40,7 +40,7 @@ while read -r node id kind data; do
         mkdir "$box"
         (cd "$box" && mkfifo out err room.out room.err in in.data stdin)
       fi
-      echo "$data" >>"$box/words"
+      echo "${data#* }" >>"$box/words"
       ;;
     run)
       (

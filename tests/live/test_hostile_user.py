@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, PIPE, WAYS, Way, some
-from .reports import check, everybody_spoke
+from .reports import check, everybody_spoke, refusal
 from .stage import LOGIN, Cluster, Desk
 
 pytestmark = pytest.mark.live
@@ -141,6 +141,17 @@ def test_hostile_home_is_not_needed(cluster: Cluster, image: str) -> None:
         check(cluster.mnrun(*words, "--", HELLO), *cluster.nodes)
         result = cluster.mnrun(*words, "--", "sh", "-c", "ls -A /home/alice 2>/dev/null; echo; pwd", nodes=1, tasks=1)
         assert (result.code, result.out) == (0, "\n/tmp\n"), result
+
+
+def test_hostile_cache_of_somebody_else(cluster: Cluster) -> None:
+    """--stage: who made the directory above it could put another image there."""
+    cluster.root("node01", "install", "-d", "-m", "777", "-o", "bob", "/var/tmp/mnrun.alice")
+    try:
+        result = cluster.alice(["mnrun", "--hosts", "node01,node02", "--stage", "--image", OMPI5, "--", HELLO])
+    finally:
+        for node in cluster.nodes[:2]:
+            cluster.root(node, "rm", "-rf", "/var/tmp/mnrun.alice")
+    refusal(result, 121, "1 of 2 hosts", "node01: /var/tmp/mnrun.alice is not a directory of yours alone (0700)")
 
 
 def test_hostile_stdin_closed(cluster: Cluster) -> None:

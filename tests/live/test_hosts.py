@@ -126,12 +126,17 @@ def test_hosts_of_a_file_and_part_of_them(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_hosts_may_be_this_machine(cluster: Cluster) -> None:
-    """The launching machine needs no ssh server to be one of them."""
+    """The launching machine needs no ssh server to be one of them; outside-in not even the program."""
     listening = cluster.root("login", "sh", "-c", "pidof sshd | tr ' ' '\\n' | sort -n | head -n 1").strip()
     cluster.root("login", "kill", listening)
+    cluster.root("login", "mv", "/usr/sbin/sshd", "/usr/sbin/sshd.away")
     try:
-        check(launch(cluster, *INSIDE, "--", HELLO, hosts="login,node01"), spread={"login": 1, "node01": 1})
+        for way in (INSIDE, MPIRUN):
+            result = launch(cluster, *way, "--", HELLO, hosts="login,node01")
+            check(result, spread={"login": 1, "node01": 1})
+        assert "connected by pipe: login: this host has no sshd" in mine(result), result
     finally:
+        cluster.root("login", "mv", "/usr/sbin/sshd.away", "/usr/sbin/sshd")
         cluster.root("login", "/usr/sbin/sshd")
 
 

@@ -116,6 +116,9 @@ ssh -n nowhere true; echo "code $?"
 ssh -n node02 'kill -9 $$'; echo "code $?"
 ssh -n "$(getent hosts node02 | cut -d' ' -f1)" uname -n
 ssh -n localhost uname -n
+ssh -f node02 "until [ -e '$dir/seen' ]; do sleep 0.1; done; echo late >'$dir/done'"; echo "behind $?"
+touch "$dir/seen"
+until [ -s "$dir/done" ]; do sleep 0.1; done; cat "$dir/done"
 ssh -n node02 "echo $(head -c 9000 /dev/zero | tr '\\0' x)" | wc -c
 ssh -n node02 yes | head -n 1
 ssh node02 "tee '$dir/there'" <"$dir/data" >"$dir/back"; echo "code $?"
@@ -135,6 +138,8 @@ code 255
 code 137
 node02
 node01
+behind 0
+late
 9001
 y
 code 0

@@ -330,15 +330,16 @@ printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
 
 
 def test_what_comes_down_for_a_command_comes_in_blocks(sh: Shell, tmp_path: Path) -> None:
-    """Data goes on as it comes, and its size once a message is whole; streams and commands keep theirs apart; what
-    nobody waits for is dropped."""
+    """Data goes on as it comes, and its size once a message is whole; streams and commands keep theirs apart; a line
+    that is missing is told; what nobody waits for is dropped."""
     lines = (
-        "answer n1 n2 AbC out+ 1111",
-        "answer n1 n2 AbC err eeee==",
-        f"answer n1 n2 AbC out+ {'2' * 800}",
-        "ask n1 n3 Xyz in 33",
-        "answer n1 n2 Gone out 5555",
-        "answer n1 n2 AbC out 4",
+        "answer n1 n2 AbC out+ 1 1111",
+        "answer n1 n2 AbC err 1 eeee==",
+        f"answer n1 n2 AbC out+ 2 {'2' * 800}",
+        "ask n1 n3 Xyz in 1 33",
+        "answer n1 n2 Gone out 1 5555",
+        "answer n1 n2 AbC out 3 4",
+        "answer n1 n2 AbC err 3 lost",
         "ask n1 n3 Xyz took err",
         "ask n1 n3 Xyz eof",
         "answer n1 n2 AbC no it is  away",
@@ -358,7 +359,7 @@ done""",
     )
     said = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.glob("*/*.said")}
     assert said == {
-        "ask.AbC/back.said": "err 6\nout 805\nno it is away\n",
+        "ask.AbC/back.said": "err 6\nout 805\nerr gap\nno it is away\n",
         "ask.AbC/out.data.said": f"1111{'2' * 800}4",
         "ask.AbC/err.data.said": "eeee==",
         "run.n3.Xyz/in.said": "in 2\neof\n",
@@ -366,3 +367,27 @@ done""",
         "run.n3.Xyz/room.err.said": "1\n",
     }
     assert not (tmp_path / "ask.Gone").exists()
+
+
+def test_what_is_lost_on_the_way_is_an_error(sh: Shell, tmp_path: Path) -> None:
+    """Half an output does not pass for all of it, and half a command is not run."""
+    for name in ("ask.sh", "answer.sh", "frames.sh"):
+        (tmp_path / name).write_text((folder("wrappers") / name).read_text())
+    said = sh(
+        """echo n1 >self; echo 'n2 host2' >nodes; mkfifo across; exec 9<>across
+while read -r word from to id kind data; do
+  echo "$word $from $to $kind $data"
+  case $kind in run) echo 'out gap' 1<>"ask.$id/back" ;; no) exit ;; esac
+done <across >said &
+sh ./ask.sh -n host2 true 2>err; echo "code $?"
+mkdir box; echo dHJ1 >box/words
+sh ./answer.sh "$PWD/box" n2 AbC '0 2'; echo "code $?"
+wait; cat err said; ls -d box ask.* 2>/dev/null"""
+        + " || :"
+    )
+    assert said.decode().splitlines() == [
+        *("code 255", "code 1", "ssh: n2: a part of what came was lost on the way"),
+        *("ask n1 n2 words 1 dHJ1ZQo=", "ask n1 n2 run 0 1", "ask n1 n2 signal TERM"),
+        "answer n1 n2 no a part of the command was lost on the way",
+        "ask.sh",
+    ]
