@@ -109,15 +109,15 @@ pass() { # SIGNAL: to the program, on one way only
   fi
 }
 
-begun() { # whether the program can be told: its ranks, or their mpirun, would end by a signal before they are ready for it
-  [[ -n $mnrun_went && (-z $mnrun_counted || ${#mnrun_seen[@]} -ge $mnrun_total) ]] || return 1
-  mnrun_since=${mnrun_since:-$SECONDS}
-  ((SECONDS >= mnrun_since + mnrun_grace))
+begun() { # whether the program is there: of ranks all of them, since their mpirun would end by a signal before
+  [[ -n $mnrun_went && (-z $mnrun_counted || ${#mnrun_seen[@]} -ge $mnrun_total) ]]
 }
 
-hand_on() { # what has come before
+hand_on() { # what has come before, once the program has had a moment to be ready for it
   local name
   begun || return 0
+  mnrun_since=${mnrun_since:-$SECONDS}
+  ((SECONDS >= mnrun_since + mnrun_grace)) || return 0
   for name in $mnrun_early; do echo "signal $name" >&"$mnrun_lease"; done
   mnrun_early=''
 }
