@@ -330,11 +330,13 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
   blamed() { mnrun_why=${*:2} status=$1; say "$mnrun_why"; }
   status=${mnrun_code:-$1}
   [[ $mnrun_told != TERM ]] || mnrun_warned=1
-  # scancel tells every process: the rest is its consequence, and so is the 0 of an mpirun that it ended
-  if [[ -n $mnrun_warned ]] && ! mnrun_runs && [[ $mnrun_code != 0 || -z $mnrun_preempted ]]; then
+  # scancel tells every process: the rest is its consequence, and so is the 0 of an mpirun that it ended; where
+  # Slurm ends a job for a node that it lost, mpirun may be gone before anybody else is told
+  if [[ -n $mnrun_warned || ($mnrun_code == 0 && -n $2) ]] && ! mnrun_runs && [[ $mnrun_code != 0 || -z $mnrun_preempted ]]; then
     case $mnrun_said in
       *Restarts=$((mnrun_restart + 1))*) blamed 143 requeued ;; # the word that its followers know
       *JobState=TIMEOUT* | *Reason=TimeLimit*) blamed 124 "job $mnrun_job reached its time limit" ;;
+      *JobState=NODE_FAIL* | *Reason=NodeDown*) blamed 121 "lost while the program ran:$2" ;;
       *) blamed 143 "job $mnrun_job was cancelled" ;;
     esac
     return

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from .batch import forget, output, state, submit
-from .cells import HELLO, INSIDE, MPIRUN
+from .cells import HELLO, INSIDE, MPIRUN, SRUN
 from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
 
 pytestmark = pytest.mark.live
@@ -252,11 +252,12 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
     """How jobs ended that left no word, also once slurmctld has forgotten them."""
     cluster = variant(2, "--accounting")
     with cluster.desk() as desk:
-        _slurm_holds_what_was_asked(cluster, desk)
+        asked = _slurm_holds_what_was_asked(cluster, desk)
         queue = Queue(cluster, desk)
         lost = queue.submit("lost", "sleep 600", "--no-requeue", "-w", "node02")
         queue.until(lost, lambda job: job["state"] == "RUNNING", "running")
         submitted = _submit_with_accounting(cluster, desk)
+        life = _live_with_accounting(cluster, desk)
         cluster.tool("kill", "node02")
         line = ["sbatch", "--parsable", "-w", "node01", "-o", "/dev/null", "--wrap"]
         failed, killed, ok = (
@@ -267,7 +268,9 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         assert queue.code(ok) == 143
         assert queue.code(lost) == 121
         assert queue.status(lost)[lost]["state"] == "NODE_FAIL"
-        assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", *submitted]).code == 121
+        for job, code in (*zip(submitted, (5, 121)), *life.items()):
+            told = cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", job])
+            assert told.code == code, f"{job}: {told} {output(desk, job)}"
         forget(cluster)  # from here on Slurm's word alone counts
         cluster.tool("heal", "node02")
         wait_for(lambda: "CANCELLED" in cluster.root("login", "sacct", "-a", "-n", "-X", "-j", ok), "in the accounting")
@@ -278,8 +281,10 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         )
         time.sleep(1.1)
         assert {job: seen["code"] for job, seen in queue.status().items()} == {
+            **dict.fromkeys(asked, 0),
             lost: 121,
             **dict(zip(submitted, (5, 121))),
+            **life,
             failed: 3,
             killed: 137,
             ok: 143,
@@ -290,7 +295,7 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         assert (unknown.code, "no job 4711 of yours" in unknown.err) == (123, True), unknown
 
 
-def _slurm_holds_what_was_asked(cluster: Cluster, desk: Desk) -> None:
+def _slurm_holds_what_was_asked(cluster: Cluster, desk: Desk) -> tuple[str, str]:
     """Of directives that a cluster without accounting, licences or reservations has no use for."""
     for words in (["add", "qos", "fast"], ["add", "account", "science"]):
         cluster.root(LOGIN, "sacctmgr", "-i", *words)
@@ -309,8 +314,21 @@ def _slurm_holds_what_was_asked(cluster: Cluster, desk: Desk) -> None:
     assert {name: held.get(name) for name in wanted} == wanted
     assert state(cluster, exported)["MinMemoryCPU"] == "500M"
     assert cluster.alice(["mnrun", "wait", charged, exported]).code == 0
-    assert output(desk, exported).splitlines() == ["1 none"]
+    assert "1 none" in output(desk, exported).splitlines()
     cluster.root(LOGIN, "scontrol", "delete", "reservationname=ours")
+    return charged, exported
+
+
+def _live_with_accounting(cluster: Cluster, desk: Desk) -> dict[str, int]:
+    """Jobs of `mnrun submit` that go on meanwhile, and how they will end: an array, one that waits for it, and
+    one that runs out of time."""
+    where = ["-w", "node01", "-n", "1"]
+    array = submit(cluster, desk, "-a", "0-1%1", *where, *INSIDE.words, "--", "true")
+    chain = submit(cluster, desk, "-d", f"afterok:{array}", *where, *INSIDE.words, "--", "true")
+    late = submit(cluster, desk, *where, *SRUN.words, "--", HELLO, "-s", "3600")
+    wait_for(lambda: "rank " in output(desk, late), "running")
+    cluster.root(LOGIN, "scontrol", "update", f"jobid={late}", "EndTime=now+1")
+    return {f"{array}_0": 0, f"{array}_1": 0, chain: 0, late: 124}
 
 
 def _submit_with_accounting(cluster: Cluster, desk: Desk) -> tuple[str, str]:

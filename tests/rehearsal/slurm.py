@@ -51,7 +51,6 @@ Licenses=app:4
 # Only where a test makes a partition of a higher tier.
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-Licenses=geant:4
 {accounting}
 NodeName={nodes} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} Feature=ib State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE DefaultTime=60 OverSubscribe=YES:4

@@ -96,6 +96,23 @@ def test_a_program_that_leaves_with_0_as_its_job_is_ended(job: Job, said: str, c
     assert (job.outcome()["code"], job.outcome()["why"]) == (code, why)
 
 
+@pytest.mark.parametrize(
+    ("state", "code", "why"),
+    [
+        ("JobState=COMPLETING Reason=NodeDown", 121, "lost while the program ran: node02"),
+        ("JobState=NODE_FAIL", 121, "lost while the program ran: node02"),
+        ("JobState=CANCELLED", 143, "job 7 was cancelled"),
+        ("JobState=RUNNING", 0, ""),  # its program is done, and that counts
+    ],
+)
+def test_a_program_that_leaves_with_0_as_its_node_is_lost(job: Job, state: str, code: int, why: str) -> None:
+    """mpirun may be ended before anybody else is told: a node without a farewell makes us ask."""
+    says(job, state)
+    lost = "mnrun_ready=([node01]=1 [node02]=1) mnrun_bye=([node01]=1)"
+    job.start(f"{lost} mnrun_sweeping=(true) mnrun_went=1 mnrun_code=0 mnrun_served=0 mnrun_counted=; exit", code=code)
+    assert (job.outcome()["code"], job.outcome()["why"]) == (code, why)
+
+
 def says(job: Job, state: str) -> None:
     """What Slurm says of the job."""
     job.program("scontrol", SCONTROL.replace("JobState=COMPLETING Reason=TimeLimit", state))

@@ -6,7 +6,7 @@
 #SBATCH --qos=high                               # job.toml line 16
 #SBATCH --reservation=beamtime                   # job.toml line 17
 #SBATCH --constraint=ib                          # job.toml line 18
-#SBATCH --licenses=geant:2                       # job.toml line 19
+#SBATCH --licenses=app:2                         # job.toml line 19
 #SBATCH '--nodelist=node[01-02]'                 # job.toml line 20
 #SBATCH --exclude=node03                         # job.toml line 21
 #SBATCH --exclusive                              # job.toml line 22
