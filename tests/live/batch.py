@@ -39,6 +39,12 @@ def output(desk: Desk, job: str) -> str:
     return "".join(desk.read(name).decode() for name in found)
 
 
+def programs(text: str | bytes) -> str:
+    """What the program said, without mnrun's own lines."""
+    whole = text if isinstance(text, str) else text.decode()
+    return "".join(line for line in whole.splitlines(True) if not line.startswith("mnrun: "))
+
+
 def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
     """How it ended, by Slurm's word, and what it said."""
     wait_for(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .batch import end, forget, output, state, submit
+from .batch import end, forget, output, programs, state, submit
 from .cells import INSIDE, full
 from .stage import LOGIN, Cluster, Desk, wait_for
 
@@ -21,7 +21,9 @@ def test_a_job_that_something_ends_again_and_again(cluster: Cluster, desk: Desk)
     job = submit(cluster, desk, "-N", "1", "--requeue", *INSIDE.words, "--", "sh", "-c", "echo up; sleep 3600")
     records = cluster.path(f"/home/alice/.mnrun/jobs/{job}")
     for start in range(6):
-        wait_for(lambda: output(desk, job) == "up\n", f"up, start {start}", 240, lambda: str(state(cluster, job)))
+        wait_for(
+            lambda: programs(output(desk, job)) == "up\n", f"up, start {start}", 240, lambda: str(state(cluster, job))
+        )
         cluster.root(LOGIN, "scontrol", "requeue", job)
         wait_for(lambda: state(cluster, job)["JobState"] == "PENDING", "requeued", state=lambda: output(desk, job))
         (records / str(start) / "outcome").unlink(missing_ok=True)  # as if nobody had had time for a word

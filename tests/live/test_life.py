@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .batch import USR1, forget, of_modules, of_the_site, output, state, submit
+from .batch import USR1, forget, of_modules, of_the_site, output, programs, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, OMPI5, SRUN
 from .reports import check, only_line
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
@@ -89,7 +89,7 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
         assert (ended["state"], ended["code"]) == ("TIMEOUT", 124), ended
         assert f"mnrun: job {job} reached its time limit\n" in output(desk, job)
     assert wait(cluster, after) == 0
-    assert output(desk, after) == "so be it\n"
+    assert programs(output(desk, after)) == "so be it\n"
     with Terminal(cluster.argv(LOGIN, "alice", [*MNRUN, "status"])) as terminal:
         terminal.expect(rf"{late[0]}\s+hello\s+timed out\s+node0\d\s+124")
         assert terminal.end() == 0
@@ -253,7 +253,7 @@ def test_every_layer_of_a_submitted_job(cluster: Cluster, desk: Desk, site: str)
         asked = state(cluster, job)
         assert (asked["JobName"], asked["TimeLimit"]) == ("typed", "00:07:00"), asked
         assert wait(cluster, job) == 0, desk.read("out")
-    assert desk.read("out").decode() == "base/1:mpi/3:own/4|ib0|user|/of-job /of-site /of-user\n"
+    assert programs(desk.read("out")) == "base/1:mpi/3:own/4|ib0|user|/of-job /of-site /of-user\n"
 
 
 def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
@@ -266,7 +266,7 @@ def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
     desk.put("mine/slurm.sh", ours.replace(begin, f'\necho "of {{{{ title }}}}"{begin}'))
     done = cluster.alice([*MNRUN, "submit", "--wait", *words], cwd=desk.path)
     assert done.code == 0, done
-    assert desk.read("out").decode().splitlines() == [
+    assert programs(desk.read("out")).splitlines() == [
         "of echo: 1 nodes x 1 ranks, inside-out (mpirun runs inside the image), host",
         "hello",
     ]
@@ -292,7 +292,7 @@ def test_no_secret_is_said_or_left(cluster: Cluster, desk: Desk) -> None:
     assert [done.code for done in (*heard, handed)] == [0, 0, 0], (*heard, handed)
     job = handed.out.strip()
     ready = f"is {len(secret)} {len(secret)}\n" * 2
-    wait_for(lambda: "out" in desk.names() and desk.read("out").decode() == ready, "running")
+    wait_for(lambda: "out" in desk.names() and programs(desk.read("out")) == ready, "running")
     assert not [process for process in cluster.processes() if secret in " ".join(process.argv)]
     heard += [handed, *(ask(cluster, *verb, job) for verb in (["status"], ["status", "--json"], ["logs"]))]
     _in_no_file(cluster, secret, running=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .batch import end, of_modules, output, submit
+from .batch import end, of_modules, output, programs, submit
 from .cells import HELLO, INSIDE, OMPI5
 from .reports import refusal
 from .stage import Cluster, Desk
@@ -23,7 +23,7 @@ def test_modules_that_are_there(cluster: Cluster, desk: Desk) -> None:
         live = cluster.mnrun(*words, *LOOK, nodes=1, tasks=1)
         assert (live.code, live.out) == (0, "two tool/2:more/1\n"), live
         assert end(cluster, desk, job).code == 0, output(desk, job)
-    assert output(desk, job) == live.out
+    assert programs(output(desk, job)) == live.out
 
 
 def test_modules_that_are_not_there(cluster: Cluster, desk: Desk) -> None:

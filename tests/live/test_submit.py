@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from .batch import USR1, end, forget, output, state, submit
+from .batch import USR1, end, forget, output, programs, state, submit
 from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way
 from .reports import ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
@@ -46,7 +46,7 @@ def test_submit_with_a_choice_of_nodes_and_gpus(cluster: Cluster, desk: Desk) ->
     asked = state(cluster, alone)
     assert (asked["NodeList"], asked["NumCPUs"], asked["OverSubscribe"]) == ("node03", "8", "NO"), asked
     gpus = {
-        job: {(rank.host, rank.gpus) for rank in ranks(Result(0, output(desk, job).encode(), ""))}
+        job: {(rank.host, rank.gpus) for rank in ranks(Result(0, programs(output(desk, job)).encode(), ""))}
         for job in (alone, spread, each)
     }
     assert gpus == {
@@ -119,7 +119,7 @@ def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
     array = submit(cluster, desk, "-a", "0-3%2", *words, "sh", "-c", "echo task $SLURM_ARRAY_TASK_ID")
     after = submit(cluster, desk, "-d", f"afterok:{array}", *words, "echo", "after")
     wait_for(lambda: "after" in output(desk, after), "after", state=lambda: str(desk.names()))
-    said = [desk.read(name).decode().strip() for name in desk.names() if f"-{array}_" in name]
+    said = [programs(desk.read(name)).strip() for name in desk.names() if f"-{array}_" in name]
     assert sorted(said) == [f"task {n}" for n in range(4)]
     jobs = cluster.path("/home/alice/.mnrun/jobs")
     for number in range(4):
@@ -178,7 +178,7 @@ def test_submit_from_a_job_file(cluster: Cluster, desk: Desk) -> None:
     job = handed.out.strip()
     wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed")
     assert (state(cluster, job)["TimeLimit"], state(cluster, job)["Comment"]) == ("00:07:00", "hi")
-    said = desk.read("greet.out").decode().splitlines()
+    said = programs(desk.read("greet.out")).splitlines()
     assert [line.endswith("VAR=a b") for line in said] == [True] * 4, said
     live = cluster.alice(["salloc", "-Q", "-N2", "--ntasks-per-node=2", *env, "mnrun", "job.toml", "-Q"], cwd=desk.path)
     assert sorted(line.partition(" on ")[0] for line in live.out.splitlines()) == sorted(
@@ -196,7 +196,7 @@ def test_submit_with_limits_and_lines(cluster: Cluster, desk: Desk) -> None:
          "--", "sh", "-c", line], cwd=desk.path)  # fmt: skip
     assert handed.code == 0, handed
     result = end(cluster, desk, handed.out.strip())
-    assert (result.code, desk.read(f"{handed.out.strip()}.out").decode()) == (0, "512 a line\n" * 2), result
+    assert (result.code, programs(desk.read(f"{handed.out.strip()}.out"))) == (0, "512 a line\n" * 2), result
 
 
 def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
