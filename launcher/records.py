@@ -42,8 +42,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Begun:
-    """Where a start of the job runs. `nodes` is folded (node[01-04]), `ranks` their number on each of these nodes,
-    () where nobody said; the paths are absolute, without patterns."""
+    """Where a start of the job runs. `nodes` is folded (node[01-04]); the paths are absolute, without patterns."""
 
     time: float
     nodes: str = ""
@@ -51,7 +50,6 @@ class Begun:
     output: str = ""
     error: str = ""
     split_output: str = ""
-    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,6 @@ def begun(text: str) -> Begun | None:
     said = _object(text)
     if said is None or "time" not in said:
         return None
-    ranks = said.get("ranks")
-    counts = tuple(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else ()
     return Begun(
         time=_time(said),
         nodes=_text(said, "nodes"),
@@ -106,7 +102,6 @@ def begun(text: str) -> Begun | None:
         output=_text(said, "output"),
         error=_text(said, "error"),
         split_output=_text(said, "split_output"),
-        ranks=counts,
     )
 
 

@@ -91,6 +91,7 @@ mapped() { [[ $mnrun_runtime == docker || -e $mnrun_store/mapped/$1 ]]; } # ID: 
 
 map() { # ID: podman copies an image for a user's ids, for seconds: once, in the store, and not for each job anew
   local id
+  ask 20 container prune --force --filter until=10m >/dev/null 2>&1 || true # what one that was killed here left
   if id=$(ask 600 create --userns=keep-id "$1" true 2>/dev/null); then
     ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$mnrun_store/mapped" && : >"$mnrun_store/mapped/$1"
   fi || true # then the job makes its own

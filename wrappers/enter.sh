@@ -10,14 +10,12 @@ mnrun_json() { # TEXT as a string of JSON
   printf '"%s"' "${text//\"/'\"'}"
 }
 
-mnrun_began() { # SPLIT RANKS…: where this start runs and writes
-  local split=$1 IFS=,
-  shift
+mnrun_began() { # SPLIT: where this start runs and writes
   (umask 077 && mkdir -p "$mnrun_record") || return
-  printf '{"time": %s, "nodes": %s, "head": %s, "output": %s, "error": %s, "split_output": %s, "ranks": [%s]}\n' \
+  printf '{"time": %s, "nodes": %s, "head": %s, "output": %s, "error": %s, "split_output": %s}\n' \
     "$(date +%s)" "$(mnrun_json "$SLURM_JOB_NODELIST")" "$(mnrun_json "${SLURMD_NODENAME:-$(uname -n)}")" \
     "$(mnrun_json "$(readlink -f /proc/$$/fd/1)")" "$(mnrun_json "$(readlink -f /proc/$$/fd/2)")" \
-    "$(mnrun_json "$split")" "$*" >"$mnrun_record/begun.new" && mv "$mnrun_record/begun.new" "$mnrun_record/begun"
+    "$(mnrun_json "$1")" >"$mnrun_record/begun.new" && mv "$mnrun_record/begun.new" "$mnrun_record/begun"
 }
 
 mnrun_ended() { # CODE WHY

@@ -48,7 +48,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   # each task of an array, and each start, has files of its own
   [[ -z $mnrun_split ]] || mnrun_split+=${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}
   [[ -z $mnrun_split || $mnrun_restart == 0 ]] || mnrun_split+=/start.$mnrun_restart
-  mnrun_began "$mnrun_split" "${mnrun_ranks[@]}" || die 121 "cannot write to the job directory $mnrun_record"
+  mnrun_began "$mnrun_split" || die 121 "cannot write to the job directory $mnrun_record"
   for ((i = 0; i < mnrun_restart; i++)); do # a start that was requeued or preempted is none that failed
     [[ ! -d $mnrun_starts/$i ]] || grep -qs '"why": "requeued"' "$mnrun_starts/$i/outcome" || lost=$((lost + 1))
   done

@@ -12,7 +12,7 @@ def test_each_record_is_read_as_it_was_written() -> None:
     """Paths of any bytes too."""
     asked = Submitted("12_3", "näme", "c1", 4, 8, ("python", "a b"), 5.5, "/h/%j.out", "", "/h/\udcff")
     assert records.submitted(records.text(asked)) == asked
-    start = Begun(7.0, "node[01-04]", "node01", "/h/12.out", "", "/h/ranks", (2, 1))
+    start = Begun(7.0, "node[01-04]", "node01", "/h/12.out", "", "/h/ranks")
     assert records.begun(records.text(start)) == start
     end = Ended(9.0, 3, "a node was lost")
     assert records.outcome(records.text(end)) == end

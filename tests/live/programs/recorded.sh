@@ -7,7 +7,7 @@ start=$jobs/${id:-$SLURM_JOB_ID}/${SLURM_RESTART_COUNT:-0}
 mkdir -p "$start"
 split=
 [ "$SLURM_JOB_NAME" = talk ] && split=$dir/split
-printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "split_output": "%s", "ranks": [1, 1]}\n' \
+printf '{"time": %s, "nodes": "%s", "head": "%s", "output": "%s", "split_output": "%s"}\n' \
   "$(date +%s)" "$SLURM_JOB_NODELIST" "$SLURMD_NODENAME" "$dir/$SLURM_JOB_NAME.out" "$split" >"$start/.begun"
 mv "$start/.begun" "$start/begun"
 echo "$SLURMD_NODENAME ready" >"$start/log"
