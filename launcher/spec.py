@@ -308,7 +308,7 @@ def _without_mpi(launcher: str, settings: Settings) -> str:
         what = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
         raise Impossible(what, f"{launcher} starts ranks without an MPI")
     if settings["mode"].value == "outside-in":
-        what = f"--launcher {launcher} starts ranks in containers that wait for them, which outside-in has not"
+        what = f"{launcher} starts ranks in containers that wait for them, which outside-in has not"
         raise Impossible(what, "use --mode inside-out")
     if launcher == "torchrun" and "gpu_bind" in settings:
         what = "--gpu-bind: torchrun's processes see what their node's torchrun does"

@@ -55,6 +55,7 @@ undertake() {
 }
 
 finish() {
+  ((BASHPID == $$)) || return 0 # a child that was told to end before it had begun has this trap still
   trap '' TERM INT HUP
   set +e
   clean "$spare" "$lock" "$owner" "$job"
@@ -112,7 +113,7 @@ run() { # WORDS: a command of the runtime's, in a process group of its own; whil
   } {life}>&- 2>/dev/null &
   tender=$!
   wait "$pid" || code=$?
-  kill "$tender" 2>/dev/null || true
+  kill -KILL "$tender" 2>/dev/null || true # another signal is lost on a shell that begins
   wait "$tender" 2>/dev/null || true
   rm -f "$spare/group"
   return "$code"

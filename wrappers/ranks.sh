@@ -1,7 +1,7 @@
 #!/bin/sh
 # `ranks.sh NODE NODES FIRST COUNT SIZE ADDRESS PORT WORDS…` is one node's part of start.sh: COUNT ranks of all SIZE, from
-# FIRST on, which meet at ADDRESS:PORT; or one torchrun, which starts as many. It leaves with the code
-# of the first that failed, having ended the others.
+# FIRST on, which meet at ADDRESS:PORT; or one torchrun, which starts as many. When one fails it says so, and
+# ends the others; it leaves with that code.
 set -u
 here=${0%/*}
 . "$here/job.sh"
@@ -21,13 +21,12 @@ else
   export HOROVOD_SIZE="$size" HOROVOD_LOCAL_SIZE="$count" HOROVOD_CROSS_RANK="$node" HOROVOD_CROSS_SIZE="$nodes"
 fi
 
+# what a shell without a terminal starts in the background ignores SIGINT, which is for the program
+plain=''
+if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
+export MNRUN_JOB_START="$node.$$." # the mark of all that these ranks start
 mkfifo "$here/tmp/ended.$node"
 exec 3<>"$here/tmp/ended.$node" 4>&2 2>/dev/null # a shell says `Terminated` of what others ended
-# A rank is to end with all that it has started; and what a shell without a terminal starts in the
-# background ignores SIGINT.
-plain=''
-if setsid true; then plain=setsid; fi
-if env --default-signal true; then plain="$plain env --default-signal"; fi
 local_rank=0
 while [ "$local_rank" -lt "$count" ]; do
   rank=$((first + local_rank))
@@ -37,30 +36,31 @@ while [ "$local_rank" -lt "$count" ]; do
       export JAX_PROCESS_ID="$rank" HOROVOD_RANK="$rank" HOROVOD_LOCAL_RANK="$local_rank"
     fi
     $plain "$@" 2>&4 3>&- 4>&-
-    echo $? >&3
+    echo "$rank $?" >&3
   } </dev/null &
   local_rank=$((local_rank + 1))
 done
 
-each() { # SIGNAL: to every rank here, once it has said which process it is
-  rank=$first
-  while [ "$rank" -lt $((first + count)) ]; do
-    until [ -e "$here/pid.$rank" ]; do sleep 0.05; done
-    read -r pid rest <"$here/pid.$rank"
-    kill -s "$1" -- "-$pid" || kill -s "$1" "$pid" || :
-    rank=$((rank + 1))
-  done
+all() { # SIGNAL: to the ranks here and all that they have started, however far it has gone
+  # shellcheck disable=SC2046  # pids
+  kill -s "$1" $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ | cut -d/ -f3)
 }
 
-left=$count bad=0 ending=''
-while [ "$left" -gt 0 ]; do
-  read -r code <&3
-  left=$((left - 1))
+bad=0 ending=''
+while [ "$count" -gt 0 ]; do
+  read -r rank code <&3
+  count=$((count - 1))
   if [ "$code" != 0 ] && [ "$bad" = 0 ]; then
     bad=$code
-    { each TERM && sleep 5 && each KILL; } >/dev/null 3>&- 4>&- & # a connection ends only when nobody holds it
+    echo "ended $rank $code" 1<>"$here/up" # before those on other nodes that miss it
+    {
+      all TERM
+      sleep 5
+      while all KILL; do sleep 1; done
+    } >/dev/null 3>&- 4>&- &
     ending=$!
   fi
 done
 if [ -n "$ending" ]; then kill "$ending"; fi
+all KILL # what a rank left in the background would hold the connection, and with it the job
 exit "$bad"

@@ -5,6 +5,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 . ./job.sh
+. ./ports.sh
 fail() { # WHY [REMEDY]
   case $mnrun_connect in
     auto) echo "nossh $1" && echo ready ;; # by the pipe, then
@@ -57,13 +58,8 @@ END
 # modes of a file made before are kept: nobody else has business here
 chmod 600 key hostkey sshd_config
 
-from=${mnrun_ports%-*}
-count=$((${mnrun_ports#*-} - from + 1))
-# each job starts to look at a place of its own
-start=$(printf '%s' "$mnrun_id" | cksum | cut -d' ' -f1)
 tried=0
-while [ "$tried" -lt "$count" ] && [ "$tried" -lt 200 ]; do
-  port=$((from + (start + tried) % count))
+for port in $(ports 200); do
   tried=$((tried + 1))
   "$sshd" -D -e -f "$here/sshd_config" -p "$port" 2>&1 | while read -r line; do
     echo "$line" >>sshd.log

@@ -65,10 +65,16 @@ def test_env_passes_words_and_input_on(cluster: Cluster) -> None:
 
 
 def test_env_ends_all_when_one_fails(cluster: Cluster) -> None:
-    """With its code; neither the other ranks nor what these have started holds the job."""
-    text = "[ $RANK != 3 ] || exit 7; sleep 600; true"
+    """With its code, whatever others that miss it leave with; nothing that they have started holds the job."""
+    text = "[ $RANK != 3 ] || exit 7; trap 'sleep 3; exit 9' TERM; sleep 600 & wait $!; exit 9"
     result = cluster.mnrun(*ENV, "--image", NOSSHD, "--", "sh", "-c", text, nodes=2)
     assert result.code == 7, result
+
+
+def test_env_is_not_held_by_what_ranks_leave(cluster: Cluster) -> None:
+    """As a logger in the background would, in a session of its own, with the ranks' output open."""
+    result = cluster.mnrun(*ENV, "-l", "--image", NOSSHD, "--", "sh", "-c", "setsid sleep 600 & echo done", nodes=2)
+    assert (result.code, sorted(result.out.split())) == (0, ["0:", "1:", "2:", "3:", *["done"] * 4]), result
 
 
 def test_env_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
@@ -108,4 +114,4 @@ def test_torchrun_that_the_image_has_not(cluster: Cluster) -> None:
 
 def test_what_goes_with_another_starter_is_refused(cluster: Cluster) -> None:
     result = cluster.mnrun(*ENV, "--mode", "outside-in", "--image", OMPI5, "--", "true", nodes=1)
-    refusal(result, 122, "--launcher env", "--mode inside-out")
+    refusal(result, 122, "env starts ranks", "--mode inside-out")

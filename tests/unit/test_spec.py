@@ -318,8 +318,7 @@ def test_torchrun_is_a_starter_of_its_own() -> None:
             "outside-in",
             "torchrun",
             "auto",
-            "--launcher torchrun starts ranks in containers that wait for them, which outside-in has not; "
-            "use --mode inside-out",
+            "torchrun starts ranks in containers that wait for them, which outside-in has not; use --mode inside-out",
         ),
     ],
 )
