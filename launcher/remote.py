@@ -16,7 +16,7 @@ import re
 import shlex
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -200,6 +200,47 @@ class PromptWire(ChannelWire):
         return code
 
 
+@dataclass(frozen=True)
+class Trust:
+    """A host is believed that has any of these keys, as ssh has it; in the place of paramiko's policies, and of its
+    own comparison, which knows one of each kind."""
+
+    keys: tuple[paramiko.PKey, ...]
+
+    def unknown(self) -> Words:
+        """What a host need not sign with, since no key of that kind is known; nothing where none is."""
+        kinds = {key.get_name() for key in self.keys}
+        return tuple(way for kind, ways in _SIGNED.items() if kinds and kind not in kinds for way in ways)
+
+    def missing_host_key(self, client: object, name: str, key: paramiko.PKey) -> None:
+        import paramiko
+
+        if not self.keys:
+            raise paramiko.SSHException(f"{name} not found in known_hosts")
+        if key not in self.keys:
+            raise paramiko.BadHostKeyException(name, key, self.keys[0])
+
+    def admits(self, client: paramiko.SSHClient, user: str, keys: Sequence[paramiko.PKey]) -> bool:
+        """Whether the host takes one of these, on the connection on which it has refused others."""
+        import paramiko
+
+        transport = client.get_transport()
+        for key in keys:
+            with contextlib.suppress(paramiko.SSHException):
+                believed = transport and transport.get_remote_server_key() in self.keys
+                if transport and believed and not transport.auth_publickey(user, key):  # what else it wants
+                    return True
+        return False
+
+
+_SIGNED = {  # by the kind of a host's key
+    "ssh-ed25519": ("ssh-ed25519",),
+    **{f"ecdsa-sha2-nistp{size}": (f"ecdsa-sha2-nistp{size}",) for size in (256, 384, 521)},
+    "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
+    "ssh-dss": ("ssh-dss",),
+}
+
+
 class Door:
     """Connections: one to each host, and one to each jump host that several may share."""
 
@@ -215,29 +256,34 @@ class Door:
         import paramiko
 
         client = paramiko.SSHClient()
-        self._trust(client.get_host_keys(), where)
-        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        trust = self._trust(where)
+        client.set_missing_host_key_policy(trust)  # type: ignore[arg-type]
         line = self._way(where)
-        own = _agents(where) if where.only else ()
-        client.connect(
-            where.alias or where.address,
-            port=SSH if where.alias else where.port,
-            username=where.user,
-            key_filename=[key for key in where.keys if os.access(key, os.R_OK)],  # type: ignore[arg-type]
-            pkey=next(iter(own), None),
-            allow_agent=where.agent and not where.only,
-            look_for_keys=False,
-            sock=line,
-            timeout=where.timeout,
-            banner_timeout=where.timeout,
-            auth_timeout=where.timeout,
-        )
+        own = _agents(where) if where.only else []
+        try:
+            client.connect(
+                where.alias or where.address,
+                port=SSH if where.alias else where.port,
+                username=where.user,
+                key_filename=[key for key in where.keys if os.access(key, os.R_OK)],  # type: ignore[arg-type]
+                pkey=own[0] if own else None,
+                allow_agent=where.agent and not where.only,
+                look_for_keys=False,
+                sock=line,
+                timeout=where.timeout,
+                banner_timeout=where.timeout,
+                auth_timeout=where.timeout,
+                disabled_algorithms={"keys": trust.unknown()},
+            )
+        except paramiko.SSHException:
+            if not trust.admits(client, where.user, own[1:]):
+                raise
         with self._lock:
             self._clients.append(client)
         return client
 
-    def _trust(self, keys: paramiko.HostKeys, where: Place) -> None:
-        """Fill in the keys by which the host is known. Raises SSHException where only a CA's is."""
+    def _trust(self, where: Place) -> Trust:
+        """The keys by which the host is known. Raises SSHException where only a CA's is."""
         import paramiko
 
         with self._lock:
@@ -246,13 +292,14 @@ class Door:
         bare = where.alias or where.address
         names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as ssh does
         known = known_hosts.known(self._lines[where.known], names)
-        for key in reversed(known.keys):  # of two of a kind the first stays
+        keys = []
+        for key in known.keys:
             with contextlib.suppress(Exception):  # of whatever is wrong with it: a line that says nothing
                 entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{names[0]} {key}")
-                if entry is not None:
-                    keys.add(names[0], entry.key.get_name(), entry.key)
-        if known.by_ca and names[0] not in keys:
+                keys += [entry.key] if entry is not None else []
+        if known.by_ca and not keys:
             raise paramiko.SSHException("known by a CA only")
+        return Trust(tuple(keys))
 
     def _way(self, where: Place) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
         """What the connection goes over."""

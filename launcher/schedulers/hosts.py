@@ -151,7 +151,7 @@ _REASONS = (
         "ask its admin whether it was installed anew; `ssh {host}` then says which line of known_hosts is to go",
     ),
     (
-        r"host key verification failed|not found in known_hosts",
+        r"host key verification failed|not found in known_hosts|no acceptable host key",
         "its host key is not known here",
         "`ssh {host}` once and compare it, or ssh-keyscan {host} >>~/.ssh/known_hosts",
     ),

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Mapping
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import paramiko
 import pytest
+from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
+from pytest_mock import MockerFixture
 
+from launcher import remote
 from launcher.known_hosts import known
 from launcher.remote import Door, Place
 from launcher.schedulers.hosts import unreachable
+
+from .world import World
 
 KEY, OTHER = "ssh-ed25519 AAAA", "ssh-rsa BBBB"
 
@@ -65,11 +72,9 @@ def keys() -> Mapping[str, paramiko.PKey]:
     return {name: paramiko.ECDSAKey.generate() for name in ("good", "other")}
 
 
-def trusted(text: bytes, path: Path, where: Place) -> paramiko.HostKeys:
+def trusted(text: bytes, path: Path, where: Place) -> tuple[paramiko.PKey, ...]:
     path.write_bytes(text)
-    found = paramiko.HostKeys()
-    Door()._trust(found, replace(where, known=(str(path.parent / "none"), str(path))))
-    return found
+    return Door()._trust(replace(where, known=(str(path.parent / "none"), str(path)))).keys
 
 
 def test_a_file_with_faults(tmp_path: Path, keys: Mapping[str, paramiko.PKey]) -> None:
@@ -80,9 +85,9 @@ def test_a_file_with_faults(tmp_path: Path, keys: Mapping[str, paramiko.PKey]) -
         *(f"n1 {good} caf\xe9", f"n1 {other}", f"n2 {other}"),
     ]
     found = trusted("\n".join(lines).encode("latin-1"), tmp_path / "known", Place("n1", "n1"))
-    assert dict(found["n1"]) == {keys["good"].get_name(): keys["good"]}
+    assert found == (keys["good"], keys["other"])
     found = trusted(f"n1 {good}\n".encode(), tmp_path / "known", Place("n1", "n1", port=2222))
-    assert dict(found["[n1]:2222"]) == {keys["good"].get_name(): keys["good"]}
+    assert found == (keys["good"],)
     assert not trusted(f"n2 {good}\n".encode(), tmp_path / "known", Place("n1", "n1"))
 
 
@@ -93,3 +98,83 @@ def test_a_host_that_a_ca_vouches_for(tmp_path: Path, keys: Mapping[str, paramik
         trusted(line.encode(), tmp_path / "known", Place("n1", "n1"))
     said = str(unreachable({"n1": str(why.value)}, 1))
     assert "n1: its host key is known by a CA only (--rsh pdsh" in said
+
+
+class Sshd(paramiko.ServerInterface):
+    """A real one of paramiko's, that takes one key of alice's."""
+
+    def __init__(self, takes: paramiko.PKey) -> None:
+        self._takes = takes
+        self.offered: list[paramiko.PKey] = []
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        self.offered.append(key)
+        return AUTH_SUCCESSFUL if key == self._takes else AUTH_FAILED
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+
+class Host:
+    """It has `own` as its keys; `login` goes there with an agent's keys, knowing these of its own."""
+
+    def __init__(self, world: World, mocker: MockerFixture, path: Path, own: Sequence[paramiko.PKey]) -> None:
+        self._mocker, self._path = mocker, path
+        with world.allowed():
+            self._ours, theirs = socket.socketpair()
+        self._transport = paramiko.Transport(theirs)
+        for key in own:
+            self._transport.add_server_key(key)
+
+    def login(self, known: Sequence[paramiko.PKey], agents: Sequence[paramiko.PKey]) -> Sshd:
+        self.sshd = sshd = Sshd(agents[-1])
+        self._transport.start_server(event=threading.Event(), server=sshd)
+        self._path.write_text("".join(f"n1 {key.get_name()} {key.get_base64()}\n" for key in known))
+        self._mocker.patch.object(remote, "_agents", return_value=list(agents))
+        door = Door()
+        self._mocker.patch.object(door, "_way", return_value=self._ours)
+        try:
+            door.client(Place("n1", "n1", user="alice", only=True, known=(str(self._path),)))
+        finally:
+            door.close()
+            self._transport.close()
+            self._ours.close()
+        return sshd
+
+
+@pytest.fixture
+def host(world: World, mocker: MockerFixture, tmp_path: Path) -> Callable[..., Host]:
+    return lambda *own: Host(world, mocker, tmp_path / "known", own)
+
+
+RSA = paramiko.RSAKey.generate(2048)
+
+
+@pytest.mark.parametrize("first", ["good", "other"])
+def test_a_name_of_two_keys(host: Callable[..., Host], keys: Mapping[str, paramiko.PKey], first: str) -> None:
+    """Several hosts of one name, or a key that is being replaced: any of them will do; no third one."""
+    both = (keys["other"], keys["good"])
+    assert host(keys[first]).login(both, [RSA]).offered
+    with pytest.raises(paramiko.BadHostKeyException):
+        host(paramiko.ECDSAKey.generate()).login(both, [RSA])
+
+
+def test_a_host_of_several_keys(host: Callable[..., Host], keys: Mapping[str, paramiko.PKey]) -> None:
+    """It is asked for one of a kind that is known; where it has none, and where none is known, that is said."""
+    assert host(keys["good"], RSA).login([RSA], [RSA]).offered
+    for lines in ([RSA], []):
+        with pytest.raises(paramiko.SSHException) as why:
+            host(keys["good"]).login(lines, [RSA])
+        assert "n1: its host key is not known here" in str(unreachable({"n1": str(why.value)}, 1))
+
+
+def test_each_key_of_an_agent_that_fits_is_offered(
+    host: Callable[..., Host], keys: Mapping[str, paramiko.PKey]
+) -> None:
+    """In their order, until one is taken; none to a host that is not believed."""
+    sshd = host(RSA).login([RSA], [*keys.values(), RSA])
+    assert list(dict.fromkeys(sshd.offered)) == [*keys.values(), RSA]
+    there = host(keys["good"])
+    with pytest.raises(paramiko.BadHostKeyException):
+        there.login([keys["other"]], [RSA, RSA])
+    assert not there.sshd.offered
