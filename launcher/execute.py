@@ -291,6 +291,8 @@ class Launch:
             raise self._failure()
         if self.cut_off or self._is_over():  # whatever it left with: an mpirun that Slurm ends may say 0
             raise self._why_cut_off()
+        if self.code == 0 and self.silent and not self.asked.runs(self.site.job):  # for a node that Slurm has lost
+            raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
         ranks = {node: len(found) for node, found in self.roster.ranks.items()}

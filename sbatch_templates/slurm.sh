@@ -10,7 +10,7 @@ mnrun_stage={{ stage }}  # our wrappers; absolute, since slurmd runs a copy of t
 mnrun_jobs={{ jobs }}    # records: begun, log, outcome
 source "$mnrun_stage/enter.sh"
 {% if setup %}
-trap 'mnrun_failed_at "$?" "$LINENO" "$BASH_COMMAND"' ERR
+trap 'mnrun_failed_at "$?" "$LINENO" "$BASH_COMMAND" "${BASH_SOURCE[0]}"' ERR
 {% for line in setup %}
 {{ line }}
 {% endfor %}

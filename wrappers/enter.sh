@@ -19,15 +19,16 @@ mnrun_began() { # SPLIT: where this start runs and writes
 }
 
 mnrun_ended() { # CODE WHY
-  [[ ! -d $mnrun_record ]] ||
-    printf '{"time": %s, "code": %s, "why": %s}\n' "$(date +%s)" "$1" "$(mnrun_json "$2")" >"$mnrun_record/outcome.new" &&
+  [[ -d $mnrun_record ]] || return 0
+  printf '{"time": %s, "code": %s, "why": %s}\n' "$(date +%s)" "$1" "$(mnrun_json "$2")" >"$mnrun_record/outcome.new" &&
     mv "$mnrun_record/outcome.new" "$mnrun_record/outcome"
 }
 
-mnrun_failed_at() { # CODE LINE COMMAND: which of the user's lines failed, as it is written
+mnrun_failed_at() { # CODE LINE COMMAND FILE: which of the user's lines failed, as it is written, also in what they source
   local line='' # the command is another within a function, which `module` is
-  read -r line < <(sed -n "$2p" "$0" 2>/dev/null) || :
+  read -r line < <(sed -n "$2p" "${4:-$0}" 2>/dev/null) || :
   mnrun_why="failed with $1: ${line:-$3}"
+  [[ ${4:-$0} == "$0" ]] || mnrun_why+=" (line $2 of $4)"
   echo "mnrun: $mnrun_why" >&2
   exit 122
 }

@@ -47,7 +47,13 @@ prepare() { # SECONDS REFERENCE WORDS: the image on every node; its input is a l
   done
   [[ -z $told ]] || say "$reference is $mnrun_image, after $((SECONDS - begun)) s"
   mnrun_here_is=()
-  sed -i "s|"$'\x1a'"MNRUN_PULLED|${mnrun_image//[\\|&]/\\&}|g" "$mnrun_mine/kit/needs"
+  sed -i "s|"$'\x1a'"MNRUN_PULLED|$(as_it_is "$mnrun_image")|g" "$mnrun_mine/kit/needs"
+}
+
+as_it_is() { # TEXT in the place of what sed has found; quoted, since an & is a word of bash's own from 5.2 on
+  local text=${1//\\/"\\\\"}
+  text=${text//|/"\\|"}
+  printf %s "${text//&/"\\&"}"
 }
 
 hear_of_image() { # WORD NODE WHAT

@@ -203,24 +203,35 @@ reason() { # NODE: why it is not ready
   fi
 }
 
-reasons() { # NAME: what that table says of each node
+folded() { # NAMES with commas, as people write them
+  { [[ $1 == *,* ]] && scontrol show hostlist "$1" 2>/dev/null; } || echo "$1"
+}
+
+reasons() { # NAME: what that table says, and of which nodes
   local -n of=$1
-  local name text=''
-  for name in "${mnrun_names[@]}"; do [[ -z ${of[$name]-} ]] || text+="${text:+; }$name: ${of[$name]}"; done
+  local -A alike=()
+  local name why text=''
+  for name in "${mnrun_names[@]}"; do [[ -z ${of[$name]-} ]] || alike[${of[$name]}]+=,$name; done
+  for name in "${mnrun_names[@]}"; do
+    why=${of[$name]-}
+    [[ -n $why && -n ${alike[$why]} ]] || continue
+    text+="${text:+; }$(folded "${alike[$why]#,}"): $why" alike[$why]=''
+  done
   echo "$text"
 }
 
 blame() { # the nodes that keep the job from starting, each with its reason
-  local name text='' refusing=0 number=0
+  local name refusing=0
+  local -A blaming=()
   for name in "${mnrun_names[@]}"; do
     [[ -n ${mnrun_ready[$name]-} || (-z ${mnrun_failed[$name]-}${mnrun_gone[$name]-} && -n ${mnrun_here_is[$name]-}) ]] || refusing=1
   done
   for name in "${mnrun_names[@]}"; do
     [[ -z ${mnrun_ready[$name]-} ]] || continue
     ((refusing == 0)) || [[ -n ${mnrun_failed[$name]-}${mnrun_gone[$name]-} || -z ${mnrun_here_is[$name]-} ]] || continue
-    number=$((number + 1)) text+="${text:+; }$name: $(reason "$name")"
+    blaming[$name]=$(reason "$name")
   done
-  echo "$number of ${#mnrun_names[@]} nodes not ready$1: $text$(noise)"
+  echo "${#blaming[@]} of ${#mnrun_names[@]} nodes not ready$1: $(reasons blaming)$(noise)"
 }
 
 noise() { # what srun itself has said
@@ -301,7 +312,7 @@ finish() { # SWEEPING WORDS: wait for the program, end everything, and leave wit
 
 ending() { # whatever happened: the program, the lease, every guard's farewell, the records
   local status=$? failing=$BASH_COMMAND name deadline silent=''
-  trap '' EXIT TERM INT HUP QUIT USR1 USR2 ALRM
+  trap '' EXIT TERM INT HUP QUIT USR1 USR2 ALRM CONT
   set +eu
   [[ -z ${mnrun_pull-} ]] || end_pull
   if [[ -n $mnrun_runner && -z $mnrun_code && -n $mnrun_went ]]; then

@@ -181,6 +181,15 @@ def test_a_node_that_slurm_has_lost(launch: Launcher, slurm: Slurm) -> None:
         launch(Play(go=say(*RANKS) + ended("serve", 143), close=[]))
 
 
+def test_a_program_that_leaves_with_0_as_its_node_is_lost(launch: Launcher, slurm: Slurm) -> None:
+    """mpirun may be ended before anybody else is told; and what has ended well while the job goes on, counts."""
+    play = Play(close=say(BYE[0]))
+    assert launch(play) == Outcome(0, FOUND)
+    slurm.ending, slurm.runs, slurm.thoughts = "NODE_FAIL", False, {"node02": "down*"}
+    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*$"):
+        launch(play)
+
+
 def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
     """At the deadline their guards are asked for it."""
     here = say("here node01", "here node02", READY[0])

@@ -23,6 +23,7 @@ from .samples import build
 SCONTROL = """#!/bin/sh
 case "$*" in
   *hostnames*) echo node01; echo node02 ;;
+  *"hostlist node01,node02") echo "node[01-02]" ;;
   *) echo "JobState=COMPLETING Reason=TimeLimit" ;;
 esac
 """
@@ -56,7 +57,7 @@ class Job:
         path = {"PATH": f"{self.path}/bin:{os.environ['PATH']}"}
         text = written.text.partition("\nbegin ")[0] + f"\nbegin\n{lines}\n"
         (self.path / "script").write_text(text, errors="surrogateescape")
-        run = f'exec 2>"$0.err"; exec bash {self.path}/script'
+        run = f"exec 2>{self.path}/script.err; exec bash {self.path}/script"
         said = self._sh(run, shell="bash", environ={**environ, **of_slurm, **path}, code=code)
         return said.decode(errors="surrogateescape")
 
@@ -177,6 +178,55 @@ def test_a_line_that_fails_is_said_as_it_is_written(job: Job) -> None:
     module = "module() { local code=1; return $code; }"
     job.start("", code=122, setup=(module, "if true; then", "  module load none # really", "fi"))
     assert job.outcome()["why"] == "failed with 1: module load none # really"
+
+
+def test_a_line_that_fails_in_a_file_that_is_sourced(job: Job) -> None:
+    """It is that file's line, and said of it."""
+    (job.path / "env.sh").write_text("# ours\n\nls /nonexistent # there\n")
+    job.start("", code=122, setup=(f"source {job.path}/env.sh",))
+    assert job.outcome()["why"] == f"failed with 2: ls /nonexistent # there (line 3 of {job.path}/env.sh)"
+
+
+def test_a_job_directory_that_cannot_be_written(job: Job) -> None:
+    """That is said, and no more than that: its outcome has no place either."""
+    (job.path / "jobs").write_text("a file")
+    job.start("", code=121)
+    said = (job.path / "script.err").read_text().splitlines()
+    assert said[1:] == [f"mnrun: cannot write to the job directory {job.path}/jobs/7/0"], said
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("[node01]='no sshd' [node02]='no sshd'", "connected by pipe: node[01-02]: no sshd"),
+        ("[node02]='a \"] $(b)'", 'connected by pipe: node02: a "] $(b)'),
+        ("[node01]=x [node02]='no sshd'", "connected by pipe: node01: x; node02: no sshd"),
+        ("", "connected by ssh"),
+    ],
+)
+def test_nodes_of_one_reason_are_named_together(job: Job, said: str, text: str) -> None:
+    """As a live launch does."""
+    job.start(f"mnrun_connect=auto; mnrun_nossh=({said}); choose; mnrun_ours=0")
+    assert (job.path / "script.err").read_text() == f"mnrun: {text}\n"
+
+
+def test_nodes_that_are_not_ready_are_named_together(job: Job) -> None:
+    """Where Slurm cannot fold their names, they stand one by one."""
+    failed = "mnrun_failed=([node01]='no apptainer' [node02]='no apptainer')"
+    job.start(f"{failed}; await 5", code=121)
+    assert job.outcome()["why"] == "2 of 2 nodes not ready: node[01-02]: no apptainer"
+    job.program("scontrol", SCONTROL.replace('echo "node[01-02]"', "exit 1"))
+    job.start(f"{failed}; await 5", code=121)
+    assert job.outcome()["why"] == "2 of 2 nodes not ready: node01,node02: no apptainer"
+
+
+def test_a_signal_while_it_ends_is_not_handed_on(job: Job) -> None:
+    """scancel sends CONT too, and the lease is closed by then."""
+    job.program("scancel", "#!/bin/sh\nkill -CONT $PPID\n")
+    lines = "mnrun_ready=([node01]=1); mnrun_server=1 mnrun_farewell=0 mnrun_went=1 mnrun_counted= mnrun_code=3; exit"
+    job.start(lines, code=121)
+    said = (job.path / "script.err").read_text().splitlines()
+    assert said == ["mnrun: warning: no farewell from node01", "mnrun: lost while the program ran: node01"]
 
 
 def test_a_failure_of_ours_is_not_the_programs(job: Job) -> None:

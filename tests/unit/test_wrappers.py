@@ -391,3 +391,20 @@ wait; cat err said; ls -d box ask.* 2>/dev/null"""
         "answer n1 n2 no a part of the command was lost on the way",
         "ask.sh",
     ]
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["bash's own", "as before bash 5.2"])
+def test_an_images_name_arrives_as_it_is(sh: Shell, old: bool) -> None:
+    """What sed and bash have words of their own for."""
+    name = r"/data/a&b|c\d \& &&.sif"
+    said = sh(
+        """
+        [[ -z $3 ]] || shopt -u patsub_replacement 2>/dev/null || :
+        source "$1"; echo MNRUN_PULLED | sed "s|MNRUN_PULLED|$(as_it_is "$2")|g"
+        """,
+        str(folder("wrappers") / "image.sh"),
+        name,
+        "1" if old else "",
+        shell="bash",
+    )
+    assert said.decode() == f"{name}\n"

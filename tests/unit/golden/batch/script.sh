@@ -18,7 +18,7 @@
 mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
 mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
 source "$mnrun_stage/enter.sh"
-trap 'mnrun_failed_at "$?" "$LINENO" "$BASH_COMMAND"' ERR
+trap 'mnrun_failed_at "$?" "$LINENO" "$BASH_COMMAND" "${BASH_SOURCE[0]}"' ERR
 type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :  # where a login shell has it
 module load apptainer/1.3.4  # job.toml line 25
 module load cuda/12.4        # job.toml line 25
