@@ -68,16 +68,18 @@ def remove(image: Image, before: float) -> bool:
 
 
 def tidy(cache: Path, before: float) -> None:
-    """Away with references to images that are gone, and with what conversions left that died before then."""
+    """Away with references to images that are gone, and with what conversions left that died before then; what
+    cannot be removed stays: nobody asked for it by name."""
     refs = cache / "refs"
     for path in _files(refs):
         words = _record(path)
         if words and not (cache / f"{words[0].replace(':', '-')}.sif").exists() and not _lock(path).exists():
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
     for lock in (*refs.glob("*.lock"), *refs.glob("*.gone"), *cache.glob("*.gone")):
         if _beaten(lock) < before:
             away = lock.with_name(f"{lock.name}.{os.getpid()}.gone")
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 lock.rename(away)
                 _delete(away)
 

@@ -32,13 +32,20 @@ def clean(older: str, images: bool, dry_run: bool, job_dir: str | None, image_ca
 
 
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
-    kept = archive.kept(bases)
+    kept, before = archive.kept(bases), now - age
+    stages = archive.forsaken(bases, before)
     # no question where there is nothing to remove
-    jobs = cli_follow.queue_of_mine().jobs().jobs if follow.removable(kept, (), now - age) else ()
-    gone = follow.removable(kept, jobs, now - age)
+    jobs = cli_follow.queue_of_mine().jobs().jobs if stages or follow.removable(kept, (), before) else ()
+    gone = follow.removable(kept, jobs, before)
     for found in gone:
         path = found.place if dry_run else archive.remove(found)
         click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, found.time)} old")
+    if follow.unrecorded(kept, jobs):
+        stages = {}  # one of them may be that job's
+    for path, written in stages.items():
+        if not dry_run:
+            archive.remove_folder(path)
+        click.echo(f"{_would(dry_run, 'remove')} {path}: of a job without a number, {_days(now, written)} old")
     Screen().say(
         f"{len(gone)} of {len(kept)} jobs' records {_would(dry_run, 'be removed')} from {archive.named(bases)}"
     )
@@ -46,7 +53,8 @@ def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> No
 
 def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
     """Those in a cache that this machine sees."""
-    there = cache.images(place) if cache.owned(place) else []
+    ours = cache.owned(place)
+    there = cache.images(place) if ours else []
     known = Answer((), now)
     if any(image.used < now - age for image in there) and cluster.has_slurm():
         known = cli_follow.queue_of_mine().jobs()
@@ -55,10 +63,10 @@ def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
     for image in there:
         if image.used < before and (dry_run or cache.remove(image, before)):
             gone.append(image)
-            names = ", ".join(image.names) or "no reference's any more"
+            names = ", ".join(image.names) or "no tag leads to it any more"
             said = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
             click.echo(f"{_would(dry_run, 'remove')} {image.path}: {said}")
-    if there and not dry_run:
+    if ours and not dry_run:
         cache.tidy(place, min(before, now - cache.BEATING))
     freed = f", {_size(sum(image.size for image in gone))}" if gone else ""
     Screen().say(f"{len(gone)} of {len(there)} images {_would(dry_run, 'be removed')} from {place}{freed}")

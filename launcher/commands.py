@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ def run(
 
 def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
     """What `ask` gives, asked by a child of ours, since what hangs in a library heeds nobody and can only be killed;
-    None where it fails. Raises SchedulerError where it takes too long."""
+    None where it fails, or ends its process. Raises SchedulerError where it takes too long."""
     import multiprocessing  # what few need, for a moment of everybody's start
 
     fork = multiprocessing.get_context("fork")
@@ -60,6 +61,7 @@ def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
 
 def _answer(ask: Callable[[], object], there: Any) -> None:
     with suppress(Exception):  # whatever it is, its asker has another way
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # a library's last words are not ours
         there.send(ask())
 
 

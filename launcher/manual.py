@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from . import __version__
 from .options import ALIASES, OPTIONS, Option
-from .settings import Setting
+from .settings import EXCLUSIVE, Setting
 
 _TOML_TYPES = {"flag": "boolean", "number": "integer", "list": "array", "words": "array"}
 
@@ -199,6 +199,8 @@ def _type(option: Option) -> dict[str, object]:
         found["items"] = {"type": "string"}
     if option.choices:
         found["enum"] = list(option.choices)
+    if option.name == "exclusive":
+        found.update(type=["boolean", "string"], enum=[True, False, *EXCLUSIVE])
     if kind == "string" and not option.choices:
         found["type"] = ["string", "integer"]
     return found

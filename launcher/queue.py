@@ -7,6 +7,7 @@ in ~/.mnrun/slurm.json (0600), refusals too. What they mean is in answers.py.
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
 import os
 import platform
@@ -185,11 +186,15 @@ class Queue:
 
 def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:
     """None where it is not there, of another Slurm, or of another API: the commands know as much."""
-    try:
-        import pyslurm
-    except Exception:  # whatever its library makes of this Slurm
+    if importlib.util.find_spec("pyslurm") is None:
         return None
-    return commands.call("pyslurm", lambda: ask(pyslurm), SECONDS)
+
+    def imported() -> list[T]:
+        import pyslurm  # not in this process: its library may hang, or end it, where it finds no slurmctld
+
+        return ask(pyslurm)
+
+    return commands.call("pyslurm", imported, SECONDS)
 
 
 def _lock(handle: int) -> None:

@@ -88,6 +88,49 @@ def test_what_conversions_left(place: Path) -> None:
     (place / "refs" / "b.lock" / "tree").chmod(0o700)
 
 
+def test_what_cannot_be_tidied_stays(place: Path, mocker: MockerFixture) -> None:
+    """A filesystem that may only be read, say: the rest is tidied, and nobody is bothered."""
+    lock = place / "refs" / "dead.lock"
+    lock.mkdir()
+    aged(lock, 2)
+    (place / "sha256-1.sif").unlink()
+    mocker.patch.object(Path, "rename", side_effect=OSError(30, "Read-only file system"))
+    cache.tidy(place, NOW - DAY)
+    assert there(place) == ["refs/c", "sha256-2.sif"] and lock.is_dir()
+    mocker.stopall()
+    mocker.patch.object(Path, "unlink", side_effect=PermissionError(13, "Permission denied"))
+    (place / "sha256-2.sif.gone").write_text("")
+    aged(place / "sha256-2.sif.gone", 2)
+    (place / "sha256-2.sif").rename(place / "elsewhere")
+    cache.tidy(place, NOW - DAY)
+    assert "refs/c" in there(place) and not lock.exists()
+
+
+def test_a_cache_without_images(place: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a first conversion left that died goes, too."""
+    for path in place.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    lock = place / "refs" / "a.lock"
+    lock.mkdir()
+    (lock / "half.sif").write_text("")
+    aged(lock, 41)
+    mnrun = Terminal(mocker, capsys)
+    mnrun("clean", "--images", "--image-cache", str(place), "--dry-run")
+    assert lock.exists()
+    assert mnrun("clean", "--images", "--image-cache", str(place)).err == f"mnrun: 0 of 0 images removed from {place}\n"
+    assert not list((place / "refs").iterdir())
+
+
+def test_an_image_without_a_tag(place: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said to be one."""
+    for name in ("a", "b"):
+        (place / "refs" / name).unlink()
+    mocker.patch.object(cluster, "has_slurm", return_value=False)
+    said = Terminal(mocker, capsys)("clean", "--images", "--image-cache", str(place)).out
+    assert said == f"removed {place}/sha256-1.sif: no tag leads to it any more, 2 MB, unused for 40 days\n"
+
+
 def test_another_ones_cache(place: Path, mocker: MockerFixture) -> None:
     """It is not touched; none at all is no error."""
     assert cache.owned(place) and not cache.owned(place / "none")

@@ -20,6 +20,8 @@ from launcher import commands
 from launcher.errors import NoAnswerError
 assert commands.call("pyslurm", lambda: ["job"], 30) == ["job"]
 assert commands.call("pyslurm", lambda: 1 / 0, 30) is None
+assert commands.call("pyslurm", lambda: ctypes.PyDLL(None)._exit(1), 30) is None
+assert commands.call("pyslurm", lambda: sys.exit(sys.stderr.write("fatal: no slurm.conf")), 30) is None
 try:
     commands.call("pyslurm", lambda: ctypes.PyDLL(None).pause(), 0.2)  # holds Python as well, as its calls do
 except NoAnswerError as error:

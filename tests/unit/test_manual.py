@@ -113,3 +113,9 @@ def test_the_man_page_is_one(sh: Shell) -> None:
         )
         == b""
     )
+
+
+def test_the_schema_knows_slurms_own_kinds_of_exclusive() -> None:
+    """As a job file may say them."""
+    kind = json.loads(manual.schema())["$defs"]["exclusive"]
+    assert (kind["type"], kind["enum"]) == (["boolean", "string"], [True, False, "user", "mcs", "topo"])

@@ -264,7 +264,7 @@ def here(mocker: MockerFixture) -> None:
 @pytest.mark.usefixtures("here")
 def test_pyslurm_where_it_answers(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """No command is started then."""
-    loaded = SimpleNamespace(Jobs=SimpleNamespace(load=lambda: {7: pyslurm_job(7)}))
+    loaded = SimpleNamespace(__spec__="found", Jobs=SimpleNamespace(load=lambda: {7: pyslurm_job(7)}))
     mocker.patch.dict(sys.modules, {"pyslurm": loaded})
     assert [job.id for job in Queue({}, tmp_path, 30).jobs().jobs] == ["7"]
     assert slurm.asked == []
@@ -274,6 +274,7 @@ def test_pyslurm_where_it_answers(slurm: Slurm, tmp_path: Path, mocker: MockerFi
 def test_pyslurm_about_nodes(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """Partitions and nodes; where it fails, sinfo is asked."""
     loaded = SimpleNamespace(
+        __spec__="found",
         Partitions=SimpleNamespace(load=lambda: {"p": SimpleNamespace(name="p", nodes=None)}),
         Nodes=SimpleNamespace(load=dict),
     )
@@ -287,6 +288,17 @@ def test_pyslurm_about_nodes(slurm: Slurm, tmp_path: Path, mocker: MockerFixture
 @pytest.mark.usefixtures("here")
 def test_pyslurm_that_does_not_answer(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """Of another Slurm, or of another API: the commands are asked."""
-    mocker.patch.dict(sys.modules, {"pyslurm": SimpleNamespace()})
+    mocker.patch.dict(sys.modules, {"pyslurm": SimpleNamespace(__spec__="found")})
     assert Queue({}, tmp_path, 30).jobs().jobs
     assert len(slurm.asked) == 1
+
+
+def test_pyslurm_is_imported_by_the_child_alone(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
+    """Its library may end the process there where it finds no slurmctld: then the commands are asked."""
+    (tmp_path / "pyslurm.py").write_text("raise AssertionError('here')")
+    mocker.patch.object(sys, "path", [str(tmp_path)])
+    call = mocker.patch.object(commands, "call", return_value=None)
+    assert Queue({}, tmp_path, 30).jobs().jobs
+    assert (len(slurm.asked), call.call_count) == (1, 1)
+    with pytest.raises(AssertionError, match="here"):
+        call.call_args.args[1]()

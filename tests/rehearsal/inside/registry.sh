@@ -1,6 +1,7 @@
 #!/bin/sh
 # registry.sh: two registries on the login node, filled on their first start: `login:5000` is open, `login:5001` lets alice in
-# with the password `open sesame`, and the name `$oauthtoken` with a key, as some registries have it. Their certificate is of a CA that all nodes trust. Fine if they run.
+# with the password `open sesame`, and the name `$oauthtoken` with a key, as some registries have it. Their certificate is
+# of a CA that all nodes trust. Fine if they run.
 #     mpi/ompi5:1            /images/ompi5.sif as one layer
 #     small:1 small:2        little more than a shell; two that differ
 set -eu
