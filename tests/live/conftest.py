@@ -74,11 +74,13 @@ def cluster() -> Iterator[Cluster]:
         yield ours
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def engines(cluster: Cluster) -> Cluster:
     """The cluster with docker and podman, which have an image; who needs them is of the group `engines`."""
-    tool(cluster.name, "engines", *(("ompi5", "ompi4", "mpich") if full() else ("ompi5",)))
-    cluster.settle()  # podman leaves a process of its own
+    # not so before the first of them, nor on a node whose power a test has taken since
+    if not all(cluster.path("/run/docker.sock", node).exists() for node in cluster.nodes):
+        tool(cluster.name, "engines", *(("ompi5", "ompi4", "mpich") if full() else ("ompi5",)))
+        cluster.settle()  # podman leaves a process of its own
     return cluster
 
 

@@ -56,6 +56,7 @@ WAYS = cells(
         "connect": ("ssh", "pipe"),
     },
     lambda rsh, start, image, connect: connect == "ssh" or rsh == "paramiko",
+    together=1,  # test_matrix.py has the rest
 )
 
 

@@ -22,6 +22,7 @@ MATRIX = cells(
     lambda image, start, per, nodes: possible(start, image, per),
     # Open MPI 4 between sibling user namespaces: single copy is refused there, and it then hangs.
     always=[("ompi4", "mpirun", "rank", "one"), ("ompi4", "srun", "rank", "one"), ("mpich", "srun", "rank", "one")],
+    together=1,
 )
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack
+from itertools import product
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, cells
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, some
 from .reports import check, everybody_spoke
 from .stage import LOGIN, Cluster, Job
 
 pytestmark = pytest.mark.live
 
 NAMED = {str(way): way for way in MAIN}
-TRIPLES = cells({"first": tuple(NAMED), "second": tuple(NAMED)}, always=list(zip(NAMED, [*NAMED][1:])), together=1)
+TRIPLES = some([*product(NAMED, NAMED)], [([*NAMED][0], [*NAMED][1])])
 
 
 def started(job: Job) -> None:

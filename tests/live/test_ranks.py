@@ -34,6 +34,7 @@ MATRIX = cells(
     },
     lambda shape, start, image, per: possible(start, image, per),
     always=[("4x2", start, image, "auto") for start in ("inside", "mpirun") for image in ("ompi5", "ompi4")],
+    together=1,
 )
 
 

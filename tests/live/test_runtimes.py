@@ -28,6 +28,7 @@ CELLS = cells(
         (runtime != "singularity" or start == "inside" or full())
         and (image != "mpich" or runtime in ("podman", "charliecloud"))
     ),  # an open file, by which MPICH's starters speak, is what these two have to hand on
+    together=1,  # test_matrix.py has the rest
 )
 BATCH = cells({"runtime": ("docker", "podman"), "start": ("inside", "mpirun", "srun")}, together=1)
 ENDS = cells(
