@@ -16,7 +16,7 @@ from .stage import LOGIN, Cluster, Job
 pytestmark = pytest.mark.live
 
 NAMED = {str(way): way for way in MAIN}
-TRIPLES = some([*product(NAMED, NAMED)], [([*NAMED][0], [*NAMED][1])])
+TRIPLES = some([*product(NAMED, NAMED)], [(str(MAIN[0]), str(MAIN[1]))])
 
 
 def started(job: Job) -> None:
