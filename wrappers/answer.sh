@@ -6,12 +6,15 @@ here=$(cd "${0%/*}" && pwd)
 . "$here/frames.sh"
 box=$1 way="answer $self $2 $3" input=${4% *} lines=${4#* }
 shift 4
-cd "$box" || exit 1
+cd "$box" 2>/dev/null || {
+  say "no the command was lost on the way"
+  exit 1
+}
 
 if [ "$input" = 0 ]; then input=''; fi
 if [ "$(wc -l <words)" -ne "$lines" ]; then
   say "no a part of the command was lost on the way"
-  rm -rf "$box"
+  discard "$box"
   exit 1
 fi
 
@@ -26,17 +29,17 @@ done
 feeder=''
 if [ -n "$input" ]; then
   (
-    exec 3<>in 5<>in.data 4>stdin # which waits for the command to open its end
+    exec 3<>in 4>stdin # which waits for the command to open its end
     say "got $WINDOW"
     while read -r kind data <&3; do
       case $kind in
         in)
           if [ "$data" = gap ]; then
             say "no a part of its input was lost on the way"
-            kill -s TERM "$(cat pid)" 2>/dev/null
-            break
+            exec cat <&3 >/dev/null # who has asked will end it; until then its input shall not seem to end
           fi
-          unpack "$data" <&5 >&4 || break # it wants no more
+          base64 -d <"in.$data" >&4 || break # it wants no more
+          rm -f "in.$data"
           say 'got 1'
           ;;
         *) break ;; # eof
@@ -48,20 +51,24 @@ if [ -n "$input" ]; then
 else
   source=/dev/null
 fi
+exec 8>out 9>err # so that the pumps come to an end, whatever becomes of the command
 (
   trap - HUP INT TERM USR1 USR2
   SSH_ORIGINAL_COMMAND=$(tr -d '\n' <words | base64 -d)
   export SSH_ORIGINAL_COMMAND
-  exec "$@" sh "$here/session.sh" <"$source" >out 2>err
+  # with a pid from where signals end it; what came before that has left out.stop
+  # shellcheck disable=SC2016  # there
+  exec "$@" sh -c 'echo $$ >pid; [ ! -e out.stop ] || exit 129; exec sh "$0"' "$here/session.sh" \
+    <"$source" >&8 2>&9 8>&- 9>&-
 ) &
 command=$!
-echo "$command" >pid
-if [ -e out.stop ]; then kill -s HUP "$command" 2>/dev/null; fi
+exec 8>&- 9>&-
 wait "$command"
 code=$?
 # shellcheck disable=SC2154  # set by eval
 wait "$out" "$err" # until all that it said is on its way
 if [ -n "$feeder" ]; then kill -KILL "$feeder" 2>/dev/null; fi
-say "code $code"
+# shellcheck disable=SC2046  # two words
+say "code $code" $(cat out.lines err.lines 2>/dev/null)
 cd /
-rm -rf "$box"
+discard "$box"

@@ -69,9 +69,9 @@ umask 077
 box=$(mktemp -d "$here/ask.XXXXXX") || fail "cannot write to $here"
 . "$here/frames.sh"
 way="ask $self $node ${box##*.}"
-mkfifo "$box/back" "$box/room" "$box/out.data" "$box/err.data"
+mkfifo "$box/back" "$box/room"
 # before anything is asked for: what nobody holds is lost
-exec 4<>"$box/room" 5<>"$box/back" 6<>"$box/out.data" 7<>"$box/err.data"
+exec 4<>"$box/room" 5<>"$box/back"
 if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
 sender='' giver=''
@@ -79,7 +79,7 @@ leave() { # CODE
   trap '' HUP INT TERM
   # shellcheck disable=SC2086  # none, or pids
   kill $sender $giver 2>/dev/null
-  rm -rf "$box"
+  discard "$box"
   exit "$1"
 }
 end() { # SIGNAL: ours, so the command's
@@ -94,7 +94,10 @@ mind() { # signals
 }
 
 mind
-printf '%s\n' "$*" >"$box/words"
+printf '%s\n' "$*" >"$box/words" || {
+  discard "$box"
+  fail "cannot write to $here"
+}
 message words "$box/words"
 say "run ${input:-0} $number"
 if [ -n "$input" ]; then
@@ -102,18 +105,19 @@ if [ -n "$input" ]; then
   {
     trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM # what still waits for input would take it from another
     trap '' HUP INT
-    exec 5>&- 6>&- 7>&-
+    exec 5>&-
     pump in 0 "$box/in"
-    say eof
+    say "eof $number"
   } &
   sender=$!
 fi
 
-put() { # out|err SIZE FILE
-  unpack "$2" <&"$3" & # a signal interrupts wait alone
+put() { # out|err LINE
+  base64 -d <"$box/$1.$2" & # a signal interrupts wait alone
   giver=$!
   wait "$giver" || end HUP # nobody wants it any more
   giver=''
+  rm -f "$box/$1.$2"
   say "took $1"
 }
 
@@ -125,13 +129,13 @@ hear() { # until it has ended
       end TERM
     fi
     case $kind in
-      out) put out "$data" 6 ;;
-      err) put err "$data" 7 >&2 ;;
+      out) put out "$data" ;;
+      err) put err "$data" >&2 ;;
       got) if [ -n "$sender" ]; then echo "$data" 1<>"$box/room"; fi ;;
-      code) leave "$data" ;;
+      code) leave "${data%% *}" ;;
       no)
         echo "$me: $node: $data" >&2
-        leave 255
+        end TERM
         ;;
     esac
   done

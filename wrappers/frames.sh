@@ -4,23 +4,24 @@
 # A line `ask FROM TO ID KIND DATA` or `answer FROM TO ID KIND DATA` into the node's pipe `across` goes by its
 # guard to the launcher, down the lease, and to whom it is for (relay.py, carry.sh).
 #     ask      words DATA   the command, in as many lines as it takes     answer   out DATA   err DATA
-#              run INPUT N  all words are there, in N lines; 1: input follows      code N     it has ended
-#              in DATA  eof                                                        got N      room for so many `in`
+#              run INPUT N  all words are there, in N lines; 1: input follows      code N …   it has ended
+#              in DATA  eof N                                                      got N      room for so many `in`
 #              took out|err room for one more of these                            no WHY     it cannot be asked
 #              signal NAME
-# DATA is the number of the line in its stream, and base64; a kind with + goes on in the next line of that kind. Where
-# a number is missing the command ends with an error, never with less than was said. No line is longer than 1023
-# bytes: srun mixes up the parts of longer ones. Nobody sends more than he was given room for, so that
-# no pipe on the way is ever full: a slow reader holds up his own command alone.
-WINDOW=2    # messages under way, of each stream of a command: 2 x 24 kB, and a pipe holds 64 kB
+# DATA is the number of the line in its stream, and base64; a kind with + goes on in the next line of that kind. At the
+# end eof and code tell how many lines there were, code after the exit code those of out and of err. Where one is missing
+# the command ends with an error, never with less than was said. No line is longer than 1023 bytes: srun mixes up the
+# parts of longer ones. Nobody sends more than he was given room for, and data waits in files, so that no pipe on the way
+# is ever full: a slow reader holds up his own command alone.
+WINDOW=2    # messages under way, of each stream of a command
 CHUNK=18000 # bytes in one
 number=0    # of the last line of a stream
 read -r self <"$here/self"
 
 say() { echo "$way $*" 1<>"$here/across"; }
 
-unpack() { # SIZE: a message of so many bytes, which are all there, from standard input
-  dd bs="$1" count=1 2>/dev/null | base64 -d
+discard() { # the directory BOX: carry.sh may be about to put a file there, and finds no such place any more
+  { mv "$1" "$1.gone" && rm -rf "$1.gone"; } 2>/dev/null
 }
 
 message() { # KIND FILE
@@ -45,9 +46,10 @@ pump() { # KIND ROOM BESIDE: what comes from 3, as far as 4 tells of room; BESID
       room=$((room + more))
     done
     dd bs="$CHUNK" count=1 <&3 >"$3.chunk" 2>/dev/null &
-    wait $!
+    wait $! || [ "$1" = in ] || number=$((number + 1)) # it could not be written here: a full disk
     if [ ! -s "$3.chunk" ]; then break; fi
     message "$1" "$3.chunk"
     room=$((room - 1))
   done
+  echo "$number" >"$3.lines"
 }

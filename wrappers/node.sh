@@ -20,7 +20,8 @@ hand() { # TO LINE: to one that holds the other end, if it is still there
 }
 
 # shellcheck disable=SC2013  # pids
-below() { # PID: it, and all that descends from it
+below() { # PID: it, and all that descends from it, stopped so that it starts no more of them
+  kill -s STOP "$1" 2>/dev/null || :
   echo "$1"
   for child in $(sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $1 .*/\1/p" /proc/[0-9]*/stat 2>/dev/null); do
     below "$child"
@@ -36,11 +37,10 @@ while read -r node id kind data; do
   box=run.$node.$id
   case $kind in
     words | words+)
-      if [ ! -d "$box" ]; then
-        mkdir "$box"
-        (cd "$box" && mkfifo out err room.out room.err in in.data stdin)
-      fi
-      echo "${data#* }" >>"$box/words"
+      {
+        if [ ! -d "$box" ]; then mkdir "$box" && (cd "$box" && mkfifo out err room.out room.err in stdin); fi &&
+          echo "${data#* }" >>"$box/words"
+      } || : # a full disk, say: answer.sh tells of it
       ;;
     run)
       (
@@ -55,8 +55,9 @@ while read -r node id kind data; do
       hand "$box/room.out" stop
       hand "$box/room.err" stop
       if pid=$(cat "$box/pid" 2>/dev/null); then
-        # shellcheck disable=SC2046  # pids
-        kill -s "$data" $(below "$pid") 2>/dev/null || :
+        pids=$(below "$pid")
+        # shellcheck disable=SC2086  # words
+        { kill -s "$data" $pids; kill -s CONT $pids; } 2>/dev/null || :
       fi
       ;;
   esac
