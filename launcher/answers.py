@@ -178,6 +178,15 @@ def word(value: Any) -> str:
     return "" if text in ("None", "(null)", "N/A", "n/a") else text
 
 
+def span(seconds: int) -> str:
+    """As Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
+    days, rest = divmod(seconds, 86400)
+    hours, minutes, last = rest // 3600, rest // 60 % 60, rest % 60
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{last:02}"
+    return f"{hours}:{minutes:02}:{last:02}" if hours else f"{minutes}:{last:02}"
+
+
 # squeue -O by width, since Slurm 20.11 has no separators that a value could not hold; the name may hold anything.
 SQUEUE = (
     ("JobArrayID", 120),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import nodeset
-from .answers import Job, Place, word
+from .answers import Job, Place, span, word
 
 
 def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
@@ -95,12 +95,7 @@ def places(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
 
 def _limit(minutes: int | str | None) -> str:
     """The time that a job may take, as sinfo writes it: 1-02:30:00, 30:00, infinite."""
-    if not isinstance(minutes, int):
-        return "infinite"
-    days, rest = divmod(minutes, 24 * 60)
-    hours, rest = divmod(rest, 60)
-    clock = f"{hours:02}:{rest:02}:00" if days else f"{hours}:{rest:02}:00" if hours else f"{rest}:00"
-    return f"{days}-{clock}" if days else clock
+    return span(60 * minutes) if isinstance(minutes, int) else "infinite"
 
 
 def _node_state(text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from . import follow, nodeset, records, settings
+from .answers import span
 from .errors import SchedulerError, UsageError
 from .follow import Kept, Seen
 from .progress import Screen, table
@@ -64,7 +65,7 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
 
 
 def _row(seen: Seen) -> tuple[str, ...]:
-    left = follow.span(seen.left) if seen.left is not None else "no limit" if seen.state == "RUNNING" else ""
+    left = span(seen.left) if seen.left is not None else "no limit" if seen.state == "RUNNING" else ""
     return (
         seen.id,
         seen.name,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .answers import Job, Place
+from .answers import Job, Place, span
 from .records import REQUEUED, Begun, Ended, Submitted, is_id
 
 DAY = 86400.0
@@ -220,15 +220,6 @@ def reason(job: Job, now: float) -> str:
             waits = f"waits for job {others}" if start == "Dependency" and others else meaning
             return waits.replace("ID", job.array)
     return f"Slurm: {word}"
-
-
-def span(seconds: int) -> str:
-    """As Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
-    days, rest = divmod(seconds, 86400)
-    hours, minutes, last = rest // 3600, rest // 60 % 60, rest % 60
-    if days:
-        return f"{days}-{hours:02}:{minutes:02}:{last:02}"
-    return f"{hours}:{minutes:02}:{last:02}" if hours else f"{minutes}:{last:02}"
 
 
 def gather(
