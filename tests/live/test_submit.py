@@ -102,7 +102,7 @@ def test_submit_and_killed_outright(cluster: Cluster, desk: Desk) -> None:
     jobs = [submit(cluster, desk, "-N", "2", *way.words, "--", HELLO, "-s", "3600") for way in ways]
     wait_for(lambda: all(output(desk, job).count("rank ") == 2 for job in jobs), "running")
     node = state(cluster, jobs[0])["BatchHost"]
-    keys = "grep -rls 'BEGIN OPENSSH PRIVATE KEY' /tmp /dev/shm /var/tmp"
+    keys = "grep -rlsI 'BEGIN OPENSSH PRIVATE KEY' /tmp /dev/shm /var/tmp"
     assert cluster.root(node, "sh", "-c", keys).splitlines()
     cluster.root(LOGIN, "scancel", "-s", "KILL", "--batch", *jobs)
     for job in jobs:

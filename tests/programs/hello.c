@@ -55,8 +55,11 @@ int main(int argc, char **argv) {
 
     if (seconds)
         sleep(seconds);
-    if (sig && rank == size - 1)
-        raise(sig);
+    if (sig) {
+        MPI_Barrier(MPI_COMM_WORLD); /* who is killed along with the last rank has said its line */
+        if (rank == size - 1)
+            raise(sig);
+    }
     MPI_Finalize();
     return rank == size - 1 ? code : 0;
 }
