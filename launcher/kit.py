@@ -59,6 +59,11 @@ WAIT = (
     'MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p "$0/head.sh" "$@"'
 )
 
+# What was chosen for the job by its nodes' facts (choices.py), before what it sets itself.
+FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
+[ ! -r "$mnrun_here/fabric.env" ] || . "$mnrun_here/fabric.env"
+"""
+
 
 # bash -p throughout: without it CDPATH, SHELLOPTS and exported functions of the user's would work in our scripts.
 def guard(plan_dir: str, container: Words) -> Words:
@@ -163,7 +168,7 @@ def files(plan: Plan, extra: Mapping[str, str]) -> dict[str, str]:
         "rules.sh": environment.rules_script(),
         "needs": "".join(f"{kind}\t{what}\n" for kind, what in plan.needs),
         "layout": layout_table(plan.layout),
-        "user.env": "# shellcheck shell=sh\n" + environment.exports(user_variables(plan)),
+        "user.env": FABRIC + environment.exports(user_variables(plan)),
         **extra,
     }
 
@@ -222,7 +227,7 @@ def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     else:
         settings = openmpi.binding(Places("", "", plan.spec.bind_to, plan.spec.force))
         own += (Variable(*pair) for pair in settings.items())
-    return "# shellcheck shell=sh\n" + environment.exports((*scheduler, *own))
+    return FABRIC + environment.exports((*scheduler, *own))
 
 
 def _places(plan: Plan) -> Places:

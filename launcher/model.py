@@ -142,6 +142,7 @@ class JobSpec:
     rsh: str = "auto"
     stage: bool = False
     ports: str = "20000-29999"
+    fabric: str = "auto"
     start_timeout: int = 120  # seconds, from the first container start to ready
     keep: bool = False
     force: bool = False

@@ -262,6 +262,14 @@ OPTIONS: tuple[Option, ...] = (
         choices="auto ssh pipe",
         default="auto",
     ),
+    _option(
+        "--fabric",
+        "choice",
+        "Tell NCCL, UCX and MPI which networks and adapters to use, from what the nodes have; off: leave it to them.",
+        _START,
+        choices="auto off",
+        default="auto",
+    ),
     _option("--script", "text", "Run this script once, in the master container.", _START, metavar="FILE"),
     _option(
         "--ports",

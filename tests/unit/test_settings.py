@@ -108,6 +108,7 @@ def test_built_in_values() -> None:
         "launcher": "auto",
         "mpi": "auto",
         "connect": "auto",
+        "fabric": "auto",
         "ports": "20000-29999",
         "start_timeout": 120,
         "job_dir": "~/.mnrun/jobs",
