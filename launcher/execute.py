@@ -19,7 +19,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from . import cluster, connect, keys, kit, nodeset, relay, terminal, verdict
+from . import choices, cluster, connect, keys, kit, nodeset, relay, terminal
 from .carry import carry
 from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
 from .job_dir import Records
@@ -50,7 +50,7 @@ class Launch:
     ) -> None:
         self.plan = plan
         self.site = site
-        self.environ = _client_environment(plan, site, environ)
+        self.environ = dict(SCHEDULERS[site.scheduler].client_environment(environ, plan))
         self.records = records
         self.screen = screen
         self.starter = starter  # what starts a command, where there is no scheduler's client to
@@ -148,17 +148,28 @@ class Launch:
     def _go(self) -> None:
         layout = self.plan.layout
         workers = self.roster.in_order()
+        files: dict[str, str] = {}
         if self.plan.connect:
             files = self._connect().files(self.plan.node_dir, workers)
             files = {**files, **kit.hostfiles(layout)}
             if self.plan.spec.mode == "inside-out":
                 files["launch.env"] = kit.inside_environment(self.plan, layout)
-            for name, text in files.items():
-                self._send(b"file %s %s\n" % (name.encode(), base64.b64encode(text.encode("utf-8", "surrogateescape"))))
+        for name, text in {**files, **self._fabric()}.items():
+            self._send(b"file %s %s\n" % (name.encode(), base64.b64encode(text.encode("utf-8", "surrogateescape"))))
         self._send(b"go\n")
         self.went = True
         self.screen.phase("running")
         self.screen.done()
+
+    def _fabric(self) -> dict[str, str]:
+        """Networks and adapters for the ranks, by what the nodes have said of theirs."""
+        chosen = choices.of_job(self.plan.spec, self.roster.facts, self.roster.workers)
+        for line in choices.told(chosen):
+            self.screen.detail(line)
+        for line in choices.warnings(self.roster.facts, self.site.scheduler == "slurm"):
+            self.screen.warn(line)
+        self.records.fabric(choices.told(chosen))
+        return {"fabric.env": choices.shell(chosen)} if chosen else {}
 
     def _connect(self) -> ModuleType:
         """How the nodes' containers reach each other: as asked, or as the nodes can."""
@@ -169,13 +180,8 @@ class Launch:
         return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:
-        late = time.monotonic() + self.plan.spec.start_timeout if self.plan.counted else None
         while self.code is None:
-            heard = self._next(late)
-            if late is not None and verdict.all_there(self.plan, self.roster.ranks):
-                late = None
-            elif not heard:
-                raise verdict.not_started(self.plan, self.roster.ranks)
+            self._next(None)
             if self.roster.failed or self.roster.gone or self.roster.lost:
                 raise self._failure()
             if self.code is None and (self.serving_ended or self._is_over()):
@@ -310,7 +316,7 @@ class Launch:
         asked = dict(zip(self.plan.layout.nodes, self.plan.layout.ranks))
         if dict(ranks) != asked:
             raise NodeError(
-                f"ranks started on {_table(ranks)}, but {_table(asked)} was asked for",
+                f"ranks started on {nodeset.counts(ranks)}, but {nodeset.counts(asked)} was asked for",
                 "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
             )
         if self.roster.alone:
@@ -383,15 +389,3 @@ def execute(
     if plan.layout.ntasks > cpus:
         site = replace(site, overcommit=True)
     return Launch(plan, site, environ, records, screen, starter).run()
-
-
-def _client_environment(plan: Plan, site: Site, environ: Mapping[str, str]) -> dict[str, str]:
-    scheduler = SCHEDULERS[site.scheduler]
-    return dict(scheduler.client_environment(environ, plan))
-
-
-def _table(ranks: Mapping[str, int]) -> str:
-    alike: dict[int, list[str]] = {}
-    for node, count in sorted(ranks.items()):
-        alike.setdefault(count, []).append(node)
-    return ", ".join(f"{nodeset.fold(nodes)} x {count}" for count, nodes in alike.items()) or "no node"

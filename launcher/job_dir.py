@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -39,6 +39,11 @@ class Records:
         """0600 whatever the umask."""
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
             file.write(text.encode("utf-8", "surrogateescape"))
+
+    def fabric(self, lines: Iterable[str]) -> None:
+        """What was chosen for this job's ranks, and why; what its nodes have said, the log has."""
+        with suppress(OSError):
+            self.write("fabric", "".join(f"{line}\n" for line in lines))
 
     def ready(self, worker: Worker) -> None:
         with suppress(OSError):

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 from . import environment
 from .model import JobSpec, Layout, Phase, Plan, Variable, Words
-from .mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
+from .mpi import WITHOUT_MPI, Places, openmpi, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
-SURVEY, ASKING, NODE = "survey.sh", "image_facts.sh", "node_facts.sh"
-BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE)  # what hosts are given before there is a job
+SURVEY = "survey.sh"
+BEFORE = ("facts.sh", "stage.sh", SURVEY)  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
@@ -59,6 +59,11 @@ WAIT = (
     'MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p "$0/head.sh" "$@"'
 )
 
+# What was chosen for the job by its nodes' facts (choices.py), before what it sets itself.
+FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
+[ ! -r "$mnrun_here/fabric.env" ] || . "$mnrun_here/fabric.env"
+"""
+
 
 # bash -p throughout: without it CDPATH, SHELLOPTS and exported functions of the user's would work in our scripts.
 def guard(plan_dir: str, container: Words) -> Words:
@@ -89,14 +94,6 @@ def survey() -> str:
     """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it."""
     engines, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in (ENGINES, SURVEY))
     return f"engines() {{\n{engines}}}\n{asking}"
-
-
-def asking() -> str:
-    """What a node runs to tell of its MPIs, and of an image's."""
-    engines, mpis, image, node = (
-        (folder("wrappers") / name).read_text(encoding="utf-8") for name in (ENGINES, "mpis.sh", ASKING, NODE)
-    )
-    return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{node}"
 
 
 def fetched(spec: JobSpec, environ: Mapping[str, str]) -> bytes:
@@ -137,7 +134,6 @@ def values(plan: Plan) -> str:
             "mnrun_podman": spec.podman_root,
             "mnrun_hardened": "1" if spec.hardened else "",
             "mnrun_starter": plan.starter,
-            "mnrun_mpi": spec.mpi if spec.mpi in MPIS else "",
             "mnrun_by_mpi": "" if plan.starter in WITHOUT_MPI else "1",
             "mnrun_stdin": plan.stdin,
             "mnrun_no_gpu": "1" if spec.no_gpu else "",
@@ -172,7 +168,7 @@ def files(plan: Plan, extra: Mapping[str, str]) -> dict[str, str]:
         "rules.sh": environment.rules_script(),
         "needs": "".join(f"{kind}\t{what}\n" for kind, what in plan.needs),
         "layout": layout_table(plan.layout),
-        "user.env": "# shellcheck shell=sh\n" + environment.exports(user_variables(plan)),
+        "user.env": FABRIC + environment.exports(user_variables(plan)),
         **extra,
     }
 
@@ -231,7 +227,7 @@ def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     else:
         settings = openmpi.binding(Places("", "", plan.spec.bind_to, plan.spec.force))
         own += (Variable(*pair) for pair in settings.items())
-    return "# shellcheck shell=sh\n" + environment.exports((*scheduler, *own))
+    return FABRIC + environment.exports((*scheduler, *own))
 
 
 def _places(plan: Plan) -> Places:

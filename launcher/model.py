@@ -90,7 +90,6 @@ class JobSpec:
     passed: Words = ()  # the names in it that -x and --env-file brought
     launcher: str = "auto"
     mpi: str = "auto"
-    left: Words = ()  # which of mode, launcher and mpi are left to us
     mpi_args: Words = ()
     bind_to: str = ""
     connect: str = "auto"  # ssh where every node has it, else pipe
@@ -143,6 +142,7 @@ class JobSpec:
     rsh: str = "auto"
     stage: bool = False
     ports: str = "20000-29999"
+    fabric: str = "auto"
     start_timeout: int = 120  # seconds, from the first container start to ready
     keep: bool = False
     force: bool = False

@@ -49,3 +49,11 @@ def _parts(text: str) -> tuple[str, ...]:
         else:
             word += char
     return tuple(part.strip() for part in [*parts, word] if part.strip())
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """`node[01-02] x 4, node03 x 2`: nodes of one number together."""
+    alike: dict[int, list[str]] = {}
+    for node, count in sorted(numbers.items()):
+        alike.setdefault(count, []).append(node)
+    return ", ".join(f"{fold(nodes)} x {count}" for count, nodes in alike.items()) or "no node"

@@ -15,6 +15,7 @@ class Screen:
         self.quiet = quiet
         self.verbose = verbose
         self._status: Any | None = None
+        self._last = ""  # what we waited for
         self._live = sys.stderr.isatty() and not quiet
 
     def say(self, text: str) -> None:
@@ -23,6 +24,11 @@ class Screen:
 
     def warn(self, text: str) -> None:
         self._print(f"mnrun: warning: {text}")
+
+    def detail(self, text: str) -> None:
+        """For who wants to know."""
+        if self.verbose:
+            self._print(f"mnrun: {text}")
 
     def relay(self, text: str) -> None:
         """Another program's word."""
@@ -36,8 +42,9 @@ class Screen:
         """What we wait for now; one line that changes on a terminal, a plain line when verbose."""
         if self._live:
             self._spin(text)
-        elif self.verbose:
-            self._print(f"mnrun: {text}")
+        elif text != self._last:
+            self.detail(text)
+        self._last = text
 
     def done(self) -> None:
         """The program has the terminal from here on."""

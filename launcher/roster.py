@@ -4,6 +4,7 @@ here NODE              it has begun, and waits for the kit
 pulling NODE what      what pulling the image is at there
 image NODE ID WHERE    the image is there
 unpulled NODE why      it could not be had
+fact NODE line         of its networks, adapters, GPUs and limits (fabric.py); all before it is ready
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
 nossh NODE why         it is ready for the pipe alone
 fail NODE why          this node cannot take part
@@ -34,6 +35,7 @@ class Roster:
         self.unpulled = False  # what failed is the pull, not the node
         self.images: dict[str, tuple[str, str]] = {}  # node -> (digest or id, path or name)
         self.workers: dict[str, Worker] = {}
+        self.facts: dict[str, list[str]] = {}
         self.without_ssh: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.gone: dict[str, str] = {}
@@ -68,6 +70,8 @@ class Roster:
         elif word == "image":
             digest, _, where = said.partition(" ")
             self.images[node] = (digest, where)
+        elif word == "fact":
+            self.facts.setdefault(node, []).append(said)
         elif word == "ready":
             self.workers[node] = _worker(node, said)
         elif word == "nossh":

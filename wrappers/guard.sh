@@ -15,7 +15,7 @@
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
 # So is any signal of the scheduler's: it is meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
-#     ready nossh fail gone log rank ended warned alone alive bye, and ask and answer (from `across`) to other nodes;
+#     fact ready nossh fail gone log rank ended warned alone alive bye, and ask and answer (from `across`) to other nodes;
 # alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
 # Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: what the user
@@ -57,6 +57,10 @@ forward() { # to the launcher, each line with the node's name
   local word rest facts line part=''
   deaf
   [[ -z $mnrun_beat ]] || trap '' PIPE
+  while IFS= read -r line; do # while containers start
+    printf 'fact %s %s\n' "$mnrun_node" "$line" 2>/dev/null || break
+  done < <(exec timeout 20 bash -p ./fabric.sh 2>/dev/null)
+  line=''
   facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
   until [[ ${word-} == bye ]]; do
     # where the machine is busy, the time may be over in the middle of a line
@@ -163,7 +167,6 @@ carry() { # from here on: what the nodes' commands say to each other
   local lease mine="${mnrun_node//./\\.} [^ ]+ [^ ]+"
   trap : PIPE # a container that has ended reads no more
   rm -f key hostkey # for ssh, which was not chosen
-  echo "$mnrun_node" >self
   mkfifo across
   exec {mnrun_across}<>across
   (deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -a . <&"$mnrun_across") &
@@ -218,6 +221,7 @@ finish() {
 # undertaker notices: it reads a pipe that this shell alone writes, as no child of its step.
 exec {mnrun_life}> >(setsid bash -p -c 'bash -p ./sweep.sh watch <&0 >/dev/null 2>&1 &')
 
+echo "$mnrun_node" >self
 address >own.address # for who starts ranks here, too
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!

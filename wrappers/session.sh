@@ -12,4 +12,7 @@ case $mnrun_command in
   # Open MPI has the user's profile read first, which may print or change PATH
   *"( test ! -r ./.profile || . ./.profile; "*) mnrun_command="( ${mnrun_command#*"|| . ./.profile; "}" ;;
 esac
+case $mnrun_command in # Open MPI's daemons, whose mpirun tells them which networks
+  *orted* | *prted*) unset OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include PRTE_MCA_prte_if_include ;;
+esac
 exec sh -c "$mnrun_command"

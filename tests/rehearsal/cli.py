@@ -14,6 +14,7 @@ VARIANTS = {
     "affinity": "task/affinity, and as many CPUs as there really are",
     "separate_home": "no shared filesystem: each node has its own /home",
     "bare_login": "no container runtime and no mpirun on the login node",
+    "decoys": "docker0 and virbr0 on every node, with the same addresses, which lead nowhere",
     "accounting": "slurmdbd and MariaDB, so that sacct answers",
 }
 ON_NODE = {

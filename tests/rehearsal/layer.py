@@ -71,6 +71,7 @@ def files(name: str, options: Options, host_key: str) -> dict[str, File]:
         "/etc/ssh/sshd_config.d/rehearsal.conf": File(SSHD),
         "/etc/ssh/ssh_known_hosts": File(f"{everyone} {host_key}"),
         "/etc/rehearsal/accounting": File("yes\n" if options.accounting else ""),
+        "/etc/rehearsal/decoys": File("docker0 172.17.0.1/16\nvirbr0 192.168.122.1/24\n" if options.decoys else ""),
     }
     for file, text in slurm.files(name, options).items():
         result[f"/etc/slurm/{file}"] = File(text)

@@ -24,6 +24,7 @@ class Options:
     separate_home: bool = False
     bare_login: bool = False
     accounting: bool = False
+    decoys: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 250:

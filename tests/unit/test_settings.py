@@ -73,8 +73,7 @@ def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) 
         (
             "mpi",
             "pmi1",
-            "--mpi 'pmi1' is unknown (here); did you mean pmix? "
-            "it is one of auto, openmpi, mpich, mvapich2, intelmpi, pmix, pmi2",
+            "--mpi 'pmi1' is unknown (here); did you mean pmix? it is one of auto, openmpi, mpich, pmix, pmi2",
         ),
         (
             "signal",
@@ -109,6 +108,7 @@ def test_built_in_values() -> None:
         "launcher": "auto",
         "mpi": "auto",
         "connect": "auto",
+        "fabric": "auto",
         "ports": "20000-29999",
         "start_timeout": 120,
         "job_dir": "~/.mnrun/jobs",

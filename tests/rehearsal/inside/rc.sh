@@ -8,6 +8,11 @@ node=$(cat /etc/hostname)
 ip link set lo up
 ip address add "$ADDRESS/24" dev eth0
 ip link set eth0 up
+while read -r bridge net; do
+    ip link add "$bridge" type bridge
+    ip address add "$net" dev "$bridge"
+    ip link set "$bridge" up
+done < /etc/rehearsal/decoys
 
 install -d -o munge -g munge /run/munge
 install -d /run/sshd /run/lock

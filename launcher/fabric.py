@@ -1,0 +1,256 @@
+"""What a node has said of its networks, adapters, GPUs and limits (wrappers/fabric.sh), understood. Pure.
+
+nic NAME kind= state= [speed= lower= numa= pci=]       address NIC A.B.C.D/LENGTH       route TO [via A] dev NIC
+hca NAME port= state= rate= link= [id= nics= driver= numa= pci=]      gid HCA port= index= gid= type= ndev=
+gpu ADDRESS [numa= pci=]       cxi NAME [numa= pci=]
+have verbs|gdrcopy|peermem|dmabuf|kernel=…             limit NAME BYTES|unlimited
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+Place = tuple[str, ...]  # on the PCI bus: its root, and every bridge on the way, the device last
+INFINIBAND, ROCE, EFA, SLINGSHOT = "InfiniBand", "RoCE", "EFA", "Slingshot"
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface, with its addresses as A.B.C.D/LENGTH."""
+
+    name: str
+    kind: str  # physical, ipoib, bond, vlan, bridge, virtual
+    state: str
+    speed: int = 0  # Mb/s, 0 where it does not say
+    addresses: tuple[str, ...] = ()
+
+    def has(self, address: str) -> bool:
+        return any(own.partition("/")[0] == address for own in self.addresses)
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return tuple(str(ipaddress.IPv4Interface(address).network) for address in self.addresses)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Through which NIC a network is reached."""
+
+    network: int
+    mask: int
+    nic: str
+
+
+@dataclass(frozen=True)
+class Gid:
+    """An entry of a RoCE port's table of addresses."""
+
+    index: int
+    version: str
+    address: str  # as IPv4, "" where it is none
+    nic: str
+
+
+@dataclass(frozen=True)
+class Hca:
+    """A port of an adapter for RDMA."""
+
+    name: str
+    port: int
+    active: bool
+    rate: float  # Gb/s
+    kind: str  # InfiniBand, RoCE or EFA
+    model: int = 0  # PCI's device id
+    place: Place = ()
+    gids: tuple[Gid, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A node's."""
+
+    nics: Mapping[str, Nic] = field(default_factory=dict)
+    routes: tuple[Route, ...] = ()  # the narrowest first
+    hcas: tuple[Hca, ...] = ()
+    gpus: tuple[Place, ...] = ()
+    slingshot: tuple[str, ...] = ()
+    have: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> tuple[Hca, ...]:
+        """The ports that a program can use now."""
+        return tuple(hca for hca in self.hcas if hca.active) if "verbs" in self.have else ()
+
+    def way(self, address: str) -> Nic | None:
+        """The NIC through which an address is reached."""
+        number = int(ipaddress.IPv4Address(address))
+        route = next((route for route in self.routes if number & route.mask == route.network), None)
+        return self.nics.get(route.nic) if route else None
+
+
+def parse(lines: Iterable[str]) -> Facts:
+    """What these lines say; one that is not understood says nothing."""
+    said = _Said()
+    for line in lines:
+        kind, _, rest = line.strip().partition(" ")
+        name, _, more = rest.partition(" ")
+        with suppress(ValueError, KeyError):
+            said.take(kind, name, more.split())
+    return said.facts()
+
+
+class _Said:
+    """The lines so far: what is said of a NIC, or of a port, stands in several."""
+
+    def __init__(self) -> None:
+        self.nics: dict[str, dict[str, str]] = {}
+        self.addresses: dict[str, list[str]] = {}
+        self.routes: list[Route] = []
+        self.hcas: list[Hca] = []
+        self.gids: dict[str, list[Gid]] = {}
+        self.gpus: list[Place] = []
+        self.slingshot: list[str] = []
+        self.have: dict[str, str] = {}
+        self.limits: dict[str, str] = {}
+
+    def take(self, kind: str, name: str, words: list[str]) -> None:
+        values = dict(word.partition("=")[::2] for word in words)
+        if kind == "nic":
+            self.nics[name] = values
+        elif kind == "address":
+            self.addresses.setdefault(name, []).append(str(ipaddress.IPv4Interface(words[0])))
+        elif kind == "route":
+            network = ipaddress.IPv4Network("0.0.0.0/0" if name == "default" else name)
+            self.routes.append(Route(int(network.network_address), int(network.netmask), words[words.index("dev") + 1]))
+        elif kind == "hca":
+            self.hcas.append(_hca(name, values))
+        elif kind == "gid":
+            self.gids.setdefault(f"{name}:{values['port']}", []).append(_gid(values))
+        elif kind == "gpu":
+            self.gpus.append(_place(values))
+        elif kind == "cxi":
+            self.slingshot.append(name)
+        elif kind == "have":
+            self.have.update([name.partition("=")[::2]])
+        elif kind == "limit" and words:
+            self.limits[name] = words[0]
+
+    def facts(self) -> Facts:
+        return Facts(
+            {name: _nic(name, values, self.addresses.get(name, ())) for name, values in self.nics.items()},
+            tuple(sorted(self.routes, key=lambda route: -route.mask)),
+            tuple(replace(hca, gids=tuple(self.gids.get(str(hca), ()))) for hca in self.hcas),
+            tuple(self.gpus),
+            tuple(self.slingshot),
+            self.have,
+            self.limits,
+        )
+
+
+def _nic(name: str, values: Mapping[str, str], addresses: Iterable[str]) -> Nic:
+    speed = values.get("speed", "")
+    return Nic(
+        name,
+        values.get("kind", "virtual"),
+        values.get("state", ""),
+        int(speed) if speed.isdecimal() else 0,
+        tuple(addresses),
+    )
+
+
+def _gid(values: Mapping[str, str]) -> Gid:
+    address = ipaddress.IPv6Address(values["gid"]).ipv4_mapped
+    return Gid(
+        int(values["index"]), values.get("type", ""), "" if address is None else str(address), values.get("ndev", "")
+    )
+
+
+def _hca(name: str, values: Mapping[str, str]) -> Hca:
+    kinds = {"InfiniBand": INFINIBAND, "Ethernet": ROCE}
+    return Hca(
+        name,
+        int(values.get("port") or 1),
+        values.get("state") == "ACTIVE",
+        float(values.get("rate") or 0),
+        EFA if values.get("driver") == "efa" else kinds.get(values.get("link", ""), ""),
+        int(values.get("id") or "0", 16),
+        _place(values),
+    )
+
+
+def _place(values: Mapping[str, str]) -> Place:
+    return tuple(values["pci"].split("/")) if values.get("pci") else ()
+
+
+def fast(facts: Facts) -> str:
+    """The fast transport that a node has and a program can use: InfiniBand, RoCE, EFA or Slingshot; "" where none."""
+    if facts.slingshot:
+        return SLINGSHOT
+    kinds = {hca.kind for hca in facts.usable}
+    return next((kind for kind in (EFA, INFINIBAND, ROCE) if kind in kinds), "")
+
+
+def shared(one: Place, other: Place) -> int:
+    """How many steps of their ways two devices share: 0 is another root, 1 the root alone, more a switch or a port."""
+    steps = 0
+    for mine, theirs in zip(one, other):
+        if mine != theirs:
+            break
+        steps += 1
+    return steps
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a limit must be, and its names: in a sentence, in slurmd's unit, and Slurm's own."""
+
+    called: str
+    least: int  # bytes, or files
+    name: str
+
+
+_NEEDS = {
+    "stack": Need("the stack is", 8 << 20, "STACK"),
+    "nofile": Need("open files are", 4096, "NOFILE"),
+    "shm": Need("/dev/shm is", 1 << 30, ""),
+}
+
+
+def too_small(facts: Facts, nodes: int, slurm: bool = True) -> Iterator[str]:
+    """A line for each limit that is too small for what a node has, in a job on so many: the value, what it must be,
+    and who can change it."""
+    limits, fabric = facts.limits, fast(facts) if nodes > 1 else ""
+    memory, locked = int(limits.get("memory") or 0), limits.get("memlock", "unlimited")
+    if fabric and locked.isdecimal() and int(locked) < memory // 2:
+        yield f"locked memory is limited to {_size(locked)}, and {fabric} needs unlimited: {_remedy('MEMLOCK', slurm)}"
+    if not fabric and len(facts.gpus) < 2:
+        return
+    for limit, need in _NEEDS.items():
+        value = limits.get(limit, "unlimited")
+        if value.isdecimal() and int(value) < need.least:
+            found, least = (value, str(need.least)) if limit == "nofile" else (_size(value), _size(need.least))
+            what = fabric or f"NCCL with {len(facts.gpus)} GPUs"
+            yield f"{need.called} limited to {found}, and {what} needs {least} or more: {_remedy(need.name, slurm)}"
+
+
+def _remedy(name: str, slurm: bool) -> str:
+    if not name:
+        return "an admin makes it larger: mount -o remount,size=50% /dev/shm"
+    if not slurm:
+        return f"an admin of that machine raises {name.lower()} in /etc/security/limits.conf"
+    units = f"an admin sets Limit{name}=infinity for slurmd, or PropagateResourceLimitsExcept={name} in slurm.conf"
+    return f"{units}; PAM's limits are not those of a job"
+
+
+def _size(value: str | int) -> str:
+    number, units = int(value), ["bytes", "kB", "MB", "GB", "TB"]
+    while number >= 1024 and len(units) > 1:
+        number, units = number // 1024, units[1:]
+    return f"{number} {units[0]}"
