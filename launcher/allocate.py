@@ -2,6 +2,9 @@
 
 salloc runs one small command, which waits for the end of its standard input, a pipe that we hold.
 When that ends, because the job is over or because mnrun was killed, so does the allocation.
+The only signal for salloc is HUP: it withdraws a request, and ends the command and with it the job. At TERM, INT and
+PIPE salloc (24.11, src/salloc/salloc.c) ends the job alone; its thread that hears of that may then reap the command,
+for which its main loop waits for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from . import cluster
 from .errors import SchedulerError
 from .model import Words
 from .progress import Screen
-from .transports import Event, Running, Signals, start, starting
+from .transports import Event, Running, Signals, start, starting, tied
 
 LOOK = 0.2  # seconds between two looks at what it has said
 FAREWELL = 10.0  # seconds for salloc to give the nodes back
@@ -35,10 +38,9 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
     argv = ("salloc", *words, "sh", "-c", HOLD)
     screen.command(argv)
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    # A file, since salloc 24.11 turns in circles for ever where its errors are a pipe that nobody reads.
     with tempfile.TemporaryFile() as errors:
         with starting("salloc", "load Slurm's module, or use --local"):
-            lease = start("salloc", argv, dict(environ), events, held=True, tied=True, errors=errors)
+            lease = start("salloc", tied(argv, signal.SIGHUP), dict(environ), events, held=True, errors=errors)
         found: dict[str, str] = {}
         try:
             with Signals(events):
@@ -89,9 +91,8 @@ def _reason(lines: list[str]) -> str:
 
 def _give_back(lease: Running, job: str) -> None:
     """End salloc and with it the job, "" where there is none yet."""
+    lease.end(signal.SIGHUP)
     lease.close()
-    if not job:
-        lease.end(signal.SIGTERM)  # the request is withdrawn
     if not lease.wait(FAREWELL):
         lease.end(signal.SIGKILL)
     if job and lease.process.returncode != 0:

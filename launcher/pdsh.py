@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from . import transports
 from .model import JobSpec, Words
 from .schedulers.hosts import named
-from .transports import Event, ProcessWire
+from .transports import Event, ProcessWire, tied
 from .wires import GONE, Listener, Way, lines, thread
 
 FANOUT = 256
@@ -57,7 +57,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
         # it reads %h and its kin in the command
         line = shlex.join(named(tuple(word.replace("%", "%%") for word in words), "%h"))
         argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(FANOUT), *user, "-w", ",".join(nodes), line)
-        return ProcessWire(argv, environ=own, tied=True)
+        return ProcessWire(tied(argv), environ=own)
 
     def lease(name: str, nodes: Sequence[str], words: Words, events: queue.SimpleQueue[Event]) -> Fan:
         place = f"{node_dir(words)}.lease"

@@ -91,20 +91,18 @@ def start(
     events: queue.SimpleQueue[Event],
     held: bool,
     *,
-    tied: bool | None = None,
     terminal: bool = False,
     apart: bool = False,
     errors: IO[bytes] | None = None,
     output: Output = (None, None),
 ) -> Running:
     """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has
-    our own input, output and errors. `tied`: it gets a TERM when mnrun is killed, by default where
-    it is not held. `terminal`: it stays in our session and process group, to drive the terminal.
-    Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is not held
+    our own input, output and errors, and gets a TERM when mnrun is killed. `terminal`: it stays in our
+    session and process group, to drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is not held
     writes in place of our own output and errors."""
     pipe = subprocess.PIPE if held else None
     process = subprocess.Popen(
-        _tied(argv) if (not held if tied is None else tied) else argv,
+        argv if held else tied(argv),
         env=environ,
         stdin=pipe,
         stdout=pipe or output[0],
@@ -123,12 +121,10 @@ def start(
 class ProcessWire:
     """A process of ours as a wire (wires.py): a command on this very machine, or an ssh client's."""
 
-    def __init__(
-        self, argv: Words, lost: int | None = None, environ: Mapping[str, str] | None = None, tied: bool = False
-    ) -> None:
-        """`lost`: the exit code by which it says that its connection broke. `tied`: as in `start`."""
+    def __init__(self, argv: Words, lost: int | None = None, environ: Mapping[str, str] | None = None) -> None:
+        """`lost`: the exit code by which it says that its connection broke."""
         self._process = subprocess.Popen(
-            _tied(argv) if tied else argv,
+            argv,
             env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -183,9 +179,10 @@ def _has_a_reader(fd: int) -> bool:
     return False
 
 
-def _tied(argv: Words) -> Words:
+def tied(argv: Words, signum: signal.Signals = signal.SIGTERM) -> Words:
+    """`argv` as one that gets `signum` when mnrun is killed, where the machine can do that."""
     setpriv = shutil.which("setpriv")
-    return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else argv
+    return (setpriv, "--pdeathsig", signum.name[3:], *argv) if setpriv else argv
 
 
 def _thread(target: object, *args: object) -> threading.Thread:

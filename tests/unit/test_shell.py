@@ -136,11 +136,11 @@ class Salloc:
         environ: Mapping[str, str],
         events: queue.SimpleQueue[Event],
         held: bool,
-        tied: bool,
         errors: IO[bytes],
     ) -> Salloc:
-        assert held and tied, "it ends with us, and so does the job"
-        self.argv = argv
+        assert held
+        assert argv[0] == "tied to HUP", "it ends with us, and so does the job"
+        self.argv = argv[1:]
         errors.write(self.said.encode())
         errors.flush()
         for event in self.events:
@@ -162,11 +162,12 @@ def salloc(mocker: MockerFixture, tmp_path: Path) -> Iterator[Salloc]:
     played = Salloc()
     mocker.patch.object(tempfile, "tempdir", str(tmp_path))
     mocker.patch.object(allocate, "start", played.start)
+    mocker.patch.object(allocate, "tied", lambda argv, signum: (f"tied to {signum.name[3:]}", *argv))
     mocker.patch.object(cluster, "end", side_effect=played.done.append)
     before = signal.getsignal(signal.SIGINT)
     yield played
     assert signal.getsignal(signal.SIGINT) == before
-    assert played.done[:1] in ([], ["close"])
+    assert played.done[:2] in ([], [signal.SIGHUP, "close"])
 
 
 def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
@@ -175,7 +176,7 @@ def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
         assert found == {"SLURM_JOB_ID": "8", "SLURM_JOB_NAME": "a = b"}
         assert salloc.argv[:5] == ("salloc", "-N", "2", "sh", "-c")
         assert salloc.done == []
-    assert salloc.done == ["close"]
+    assert salloc.done == [signal.SIGHUP, "close"]
 
 
 def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> None:
@@ -183,7 +184,7 @@ def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> 
     salloc.returncode = -9
     with allocate.allocated((), {}, Screen(quiet=True)):
         pass
-    assert salloc.done == ["close", "8"]
+    assert salloc.done == [signal.SIGHUP, "close", "8"]
 
 
 def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
@@ -191,7 +192,7 @@ def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
     salloc.stubborn, salloc.returncode = True, None
     with pytest.raises(ValueError), allocate.allocated((), {}, Screen(quiet=True)):
         raise ValueError
-    assert salloc.done == ["close", signal.SIGKILL, "8"]
+    assert salloc.done == [signal.SIGHUP, "close", signal.SIGKILL, "8"]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | 
         pass
     reason = reason or "invalid partition specified: x; Job submit/allocate failed: no"
     assert str(raised.value) == f"salloc: {reason}; it was asked for -p x"
-    assert salloc.done == ["close", signal.SIGTERM]
+    assert salloc.done == [signal.SIGHUP, "close"]
 
 
 def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:
@@ -218,7 +219,7 @@ def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:
     with pytest.raises(SystemExit) as raised, allocate.allocated((), {}, Screen(quiet=True)):
         pass
     assert raised.value.code == 130
-    assert salloc.done == ["close", signal.SIGTERM]
+    assert salloc.done == [signal.SIGHUP, "close"]
 
 
 def test_no_salloc(salloc: Salloc, mocker: MockerFixture) -> None:
@@ -262,7 +263,7 @@ def test_the_verb_allocates_and_gives_back(mnrun: Terminal, salloc: Salloc, laun
     assert answer.code == 7, answer
     asked = {"-N", "2", "--ntasks-per-node", "-w", "node01,node02", "--mem=96G", "--time=8:00:00", "--partition=gpu"}
     assert set(salloc.argv[1:-3]) == {*asked, "--account=abc", "--job-name=mnrun"}
-    assert salloc.done == ["close"]
+    assert salloc.done == [signal.SIGHUP, "close"]
     job = launched.plan.spec
     assert job.shell == "input"
     assert {v.name: v.value for v in job.env}["SLURM_JOB_ID"] == "8", "its programs know their job"

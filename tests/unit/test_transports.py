@@ -112,7 +112,7 @@ def test_ending_reaches_the_children_too(starter: Starter) -> None:
 
 def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, starter: Starter) -> None:
     """The lease's end is enough, and srun would kill its guards; the program's has the second net."""
-    monkeypatch.setattr(transports, "_tied", lambda argv: ("sh", "-c", "exit 3"))
+    monkeypatch.setattr(transports, "tied", lambda argv: ("sh", "-c", "exit 3"))
     close(starter.start("exit 4"))
     assert starter.said() == [("ended", "step", 4)]
     starter.start("exit 4", held=False)
