@@ -24,6 +24,8 @@ from collections.abc import Sequence
 
 from .model import Worker
 
+TOLD, KILLED = 143, 137  # may be of ranks that srun ended, by TERM and later KILL, because of another
+
 
 class Roster:
     """What is known of the job's nodes."""
@@ -42,7 +44,7 @@ class Roster:
         self.lost: dict[str, str] = {}
         self.logs: dict[str, list[str]] = {}
         self.ranks: dict[str, dict[int, str]] = {}
-        self.first_bad = 0  # the exit code of the first rank that failed
+        self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.warned = False
         self.alone: list[str] = []
         self.left: dict[str, str] = {}
@@ -89,7 +91,9 @@ class Roster:
             number = int(rank)
             self.ranks.setdefault(node, {})[number] = size
         elif word == "ended":
-            self.first_bad = self.first_bad or int(said.split()[1])
+            code = int(said.split()[1])
+            if not self.first_bad or (self.first_bad == TOLD and code not in (0, KILLED)):
+                self.first_bad = code
         elif word == "warned":
             self.warned = True
         elif word == "alone":

@@ -96,10 +96,10 @@ def start(
     errors: IO[bytes] | None = None,
     output: Output = (None, None),
 ) -> Running:
-    """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has
-    our own input, output and errors, and gets a TERM when mnrun is killed. `terminal`: it stays in our
-    session and process group, to drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is not held
-    writes in place of our own output and errors."""
+    """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has our own input,
+    output and errors, and gets a TERM when mnrun is killed. `terminal`: it stays in our session and process group, to
+    drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is
+    not held writes in place of our own output and errors."""
     pipe = subprocess.PIPE if held else None
     process = subprocess.Popen(
         argv if held else tied(argv),

@@ -15,7 +15,11 @@ for word; do
 done
 if [[ -d $image ]]; then
   [[ ! -e $image/ch/environment ]] || flags+=(--set-env)
-elif command -v unsquashfs >/dev/null && unsquashfs -cat "$image" ch/environment >"$TMPDIR/ch.environment" 2>/dev/null; then
+else # where it would mount a squashfs file, it leaves a directory behind
+  mkdir -p "$here/image"
+  flags+=("--mount=$here/image")
+fi
+if [[ -f $image ]] && command -v unsquashfs >/dev/null && unsquashfs -cat "$image" ch/environment >"$TMPDIR/ch.environment" 2>/dev/null; then
   flags+=("--set-env=$TMPDIR/ch.environment")
 fi
 # The host's PATH is not the image's. ch-run mounts TMPDIR as /tmp, and says that home is /root.

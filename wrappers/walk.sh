@@ -181,7 +181,11 @@ take() { # LINE
       mnrun_seen[$node:${rest%% *}]=1
       [[ $mnrun_sizes == *" ${rest#* } "* ]] || mnrun_sizes+="${rest#* } "
       ;;
-    ended) [[ -n $mnrun_first_bad || ${rest#* } == 0 ]] || mnrun_first_bad=${rest#* } ;;
+    ended) # the first that failed by itself: srun ends the others by TERM, and later KILL
+      case $mnrun_first_bad,${rest#* } in
+        *,0 | 143,137) ;;
+        ,* | 143,*) mnrun_first_bad=${rest#* } ;;
+      esac ;;
     warned) mnrun_warned=1 ;;
     alone) mnrun_alone=$((mnrun_alone + 1)) ;;
     bye)

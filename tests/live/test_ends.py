@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, PIPE, WAYS, Way, cells, some
+from .cells import HELLO, INSIDE, MAIN, PIPE, WAYS, Way, cells, some, turn
 from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
@@ -163,7 +163,7 @@ def test_end_by_ctrl_c_while_starting(cluster: Cluster) -> None:
             clean_soon(cluster, begin)
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", turn(1, MAIN, [], MAIN), ids=str)
 def test_end_of_a_stubborn_program(cluster: Cluster, desk: Desk, way: Way) -> None:
     """A program that ignores SIGTERM and SIGINT ends all the same."""
     program = desk.put("stubborn", "#!/bin/sh\ntrap '' TERM INT HUP\necho here\nsleep 3600\n", 0o755)

@@ -62,13 +62,12 @@ def test_exit_of_one_rank_ends_the_others(cluster: Cluster, desk: Desk, way: Way
     assert result.code == 9, result
 
 
-def test_exit_code_of_an_mpi_abort(cluster: Cluster) -> None:
+@pytest.mark.parametrize("way", some([way for way in OPEN_MPI if way.image != "host"], MAIN), ids=str)
+def test_exit_code_of_an_mpi_abort(cluster: Cluster, way: Way) -> None:
     """MPI_Abort's code is the job's."""
     code = "from mpi4py import MPI; w = MPI.COMM_WORLD; w.rank == 1 and w.Abort(11); w.Barrier()"
-    for way in OPEN_MPI:
-        if way.image != "host":
-            result = cluster.mnrun(*way.words, "--", "python3", "-c", code, nodes=2, tasks=1)
-            assert result.code == 11, (str(way), result)
+    result = cluster.mnrun(*way.words, "--", "python3", "-c", code, nodes=2, tasks=1)
+    assert result.code == 11, result
 
 
 def test_exit_code_0_is_kept_with_noise(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, PIPE, WAYS, Way, some
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, PIPE, WAYS, Way, some, turn
 from .reports import check, everybody_spoke, refusal
 from .stage import LOGIN, Cluster, Desk
 
@@ -97,7 +97,7 @@ def test_hostile_variables(cluster: Cluster, desk: Desk, way: Way) -> None:
 
 
 @pytest.mark.parametrize("mask", ["0000", "0077"])
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", turn(1, MAIN, [], MAIN), ids=str)
 def test_hostile_umask(cluster: Cluster, way: Way, mask: str) -> None:
     """With umask 0000 keys and directories are the user's alone; with 0077 it runs too."""
     words = [str(word) for word in cluster.launch(*way.words, "--", HELLO, "-s", "3600")]
@@ -167,7 +167,7 @@ def test_hostile_signals_ignored(cluster: Cluster) -> None:
     check(cluster.alice(["sh", "-c", 'trap "" HUP INT; "$@"', "sh", *words]), *cluster.nodes)
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", turn(0, MAIN, [], MAIN), ids=str)
 def test_hostile_umask_of_the_program(cluster: Cluster, way: Way) -> None:
     """Our files are private, and the program's umask is the user's own, on every node."""
     for mask in ("0002", "0027"):

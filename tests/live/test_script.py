@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from .cells import HELLO, IMAGES, INSIDE, OMPI5, Way
+from .cells import HELLO, IMAGES, INSIDE, OMPI5, Way, cells
 from .reports import OURS, check, mine, refusal
 from .stage import LOGIN, Cluster, Desk, Result
 
@@ -28,12 +28,13 @@ def test_script_with_a_plain_mpirun(cluster: Cluster, desk: Desk, way: Way) -> N
     assert {rank.value for rank in check(result, *cluster.nodes)} == {"a 'b' $c"}
 
 
-@pytest.mark.parametrize("way", INSIDE_IMAGES, ids=str)
-@pytest.mark.parametrize("name", ["mpirun", "mpiexec"])
-def test_script_with_several_mpiruns(cluster: Cluster, desk: Desk, way: Way, name: str) -> None:
+@pytest.mark.parametrize(
+    ("image", "name"), cells({"image": ("ompi5", "ompi4", "mpich"), "name": ("mpirun", "mpiexec")}, together=1)
+)
+def test_script_with_several_mpiruns(cluster: Cluster, desk: Desk, image: str, name: str) -> None:
     """Each finds its hosts, the number of ranks is the user's to choose, and one that fails ends nothing else."""
     text = f"set +e\n{name} -n 3 {HELLO} -x 5\necho code $?\n{name} {HELLO} && echo code $?"
-    result = run(cluster, desk, text, way=way)
+    result = run(cluster, desk, text, way=Way("inside", image))
     assert result.code == 0, result
     lines = result.out.splitlines()
     assert lines[3] == "code 5", result
@@ -170,10 +171,15 @@ def test_script_that_cannot_run(cluster: Cluster, desk: Desk, there: str) -> Non
     assert len([said for said in mine(result) if path in said]) == 1, (line, result)
 
 
-@pytest.mark.parametrize("way", INSIDE_IMAGES, ids=str)
-@pytest.mark.parametrize("words", [("mpirun",), ("mpiexec", "-n", "8"), ("/usr/bin/env", "mpirun")], ids=" ".join)
-def test_command_that_starts_its_own_ranks(cluster: Cluster, way: Way, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("image", "command"),
+    cells(
+        {"image": ("ompi5", "ompi4", "mpich"), "command": ("mpirun", "mpiexec -n 8", "/usr/bin/env mpirun")}, together=1
+    ),
+)
+def test_command_that_starts_its_own_ranks(cluster: Cluster, image: str, command: str) -> None:
     """A command that begins with mpirun is run once, in the master container, and it is said so."""
+    way, words = Way("inside", image), command.split()
     if words[0].endswith("env"):
         result = cluster.mnrun(*way.words, "--script", *words, HELLO)
     else:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from .batch import USR1, end, forget, output, programs, state, submit
-from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way, turn
 from .reports import ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
@@ -84,7 +84,7 @@ def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
     assert "mnrun: the image is not the same on all nodes: node01: " in differing.err, differing
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", turn(1, MAIN, [], MAIN), ids=str)
 def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Everything ends everywhere, and no key is left."""
     job = submit(cluster, desk, "-N", "4", "--ntasks-per-node", "2", *way.words, "--", HELLO, "-s", "3600")

@@ -115,11 +115,15 @@ def test_ranks_that_took_themselves_for_the_only_one(roster: Roster) -> None:
     assert roster.alone == ["1", "2"]
 
 
-def test_the_code_of_the_first_rank_that_failed(roster: Roster) -> None:
-    """Not that of the ranks that were ended because of it."""
-    for line in ("ended node01 0 0", "ended node02 1 9", "ended node01 2 143"):
-        assert roster.hear(line) == "ended"
-    assert roster.first_bad == 9
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [((0, 9, 143), 9), ((143, 0, 11), 11), ((143, 137), 143), ((137, 143), 137), ((0, 0), 0), ((3, 4), 3)],
+)
+def test_the_code_of_the_first_rank_that_failed(roster: Roster, codes: tuple[int, ...], code: int) -> None:
+    """Not that of the ranks that were ended because of it, which may be told sooner."""
+    for rank, one in enumerate(codes):
+        assert roster.hear(f"ended node01 {rank} {one}") == "ended"
+    assert roster.first_bad == code
 
 
 def test_farewell(roster: Roster) -> None:
