@@ -19,7 +19,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from . import choices, cluster, connect, keys, kit, nodeset, relay, terminal
+from . import choices, cluster, connect, keys, kit, nodeset, proof, relay, terminal
 from .carry import carry
 from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
 from .job_dir import Records
@@ -92,6 +92,7 @@ class Launch:
                 self._stop()
         if stopped is not None:
             return Outcome(128 + stopped.signum)
+        self._tell_proof()
         return self._judge()
 
     def _serve(self) -> None:
@@ -306,29 +307,21 @@ class Launch:
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
-        ranks = {node: len(found) for node, found in self.roster.ranks.items()}
         if self.code == 0 and self.plan.counted:
-            self._count(ranks)
+            proof.all_came(self.plan.layout, self.roster.ranks, self.roster.alone)
+        if self.code == 0:
+            proof.required(self.plan.spec.require, self.roster.used, self.plan.layout.nnodes)
         # srun's own is that of the ranks that it ended because one failed
-        return Outcome(self.code and (self.roster.first_bad or self.code), ranks)
+        return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
 
-    def _count(self, ranks: Mapping[str, int]) -> None:
-        asked = dict(zip(self.plan.layout.nodes, self.plan.layout.ranks))
-        if dict(ranks) != asked:
-            raise NodeError(
-                f"ranks started on {nodeset.counts(ranks)}, but {nodeset.counts(asked)} was asked for",
-                "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
-            )
-        if self.roster.alone:
-            raise RuntimeFailed(
-                f"{len(self.roster.alone)} of {self.plan.layout.ntasks} ranks took themselves for rank 0 of 1",
-                "the image's MPI does not understand the starter: try --mode inside-out, or another --mpi",
-            )
-        sizes = {size for found in self.roster.ranks.values() for size in found.values()}
-        if sizes != {str(self.plan.layout.ntasks)}:
-            raise RuntimeFailed(
-                f"ranks thought that there are {', '.join(sorted(sizes))} of them, not {self.plan.layout.ntasks}"
-            )
+    def _tell_proof(self) -> None:
+        """Where ranks ran, and by what they talked: for the records; for the user where it is known or asked for."""
+        text = proof.summary(self.roster.counts, self.roster.used)
+        self.records.prove(text, self.roster.topologies)
+        if self.roster.counts and (self.roster.used or self.screen.verbose):
+            self.screen.say(text)
+        if slow := proof.slow(self.roster.used):
+            self.screen.warn(slow)
 
     def _not_ready(self, late: bool = False) -> LaunchError:
         missing = self.roster.missing

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -48,6 +48,13 @@ class Records:
     def ready(self, worker: Worker) -> None:
         with suppress(OSError):
             self.write(f"node.{worker.name}.json", json.dumps(asdict(worker)) + "\n")
+
+    def prove(self, summary: str, topologies: Mapping[str, Sequence[str]]) -> None:
+        """What the run has shown, and each node's GPUs and network as `nvidia-smi topo -m` drew them."""
+        with suppress(OSError):
+            self.write("summary", summary + "\n")
+            for node, lines in topologies.items():
+                self.write(f"topology.{node}", "\n".join(lines) + "\n")
 
 
 @contextmanager

@@ -27,7 +27,12 @@ SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
-WALKER = ("enter.sh", "walk.sh", "pack.sh")  # the batch script's side of a launch: no use on the other nodes either
+WALKER = (
+    "enter.sh",
+    "walk.sh",
+    "pack.sh",
+    "prove.sh",
+)  # the batch script's side of a launch: no use on the other nodes either
 # PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
 PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
 
@@ -136,6 +141,7 @@ def values(plan: Plan) -> str:
             "mnrun_starter": plan.starter,
             "mnrun_by_mpi": "" if plan.starter in WITHOUT_MPI else "1",
             "mnrun_stdin": plan.stdin,
+            "mnrun_overhear": "1" if spec.verbose or spec.require != "any" else "",
             "mnrun_no_gpu": "1" if spec.no_gpu else "",
             "mnrun_gpu_bind": "" if plan.starter == "srun" or spec.gpu_bind == "none" else spec.gpu_bind,
             "mnrun_shared": "1" if plan.shared else "",

@@ -103,6 +103,7 @@ class JobSpec:
     gpus_per_task: str = ""
     no_gpu: bool = False
     gpu_bind: str = ""
+    require: str = "any"  # by what ranks must talk to those on other nodes: ib, tcp
     nv: bool = False  # in any case, where a node has the driver
     nodelist: str = ""
     exclude: str = ""

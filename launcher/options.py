@@ -253,6 +253,14 @@ OPTIONS: tuple[Option, ...] = (
         default="auto",
     ),
     _option("--mpi-args", "words", "Words for mpirun or srun, unread by mnrun.", _START, metavar="WORDS"),
+    _option(
+        "--require",
+        "choice",
+        "What ranks on different nodes must talk by: ib (InfiniBand, RoCE, EFA, Slingshot) or tcp; else the job fails.",
+        _START,
+        choices="any ib tcp",
+        default="any",
+    ),
     _option("--bind-to", "text", "Bind ranks to: none, core, socket …; none with GPUs or -c.", _START, metavar="UNIT"),
     _option(
         "--connect",

@@ -19,6 +19,9 @@ OPEN_FILE = {"pmi2": "PMI2", "mpich": "MPICH's mpiexec"}  # how these two speak 
 
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     """The plan of one launch. `job` is our id for it, unique on every node."""
+    if spec.require != "any" and (spec.once or spec.script or spec.shell):
+        what = f"--require {spec.require} listens to ranks that mnrun starts, and here you start your own"
+        raise Impossible(what, "have mnrun start them, or leave it out")
     if spec.mode == "inside-out":
         return _inside_out(spec, layout, job)
     if spec.once or spec.script:

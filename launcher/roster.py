@@ -15,6 +15,8 @@ ended NODE RANK CODE   how a rank that srun started has ended
 warned NODE            the scheduler has sent a TERM there
 lost NODE why          the connection to it has gone, says the launcher's own side
 alone NODE RANK        that rank took itself for rank 0 of 1
+used NODE WHAT         what ranks there talked to other nodes by (proof.py)
+topology NODE :LINE    of what `nvidia-smi topo -m` says there
 bye NODE PIDS          everything has ended there, but for these
 """
 
@@ -47,6 +49,8 @@ class Roster:
         self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.warned = False
         self.alone: list[str] = []
+        self.used: dict[str, list[str]] = {}
+        self.topologies: dict[str, list[str]] = {}
         self.left: dict[str, str] = {}
         self.bye: set[str] = set()
 
@@ -98,6 +102,10 @@ class Roster:
             self.warned = True
         elif word == "alone":
             self.alone.append(said)
+        elif word == "used":
+            self.used.setdefault(node, []).append(said)
+        elif word == "topology":
+            self.topologies.setdefault(node, []).append(said[1:])
         elif word == "bye":
             self.bye.add(node)
             if said.strip():
@@ -128,6 +136,11 @@ class Roster:
         images = {node: worker.image.partition(".") for node, worker in self.workers.items()}
         said = {node: f"{size} bytes, header {total}" if dot else size for node, (size, dot, total) in images.items()}
         return said if len(set(said.values())) > 1 else {}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many ranks have started, by node."""
+        return {node: len(found) for node, found in self.ranks.items()}
 
     def in_order(self) -> tuple[Worker, ...]:
         """The workers in the order of the nodes, the head's first."""

@@ -73,6 +73,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         inside="1" if inside else "",
         connect=spec.connect if inside else "",
         split=shlex.quote(spec.split_output),
+        require="" if spec.require == "any" else spec.require,
         counted="1" if plan.counted else "",
         prepare=_words(carried[Phase.PREPARE]) if spec.by_reference else "",
         image=shlex.quote(spec.image),

@@ -21,7 +21,7 @@ from .settings import RIVALS, Settings
 _TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
-    *("container_per", "podman_root", "fabric"),
+    *("container_per", "podman_root", "fabric", "require"),
 )
 _FLAGS = (
     *("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue", "privileged", "hardened"),

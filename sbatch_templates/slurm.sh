@@ -35,6 +35,9 @@ mnrun_variables=(  # of every rank
 mnrun_inside='{{ inside }}'  # 1: inside-out
 mnrun_connect='{{ connect }}'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
 mnrun_counted='{{ counted }}'  # 1: it is an error if a rank never came, whatever mpirun says
+{% if require %}
+mnrun_require={{ require }}  # by what ranks on different nodes must talk, or the job has failed
+{% endif %}
 mnrun_split={{ split }}  # each rank's output goes into files here
 source "$mnrun_stage/walk.sh"
 

@@ -15,7 +15,8 @@
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
 # So is any signal of the scheduler's: it is meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
-#     fact ready nossh fail gone log rank ended warned alone alive bye, and ask and answer (from `across`) to other nodes;
+#     fact ready nossh fail gone log rank ended warned alone used topology alive bye, and ask and answer (from `across`)
+# to other nodes;
 # alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
 # Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: what the user
@@ -194,6 +195,14 @@ dismiss() { # the head, which has come through the gate and waits for a go that 
   done
 }
 
+topology() { # of GPUs and network, for the job's records; while the job goes on
+  local line
+  command -v nvidia-smi >/dev/null && [[ -z $mnrun_no_gpu ]] || return 0
+  deaf
+  MNRUN_JOB_ID=$mnrun_id timeout 60 nvidia-smi topo -m 2>/dev/null </dev/null | sed $'s/\e\\[[0-9;]*m//g' |
+    while IFS= read -r line; do say "topology :${line:0:500}"; done
+}
+
 finish() {
   trap '' TERM INT HUP
   set +e
@@ -210,6 +219,7 @@ finish() {
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   left=$(sweep_all)
+  while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./heard.sh heard/* 2>/dev/null)
   [[ -z ${mnrun_box_PID-} ]] || wait "$mnrun_box_PID"
   cd /
   say "bye $left"
@@ -232,7 +242,7 @@ trap 'sent USR1' USR1
 trap 'sent USR2' USR2
 trap : CONT
 
-mkdir -m 700 tmp serve
+mkdir -m 700 tmp serve heard
 mkdir -m 700 "$mnrun_shm"
 awk '{ print $6 }' /proc/$$/stat >sessions
 : >parents
@@ -246,6 +256,7 @@ if ! check; then
   exit
 fi
 
+topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
 mkfifo stdin
 mkfifo gate.new
 exec {mnrun_go}<>gate.new

@@ -84,6 +84,7 @@ if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi
 if [ -n "$mnrun_split" ]; then exec >"$mnrun_split/rank.$mnrun_rank.out" 2>"$mnrun_split/rank.$mnrun_rank.err"; fi
+if [ "$mnrun_local" = 0 ]; then set -- sh "$mnrun_here/overhear.sh" "$@"; fi
 if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
 if [ "$mnrun_starter" != srun ]; then
   if [ -z "$mnrun_inside" ]; then echo $$ >"$mnrun_here/pid.$mnrun_rank"; fi

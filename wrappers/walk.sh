@@ -1,5 +1,5 @@
 #!/bin/bash
-# shellcheck disable=SC2034,SC2154  # what is given, and what pack.sh and image.sh read
+# shellcheck disable=SC2034,SC2154  # what is given, and what pack.sh, prove.sh and image.sh read
 # The batch script's side of a launch, as launcher/execute.py is a live one's. The generated script
 # sources it, and says in its own lines what runs:
 #     begin; prepare SECONDS REFERENCE WORDS; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
@@ -13,6 +13,7 @@
 # shellcheck disable=SC1091
 source "$mnrun_stage/words.sh" # shapes_a_step, from mnrun's table of rules; $mnrun_boot and $mnrun_until_go
 source "$mnrun_stage/pack.sh"  # write_kit
+source "$mnrun_stage/prove.sh"
 mnrun_grace=3 mnrun_answer=1 mnrun_farewell=10 # seconds, as in execute.py
 mnrun_tries=5 # how many starts may end without a word of a requeue before a job is given up
 
@@ -158,6 +159,7 @@ take() { # LINE
     run-ended) mnrun_code=$node ;;
     serve-ended) mnrun_served=$node ;;
     pull-ended) mnrun_pulled=$node ;;
+    used | topology) hear_of_proof "$word" "$node" "$1" ;;
     pulling | image | unpulled) hear_of_image "$word" "$node" "$rest" ;;
     here) mnrun_here_is[$node]=1 ;;
     ready)
@@ -335,14 +337,16 @@ ending() { # whatever happened: the program, the lease, every guard's farewell, 
     [[ -n $mnrun_served ]] || scancel "$mnrun_job.$mnrun_step"
   fi
   [[ -n $mnrun_ours ]] || judge "$status" "$silent"
+  [[ -z $mnrun_went ]] || prove
   mnrun_ended "$status" "$mnrun_why"
   [[ -z $mnrun_mine ]] || rm -rf "$mnrun_mine"
   exit "$status"
 }
 
+blamed() { mnrun_why=${*:2} status=$1; say "$mnrun_why"; } # CODE WHY
+
 judge() { # STATUS SILENT: the program's own code, unless ranks are missing or nodes were lost
   local name i
-  blamed() { mnrun_why=${*:2} status=$1; say "$mnrun_why"; }
   status=${mnrun_code:-$1}
   [[ $mnrun_told != TERM ]] || mnrun_warned=1
   # scancel tells every process: the rest is its consequence, and so is the 0 of an mpirun that it ended; where

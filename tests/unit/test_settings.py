@@ -109,6 +109,7 @@ def test_built_in_values() -> None:
         "mpi": "auto",
         "connect": "auto",
         "fabric": "auto",
+        "require": "any",
         "ports": "20000-29999",
         "start_timeout": 120,
         "job_dir": "~/.mnrun/jobs",

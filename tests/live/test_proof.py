@@ -1,0 +1,57 @@
+"""What a run has shown: where ranks were and by what they talked, in its records and on the screen; --require."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .batch import end, submit
+from .cells import HELLO, INSIDE, MAIN, PIPE, Way, turn
+from .reports import check, mine, refusal
+from .stage import Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+WORDS = Path(__file__).resolve().parents[1] / "unit/recorded/network"
+MPICH = (Way("inside", "mpich"), Way("srun", "mpich"))
+OTHERS = (PIPE, Way("mpirun", "ompi4"), Way("srun", "ompi4"), Way("mpirun", "ompi5", "rank"))
+
+
+@pytest.mark.parametrize("way", turn(0, (*MAIN, *MPICH, *OTHERS), [INSIDE], MAIN[1:], MPICH), ids=str)
+def test_proof_of_tcp(cluster: Cluster, way: Way) -> None:
+    """The one network that is here is found, by whichever MPI; nothing of what it says reaches the screen."""
+    result = cluster.mnrun(*way.words, "--require", "tcp", "--", HELLO)
+    check(result, *cluster.nodes)
+    used = "UCX by tcp (eth0)" if way.image == "mpich" else "Open MPI by tcp"
+    assert mine(result)[-1] == f"8 ranks on node[01-04] x 2; {used}", result
+    assert all(line.startswith("mnrun: ") for line in result.err.splitlines()), result
+
+
+def test_proof_that_is_required(cluster: Cluster) -> None:
+    """A program that ended well by another network has not; nor one that was not heard to use any."""
+    result = cluster.mnrun(*INSIDE.words, "--require", "ib", "--", HELLO, nodes=2)
+    assert (result.code, result.out.count("rank ")) == (122, 4), result
+    assert "--require ib: Open MPI by tcp on node[01-02]; look at" in mine(result)[-1], result
+    refusal(cluster.mnrun(*INSIDE.words, "--require", "tcp", "--", "true", nodes=2), 122, "has said by what it talked")
+
+
+def test_proof_of_nccl(cluster: Cluster, desk: Desk) -> None:
+    """Where a job has GPUs NCCL is asked, and no rank's output changes. Played: its words are recorded ones."""
+    words = desk.put("words", (WORDS / "nccl-ib.txt").read_bytes())
+    line = '[ -z "$NCCL_DEBUG_FILE" ] || cat "$0" >"${NCCL_DEBUG_FILE%%%p}$$"; echo done'
+    ranks = [*INSIDE.words, "--require", "ib", "--", "sh", "-c", line, words]
+    result = cluster.mnrun(*ranks, nodes=2, salloc=["--gres=gpu:2"])
+    assert (result.code, result.out) == (0, "done\n" * 4), result
+    devices = "mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1, GPUDirect"
+    assert mine(result)[-1] == f"4 ranks on node[01-02] x 2; NCCL by ib ({devices})", result
+
+
+def test_proof_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
+    """The same words in its output, and the same judgement."""
+    job = submit(cluster, desk, "-N2", "--ntasks-per-node=2", *INSIDE.words, "--require", "ib", "--", HELLO)
+    result = end(cluster, desk, job)
+    assert result.code == 122, result
+    said = [line for line in result.err.splitlines() if line.startswith("mnrun: ") and "tcp" in line]
+    used = "Open MPI by tcp"
+    assert said == [f"mnrun: 4 ranks on node[01-02] x 2; {used}", f"mnrun: --require ib: {used} on node[01-02]"], result
