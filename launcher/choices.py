@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from . import nodeset
 from .environment import quote
 from .fabric import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, parse, shared, too_small
-from .model import JobSpec, Worker
+from .model import NOTHING_LEARNED, JobSpec, Learned, Variable, Worker
 
 Nodes = Mapping[str, Facts]
 PEERS = 8  # so many of the others tell which way they all are
@@ -21,13 +21,17 @@ PEERS = 8  # so many of the others tell which way they all are
 
 @dataclass(frozen=True)
 class Choice:
-    """A variable of every rank, unless somebody else sets it, or one of its `rivals`."""
+    """A variable of every rank, unless somebody else sets it, or its rival."""
 
     name: str
     value: str
     why: str
     apart: Mapping[str, str] = field(default_factory=dict)  # node -> its own value, where that is another
-    rivals: tuple[str, ...] = ()
+
+    @property
+    def rival(self) -> str:
+        """Open MPI's words for networks exclude each other."""
+        return self.name.replace("if_include", "if_exclude")
 
 
 @dataclass(frozen=True)
@@ -132,8 +136,8 @@ def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
     for name in (*_OPENMPI_DATA, *_OPENMPI_OWN):
         one = _by_name(nodes, data if name in _OPENMPI_DATA else network, name)
         where = (data if name in _OPENMPI_DATA else network).cidr if one.apart else one.value
-        if where:  # its words for networks exclude each other
-            yield replace(one, value=where, apart={}, rivals=(name.replace("include", "exclude"),))
+        if where:
+            yield replace(one, value=where, apart={})
 
 
 def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> Choice:
@@ -279,13 +283,24 @@ def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], workers: Mapping[st
     """What is chosen for a job whose nodes have said this of themselves; nothing that it sets itself."""
     if spec.fabric == "off" or set(said) != set(workers):
         return ()
-    nodes = {node: parse(lines) for node, lines in said.items()}
-    own = {variable.name for variable in spec.env}
-    words = " ".join((*spec.mpi_args, *spec.command)) if spec.mpi_args or spec.once else ""
-    if "if_exclude" in words:
-        own |= {*_OPENMPI_DATA, *_OPENMPI_OWN}
-    chosen = choose(nodes, {node: workers[node].address for node in nodes})
-    return tuple(one for one in chosen if not {one.name, *one.rivals} & own)
+    chosen = choose({node: parse(lines) for node, lines in said.items()}, {n: w.address for n, w in workers.items()})
+    own = own_words(spec.env, (*spec.mpi_args, *(spec.command if spec.once else ())))
+    return tuple(one for one in chosen if one.name not in own)
+
+
+def own_words(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
+    """What a job says itself, by its variables or to its mpirun; who excludes networks includes none."""
+    own = {variable.name for variable in env}
+    own |= {name.replace("exclude", "include") for name in own if "if_exclude" in name}
+    return own | {*_OPENMPI_DATA, *_OPENMPI_OWN} if "if_exclude" in " ".join(words) else own
+
+
+def left(learned: Learned, env: Iterable[Variable], words: Iterable[str], asked: str) -> Learned:
+    """What a profile knows, without what a job says itself; nothing where it is `asked` to be off."""
+    if asked == "off":
+        return NOTHING_LEARNED
+    own = own_words(env, words)
+    return replace(learned, env=tuple(variable for variable in learned.env if variable.name not in own))
 
 
 def told(choices: Iterable[Choice]) -> list[str]:
@@ -310,9 +325,9 @@ def shell(choices: Iterable[Choice]) -> str:
     """fabric.env: what a rank's shell sets on any of the nodes, unless it is set."""
     lines, apart = ["# shellcheck shell=sh disable=SC2154"], False
     for one in choices:
-        rivals = "".join(f"${{{rival}+x}}" for rival in one.rivals)
         if not one.apart:
-            lines.append(f'[ -n "${{{one.name}+x}}{rivals}" ] || export {one.name}={quote(one.value)}')
+            either = "".join(f"${{{name}+x}}" for name in dict.fromkeys((one.name, one.rival)))
+            lines.append(f'[ -n "{either}" ] || export {one.name}={quote(one.value)}')
             continue
         # another node's value, which an MPI may have brought along, is ours, too
         ours = " | ".join(quote(value) for value in dict.fromkeys((one.value, *one.apart.values())))

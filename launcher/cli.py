@@ -268,6 +268,7 @@ def spec_of(
         env_files={path: _read(path) for path in files},
         umask=_umask(),
         whys=found.whys,
+        learned=found.learned,
         job_file=path,
         hostfile=_read(str(found.settings["hostfile"].value), "--hostfile") if "hostfile" in found.settings else None,
         batch=batch,

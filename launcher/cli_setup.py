@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from . import cli, gather, manual, profiles, spec
+from . import cli, cli_learn, gather, manual, profiles, spec
 from .errors import SchedulerError, UsageError
 from .progress import Screen
 from .settings import Setting
@@ -76,6 +76,9 @@ def _parts(setting: Setting) -> tuple[tuple[str, str], ...]:
 def schema() -> None:
     """The JSON Schema of job files, for editors."""
     click.echo(manual.schema(), nl=False)
+
+
+profile.add_command(cli_learn.learn)
 
 
 @click.command()

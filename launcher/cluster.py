@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from . import commands, environment, node
 from .errors import NoAnswerError, SchedulerError
@@ -105,6 +106,39 @@ def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], 
     gpus = {node.gpus for node in allocation.nodes if node.name in names}
     srun = slurm.once_each(names, gpus.pop() if len(gpus) == 1 else 0)
     return _ask(*srun, *words, environ=environment.for_srun(environ))
+
+
+@dataclass(frozen=True)
+class Partition:
+    nodes: int  # that are there
+    default: bool = False
+
+
+def partitions(environ: Mapping[str, str]) -> dict[str, Partition]:
+    """The partitions that have nodes to give. Raises SchedulerError where Slurm does not say."""
+    words = ("sinfo", "-h", "-t", "idle,mixed,allocated,completing", "-o", "%P %D")
+    found: dict[str, Partition] = {}
+    for line in _ask(*words, environ=environ).splitlines():
+        name, _, count = line.strip().partition(" ")
+        before = found.get(name.rstrip("*"), Partition(0)).nodes
+        if count.strip().isdecimal():
+            found[name.rstrip("*")] = Partition(before + int(count), name.endswith("*"))
+    return found
+
+
+def in_partition(
+    name: str, nodes: int, options: Sequence[str], words: Sequence[str], environ: Mapping[str, str]
+) -> str:
+    """What `words` say on so many nodes of a partition, in a short job of its own, which must begin within a minute."""
+    srun = ("srun", "--quiet", f"--partition={name}", f"--nodes={nodes}", "--ntasks-per-node=1", "--time=2")
+    given = (*(f"--{option}" for option in options), "--immediate=60", "--mpi=none", "--chdir=/tmp")
+    inside = "SLURM_JOB_ID" in environ  # it would be a step of that job
+    own = {n: v for n, v in environ.items() if not (inside and n.startswith("SLURM_") and n != "SLURM_CONF")}
+    done = commands.run((*srun, *given, *words), 180, own)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise SchedulerError(said[-1] if said else f"srun ended with {done.returncode}")
+    return done.stdout
 
 
 def why_down(names: Sequence[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from . import cluster, jobfile, profiles, settings
 from .errors import SchedulerError, UsageError
+from .model import NOTHING_LEARNED, Learned
 from .profiles import Sheet
 from .settings import Setting, Settings
 
@@ -33,6 +34,7 @@ class Gathered:
     whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     warnings: tuple[str, ...] = ()
     profile: str = ""
+    learned: Learned = NOTHING_LEARNED
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def gather(
         profiles.whys(sheets, partition),
         (*shelf.warnings, *(f"{name} is ignored: say it with --slurm" for name in lost)),
         chosen.name if chosen else "",
+        profiles.fabric(sheets, partition),
     )
 
 
@@ -121,10 +124,19 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
     return profiles.choose(shelf.profiles, name, here, platform.node())
 
 
+def own_profiles(environ: Mapping[str, str], home: str) -> Path:
+    """Where the user's lie."""
+    return _own(environ, home) / "profiles"
+
+
+def _own(environ: Mapping[str, str], home: str) -> Path:
+    config = environ.get("XDG_CONFIG_HOME", "")  # whose own rule is that a relative one says nothing
+    return Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"
+
+
 def find(environ: Mapping[str, str], home: str) -> Shelf:
     """Read what there is. Raises UsageError with file and line of what is wrong."""
-    config = environ.get("XDG_CONFIG_HOME", "")  # whose own rule is that a relative one says nothing
-    own = Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"
+    own = _own(environ, home)
     warnings: list[str] = []
 
     def sheet(path: Path, name: str, read: Callable[[Path, list[str]], str | None]) -> Sheet | None:

@@ -101,6 +101,15 @@ def survey() -> str:
     return f"engines() {{\n{engines}}}\n{asking}"
 
 
+def asking() -> str:
+    """What `mnrun profile learn` runs on nodes, which then speak as guards do."""
+    address, facts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in ("address.sh", "fabric.sh"))
+    return (
+        f"{address}\nfabric() (\n{facts})\nnode=${{SLURMD_NODENAME:-$(uname -n)}}\n"
+        'fabric | while IFS= read -r line; do echo "fact $node $line"; done\necho "ready $node address=$(address)"\n'
+    )
+
+
 def fetched(spec: JobSpec, environ: Mapping[str, str]) -> bytes:
     """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
     told = ""
@@ -150,6 +159,7 @@ def values(plan: Plan) -> str:
             "mnrun_umask": plan.spec.umask,
             "mnrun_split": spec.split_output,
             "mnrun_label": "1" if spec.label else "",
+            "mnrun_limited": " ".join(limit.partition("=")[0] for limit in spec.ulimit),
             "mnrun_keep": "1" if spec.keep else "",
             "mnrun_shell": spec.shell,
         }

@@ -53,6 +53,19 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """What a profile says of networks and adapters: what each node must have, and what ranks are told unless they
+    are told otherwise."""
+
+    nics: Words = ()
+    hcas: Words = ()
+    env: tuple[Variable, ...] = ()
+
+
+NOTHING_LEARNED = Learned()
+
+
+@dataclass(frozen=True)
 class Asked:
     """A host that was named, and the ranks that it takes if that was said."""
 
@@ -144,6 +157,7 @@ class JobSpec:
     stage: bool = False
     ports: str = "20000-29999"
     fabric: str = "auto"
+    learned: Learned = NOTHING_LEARNED  # for a batch job; a live one asks its nodes
     start_timeout: int = 120  # seconds, from the first container start to ready
     keep: bool = False
     force: bool = False

@@ -70,6 +70,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         ranks=" ".join(map(str, plan.layout.ranks)),
         variables=_aligned(_variables(plan)),
         inherited=_aligned([Line(f'"{v.name}${{{v.name}+=${v.name}}}"', v.why) for v in spec.env if v.inherited]),
+        fabric=_aligned([Line(shlex.quote(f"{v.name}={v.value}"), v.why) for v in spec.learned.env]),
         inside="1" if inside else "",
         connect=spec.connect if inside else "",
         split=shlex.quote(spec.split_output),
@@ -159,6 +160,8 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
         else kit.outside_environment(plan, slurm.launch_environment(plan, where))
     )
     nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
+    for kind, names in (("NIC", plan.spec.learned.nics), ("HCA", plan.spec.learned.hcas)):
+        nodes["kit/needs"] += "".join(f"{kind}\t{name}\n" for name in names)
     words = environment.assignments({"mnrun_boot": kit.BOOT, "mnrun_fetch": kit.FETCH, "mnrun_until_go": kit.WAIT})
     own = {**kit.walker(), "words.sh": environment.srun_script() + words}
     if plan.spec.by_reference:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import environment
+from . import choices, environment
 from .errors import Impossible, UsageError
-from .model import Asked, JobSpec, Mount, Variable
+from .model import NOTHING_LEARNED, Asked, JobSpec, Learned, Mount, Variable
 from .mpi import WITHOUT_MPI
 from .reference import is_reference
 from .runtimes import DEFAULT, RUNTIMES
@@ -42,6 +42,7 @@ class Surroundings:
     whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     job_file: str = ""
     hostfile: str | None = None  # its text
+    learned: Learned = NOTHING_LEARNED
     batch: bool = False  # what a batch job takes along has its value in the job, not here
     there: Callable[[str], bool] = lambda path: False  # whether a path exists here
 
@@ -78,6 +79,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         container_args=_words(get("container_args")),
         binds=tuple(_mount(word, around) for word in _words(get("bind"))),
         home=home,
+        learned=choices.left(around.learned, passed, (*_words(get("mpi_args")), *command), text("fabric")),
         chdir=_absolute(text("chdir") or ".", around),
         umask=around.umask,
         env=_merged((*_of_the_job(around, home, bool(get("no_gpu"))), *passed)),

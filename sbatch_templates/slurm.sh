@@ -32,6 +32,13 @@ mnrun_variables=(  # of every rank
   {{ line }}
 {% endfor %}
 )
+{% if fabric %}
+mnrun_fabric=(  # of every rank, unless its surroundings or its image say otherwise
+{% for line in fabric %}
+  {{ line }}
+{% endfor %}
+)
+{% endif %}
 mnrun_inside='{{ inside }}'  # 1: inside-out
 mnrun_connect='{{ connect }}'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
 mnrun_counted='{{ counted }}'  # 1: it is an error if a rank never came, whatever mpirun says

@@ -14,6 +14,16 @@ read -r _ _ _ _ _ mnrun_session _ </proc/self/stat
 [[ $mnrun_shell == terminal && $mnrun_session != "$$" ]] || echo "$mnrun_session" >>"$mnrun_here/sessions"
 echo "$$ $PPID" >>"$mnrun_here/parents"  # by the second Apptainer names what --sharens leaves when it is killed
 
+at_least() { # NAME LETTER NUMBER: the soft limit, as far as the hard one lets it, where nobody says (--ulimit)
+  local now
+  now=$(ulimit -S "-$2")
+  if [[ " $mnrun_limited " == *" $1 "* || $now == unlimited ]] || ((now >= $3)); then return; fi
+  ulimit -S "-$2" "$3" 2>/dev/null || ulimit -S "-$2" hard
+}
+[[ " $mnrun_limited " == *" memlock "* ]] || ulimit -S -l hard
+at_least stack s 65536
+at_least nofile n 65536 # more, and older programs take long to close them one by one
+
 mnrun_drop=()
 while IFS= read -r -d '' mnrun_pair; do
   mnrun_name=${mnrun_pair%%=*}

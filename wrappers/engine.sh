@@ -106,17 +106,11 @@ lacking() { # WHY
   exit 125
 }
 
-raise() { # podman's limits are ours: as high as we may
-  ulimit -S -l "$(ulimit -H -l)"
-  ulimit -S -s "$(ulimit -H -s)"
-}
-
 if [[ $mnrun_runtime == docker ]]; then
   user
   limits
 else
   (umask 077 && mkdir -p "$mnrun_own/user")
-  raise
   if [[ -n ${PMI_FD-} ]]; then # PMI2's, the one open file that a rank is given
     flags+=("--preserve-fd=$PMI_FD")
   fi

@@ -25,6 +25,7 @@ mnrun_here=$(cd "$(dirname "$0")" && pwd)
 cd "$mnrun_here"
 source ./job.sh
 source ./sweep.sh # which has engines.sh
+source ./address.sh
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
 # Everyone on this node (guard, container, ranks) speaks through this pipe; a line is below
@@ -32,13 +33,6 @@ mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 mkfifo up
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
-
-address() { # where other nodes reach this one: not the 127.0.1.1 that Debian writes for itself
-  local found client
-  found=$(getent ahostsv4 "$(uname -n)" | awk '$1 !~ /^127\./ { print $1; exit }' || true)
-  read -r _ _ client _ <<<"${SSH_CONNECTION-}"
-  echo "${found:-$client}"
-}
 
 identity() { # of the image file: its size, and a sum of the header, which says when it was made. Nothing else is read
   if [[ -d $mnrun_image ]]; then
@@ -84,7 +78,7 @@ is_image() { # a SIF, a squashfs, or an unpacked tree
 }
 
 check() { # what every node must have, before anything is started
-  local kind what usable
+  local kind what usable where
   while IFS=$'\t' read -r kind what; do
     case $kind in
       program) command -v "$what" >/dev/null || { say "fail $what is not installed on this node"; return 1; } ;;
@@ -102,6 +96,10 @@ check() { # what every node must have, before anything is started
       script)
         [[ -e $what ]] || { say "fail the script $what is not there"; return 1; }
         [[ -x $what ]] || { say "fail the script $what cannot be executed: chmod +x"; return 1; } ;;
+      NIC | HCA)
+        where=/sys/class/net
+        [[ $kind == NIC ]] || where=/sys/class/infiniband
+        [[ -e $where/$what ]] || { say "fail the profile names $kind $what, and there is none: has $(cd "$where" 2>/dev/null && echo * || echo none)"; return 1; } ;;
       *) [[ -e $what ]] || { say "fail the $kind $what is not there"; return 1; } ;;
     esac
   done <needs

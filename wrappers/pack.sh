@@ -1,5 +1,5 @@
 #!/bin/bash
-# shellcheck disable=SC2154  # walk.sh's
+# shellcheck disable=SC2016,SC2154  # for another shell; walk.sh's
 # Of walk.sh: what the job's nodes are sent, with this job's names, values and keys in it.
 
 quoted() { # for any shell
@@ -16,6 +16,7 @@ write_kit() { # the same files as a live launch sends, with this job's names and
   done
   for i in "${!mnrun_names[@]}"; do echo "${mnrun_names[i]} ${mnrun_ranks[i]}"; done >"$kit/layout"
   printf 'mnrun_nodes=%s\nmnrun_split=%s\n' "$mnrun_list" "$(quoted "$mnrun_split")" >>"$kit/job.sh"
+  [[ -z ${mnrun_fabric-} ]] || fabric >"$kit/fabric.env"
   rank_variables >>"$kit/user.env"
   if [[ -n $mnrun_inside ]]; then
     given_back | cat - "$kit/launch.env" >"$mnrun_mine/launch.env"
@@ -29,6 +30,14 @@ write_kit() { # the same files as a live launch sends, with this job's names and
     mv "$kit/key.pub" "$kit/authorized_keys"
     (echo -n 'mnrun ' && cat "$kit/hostkey.pub") >"$kit/known_hosts" && rm "$kit/hostkey.pub"
   fi
+}
+
+fabric() { # the profile's networks and adapters, for who has no others; Open MPI's include excludes its exclude
+  local name value
+  for value in "${mnrun_fabric[@]}"; do
+    name=${value%%=*}
+    printf '[ -n "${%s+x}${%s+x}" ] || export %s=%s\n' "$name" "${name/include/exclude}" "$name" "$(quoted "${value#*=}")"
+  done
 }
 
 facts() { # what a rank gets back of its job: names

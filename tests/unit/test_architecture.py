@@ -39,19 +39,8 @@ FLOORS = (
             "engine",
             "reference",
         ),
-        *(
-            "known_hosts",
-            "jobfile",
-            "profiles",
-            "manual",
-            "records",
-            "answers",
-            "answers_pyslurm",
-            "survey",
-            "fabric",
-            "choices",
-            "proof",
-        ),
+        *("known_hosts", "jobfile", "profiles", "manual", "records", "answers", "answers_pyslurm", "survey"),
+        *("fabric", "choices", "learned", "proof"),
     ),
     ROOMS,
     ("spec", "plan", "carry", "kit", "show", "script", "follow"),
@@ -60,7 +49,10 @@ FLOORS = (
         *("wires", "remote", "pdsh", "machines", "commands"),
         *("progress", "prepare", "execute", "outputs", "queue", "archive", "cache", "tail", "waiting"),
     ),
-    ("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_clean", "cli_shell", "cli_check", "__main__"),
+    (
+        *("cli", "cli_nodes", "cli_submit", "cli_setup", "cli_follow", "cli_clean", "cli_shell", "cli_check"),
+        *("cli_learn", "__main__"),
+    ),
 )
 # On its own floor a module may import these neighbours, and no others.
 NEIGHBOURS = {
@@ -69,6 +61,7 @@ NEIGHBOURS = {
     "jobfile": {"settings", "environment", "reference"},
     "engine": {"reference"},
     "choices": {"nodeset", "environment", "fabric"},
+    "learned": {"nodeset", "choices", "fabric"},
     "profiles": {"jobfile", "settings"},
     "gather": {"cluster"},
     "answers_pyslurm": {"nodeset", "answers"},
@@ -86,8 +79,8 @@ NEIGHBOURS = {
     "cli_shell": {"cli", "cli_nodes"},
     "cli_submit": {"cli"},
     "cli_clean": {"cli_follow"},
-    "cli_setup": {"cli"},
     "cli_check": {"cli", "cli_nodes"},
+    "cli_setup": {"cli", "cli_learn"},
     "manual": {"settings"},
     "wires": {"transports"},
     "remote": {"terminal", "transports", "wires"},
@@ -97,7 +90,7 @@ NEIGHBOURS = {
     "__main__": {"cli"},
 }
 DOORS = {
-    "click": {"cli", "cli_submit", "cli_setup", "cli_follow", "cli_clean", "cli_shell", "cli_check"},
+    "click": {"cli", "cli_submit", "cli_setup", "cli_follow", "cli_clean", "cli_shell", "cli_check", "cli_learn"},
     "jinja2": {"render"},
     "psutil": {"node"},
     "cryptography": {"keys"},

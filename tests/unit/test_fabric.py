@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher import choices, fabric
+from launcher import choices, fabric, learned, profiles
 from launcher.choices import Choice
+from launcher.errors import UsageError
 from launcher.fabric import Facts
+from launcher.jobfile import Page
+from launcher.model import JobSpec, Variable, Worker
 
 from .conftest import Shell
 from .samples import RECORDED
@@ -198,6 +202,121 @@ def test_limits_matter_where_there_is_something_to_limit() -> None:
     assert list(fabric.too_small(fabric.parse([*small, HCA, VERBS]), 1)) == []
 
 
+# Of a job
+
+WORKERS = {name: Worker(name, name, f"10.77.0.{number}") for number, name in ((1, "n1"), (2, "n2"))}
+SAID = {
+    name: [*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", *decoys()]
+    for number, name in ((1, "n1"), (2, "n2"))
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "without"),
+    [
+        ({}, set()),
+        (
+            {"env": (Variable("HYDRA_IFACE", "ib0"), Variable("NCCL_SOCKET_IFNAME", None))},
+            {"HYDRA_IFACE", "NCCL_SOCKET_IFNAME"},
+        ),
+        ({"env": (Variable("OMPI_MCA_btl_tcp_if_exclude", "lo"),)}, {"OMPI_MCA_btl_tcp_if_include"}),
+        ({"mpi_args": ("--mca", "btl_tcp_if_exclude", "lo")}, {*choices._OPENMPI_DATA, *choices._OPENMPI_OWN}),
+    ],
+)
+def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> None:
+    every = {one.name for one in choices.of_job(JobSpec(), SAID, WORKERS)}
+    assert len(every) == 9
+    assert {one.name for one in choices.of_job(JobSpec(**given), SAID, WORKERS)} == every - without
+
+
+def test_nothing_is_chosen_where_it_is_off_or_a_node_is_silent() -> None:
+    assert choices.of_job(JobSpec(fabric="off"), SAID, WORKERS) == ()
+    assert choices.of_job(JobSpec(), {"n1": SAID["n1"]}, WORKERS) == ()
+
+
+def test_a_line_for_each_reason() -> None:
+    one, other = Choice("A", "1", "so"), Choice("B", "1", "so")
+    assert choices.told([one, other, Choice("C", "1", "for", {"n2": "2"})]) == ["A, B = 1: so", "C = 1, 2 on n2: for"]
+
+
+def test_warnings_of_all_nodes() -> None:
+    """Those of one kind together."""
+    said = {name: ["limit shm 1024", "gpu 0000:01:00.0", "gpu 0000:02:00.0"] for name in ("n1", "n2")}
+    (line,) = choices.warnings(said, slurm=True)
+    assert line.startswith(
+        "n[1-2]: /dev/shm is limited to 1 kB, and NCCL with 2 GPUs needs 1 GB or more: an admin makes"
+    )
+
+
+# As a profile
+
+
+def spoken(*numbers: int, nic: str = "eth0") -> str:
+    lines = []
+    for number in numbers:
+        for line in [*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", HCA, VERBS, *decoys()]:
+            lines.append(f"fact n{number} {line.replace('eth0', nic if number == 2 else 'eth0')}")
+        lines.append(f"ready n{number} address=10.77.0.{number}")
+    return "\n".join([*lines, "Welcome!"])
+
+
+def read_back(text: str) -> profiles.Said:
+    return profiles.understood(
+        profiles.sheet("c", "c.toml", Page("profile c", text, "/", {}, by_line=False, job=False))
+    )
+
+
+def test_a_profile_says_what_was_learned() -> None:
+    """The default partition's holds for all; each value has its reason, and comes back as it was."""
+    found = [learned.heard(name, spoken(1, 2)) for name in ("main", "gpu-long")]
+    text = learned.profile([one for one in found if one], "main", "c1", "today")
+    said = read_back(text)
+    assert list(said.fabric) == ["", "gpu-long"]
+    for one in said.fabric.values():
+        assert (one.nics, one.hcas) == (("eth0",), ("mlx5_0",))
+        by_name = {variable.name: variable for variable in one.env}
+        assert by_name["NCCL_IB_HCA"].value == "=mlx5_0:1"
+        assert by_name["HYDRA_IFACE"].why.startswith(
+            "eth0 carries the route between the nodes (10.77.0.0/24); not docker0"
+        )
+        assert by_name["HYDRA_IFACE"].why.endswith("(profile c)")
+    assert profiles.fabric([said], "other") == said.fabric[""]
+    assert profiles.fabric([said], "gpu-long") == said.fabric["gpu-long"]
+    assert profiles.fabric([said, profiles.Said()], "") == said.fabric[""]
+
+
+def test_names_that_differ_are_not_learned() -> None:
+    """A script says one thing to all nodes."""
+    found = learned.heard("main", spoken(1, 2, nic="ib0"))
+    assert found
+    assert found.nics == ()
+    assert [one.name for one in found.everywhere if one.value == "10.77.0.0/24"]
+    assert "    GLOO_SOCKET_IFNAME differs between these nodes: left out" in found.lines
+    assert read_back(learned.profile([found], "main", "", "today")).fabric[""].nics == ()
+
+
+def test_nothing_learned() -> None:
+    assert learned.heard("main", "srun: nothing\n") is None
+    found = learned.heard("main", spoken(1))
+    assert found
+    assert found.lines == ["partition main (n1):", "    nothing to choose: one node, or one network and no adapter"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('fabric.nic = ["x"]', "profile c line 1: fabric.nic is no key (it is one of nics, hcas, env)"),
+        ('fabric.nics = "x"', "profile c line 1: fabric.nics is not a list of names"),
+        ('fabric.nics = ["a b"]', "profile c line 1: fabric.nics is not a list of names"),
+        ('partition.x.fabric = "off"', "profile c line 1: partition.x.fabric is no table"),
+    ],
+)
+def test_wrong_tables(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as wrong:
+        read_back(text)
+    assert str(wrong.value).startswith(said.partition(" (")[0])
+
+
 # What a shell makes of it
 
 
@@ -212,7 +331,7 @@ def sets(sh: Shell, text: str, tmp_path: Path, node: str, **environ: str) -> dic
 
 CHOSEN = (
     Choice("NCCL_IB_HCA", "=mlx5_0:1", ""),
-    Choice("OMPI_MCA_btl_tcp_if_include", "it's", "", rivals=("OMPI_MCA_btl_tcp_if_exclude",)),
+    Choice("OMPI_MCA_btl_tcp_if_include", "it's", ""),
     Choice("GLOO_SOCKET_IFNAME", "eno1", "", {"node02": "enp3s0"}),
 )
 

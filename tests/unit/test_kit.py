@@ -49,7 +49,7 @@ def test_the_same_contents_make_the_same_pack() -> None:
 
 def test_a_pack_is_small() -> None:
     """All wrappers go to every node down one pipe."""
-    assert len(kit.pack(kit.files(make(JobSpec(command=("./app",)), 2, 2), {}))) < 29_400
+    assert len(kit.pack(kit.files(make(JobSpec(command=("./app",)), 2, 2), {}))) < 30_000
 
 
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
@@ -92,6 +92,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "mnrun_umask='0022'\n"
         "mnrun_split=''\n"
         "mnrun_label=''\n"
+        "mnrun_limited=''\n"
         "mnrun_keep='1'\n"
         "mnrun_shell=''\n"
     )
@@ -125,6 +126,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "mnrun_umask='0022'\n"
         "mnrun_split=''\n"
         "mnrun_label=''\n"
+        "mnrun_limited=''\n"
         "mnrun_keep=''\n"
         "mnrun_shell=''\n"
     )
