@@ -2,12 +2,14 @@
 
 sha256-DIGEST.sif   an image; whoever takes it for a job touches it first
 refs/NAME           the digest that a reference was found to be, and at the end of its line the reference
+facts/KEY           what a node has said of an image's MPI (asking.py)
 refs/NAME.lock/     somebody converts it, and all that is half-done; refs/NAME.lock.PID.gone on its way out
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,6 +19,7 @@ from pathlib import Path
 from .answers import Job
 from .errors import UsageError
 
+FACTS = "facts"
 HOUR = 3600.0
 BEATING = 600.0  # seconds: a lock whose heart has not beaten for as long is nobody's
 
@@ -42,6 +45,16 @@ def images(cache: Path) -> list[Image]:
             state = path.stat()
             found.append(Image(path, state.st_mtime, state.st_size, tuple(sorted(names.get(path.stem, ())))))
     return sorted(found, key=lambda image: image.used)
+
+
+def known(cache: Path, reference: str) -> Path | None:
+    """The image that this reference was found to be, where it is there."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)[:120]
+    for words in filter(None, map(_record, (cache / "refs").glob(f"{name}-*"))):
+        path = cache / f"{words[0].replace(':', '-')}.sif"
+        if words[3:] == [reference] and path.exists():
+            return path
+    return None
 
 
 def unneeded(before: float, jobs: Iterable[Job], asked: float) -> float:
@@ -71,6 +84,10 @@ def tidy(cache: Path, before: float) -> None:
     """Away with references to images that are gone, and with what conversions left that died before then; what
     cannot be removed stays: nobody asked for it by name."""
     refs = cache / "refs"
+    for path in _files(cache / FACTS):
+        with suppress(OSError):
+            if path.stat().st_mtime < before:
+                path.unlink()
     for path in _files(refs):
         words = _record(path)
         if words and not (cache / f"{words[0].replace(':', '-')}.sif").exists() and not _lock(path).exists():

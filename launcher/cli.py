@@ -192,20 +192,23 @@ def launch(job: JobSpec, asked_of_salloc: bool = False) -> int:
     screen = Screen(job.quiet, job.verbose)
     if job.hosts:
         with cli_nodes.reached(job, screen) as held:
-            return _launch(held.job, held.allocation, held.site, screen, held.way.start, _ineffective(job))
+            return _launch(held.job, held.allocation, held.site, screen, held.way, _ineffective(job))
     allocation, site = cli_nodes.held(job)
     return _launch(job, allocation, site, screen, notes=_ineffective(job, asked_of_salloc))
 
 
 def _launch(
-    job: JobSpec, allocation: Allocation, site: Site, screen: Screen, start: Any = None, notes: Sequence[str] = ()
+    job: JobSpec, allocation: Allocation, site: Site, screen: Screen, way: Any = None, notes: Sequence[str] = ()
 ) -> int:
-    from . import execute, job_dir, outputs
+    from . import asking, execute, job_dir, outputs, show
 
+    asker = asking.Asker(job, allocation, site, os.environ, way)
+    job, verdict = asking.judged(asker)
     plan = _plan(job, allocation, site)
-    for note in (*_summary(plan, allocation), *notes):
+    told = [show.verdict_line(verdict, asker.origin)] if job.verbose else []
+    for note in (*_summary(plan, allocation), *notes, *told):
         screen.say(note)
-    begin = outputs.opened(plan, site, os.environ, start)
+    begin = outputs.opened(plan, site, os.environ, way and way.start)
     with begin as starter, job_dir.opened(job.job_dir, plan.job, job.keep) as records:
         outcome = execute.execute(plan, allocation, site, os.environ, records, screen, starter)
         if job.keep:
@@ -225,7 +228,7 @@ def _launch(
 @job_options
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     """Show what run would do: every step, every value and where it came from."""
-    from . import cli_submit, show
+    from . import asking, cli_submit, show
     from .schedulers import slurm
 
     if form == "sbatch":
@@ -235,12 +238,17 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     if job.hosts:
         with cli_nodes.reached(job, Screen(quiet=True), look=True) as held:
             job, allocation, site = held.job, held.allocation, held.site
+            asker = asking.Asker(job, allocation, site, os.environ, held.way)
+            job, verdict = asking.judged(asker, look=True)
     else:
         allocation, site = cli_nodes.held_or_paper(job)
+        asker = asking.Asker(job, allocation, site, os.environ, None)
+        job, verdict = asking.judged(asker, look=True)
     made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
     if allocation is None:
         site = slurm.on_paper(site, made.spec, made.layout)
-    click.echo(show.as_json(made, site) if form == "json" else show.as_steps(made, site), nl=False)
+    as_text = show.as_json if form == "json" else show.as_steps
+    click.echo(as_text(made, site, show.Judged(verdict, asker.origin, made.spec)), nl=False)
 
 
 def spec_of(
@@ -329,8 +337,6 @@ def _read(path: str, option: str = "--env-file") -> str:
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
     from . import plan as planner
 
-    if site.scheduler == "local" and job.launcher == "srun":
-        raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
     if not job.bind_to and not job.no_gpu and allocation is not None and any(node.gpus for node in allocation.nodes):
         job = replace(job, bind_to="none")  # mpirun's own default binds each rank to one core
     return planner.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")

@@ -38,6 +38,8 @@ def held(job: JobSpec) -> tuple[Allocation, Site]:
                 "there is no Slurm allocation here",
                 f"get one with\n    {salloc_line(job, sys.argv[1:])}\nor run on this machine alone with --local",
             )
+    if job.launcher == "srun":
+        raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
     return cluster.this_machine()
 
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 from . import environment
 from .model import JobSpec, Layout, Phase, Plan, Variable, Words
-from .mpi import WITHOUT_MPI, Places, openmpi, rank_settings
+from .mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
 
-SURVEY = "survey.sh"
-BEFORE = ("facts.sh", "stage.sh", SURVEY)  # what hosts are given before there is a job
+SURVEY, ASKING, NODE = "survey.sh", "image_facts.sh", "node_facts.sh"
+BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE)  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
@@ -110,6 +110,14 @@ def asking() -> str:
     )
 
 
+def asking_of_mpi() -> str:
+    """What a node runs to tell of its MPIs, and of an image's."""
+    engines, mpis, image, node = (
+        (folder("wrappers") / name).read_text(encoding="utf-8") for name in (ENGINES, "mpis.sh", ASKING, NODE)
+    )
+    return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{node}"
+
+
 def fetched(spec: JobSpec, environ: Mapping[str, str]) -> bytes:
     """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
     told = ""
@@ -148,6 +156,7 @@ def values(plan: Plan) -> str:
             "mnrun_podman": spec.podman_root,
             "mnrun_hardened": "1" if spec.hardened else "",
             "mnrun_starter": plan.starter,
+            "mnrun_mpi": spec.mpi if spec.mpi in MPIS else "",
             "mnrun_by_mpi": "" if plan.starter in WITHOUT_MPI else "1",
             "mnrun_stdin": plan.stdin,
             "mnrun_overhear": "1" if spec.verbose or spec.require != "any" else "",

@@ -103,6 +103,7 @@ class JobSpec:
     passed: Words = ()  # the names in it that -x and --env-file brought
     launcher: str = "auto"
     mpi: str = "auto"
+    left: Words = ()  # which of mode, launcher and mpi are left to us
     mpi_args: Words = ()
     bind_to: str = ""
     connect: str = "auto"  # ssh where every node has it, else pipe

@@ -247,9 +247,9 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "--mpi",
         "choice",
-        "Which MPI (mpirun) or PMI (srun) it is.",
+        "Which MPI (mpirun) or PMI (srun) it is; auto: the image's own, the first of several.",
         _START,
-        choices="auto openmpi mpich pmix pmi2",
+        choices="auto openmpi mpich mvapich2 intelmpi pmix pmi2",
         default="auto",
     ),
     _option("--mpi-args", "words", "Words for mpirun or srun, unread by mnrun.", _START, metavar="WORDS"),

@@ -14,7 +14,8 @@ from .errors import Impossible, UsageError
 from .model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
 from .runtimes import RUNTIMES
 
-OPEN_FILE = {"pmi2": "PMI2", "mpich": "MPICH's mpiexec"}  # how these two speak with their ranks
+# how these speak with their ranks
+OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for name in mpi.HYDRA}}
 
 
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
@@ -253,7 +254,8 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
 def _notes(spec: JobSpec) -> Words:
     notes = []
     if spec.origins.get("mode") == "built-in":
-        notes.append("mode is inside-out (the default for now)")
+        why = "auto" if spec.mode == "inside-out" else f"since that is how {spec.launcher} starts ranks"
+        notes.append(f"mode is {spec.mode} ({why})")
     if spec.once:
         notes.append(f"{spec.command[0]} starts its own ranks: run once, in the master container")
     if spec.label and (spec.once or spec.script or spec.shell):

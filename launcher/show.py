@@ -4,14 +4,42 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import dataclass
 
 from .carry import carry
-from .model import Plan, Site, Where, Words
+from .model import JobSpec, Plan, Site, Where, Words
 from .schedulers.slurm import MARK
+from .verdict import Verdict, single_copy
 
 
-def as_steps(plan: Plan, site: Site) -> str:
-    """Each step with the words that start it, then every value with its origin."""
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, if there is one, and whence what is known of node and image."""
+
+    verdict: Verdict | None
+    origin: str
+    job: JobSpec
+
+    @property
+    def lines(self) -> list[str]:
+        if self.verdict is None:
+            return [f"verdict: none, {self.origin}", f"  {single_copy(self.job)}"]
+        chosen, others = self.verdict.chosen, [way for way in self.verdict.ways if way is not self.verdict.chosen]
+        return [
+            f"verdict: {chosen}",
+            *(f"  {line}" for line in (*self.verdict.notes, *(f"else {way}" for way in others), self.origin)),
+        ]
+
+
+def verdict_line(verdict: Verdict | None, origin: str) -> str:
+    """It in one line."""
+    if verdict is None:
+        return f"verdict: none, {origin or 'inside-out needs nothing of the node; `mnrun plan` asks the image'}"
+    return f"verdict: {verdict.chosen}; {verdict.notes[0]}; {origin}"
+
+
+def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
+    """Each step with the words that start it, what is known of the MPIs, then every value with its origin."""
     lines: list[str] = []
     carried = {command.step: command.argv for command in carry(plan, site)}
     for number, step in enumerate(plan.steps, 1):
@@ -26,12 +54,12 @@ def as_steps(plan: Plan, site: Site) -> str:
         lines.append(f"  {node}: {ranks}")
     lines += [f"note: {note}" for note in plan.notes]
     lines += [f"in a batch job: {v.name} = {v.value}    # {v.why}" for v in plan.spec.learned.env]
-    lines.append("")
+    lines += ["", *judged.lines, ""]
     lines += [f"{name} = {value}    # {origin}" for name, (value, origin) in _values(plan).items()]
     return "\n".join(lines) + "\n"
 
 
-def as_json(plan: Plan, site: Site) -> str:
+def as_json(plan: Plan, site: Site, judged: Judged) -> str:
     carried = {command.step: command.argv for command in carry(plan, site)}
     return (
         json.dumps(
@@ -55,6 +83,7 @@ def as_json(plan: Plan, site: Site) -> str:
                 ],
                 "values": {n: {"value": v, "origin": o} for n, (v, o) in _values(plan).items()},
                 "notes": list(plan.notes),
+                "verdict": judged.lines,
             },
             indent=2,
         )

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import choices, environment
+from . import choices, environment, starters
 from .errors import Impossible, UsageError
 from .model import NOTHING_LEARNED, Asked, JobSpec, Learned, Mount, Variable
-from .mpi import WITHOUT_MPI
 from .reference import is_reference
 from .runtimes import DEFAULT, RUNTIMES
 from .schedulers import hosts
@@ -27,7 +26,6 @@ _FLAGS = (
     *("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue", "privileged", "hardened"),
     *("label", "no_gpu", "nv"),
 )
-STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,6 @@ class Surroundings:
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
     """The job that is asked for, or a `shell` (JobSpec.shell) in its place. Raises UsageError or Impossible."""
-
     settings = _without_gpus(settings)
 
     def get(name: str) -> object:
@@ -59,21 +56,21 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         return str(get(name) or "")
 
     script = text("script")
+    mode = starters.mode(settings)
     if shell:
-        _refuse_beside_a_shell(script, command, text("mode"))
+        _refuse_beside_a_shell(script, command, mode)
     elif not script and not command:
         raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
     runtime = DEFAULT if text("runtime") == "auto" else text("runtime")
     _rights(settings, runtime)
     home = "" if get("no_home") else around.home
-    launcher = _launcher(settings, command)
-    passed = _passed(settings, around)
+    launcher, passed = starters.launcher(settings, command, mode), _passed(settings, around)
     return JobSpec(
         command=tuple(command),
         script=_absolute(script, around) if script else "",
-        once=bool(command) and os.path.basename(command[0]) in STARTERS,
+        once=bool(command) and os.path.basename(command[0]) in starters.PROGRAMS,
         shell=shell,
-        mode="inside-out" if text("mode") == "auto" else text("mode"),
+        mode=mode,
         image=_image(text("image"), runtime, around),
         runtime=runtime,
         container_args=_words(get("container_args")),
@@ -86,6 +83,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         passed=tuple(dict.fromkeys(v.name for v in passed if v.value is not None)),
         launcher=launcher,
         mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
+        left=starters.left(settings, launcher),
         mpi_args=_words(get("mpi_args")),
         bind_to=text("bind_to") or _default_binding(settings),
         connect=text("connect"),
@@ -137,7 +135,7 @@ def _hosts(settings: Settings, around: Surroundings) -> dict[str, Any]:
         named = hosts.parse_file(around.hostfile, str(said["hostfile"]))
     if named and "local" in settings:
         raise UsageError("--local and --hosts exclude each other")
-    if named and "srun" in (settings["launcher"].value, _launcher(settings, ())):
+    if named and "srun" in (settings["launcher"].value, starters.launcher(settings, (), starters.mode(settings))):
         raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")
     if named and "module" in settings:
         origins = {origin for _, origin in settings["module"].words}
@@ -285,37 +283,6 @@ def _value_of(name: str, value: str | None, around: Surroundings, asked: str, wh
 def reason(why: str, origin: str) -> str:
     """Why a variable has its value, and who says so."""
     return f"{why} ({origin})" if why else origin
-
-
-def _launcher(settings: Settings, command: Sequence[str]) -> str:
-    """Who starts the ranks: mpirun where nothing else is asked for, in words that only one of them knows."""
-    asked, mpi = str(settings["launcher"].value), str(settings["mpi"].value)
-    if asked == "auto" and mpi == "auto" and command and os.path.basename(command[0]) == "torchrun":
-        asked = "torchrun"
-    if asked in WITHOUT_MPI:
-        return _without_mpi(asked, settings)
-    wanted = "srun" if mpi in ("pmix", "pmi2") else asked if mpi == "auto" else "mpirun"
-    if asked not in ("auto", wanted):
-        raise Impossible(
-            f"--launcher {asked} and --mpi {mpi} exclude each other", f"{mpi} goes with --launcher {wanted}"
-        )
-    if wanted == "srun" and settings["mode"].value != "outside-in":
-        raise Impossible("srun starts ranks from outside the containers", "add --mode outside-in")
-    return "mpirun" if wanted == "auto" else wanted
-
-
-def _without_mpi(launcher: str, settings: Settings) -> str:
-    """env or torchrun, if nothing beside it is another's."""
-    if settings["mpi"].value != "auto":
-        what = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
-        raise Impossible(what, f"{launcher} starts ranks without an MPI")
-    if settings["mode"].value == "outside-in":
-        what = f"{launcher} starts ranks in containers that wait for them, which outside-in has not"
-        raise Impossible(what, "use --mode inside-out")
-    if launcher == "torchrun" and "gpu_bind" in settings:
-        what = "--gpu-bind: torchrun's processes see what their node's torchrun does"
-        raise Impossible(what, "LOCAL_RANK tells each of them which GPU is its own")
-    return launcher
 
 
 def _default_binding(settings: Settings) -> str:

@@ -7,9 +7,9 @@ case $mnrun_starter in # before the user's variables, which may have these names
   env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
   torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
   *)
-    mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${SLURM_PROCID-0}}}}
+    mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${MV2_COMM_WORLD_RANK-${SLURM_PROCID-0}}}}}
     mnrun_size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
-    mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${SLURM_LOCALID-0}}}
+    mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${MV2_COMM_WORLD_LOCAL_RANK-${SLURM_LOCALID-0}}}}
     ;;
 esac
 . "$mnrun_here/user.env"
@@ -17,18 +17,22 @@ umask "$mnrun_umask"
 if [ -n "$mnrun_inside" ]; then PATH=$mnrun_here/bin:${PATH#"$mnrun_here/bin:"}; fi # Open MPI 4 puts its own in front
 
 # An MPI that does not speak the starter's protocol does not fail: each rank is "0 of 1".
-suits() {
-  mnrun_mpi=$(readlink -f "$(command -v mpirun)")
-  case $mnrun_mpi in
-    *hydra* | *orterun | *prterun) ;; # its name tells, quicker than it says so itself
-    *) mnrun_mpi=$(mpirun --version 2>/dev/null | head -n 3) ;;
+served() { # KIND
+  case $1 in
+    openmpi) [ -n "${PMIX_RANK-}${OMPI_COMM_WORLD_RANK-}" ] ;;
+    mpich | mvapich2 | intelmpi) [ -n "${PMI_RANK-}${PMI_FD-}${PMI_PORT-}" ] ;;
   esac
-  case $mnrun_mpi in
-    *"Open MPI"* | *orterun | *prterun) [ -n "${PMIX_RANK-}${OMPI_COMM_WORLD_RANK-}" ] && return 0
-      mnrun_speaks="Open MPI, which needs PMIx" ;;
-    *HYDRA* | *hydra* | *Intel*) [ -n "${PMI_RANK-}${PMI_FD-}${PMI_PORT-}" ] && return 0
-      mnrun_speaks="MPICH or its kin, which needs PMI" ;;
-    *) return 0 ;;
+}
+suits() {
+  . "$mnrun_here/mpis.sh"
+  mnrun_first=$(mpi_of "$(command -v mpirun)")
+  served "$mnrun_first" && return
+  for mnrun_kind in $(mpis | sed 's/ .*//'); do # the program may be of another that the image has
+    case $mnrun_kind in "$mnrun_first" | unknown | hangs) ;; *) ! served "$mnrun_kind" || return 0 ;; esac
+  done
+  case $mnrun_first in
+    openmpi) mnrun_speaks="Open MPI, which needs PMIx" ;;
+    *) mnrun_speaks="MPICH or its kin, which needs PMI" ;;
   esac
   return 1
 }

@@ -29,7 +29,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
   declare -gA mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
   mnrun_step='' mnrun_code='' mnrun_ours='' mnrun_why='' mnrun_served='' mnrun_went='' mnrun_runner='' mnrun_server='' mnrun_lease='' mnrun_mine='' mnrun_told=''
-  mnrun_first_bad='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_sweeping=()
+  mnrun_first_bad='' mnrun_late='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_sweeping=()
   trap ending EXIT
   # shellcheck disable=SC2064  # its name, now
   for name in TERM INT HUP QUIT USR1 USR2 ALRM CONT; do trap "pass $name" "$name"; done
@@ -248,6 +248,7 @@ noise() { # what srun itself has said
 
 await() { # SECONDS: until every node is ready
   local deadline=$((SECONDS + $1)) spoke name
+  mnrun_patience=$1
   while ((${#mnrun_ready[@]} < ${#mnrun_names[@]})); do
     spoke=$((${#mnrun_failed[@]} + ${#mnrun_gone[@]}))
     if [[ -n $mnrun_served || -n $mnrun_code ]] || ((spoke > 0 && spoke + ${#mnrun_ready[@]} >= ${#mnrun_names[@]})); then
@@ -298,14 +299,20 @@ go() {
     for i in "${!mnrun_names[@]}"; do echo "${mnrun_names[i]}:${mnrun_ranks[i]}"; done | send hostfile.hydra
   fi
   echo go >&"$mnrun_lease"
-  mnrun_went=1
+  mnrun_went=1 mnrun_late=${mnrun_counted:+$((SECONDS + mnrun_patience))}
+}
+
+overdue() { # whether ranks are missing that should be there
+  if begun; then mnrun_late=''; fi
+  [[ -n $mnrun_late ]] && ((SECONDS >= mnrun_late))
 }
 
 finish() { # SWEEPING WORDS: wait for the program, end everything, and leave with its code
   mnrun_sweeping=("$@")
   while [[ -z $mnrun_code ]]; do
     hand_on
-    hear "$((${#mnrun_early} ? 1 : 60))" || continue
+    ! overdue || die 124 "$((mnrun_total - ${#mnrun_seen[@]})) of $mnrun_total ranks have not started $mnrun_patience s after all nodes were ready; mpirun hangs, or --start-timeout gives it longer"
+    hear "$((${#mnrun_early} + ${#mnrun_late} ? 1 : 60))" || continue
     if [[ -n $mnrun_warned ]]; then
       mnrun_runs || break
       mnrun_warned=''

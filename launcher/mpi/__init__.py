@@ -1,10 +1,12 @@
 """What each MPI's own mpirun must be told so that a plain `mpirun ./app` finds its hosts.
 
-An MPI is a module with two names. Inside-out all MPIs are told at once, each in its own words,
+An MPI is a module with four names. Inside-out all MPIs are told at once, each in its own words,
 because which one the image has is known only inside it.
 
+    NAME                                 what people call it
     STARTER                              the program of the host that starts ranks, outside-in
     environment(places) -> variables
+    apart() -> variables                 of ranks that cannot look into each other's memory (CMA)
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..model import Variable
-from . import mpich, openmpi
+from . import intelmpi, mpich, mvapich2, openmpi
 from .places import Places
 
 WITHOUT_MPI = ("env", "torchrun")  # the starters of our own (wrappers/start.sh)
-MPIS: dict[str, ModuleType] = {"openmpi": openmpi, "mpich": mpich}
+MPIS: dict[str, ModuleType] = {"openmpi": openmpi, "mpich": mpich, "mvapich2": mvapich2, "intelmpi": intelmpi}
+HYDRA = ("mpich", "mvapich2", "intelmpi")  # those that start by one, and speak PMI with their ranks
 
 
 def environment(places: Places) -> tuple[Variable, ...]:
@@ -31,17 +34,13 @@ def starter(mpi: str) -> str:
 
 def rank_settings(alone: bool, shm: str) -> tuple[Variable, ...]:
     """What every rank's MPI must know of where it runs. `alone`: ranks of a node are in sibling containers."""
-    settings = {
+    settings = (
         # Pids repeat in pid namespaces, and with them the names of segments of two jobs on one node.
-        "OMPI_MCA_btl_sm_backing_directory": shm,
-        "OMPI_MCA_btl_vader_backing_directory": shm,
-    }
-    if alone:
-        # Sibling user namespaces refuse each other's memory: Open MPI 4.1 then hangs on large
-        # messages, UCX aborts on /proc/PID/fd.
-        settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
-        settings["UCX_POSIX_USE_PROC_LINK"] = "n"
-    return tuple(Variable(name, value) for name, value in settings.items())
+        Variable("OMPI_MCA_btl_sm_backing_directory", shm),
+        Variable("OMPI_MCA_btl_vader_backing_directory", shm),
+    )
+    # Sibling user namespaces refuse each other's memory.
+    return (*settings, *(variable for mpi in MPIS.values() for variable in mpi.apart())) if alone else settings
 
 
-__all__ = ["MPIS", "WITHOUT_MPI", "Places", "environment", "rank_settings", "starter"]
+__all__ = ["HYDRA", "MPIS", "WITHOUT_MPI", "Places", "environment", "rank_settings", "starter"]

@@ -1,4 +1,4 @@
-"""MPICH, MVAPICH2 and Intel MPI: all of them start by Hydra.
+"""MPICH, which starts by Hydra.
 
 HYDRA_LAUNCHER_EXEC is called as `agent -x NODE COMMAND`, so the agent must swallow -x.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..model import Variable
 from .places import Places
 
+NAME = "MPICH"
 STARTER = "mpiexec.hydra"
 
 
@@ -17,9 +18,10 @@ def environment(places: Places) -> tuple[Variable, ...]:
         "HYDRA_LAUNCHER_EXEC": places.agent,
         "HYDRA_RMK": "user",  # else it looks for a scheduler of its own accord
         "HYDRA_HOST_FILE": places.hostfile + ".hydra",
-        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
-        "I_MPI_HYDRA_BOOTSTRAP_EXEC": places.agent,
-        "I_MPI_HYDRA_RMK": "user",
-        "I_MPI_HYDRA_HOST_FILE": places.hostfile + ".hydra",
     }
     return tuple(Variable(name, value) for name, value in settings.items())
+
+
+def apart() -> tuple[Variable, ...]:
+    # UCX aborts on /proc/PID/fd
+    return (Variable("UCX_POSIX_USE_PROC_LINK", "n"),)

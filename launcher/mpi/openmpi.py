@@ -6,6 +6,7 @@ from __future__ import annotations
 from ..model import Variable
 from .places import Places
 
+NAME = "Open MPI"
 STARTER = "mpirun"
 
 
@@ -36,3 +37,8 @@ def binding(places: Places) -> dict[str, str]:
         settings["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
         settings["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
     return settings
+
+
+def apart() -> tuple[Variable, ...]:
+    # 4.1 hangs on large messages; 5 copies twice by itself
+    return (Variable("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),)

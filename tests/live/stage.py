@@ -26,8 +26,8 @@ TOOL = TOP / "scripts" / "cluster"
 LOGIN = model.LOGIN
 USERS = (model.USERS["alice"], model.USERS["bob"])
 SUBORDINATES = 1000000  # where the users' subordinate ids begin
-# In ~/.mnrun: where jobs leave records, where else they do, and what Slurm last said.
-OURS = ("jobs", "places", "slurm.json")
+# In ~/.mnrun: where jobs leave records, where else they do, what Slurm last said, and what is known of images.
+OURS = ("jobs", "places", "slurm.json", "cache")
 PODMANS = ("mnrun-podman.", "libpod_rootless_lock_")  # podman's images, and what it counts its containers with
 PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "120"))  # says "never", not "slow": machines are noisy
 

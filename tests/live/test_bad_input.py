@@ -58,7 +58,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], int | tuple[int, ...], tuple[str, ...]
     "more ranks than slots": ((*BOX, "-n", "1000", HELLO), 122, ("1000", "slots", "--force")),
     "fewer ranks than nodes": ((*BOX, "-N", "4", "-n", "3", HELLO), 2, ("3", "4")),
     "srun from inside": ((*BOX, "--mode", "inside-out", "--launcher", "srun", HELLO), 122, ("--mode outside-in",)),
-    "pmix from inside": ((*BOX, "--mpi", "pmix", HELLO), 122, ("--mode outside-in",)),
+    "pmix from inside": ((*BOX, "--mode", "inside-out", "--mpi", "pmix", HELLO), 122, ("--mode outside-in",)),
     "mpirun with pmi2": (
         (*BOX, "--mode", "outside-in", "--launcher", "mpirun", "--mpi", "pmi2", HELLO),
         122,

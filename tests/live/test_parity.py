@@ -54,7 +54,8 @@ EACH = re.compile(
 
 
 def calls(cluster: Cluster, place: str) -> list[list[str]]:
-    """The words of every srun, whoever called it, without what is each launch's own."""
+    """The words of every srun, whoever called it, without what is each launch's own: a live one asks about the MPIs
+    (verdict), where a script leaves that to its ranks."""
 
     def plain(word: str) -> str:
         for own, name in OWN:
@@ -62,7 +63,9 @@ def calls(cluster: Cluster, place: str) -> list[list[str]]:
         return word
 
     paths = sorted(cluster.path(place).glob("srun.*"))
-    return sorted([plain(word) for word in path.read_text().split("\0")[:-1]] for path in paths)
+    made = [path.read_text().split("\0")[:-1] for path in paths]
+    made = [words for words in made if "node_facts.sh" not in words and words != ["--mpi=list"]]
+    return sorted([plain(word) for word in words] for words in made)
 
 
 def found(cluster: Cluster, place: str, rank: int) -> dict[str, str]:

@@ -47,7 +47,7 @@ def test_plan_is_what_runs(cluster: Cluster, way: Way) -> None:
 
 
 def test_plan_inside_an_allocation(cluster: Cluster) -> None:
-    """The job's nodes, the ranks on each, the origin of every value; and no node is touched."""
+    """The job's nodes, the ranks on each, the origin of every value; on nodes nothing stays of a question."""
     with cluster.held("-N4", "--gres=gpu:2") as job:
         env = {"SLURM_JOB_ID": job, "MNRUN_IMAGE": OMPI5, "MNRUN_START_TIMEOUT": "3m"}
         line = ["env", *(f"{n}={v}" for n, v in env.items()), "mnrun", "plan", "--keep", "-N", "3", "--", HELLO]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from .batch import end, submit
 from .cells import HELLO, INSIDE, MAIN, MPICH, MPIRUN, OMPI4, OMPI5, SRUN, WAYS, Way, cells, full, possible, some, turn
-from .reports import OURS, check, mine, ranks, refusal
-from .stage import Cluster
+from .reports import OURS, check, mine, only_line, ranks, refusal
+from .stage import Cluster, Desk
 
 pytestmark = pytest.mark.live
 
@@ -108,16 +109,23 @@ def test_ranks_by_srun_do_not_race_in_init(cluster: Cluster, way: Way) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--launcher", "srun", "--mpi", "pmix", "--image", MPICH), "MPICH"),
-        (("--launcher", "mpirun", "--image", MPICH), "MPICH"),
-        (("--launcher", "srun", "--mpi", "pmi2", "--image", OMPI5), "Open MPI"),
-        (("--launcher", "srun", "--mpi", "pmi2", "--image", OMPI4), "Open MPI"),
+        (("--mpi", "pmix", "--image", MPICH), "MPICH"),
+        (("--launcher", "mpirun", "--mpi", "openmpi", "--image", MPICH), "MPICH"),
+        (("--mpi", "pmi2", "--image", OMPI5), "Open MPI"),
+        (("--mpi", "pmi2", "--image", OMPI4), "Open MPI"),
     ],
 )
 def test_ranks_never_are_silent_singletons(cluster: Cluster, words: tuple[str, ...], why: str) -> None:
-    """An MPI that does not speak the starter's protocol makes each rank "0 of 1": mnrun fails, and says why."""
+    """An MPI that does not speak the starter's protocol makes each rank "0 of 1": refused before anything starts,
+    with what works; a batch job, which asks nobody, ends as its ranks begin."""
     result = cluster.mnrun("--mode", "outside-in", *words, "--", HELLO)
-    refusal(result, OURS, why, "0 of 1")
+    only_line(result, 122, why, "0 of 1", "--mode inside-out works")
+
+
+def test_ranks_of_a_batch_job_never_are_silent_singletons(cluster: Cluster, desk: Desk) -> None:
+    """Each rank looks, too."""
+    job = submit(cluster, desk, "-N", "2", "--mpi", "pmix", "--image", MPICH, "--", HELLO)
+    refusal(end(cluster, desk, job), 125, "MPICH", "0 of 1")
 
 
 def test_ranks_of_an_image_whose_mpirun_is_hidden(cluster: Cluster) -> None:

@@ -141,7 +141,7 @@ def test_an_unknown_option_is_answered_with_a_near_one(
         (("-np16",), "--ntasks 'p16' is not a number from 1 up (command line)"),
         (("--env-file", "none.env"), "--env-file none.env: No such file or directory"),
         (("--start-timeout", "soon"), "--start-timeout 'soon' is not a time (command line); write 120s, 5m or 1h"),
-        (("--launcher", "srun"), ""),
+        (("--mode", "inside-out", "--launcher", "srun"), ""),
     ],
 )
 def test_a_wrong_value(mnrun: Terminal, job: Launched, words: tuple[str, ...], said: str) -> None:
@@ -224,7 +224,7 @@ def test_what_was_chosen_is_said(mnrun: Terminal, job: Launched) -> None:
     assert answer.err == (
         "mnrun: 3 nodes x 2-3 ranks (--ntasks (command line)) on node[01-03] (--nodes 3: the first of 4); "
         "inside-out, apptainer, ranks by mpirun\n"
-        "mnrun: mode is inside-out (the default for now)\n"
+        "mnrun: mode is inside-out (auto)\n"
     )
 
 

@@ -199,6 +199,14 @@ def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
         launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0)))
 
 
+def test_ranks_that_do_not_come(launch: Launcher, stage: Stage) -> None:
+    """An mpirun that hangs holds nobody longer than nodes may."""
+    stage.play = Play(kit=say(*READY), go=say("rank node01 0 3"))
+    plan = make(build("./app"), 2, 1)
+    with pytest.raises(DeadlineError, match=r"^2 of 3 ranks, of node\[01-02\], have not started 0\.2 s after"):
+        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0.2)))  # type: ignore[arg-type]
+
+
 def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
     """The missing nodes by name, with what Slurm thinks of them, what srun said, and how to wait longer."""
     slurm.thoughts = {"node02": "down*"}

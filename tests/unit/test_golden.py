@@ -19,11 +19,11 @@ import pytest
 from click.testing import CliRunner
 from pytest_mock import MockerFixture
 
-from launcher import cli, gather, kit, show
+from launcher import asking, cli, gather, kit, show
 from launcher.model import Plan, Site
 from launcher.schedulers import SCHEDULERS
 
-from .samples import recorded
+from .samples import RECORDED, recorded
 from .texts import GOLDEN, Expected
 
 STORIES = sorted(path.parent.name for path in GOLDEN.glob("*/command"))
@@ -51,7 +51,7 @@ def read(folder: Path) -> Story:
 
 @pytest.fixture
 def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> Story:
-    """The story's surroundings: alice in /home/alice/run, a fixed token, and Slurm as it was recorded."""
+    """The story's surroundings: alice in /home/alice/run, a fixed token, Slurm and a node as they were recorded."""
     folder = GOLDEN / str(request.param)
     story = read(folder)
     said, environ = ("", {}) if story.job == "paper" else recorded(story.job)
@@ -60,6 +60,8 @@ def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pyt
         "subprocess.run", side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, 0, answers[argv[0]], "")
     )
     mocker.patch("launcher.cluster.has_slurm", return_value=True)
+    mocker.patch.object(asking.Asker, "_said", return_value=(RECORDED / "facts.txt").read_text())
+    mocker.patch.object(asking.Asker, "_place", return_value=None)
     mocker.patch.object(secrets, "choice", return_value="x")
     mocker.patch.object(cli, "cwd", return_value="/home/alice/run")
     mocker.patch.object(gather, "_text", side_effect=lambda path, _: (folder / Path(path).name).read_text())

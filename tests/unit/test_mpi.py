@@ -35,16 +35,23 @@ HYDRA = {
     "HYDRA_LAUNCHER_EXEC": "/d/bin/ssh",
     "HYDRA_RMK": "user",
     "HYDRA_HOST_FILE": "/d/hostfile.hydra",
+}
+INTEL = {
     "I_MPI_HYDRA_BOOTSTRAP": "ssh",
     "I_MPI_HYDRA_BOOTSTRAP_EXEC": "/d/bin/ssh",
     "I_MPI_HYDRA_RMK": "user",
     "I_MPI_HYDRA_HOST_FILE": "/d/hostfile.hydra",
 }
+MV2_BOUND = {"MV2_CPU_BINDING_POLICY": "bunch", "MV2_CPU_BINDING_LEVEL": "core"}
 TOLD: dict[tuple[str, str], dict[str, str]] = {
     ("openmpi", "plain"): OPENMPI,
     ("openmpi", "bound"): {**OPENMPI, **OPENMPI_BOUND},
     ("mpich", "plain"): HYDRA,
     ("mpich", "bound"): HYDRA,
+    ("mvapich2", "plain"): {},
+    ("mvapich2", "bound"): MV2_BOUND,
+    ("intelmpi", "plain"): INTEL,
+    ("intelmpi", "bound"): {**INTEL, "I_MPI_PIN_DOMAIN": "core"},
 }
 
 
@@ -59,7 +66,7 @@ def test_each_mpi_is_told_in_its_own_names(name: str, which: str, places: Places
 def test_all_mpis_are_told_at_once() -> None:
     """Which one the image has is known only inside it; no two use the same name."""
     names = [variable.name for variable in mpi.environment(BOUND)]
-    assert set(names) == {*OPENMPI, *OPENMPI_BOUND, *HYDRA}
+    assert set(names) == {*OPENMPI, *OPENMPI_BOUND, *HYDRA, *INTEL, *MV2_BOUND, "I_MPI_PIN_DOMAIN"}
     assert len(names) == len(set(names))
 
 
@@ -92,5 +99,13 @@ def test_what_a_rank_knows_of_where_it_runs(alone: bool) -> None:
     apart = (
         Variable("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
         Variable("UCX_POSIX_USE_PROC_LINK", "n"),
+        Variable("MV2_SMP_USE_CMA", "0"),
     )
     assert mpi.rank_settings(alone, "/dev/shm/x") == (own + apart if alone else own)
+
+
+def test_libraries_that_bind_by_themselves_are_told_not_to() -> None:
+    """mpirun's own words do not reach them."""
+    free = Places("", "", bind_to="none")
+    told = [MPIS[name].environment(free)[-1] for name in ("mvapich2", "intelmpi")]
+    assert told == [Variable("MV2_ENABLE_AFFINITY", "0"), Variable("I_MPI_PIN", "0")]

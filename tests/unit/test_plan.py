@@ -230,7 +230,7 @@ def test_what_needs_an_open_file(mpi: str, launcher: str) -> None:
 @pytest.mark.parametrize(
     ("given", "notes"),
     [
-        ({}, ("mode is inside-out (the default for now)",)),
+        ({}, ("mode is inside-out (auto)",)),
         (INSIDE, ()),
         (BY_SRUN, ()),
         ({**INSIDE, "launcher": "env", "mpi_args": ("-v",)}, ("--mpi-args: no effect on ranks that no MPI starts",)),

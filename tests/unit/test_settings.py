@@ -73,7 +73,8 @@ def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) 
         (
             "mpi",
             "pmi1",
-            "--mpi 'pmi1' is unknown (here); did you mean pmix? it is one of auto, openmpi, mpich, pmix, pmi2",
+            "--mpi 'pmi1' is unknown (here); did you mean pmix? "
+            "it is one of auto, openmpi, mpich, mvapich2, intelmpi, pmix, pmi2",
         ),
         (
             "signal",

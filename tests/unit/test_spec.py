@@ -31,6 +31,7 @@ def test_a_minimal_job() -> None:
         chdir="/home/alice/run",
         env=(Variable("PYTHONNOUSERSITE", "1"),),
         launcher="mpirun",
+        left=("mode", "launcher", "mpi"),
         image_cache="/home/alice/.mnrun/cache",
         job_dir="/home/alice/.mnrun/jobs",
     )
@@ -280,6 +281,8 @@ def test_a_script_is_found_from_here_and_takes_the_words() -> None:
         ("outside-in", "srun", "auto", "srun"),
         ("outside-in", "auto", "pmix", "srun"),
         ("outside-in", "srun", "pmi2", "srun"),
+        ("auto", "auto", "pmix", "srun"),
+        ("auto", "auto", "mvapich2", "mpirun"),
         ("inside-out", "env", "auto", "env"),
         ("auto", "torchrun", "auto", "torchrun"),
     ],
@@ -287,6 +290,15 @@ def test_a_script_is_found_from_here_and_takes_the_words() -> None:
 def test_who_starts_the_ranks(mode: str, launcher: str, mpi: str, chosen: str) -> None:
     """Two questions, two options: pmix and pmi2 are srun's words, the others mpirun's."""
     assert build("./app", mode=mode, launcher=launcher, mpi=mpi).launcher == chosen
+
+
+def test_what_is_left_to_us_of_who_starts_the_ranks() -> None:
+    """auto, whoever says it; srun is outside-in by itself."""
+    assert build("./app").left == ("mode", "launcher", "mpi")
+    assert build("./app", mode="auto", launcher="srun").left == ("mode", "mpi")
+    assert build("./app", launcher="srun").mode == build("./app", mpi="pmi2").mode == "outside-in"
+    assert build("./app", mode="outside-in", mpi="mpich").left == ()
+    assert build("./app", launcher="env").left == ()
 
 
 def test_torchrun_is_a_starter_of_its_own() -> None:
@@ -312,7 +324,7 @@ def test_torchrun_is_a_starter_of_its_own() -> None:
             "--launcher srun and --mpi openmpi exclude each other; openmpi goes with --launcher mpirun",
         ),
         ("inside-out", "srun", "auto", "srun starts ranks from outside the containers; add --mode outside-in"),
-        ("auto", "auto", "pmi2", "srun starts ranks from outside the containers; add --mode outside-in"),
+        ("inside-out", "auto", "pmi2", "srun starts ranks from outside the containers; add --mode outside-in"),
         ("auto", "env", "mpich", "--launcher env and --mpi mpich exclude each other; env starts ranks without an MPI"),
         (
             "outside-in",

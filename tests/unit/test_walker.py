@@ -137,6 +137,15 @@ def test_what_comes_before_the_program_waits_for_it(job: Job) -> None:
     assert said.splitlines() == [f"signal {name}" for name in passed]
 
 
+def test_ranks_that_do_not_come_are_told(job: Job) -> None:
+    """As a live launch says it."""
+    ready = 'for name in node01 node02; do take "ready $name host=$name address=a port=1"; done'
+    ready += "; mnrun_ready=()"  # they say no farewell
+    lines = f"{ready}; mnrun_patience=0; go; take 'rank node01 0 2'; finish true"
+    job.start(lines, code=124, connect="pipe")
+    assert job.outcome()["why"].startswith("1 of 2 ranks have not started 0 s after all nodes were ready; mpirun hangs")
+
+
 def test_a_script_has_a_moment_before_it_is_told(job: Job) -> None:
     """It has no ranks that could be counted."""
     lines = """

@@ -140,6 +140,7 @@ def test_ranks_that_share_a_container_wait_for_each_other(node: Node) -> None:
         ("HYDRA build details:", {"PMI_RANK": "0"}, ""),
         ("HYDRA build details:", {"PMIX_RANK": "0"}, "MPICH or its kin, which needs PMI"),
         ("Intel(R) MPI Library", {"PMIX_RANK": "0"}, "MPICH or its kin, which needs PMI"),
+        ("MVAPICH2 Version 2.3.7", {"PMIX_RANK": "0"}, "MPICH or its kin, which needs PMI"),
         ("something else", {"PMIX_RANK": "0"}, ""),
     ],
 )
@@ -265,6 +266,49 @@ def test_an_image_without_mpirun_says_so(node: Node) -> None:
     environ = {"PATH": f"{node.path}/bin:/bin"}
     node.run("bin/prterun", environ=environ, code=127)
     assert node.said.startswith("fail the image has no prterun on its PATH (/bin): ")
+
+
+def programs(folder: Path, **said: str) -> str:
+    """Programs that say so, by their names; a PATH with them in front."""
+    folder.mkdir()
+    for name, text in said.items():
+        place = folder / name.replace("mpiexec_hydra", "mpiexec.hydra")
+        place.write_text(f"#!/bin/sh\necho '{text}' \"$@\"\n")
+        place.chmod(0o700)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("openmpi", "(Open MPI) 5.0.7 -n 2\n"), ("mpich", "hydra -n 2\n"), ("auto", "(Open MPI) 5.0.7 -n 2\n")],
+)
+def test_of_two_mpis_the_one_that_was_asked_for(node: Node, tmp_path: Path, asked: str, said: str, shell: str) -> None:
+    """--mpi, else the first on PATH."""
+    node.fill(1, mpi=asked)
+    path = programs(tmp_path / "image", mpirun="(Open MPI) 5.0.7", mpiexec_hydra="hydra")
+    ran = node.run("bin/mpirun", "-n", "2", environ={"PATH": f"{node.path}/bin:{path}"}, shell=shell)
+    assert ran.decode() == said
+
+
+def test_an_mpi_that_the_image_has_not_is_refused_with_those_that_it_has(node: Node, tmp_path: Path) -> None:
+    node.fill(1, mpi="intelmpi")
+    path = programs(tmp_path / "image", mpirun="(Open MPI) 5.0.7", mpiexec_hydra="hydra")
+    node.run("bin/mpirun", environ={"PATH": f"{node.path}/bin:{path}"}, code=127)
+    assert node.said.startswith("fail --mpi intelmpi: the image has openmpi ")
+    assert f", mpich {tmp_path}/image/mpiexec.hydra" in node.said
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("beside", "kind"), [("", "mpich"), ("mpiname", "mvapich2"), ("impi_info", "intelmpi"), ("mpitune", "intelmpi")]
+)
+def test_hydras_are_known_by_what_is_beside_them(sh: Shell, tmp_path: Path, beside: str, kind: str, shell: str) -> None:
+    """MPICH, MVAPICH2 and Intel MPI all bring one."""
+    programs(tmp_path / "bin", mpiexec_hydra="", **({beside: ""} if beside else {}))
+    words = (str(folder("wrappers") / "mpis.sh"), f"{tmp_path}/bin/mpiexec.hydra")
+    said = sh('. "$1"; mpi_of "$2"', *words, shell=shell)
+    assert said.decode() == f"{kind}\n"
 
 
 def test_ssh_inside_is_the_images_own_with_the_jobs_configuration(node: Node, tmp_path: Path) -> None:

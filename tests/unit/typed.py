@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from launcher import cli, cluster, execute
+from launcher import asking, cli, cluster, execute
 from launcher.job_dir import Records
 from launcher.model import Allocation, Outcome, Plan, Site
 from launcher.progress import Screen
@@ -81,6 +81,7 @@ def mnrun(
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch.object(cluster, "has_slurm", return_value=True)
     mocker.patch.object(cluster, "on_paper", return_value=SITE)
+    mocker.patch.object(asking.Asker, "ask", return_value=None)
     return Terminal(mocker, capsys)
 
 

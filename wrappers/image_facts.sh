@@ -1,0 +1,23 @@
+#!/bin/sh
+# shellcheck disable=SC1091  # mpis.sh stands in front of this
+# What an image has for MPI: said inside a container, in lines `image<tab>NAME<tab>VALUE`. Facts only, as survey.sh's.
+tell() { [ -z "$2" ] || printf 'image\t%s\t%s\n' "$1" "$(echo "$2" | tr '\n\t' '  ' | cut -c 1-300)"; }
+library() { # NAME: the version that stands in it
+  for file in /usr/lib*/"$1".so.? /usr/lib/*/"$1".so.? /usr/local/lib*/"$1".so.? /opt/*/lib*/"$1".so.? /opt/*/*/lib*/"$1".so.?; do
+    [ ! -r "$file" ] || tr -cs '[:print:]' '\n' <"$file" | grep -oE 'PMIx v?[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1
+  done | head -n 1
+}
+mpis | while read -r kind program; do
+  said=''
+  case $kind in
+    hangs | unknown) ;;
+    *) said=$(timeout -s KILL 5 "$program" --version 2>&1 </dev/null) || case $? in 124 | 137) kind=hangs ;; esac ;;
+  esac
+  tell mpi "$kind $program $(echo "$said" | head -n 3)"
+done
+tell pmix "$(library libpmix)"
+tell glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
+tell cuda "${CUDA_VERSION-}"
+tell require "${NVIDIA_REQUIRE_CUDA-}"
+tell compat "$(ls -d /usr/local/cuda/compat/libcuda.so.1 2>/dev/null)"
+tell users "$(readlink /proc/self/ns/user)"
