@@ -102,7 +102,7 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "--gpu-bind",
         "text",
-        "Which of its node's GPUs a rank sees: none, single:N, per_task:N; with --launcher srun all that srun has.",
+        "Which of its node's GPUs a rank sees: none, closest, single:N, per_task:N; srun's own where it starts them.",
         _WHERE,
         metavar="HOW",
     ),

@@ -325,9 +325,10 @@ def _gpu_bind(text: str, launcher: str) -> str:
     """srun's words where it starts the ranks; elsewhere those that are ours too."""
     if not text or launcher == "srun":
         return text
-    if not re.fullmatch(r"none|(single|per_task):[1-9]\d{0,3}", text):
+    if not re.fullmatch(r"none|closest|(single|per_task):[1-9]\d{0,3}", text):
         raise Impossible(
-            f"--gpu-bind {text} is srun's to do", "without --launcher srun it is none, single:RANKS or per_task:GPUS"
+            f"--gpu-bind {text} is srun's to do",
+            "without --launcher srun it is none, closest, single:RANKS or per_task:GPUS",
         )
     return text
 

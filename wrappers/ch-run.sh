@@ -4,10 +4,12 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/job.sh"
+source "$here/mps.sh"
 program=$(command -v ch-run)
 shift
 flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
 [[ -z $mnrun_shared ]] || flags+=("--join-ct=$(<"$here/share")")
+while read -r dir; do flags+=("--bind=$dir:$dir"); done < <(mps)
 image=
 for word; do
   [[ $word != -- ]] || break

@@ -7,6 +7,7 @@ cd "$mnrun_here"
 source ./job.sh
 source ./rules.sh
 source ./engines.sh
+source ./mps.sh
 shift 2
 flags=(--name "mnrun.$mnrun_id.$$")
 
@@ -80,10 +81,13 @@ gpus() { # in the way that this node has
     flags+=(-e NVIDIA_VISIBLE_DEVICES=void) # many an image says all, which an engine of NVIDIA's would obey
     return
   fi
-  if [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # only these are there, numbered anew
+  all=$(IFS=, && echo "${list[*]}")
+  if [[ ($all == *MIG-* || $mnrun_gpu_bind == closest || -n $(mps)) && $all =~ ^(GPU|MIG)- ]]; then
+    flags+=(-e "CUDA_VISIBLE_DEVICES=$all") # instances have no numbers, and the daemon of MPS numbers for itself
+  elif [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # only these are there, numbered anew
     flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
   fi
-  all=$(IFS=, && echo "${list[*]}")
+  while read -r gpu; do flags+=(--mount "type=bind,source=$gpu,target=$gpu"); done < <(mps)
   if [[ $mnrun_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
     if [[ $all != all ]]; then all="\"device=$all\""; fi # a word of CSV, with its quotes
     flags+=(--gpus "$all")

@@ -103,6 +103,8 @@ check() { # what every node must have, before anything is started
       *) [[ -e $what ]] || { say "fail the $kind $what is not there"; return 1; } ;;
     esac
   done <needs
+  [[ $mnrun_gpu_bind != closest ]] || bash -p ./near.sh >near 2>/dev/null ||
+    { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest asks it for them"; return 1; }
 }
 
 release() { # Apptainer waits for all who hold the file by which it knows who shares a container: also

@@ -54,7 +54,10 @@ if [ -n "$mnrun_by_mpi" ] && [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show
 fi
 
 # Which of the node's GPUs this rank sees, where srun does not say it.
-if [ -n "$mnrun_gpu_bind" ]; then
+if [ "$mnrun_gpu_bind" = closest ]; then
+  CUDA_VISIBLE_DEVICES=$(sh "$mnrun_here/closest.sh" ${CUDA_VISIBLE_DEVICES+"$CUDA_VISIBLE_DEVICES"})
+  export CUDA_VISIBLE_DEVICES
+elif [ -n "$mnrun_gpu_bind" ]; then
   mnrun_count=$(echo "${CUDA_VISIBLE_DEVICES-}" | tr , '\n' | grep -c .)
   mnrun_each=${mnrun_gpu_bind#*:} mnrun_first=0
   case $mnrun_gpu_bind in

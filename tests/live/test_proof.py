@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .batch import end, submit
+from .batch import end, forget, submit
 from .cells import HELLO, INSIDE, MAIN, PIPE, Way, turn
 from .reports import check, mine, refusal
 from .stage import Cluster, Desk
@@ -45,6 +45,48 @@ def test_proof_of_nccl(cluster: Cluster, desk: Desk) -> None:
     assert (result.code, result.out) == (0, "done\n" * 4), result
     devices = "mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1, GPUDirect"
     assert mine(result)[-1] == f"4 ranks on node[01-02] x 2; NCCL by ib ({devices})", result
+
+
+SMI = """#!/bin/sh
+case $1 in
+  topo) printf '\\t\\033[4mGPU0\\tGPU1\\033[0m\\nGPU0\\t X \\tNV1\\nGPU1\\tNV1\\t X \\n' ;;
+  -L) ;;
+  *) printf '%s, GPU-%s, 00000000:FF:00.0\\n' 0 00 1 11 2 22 3 33 ;;
+esac
+"""
+
+
+def test_proof_of_the_nodes_gpus(cluster: Cluster) -> None:
+    """How they are connected is in the records; who is nearest is asked for. Played: what nvidia-smi says."""
+    places = [cluster.path("/usr/local/bin/nvidia-smi", node) for node in ("node01", "node02")]
+    words = [
+        *INSIDE.words,
+        "--gpu-bind",
+        "closest",
+        "--keep",
+        "--job-dir",
+        "/home/alice/.mnrun/jobs",
+        "--",
+        HELLO,
+        "-g",
+    ]
+    try:
+        refusal(cluster.mnrun(*words, nodes=2), 121, "nvidia-smi shows no GPU on this node")
+        for node in ("node01", "node02"):
+            cluster.put("/usr/local/bin/nvidia-smi", SMI, 0o755, node)
+        result = cluster.mnrun(*words, nodes=2, salloc=["--gres=gpu:2"])
+        found = check(result, "node01", "node02")
+        assert {rank.gpus for rank in found} == {"0,1"}, result  # none of them says where it is
+        kept = cluster.path("/home/alice/.mnrun/jobs")
+        drawn = [place.read_text() for place in sorted(kept.glob("*/topology.node0*"))]
+        assert drawn == ["\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU1\tNV1\t X \n"] * 2
+        assert "4 ranks on node[01-02] x 2" in next(kept.glob("*/summary")).read_text()
+    finally:
+        for place in places:
+            place.unlink(missing_ok=True)
+        forget(cluster)
+        for node in ("node01", "node02"):
+            cluster.root(node, "sh", "-c", "rm -rf /tmp/mnrun.* /dev/shm/mnrun.*")
 
 
 def test_proof_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:

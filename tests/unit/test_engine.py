@@ -140,6 +140,20 @@ def test_docker_is_given_the_granted_gpus(node: Node, way: str) -> None:
     assert ("NVIDIA_VISIBLE_DEVICES=GPU-22,GPU-00" in words) is (way == "runtime")
 
 
+@pytest.mark.parametrize("asked", ["MIG-7,MIG-8", "closest", "MPS"])
+def test_where_numbers_mean_nothing_the_container_has_uuids(node: Node, asked: str) -> None:
+    """MIG instances have none, the daemon of MPS has its own, and who is nearest is known by UUID."""
+    node.fill("docker", **({"gpu_bind": "closest"} if asked == "closest" else {}))
+    (node.has / "driver").touch()
+    (node.has / "control").touch()
+    node.program("nvidia-smi", f"printf '%s\\n' {' '.join(UUIDS)}")
+    node.program("nvidia-container-runtime-hook", "")
+    mps = {"CUDA_MPS_PIPE_DIRECTORY": str(node.has)} if asked == "MPS" else {}
+    words = node.told("docker", {"CUDA_VISIBLE_DEVICES": asked if asked.startswith("MIG") else "2,0", **mps})
+    assert f"CUDA_VISIBLE_DEVICES={asked if asked.startswith('MIG') else 'GPU-22,GPU-00'}" in words
+    assert (f"type=bind,source={node.has},target={node.has}" in words) is (asked == "MPS")
+
+
 @pytest.mark.parametrize(
     ("granted", "wanted"),
     [

@@ -445,7 +445,7 @@ def test_gpus_are_not_hidden_and_asked_for(given: dict[str, Any]) -> None:
     build("./app", no_gpu=True, gres="tmp:1")
 
 
-@pytest.mark.parametrize("bind", ["closest", "map_gpu:0,1", "per_task", "single:0"])
+@pytest.mark.parametrize("bind", ["verbose,closest", "map_gpu:0,1", "per_task", "single:0"])
 def test_what_only_srun_can_bind(bind: str) -> None:
     with pytest.raises(Impossible, match=rf"--gpu-bind {bind} is srun's to do; .* per_task:GPUS"):
         build("./app", gpu_bind=bind)
