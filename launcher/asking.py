@@ -145,9 +145,9 @@ def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     asks = look or (direct and job.mode == "outside-in" and not RUNTIMES[job.runtime].NAMED)
     fresh = False
     if asks and (look or found is None or not verdict.judge(job, found).chosen.works):
-        before, found, fresh = found, asker.ask(), True
-        if found is None and before is not None:
-            found = asker.remembered()
+        said = asker.ask()
+        fresh = said is not None
+        found = said or (asker.remembered() if found else None)  # once more, for where it is from
     if found is None:
         return job, None
     made = verdict.judge(job, found)

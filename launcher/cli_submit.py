@@ -23,7 +23,7 @@ from .schedulers import slurm
 
 def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, script.Script, str]:
     """The job that is asked for, its script, and the stage in which the script expects its files."""
-    from . import cluster
+    from . import asking, cluster
 
     job = layout.share_gpus(cli.spec_of(command, given, batch=True))
     if job.hosts:
@@ -37,6 +37,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
         raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
     if not cluster.has_slurm():
         raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
+    job, _ = asking.judged(asking.Asker(job, None, Site("slurm", script.SLURM_JOB), os.environ, None))
     laid = layout.lay_out(job, None)
     made = planner.make(job, script.on_paper(laid), script.JOB)
     where = slurm.on_paper(Site("slurm", script.SLURM_JOB, cluster.version()), job, laid)

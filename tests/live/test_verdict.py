@@ -26,11 +26,15 @@ def told(text: str) -> list[str]:
     [(("--launcher", "srun"), "srun"), (OUTSIDE, "mpirun")],
 )
 def test_verdict_chooses_what_the_image_speaks(cluster: Cluster, words: tuple[str, ...], starter: str) -> None:
-    """MPICH by srun's PMI2 or by the node's mpiexec.hydra, Open MPI by PMIx or mpirun: nobody says --mpi."""
+    """MPICH by srun's PMI2 or by the node's mpiexec.hydra, Open MPI by PMIx or mpirun: nobody says --mpi; a script that
+    is written once this is known says the same."""
     for image in some((MPICH, OMPI4, OMPI5), (MPICH,)):
         result = cluster.mnrun(*words, "--image", image, "--", HELLO, nodes=2)
         check(result, *cluster.nodes[:2])
         assert f"outside-in, apptainer, ranks by {starter}" in mine(result)[0], result
+        script = cluster.alice(["mnrun", "plan", "--format", "sbatch", *words, "--image", image, "--", HELLO])
+        spoken = {"srun": "--mpi=pmi2", "mpirun": " mpiexec.hydra "}
+        assert (spoken[starter] in script.out) == (image == MPICH), script
 
 
 def test_verdict_of_a_plan(cluster: Cluster) -> None:

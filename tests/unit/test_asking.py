@@ -173,3 +173,17 @@ def test_the_image_is_asked_as_the_job_will_have_it(tmp_path: Path) -> None:
     (tmp_path / "refs").mkdir()
     (tmp_path / "refs" / "docker___team_app_1-123").write_text(f"sha256:{'a' * 64} key job docker://team/app:1\n")
     assert words_of(job)[-1] == str(file)
+
+
+def test_a_script_follows_what_is_remembered(node: Node, image: Path) -> None:
+    """It asks nobody as it is written; what it does not know, its ranks look at."""
+    paper = of(image, launcher="srun")
+    paper.allocation = None
+    assert judged(paper) == (paper.job, None)
+    node.says = MPICH
+    judged(of(image, launcher="srun"))
+    assert judged(paper)[0].mpi == "pmi2"
+    assert len(node.asked) == 1
+    wrong = of(image, mpi="pmix")
+    wrong.allocation = None
+    assert judged(wrong)[0] == wrong.job  # not refused by hearsay
