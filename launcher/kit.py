@@ -19,6 +19,7 @@ from .mpi import starter as mpi_starter
 from .resources import folder
 
 SURVEY, ASKING, NODE = "survey.sh", "image_facts.sh", "node_facts.sh"
+FABRIC_FACTS = "fabric.sh"
 BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE)  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
@@ -96,14 +97,16 @@ def pullers(told: str = "") -> dict[str, str]:
 
 
 def survey() -> str:
-    """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it."""
-    engines, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in (ENGINES, SURVEY))
-    return f"engines() {{\n{engines}}}\n{asking}"
+    """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it, as
+    are the networks'."""
+    names = (ENGINES, FABRIC_FACTS, SURVEY)
+    engines, facts, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{asking}"
 
 
 def asking() -> str:
     """What `mnrun profile learn` runs on nodes, which then speak as guards do."""
-    address, facts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in ("address.sh", "fabric.sh"))
+    address, facts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in ("address.sh", FABRIC_FACTS))
     return (
         f"{address}\nfabric() (\n{facts})\nnode=${{SLURMD_NODENAME:-$(uname -n)}}\n"
         'fabric | while IFS= read -r line; do echo "fact $node $line"; done\necho "ready $node address=$(address)"\n'

@@ -70,7 +70,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
         ranks=" ".join(map(str, plan.layout.ranks)),
         variables=_aligned(_variables(plan)),
         inherited=_aligned([Line(f'"{v.name}${{{v.name}+=${v.name}}}"', v.why) for v in spec.env if v.inherited]),
-        fabric=_aligned([Line(shlex.quote(f"{v.name}={v.value}"), v.why) for v in spec.learned.env]),
+        fabric=_aligned([Line(environment.quote(f"{v.name}={v.value}"), v.why) for v in spec.learned.env]),
         inside="1" if inside else "",
         connect=spec.connect if inside else "",
         split=shlex.quote(spec.split_output),

@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from . import fabric
+
 Facts = Mapping[str, str]
 OK, PART, NO = "ok", "partly", "no"
+_SEVERAL = {"lacks": " ", "fabric": "\n"}  # of which there may be many lines
 RUNTIMES = ("apptainer", "singularity", "docker", "podman", "charliecloud")
 
 
@@ -29,7 +32,8 @@ def facts(said: str) -> dict[str, dict[str, str]]:
         node, *rest = line.split("\t")
         if len(rest) == 2:
             mine = found.setdefault(node, {})
-            mine[rest[0]] = f"{mine[rest[0]]} {rest[1]}" if rest[0] == "lacks" and "lacks" in mine else rest[1]
+            apart = _SEVERAL.get(rest[0])
+            mine[rest[0]] = f"{mine[rest[0]]}{apart}{rest[1]}" if apart and rest[0] in mine else rest[1]
     return found
 
 
@@ -152,13 +156,18 @@ def _mpi_name(said: str) -> str:
 
 
 def _fabric(known: Facts) -> Iterator[Row]:
-    limit = known.get("memlock", "")
-    if "infiniband" not in known:
-        return
-    if limit == "unlimited":
-        yield "InfiniBand", OK, known["infiniband"]
-    else:
-        yield "InfiniBand", PART, f"{known['infiniband']}, but memlock is {limit} kB", "an admin lifts memlock for jobs"
+    facts = fabric.parse(known.get("fabric", "").splitlines())
+    kind = fabric.fast(facts)
+    small = list(fabric.too_small(facts, 2, "slurm" in known))
+    if kind:
+        names = " ".join(facts.slingshot or dict.fromkeys(hca.name for hca in facts.usable))
+        yield kind, OK, names
+    elif facts.hcas:
+        fix = "look at ibstat, and that /dev/infiniband is there"
+        yield "InfiniBand", PART, f"{' '.join(dict.fromkeys(hca.name for hca in facts.hcas))}: no port is active", fix
+    for line in small:
+        what, _, fix = line.partition(": ")
+        yield "limits", PART, what, fix
 
 
 def _base(known: Facts) -> Iterator[Row]:

@@ -20,7 +20,6 @@ for program in awk grep sed tar gzip base64 getent mkfifo od setsid; do
   has "$program" || tell lacks "$program"
 done
 if has ssh-keygen; then tell keygen yes; fi
-tell memlock "$(ulimit -l)"
 if unshare --user true 2>/dev/null; then tell userns yes; fi
 if [[ -r /dev/fuse && -w /dev/fuse ]]; then tell fuse yes; fi
 if has squashfuse_ll || has squashfuse; then tell squashfuse yes; fi
@@ -65,7 +64,7 @@ if [[ -r /proc/driver/nvidia/version ]]; then
   if (mnrun_runtime='' && engines && grep -qrs nvidia.com/gpu "${mnrun_cdi[@]}"); then tell cdi yes; fi
 fi
 if [[ -e /dev/kfd ]]; then tell amd yes; fi
-if [[ -d /dev/infiniband ]]; then tell infiniband "$(echo /sys/class/infiniband/* | sed 's|/sys/class/infiniband/||g; s/\*//')"; fi
+while IFS= read -r line; do tell fabric "$line"; done < <(fabric) # fabric.sh, which stands in front of this
 
 if has mpirun; then tell mpirun "$(asked mpirun --version | head -n 2)"; fi
 if has srun; then

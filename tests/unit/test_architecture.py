@@ -61,6 +61,7 @@ NEIGHBOURS = {
     "jobfile": {"settings", "environment", "reference"},
     "engine": {"reference"},
     "choices": {"nodeset", "environment", "fabric"},
+    "survey": {"fabric"},
     "learned": {"nodeset", "choices", "fabric"},
     "profiles": {"jobfile", "settings"},
     "gather": {"cluster"},

@@ -95,8 +95,13 @@ def test_gpus_mpi_and_fabric() -> None:
     assert state("MPI")[0] == PART
     assert state("srun", slurm="slurm 24.11.5", pmi=" pmi2 pmix ")[:2] == (OK, "slurm 24.11.5, pmix and pmi2")
     assert state("srun", slurm="slurm 24.11.5")[0] == PART
-    assert state("InfiniBand", infiniband="mlx5_0", memlock="64")[0] == PART
-    assert state("InfiniBand", infiniband="mlx5_0", memlock="unlimited")[0] == OK
+    port = "hca mlx5_0 port=1 state=ACTIVE link=InfiniBand"
+    assert state("InfiniBand", fabric=f"{port}\nhave verbs")[:2] == (OK, "mlx5_0")
+    assert state("InfiniBand", fabric=port)[:2] == (PART, "mlx5_0: no port is active")
+    limits = "limit memlock 65536\nlimit memory 64000000000"
+    found = state("limits", fabric=f"{port}\nhave verbs\n{limits}")
+    assert found[:2] == (PART, "locked memory is limited to 64 kB, and InfiniBand needs unlimited")
+    assert "limits.conf" in found[2]
     assert state("system", lacks="tar od")[:2] == (NO, "Linux; no tar, od")
     assert state("ssh-keygen")[0] == PART
 
