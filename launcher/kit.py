@@ -253,7 +253,7 @@ def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     if plan.connect:  # no scheduler starts its daemons
         own += mpi_environment(_places(plan))
     else:
-        settings = openmpi.binding(Places("", "", plan.spec.bind_to, plan.spec.force))
+        settings = openmpi.binding(_places(plan))
         own += (Variable(*pair) for pair in settings.items())
     return FABRIC + environment.exports((*scheduler, *own))
 
@@ -263,6 +263,7 @@ def _places(plan: Plan) -> Places:
         agent=f"{plan.node_dir}/bin/ssh",
         hostfile=f"{plan.node_dir}/hostfile",
         bind_to=plan.spec.bind_to,
+        cores=plan.spec.cpus_per_task or 1,
         oversubscribe=plan.spec.force,
     )
 

@@ -264,6 +264,9 @@ def _notes(spec: JobSpec) -> Words:
         )
     if spec.gpu_bind and (spec.once or spec.script or spec.shell):
         notes.append("--gpu-bind: no effect on ranks that your own mpirun starts")
+    if spec.launcher == "mpirun" and spec.bind_to == "core" and (spec.cpus_per_task or 1) > 1:
+        words = f"--mpi-args '--map-by slot:PE={spec.cpus_per_task}'"
+        notes.append(f"--bind-to core: Open MPI 5 binds each rank to one core, whatever -c says, but for {words}")
     if spec.launcher in mpi.WITHOUT_MPI:
         if spec.once or spec.script or spec.shell:
             notes.append(f"--launcher {spec.launcher}: no effect on ranks that you start yourself")

@@ -19,6 +19,9 @@ def environment(places: Places) -> tuple[Variable, ...]:
         "HYDRA_RMK": "user",  # else it looks for a scheduler of its own accord
         "HYDRA_HOST_FILE": places.hostfile + ".hydra",
     }
+    if places.bind_to not in ("", "none"):
+        each = f":{places.cores}" if places.bind_to == "core" else ""
+        settings["HYDRA_BINDING"] = places.bind_to + each
     return tuple(Variable(name, value) for name, value in settings.items())
 
 

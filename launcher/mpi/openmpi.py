@@ -33,6 +33,9 @@ def binding(places: Places) -> dict[str, str]:
     if places.bind_to:
         settings["OMPI_MCA_hwloc_base_binding_policy"] = places.bind_to
         settings["PRTE_MCA_hwloc_default_binding_policy"] = places.bind_to
+    if places.bind_to == "core" and places.cores > 1:
+        # else one core each; PRRTE takes this as words only (plan.py has a note)
+        settings["OMPI_MCA_rmaps_base_mapping_policy"] = f"slot:PE={places.cores}"
     if places.oversubscribe:
         settings["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
         settings["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"

@@ -12,4 +12,5 @@ class Places:
     agent: str  # the program that is called as `agent NODE COMMAND`
     hostfile: str
     bind_to: str = ""
+    cores: int = 1  # of each rank, where it is bound to cores
     oversubscribe: bool = False

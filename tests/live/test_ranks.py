@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from .batch import end, submit
@@ -151,6 +153,17 @@ def test_ranks_bound_as_asked(cluster: Cluster) -> None:
     assert len(set(bound.out.splitlines())) == 2, bound
     assert len(set(free.out.splitlines())) == 1, free
     assert set(free.out.splitlines()).isdisjoint(bound.out.splitlines()), (bound, free)
+
+
+@pytest.mark.parametrize("way", [Way("inside", "ompi4"), Way("inside", "mpich")], ids=str)
+def test_ranks_of_several_cores(cluster: Cluster, way: Way) -> None:
+    """-c 2 --bind-to core: a rank has both."""
+    mask = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
+    result = cluster.mnrun(
+        *way.words, "-c", "2", "--bind-to", "core", "-n", "1", "--", *mask, nodes=1, tasks=1, salloc=["-c2"]
+    )
+    assert result.code == 0, result
+    assert re.search(r"\t\d+[-,]\d+$", result.out.strip()), result
 
 
 def test_ranks_more_than_slots_with_force(cluster: Cluster) -> None:

@@ -47,7 +47,7 @@ TOLD: dict[tuple[str, str], dict[str, str]] = {
     ("openmpi", "plain"): OPENMPI,
     ("openmpi", "bound"): {**OPENMPI, **OPENMPI_BOUND},
     ("mpich", "plain"): HYDRA,
-    ("mpich", "bound"): HYDRA,
+    ("mpich", "bound"): {**HYDRA, "HYDRA_BINDING": "core:1"},
     ("mvapich2", "plain"): {},
     ("mvapich2", "bound"): MV2_BOUND,
     ("intelmpi", "plain"): INTEL,
@@ -66,7 +66,7 @@ def test_each_mpi_is_told_in_its_own_names(name: str, which: str, places: Places
 def test_all_mpis_are_told_at_once() -> None:
     """Which one the image has is known only inside it; no two use the same name."""
     names = [variable.name for variable in mpi.environment(BOUND)]
-    assert set(names) == {*OPENMPI, *OPENMPI_BOUND, *HYDRA, *INTEL, *MV2_BOUND, "I_MPI_PIN_DOMAIN"}
+    assert set(names) == {*OPENMPI, *OPENMPI_BOUND, *HYDRA, *INTEL, *MV2_BOUND, "I_MPI_PIN_DOMAIN", "HYDRA_BINDING"}
     assert len(names) == len(set(names))
 
 
@@ -102,6 +102,15 @@ def test_what_a_rank_knows_of_where_it_runs(alone: bool) -> None:
         Variable("MV2_SMP_USE_CMA", "0"),
     )
     assert mpi.rank_settings(alone, "/dev/shm/x") == (own + apart if alone else own)
+
+
+def test_a_rank_of_several_cores_is_bound_to_all_of_them() -> None:
+    """-c with --bind-to core; of other units there is one anyway, and Open MPI 5 takes no such variable."""
+    two = Places("", "", bind_to="core", cores=2)
+    assert binding(two)["OMPI_MCA_rmaps_base_mapping_policy"] == "slot:PE=2"
+    assert not [name for name in binding(two) if name.startswith("PRTE") and "mapping" in name]
+    assert MPIS["mpich"].environment(two)[-1] == Variable("HYDRA_BINDING", "core:2")
+    assert MPIS["mpich"].environment(Places("", "", bind_to="numa", cores=2))[-1] == Variable("HYDRA_BINDING", "numa")
 
 
 def test_libraries_that_bind_by_themselves_are_told_not_to() -> None:
