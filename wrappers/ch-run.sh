@@ -9,7 +9,7 @@ program=$(command -v ch-run)
 shift
 flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
 [[ -z $mnrun_shared ]] || flags+=("--join-ct=$(<"$here/share")")
-while read -r dir; do flags+=("--bind=$dir:$dir"); done < <(mps)
+while read -r mnrun_dir; do flags+=("--bind=$mnrun_dir:$mnrun_dir"); done < <(mps)
 image=
 for word; do
   [[ $word != -- ]] || break

@@ -10,7 +10,7 @@ if [[ -n $mnrun_no_gpu ]]; then
 elif [[ -e /proc/driver/nvidia/version ]]; then
   export APPTAINER_NV=1 SINGULARITY_NV=1 # the same as --nv
 fi
-while read -r dir; do
-  export APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}$dir" SINGULARITY_BIND="${SINGULARITY_BIND:+$SINGULARITY_BIND,}$dir"
+while read -r mnrun_dir; do
+  export APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}$mnrun_dir" SINGULARITY_BIND="${SINGULARITY_BIND:+$SINGULARITY_BIND,}$mnrun_dir"
 done < <(mps)
 exec "$@"
