@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,9 @@ from .world import World, rooms
 
 # Whatever a surrounding Slurm job, mpirun or mnrun left there would shape what is tested.
 SURROUNDINGS = ("SLURM", "SBATCH_", "SALLOC_", "SRUN_", "MNRUN_", "OMPI_", "PRTE_", "PMI", "HYDRA_", "I_MPI_")
+
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # of which nohup makes all that is started deaf
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -47,7 +47,7 @@ def node(sh: Shell, tmp_path: Path) -> Node:
         ("echo a; kill -KILL $$", b"3: a\n", 137),
         ("kill -TERM $PPID; echo a", b"3: a\n", 0),  # signals are for the program
         ("sleep 300 & echo a", b"3: a\n", 0),  # and what it leaves behind does not hold the job
-        ("seq 20000", b"".join(b"3: %d\n" % n for n in range(1, 20001)), 0),
+        pytest.param("seq 20000", b"".join(b"3: %d\n" % n for n in range(1, 20001)), 0, id="many"),
         ("exec 2>&1; no-such-word || exit 5", None, 5),
     ],
 )
