@@ -27,7 +27,9 @@ from .world import World, rooms
 SURROUNDINGS = ("SLURM", "SBATCH_", "SALLOC_", "SRUN_", "MNRUN_", "OMPI_", "PRTE_", "PMI", "HYDRA_", "I_MPI_")
 
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # of which nohup makes all that is started deaf
+# nohup makes what it starts deaf to the one, a shell's & to the other
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
