@@ -287,7 +287,7 @@ def test_env_sets_options(cluster: Cluster) -> None:
 
 
 def test_env_default_mode_says_so(cluster: Cluster) -> None:
-    """--mode auto is the default, for now inside-out, and that is said."""
+    """--mode auto is the default, and what it came to is said."""
     result = cluster.mnrun("--image", OMPI5, "--", HELLO)
     check(result, *cluster.nodes)
-    assert any("inside-out" in line and "default" in line for line in result.err.splitlines()), result
+    assert "mode is inside-out (auto)" in result.err, result

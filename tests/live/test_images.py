@@ -38,10 +38,10 @@ def cache(cluster: Cluster, registry: None) -> Iterator[str]:
 
 
 def files(cluster: Cluster) -> list[str]:
-    """What is in the cache, but for the folders."""
-    return [
-        str(path.relative_to(cluster.path(CACHE))) for path in sorted(cluster.path(CACHE).rglob("*")) if path.is_file()
-    ]
+    """What of images is in the cache, but for the folders; what nodes said of them lies in facts/."""
+    cache = cluster.path(CACHE)
+    paths = (path.relative_to(cache) for path in sorted(cache.rglob("*")) if path.is_file())
+    return [str(path) for path in paths if path.parts[0] != "facts"]
 
 
 def small(cluster: Cluster, *words: str, reference: str = f"{OPEN}/small:1", nodes: int = 4, **more: object) -> Result:
