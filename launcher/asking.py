@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cache, cluster, kit, layout, transports, verdict
+from . import cache, choices, cluster, kit, layout, transports, verdict
 from .errors import LaunchError
 from .model import Allocation, Box, JobSpec, Site, Words
 from .runtimes import RUNTIMES
@@ -54,7 +54,7 @@ class Asker:
             return None
         names = layout.lay_out(self.job, self.allocation).nodes[:1]
         try:
-            said = self._said(names)
+            said = self._said(names, self._of_mpi())
         except LaunchError as error:
             self.origin = f"{names[0]} could not be asked: {error.message}"
             return None
@@ -69,20 +69,26 @@ class Asker:
                 os.replace(beside, place)
         return found
 
-    def _said(self, names: tuple[str, ...]) -> str:
-        words = (
-            "bash",
-            "-p",
-            "-c",
-            kit.asking_of_mpi(),
-            kit.NODE,
-            self.job.runtime,
-            self.job.podman_root,
-            *self._container(),
-        )
+    def networks(self) -> list[str]:
+        """What the job's ranks will be told of networks and adapters, and why; what is too small there. Nothing where
+        its nodes do not say."""
+        if self.allocation is None:
+            return []
+        names = layout.lay_out(self.job, self.allocation).nodes
+        try:
+            said, addresses = choices.asked(self._said(names, ("bash", "-p", "-c", kit.asking())))
+        except LaunchError:
+            return []
+        small = choices.warnings(said, self.site.scheduler == "slurm")
+        return [*choices.told(choices.of_job(self.job, said, addresses)), *(f"warning: {line}" for line in small)]
+
+    def _of_mpi(self) -> Words:
+        job = self.job
+        return ("bash", "-p", "-c", kit.asking_of_mpi(), kit.NODE, job.runtime, job.podman_root, *self._container())
+
+    def _said(self, names: tuple[str, ...], words: Words) -> str:
         if self.way is not None:
-            answers = self.way.ask(words, only=names)
-            return str(answers[names[0]].out)
+            return "".join(str(answer.out) for answer in self.way.ask(words, only=names).values())
         if self.site.scheduler == "slurm":
             assert self.allocation is not None
             return cluster.on_each(self.allocation, names, words, self.environ)

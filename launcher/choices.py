@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from . import nodeset
 from .environment import quote
 from .fabric import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, parse, shared, too_small
-from .model import NOTHING_LEARNED, JobSpec, Learned, Variable, Worker
+from .model import NOTHING_LEARNED, JobSpec, Learned, Variable
 
 Nodes = Mapping[str, Facts]
 PEERS = 8  # so many of the others tell which way they all are
@@ -279,11 +279,25 @@ _SLINGSHOT = (
 )
 
 
-def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], workers: Mapping[str, Worker]) -> tuple[Choice, ...]:
+def asked(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """What nodes have answered to `kit.asking`: of each its lines, and its address, where the others reach it."""
+    said: dict[str, list[str]] = {}
+    addresses: dict[str, str] = {}
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        node, _, words = rest.partition(" ")
+        if word == "fact":
+            said.setdefault(node, []).append(words)
+        elif word == "ready":
+            addresses[node] = words.partition("=")[2]
+    return said, {node: addresses.get(node, "") for node in said}
+
+
+def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], addresses: Mapping[str, str]) -> tuple[Choice, ...]:
     """What is chosen for a job whose nodes have said this of themselves; nothing that it sets itself."""
-    if spec.fabric == "off" or set(said) != set(workers):
+    if spec.fabric == "off" or set(said) != set(addresses):
         return ()
-    chosen = choose({node: parse(lines) for node, lines in said.items()}, {n: w.address for n, w in workers.items()})
+    chosen = choose({node: parse(lines) for node, lines in said.items()}, addresses)
     own = own_words(spec.env, (*spec.mpi_args, *(spec.command if spec.once else ())))
     return tuple(one for one in chosen if one.name not in own)
 

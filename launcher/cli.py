@@ -240,15 +240,17 @@ def plan(command: tuple[str, ...], form: str, **given: object) -> None:
             job, allocation, site = held.job, held.allocation, held.site
             asker = asking.Asker(job, allocation, site, os.environ, held.way)
             job, verdict = asking.judged(asker, look=True)
+            networks = asker.networks()
     else:
         allocation, site = cli_nodes.held_or_paper(job)
         asker = asking.Asker(job, allocation, site, os.environ, None)
         job, verdict = asking.judged(asker, look=True)
+        networks = asker.networks()
     made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
     if allocation is None:
         site = slurm.on_paper(site, made.spec, made.layout)
     as_text = show.as_json if form == "json" else show.as_steps
-    click.echo(as_text(made, site, show.Judged(verdict, asker.origin, made.spec)), nl=False)
+    click.echo(as_text(made, site, show.Judged(verdict, asker.origin, made.spec, networks)), nl=False)
 
 
 def spec_of(
@@ -339,6 +341,7 @@ def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
 
     if not job.bind_to and not job.no_gpu and allocation is not None and any(node.gpus for node in allocation.nodes):
         job = replace(job, bind_to="none")  # mpirun's own default binds each rank to one core
+    job = job if allocation else planner.on_paper(job)
     return planner.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
 
 

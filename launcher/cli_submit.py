@@ -39,7 +39,7 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
         raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
     job, _ = asking.judged(asking.Asker(job, None, Site("slurm", script.SLURM_JOB), os.environ, None))
     laid = layout.lay_out(job, None)
-    made = planner.make(job, script.on_paper(laid), script.JOB)
+    made = planner.make(planner.on_paper(job), script.on_paper(laid), script.JOB)
     where = slurm.on_paper(Site("slurm", script.SLURM_JOB, cluster.version()), job, laid)
     stage = os.path.join(job.job_dir, "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
     source = f" from {os.path.normpath(os.path.join(cli.cwd(), job.job_file))}" if job.job_file else ""

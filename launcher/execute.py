@@ -164,7 +164,9 @@ class Launch:
 
     def _fabric(self) -> dict[str, str]:
         """Networks and adapters for the ranks, by what the nodes have said of theirs."""
-        chosen = choices.of_job(self.plan.spec, self.roster.facts, self.roster.workers)
+        chosen = choices.of_job(
+            self.plan.spec, self.roster.facts, {name: worker.address for name, worker in self.roster.workers.items()}
+        )
         for line in choices.told(chosen):
             self.screen.detail(line)
         for line in choices.warnings(self.roster.facts, self.site.scheduler == "slurm"):

@@ -223,21 +223,37 @@ _NEEDS = {
 }
 
 
+def limits(slurm: bool = True) -> dict[str, tuple[int, str]]:
+    """Of each limit what it must be, in bytes or files, and the line for one that is less: `{found}`, and for `{what}`.
+
+    Locked memory has no least value: RDMA wants it unlimited.
+    """
+    lines = {
+        "memlock": (
+            0,
+            f"locked memory is limited to {{found}}, and {{what}} needs unlimited: {_remedy('MEMLOCK', slurm)}",
+        )
+    }
+    for limit, need in _NEEDS.items():
+        least = str(need.least) if limit == "nofile" else _size(need.least)
+        line = f"{need.called} limited to {{found}}, and {{what}} needs {least} or more: {_remedy(need.name, slurm)}"
+        lines[limit] = (need.least, line)
+    return lines
+
+
 def too_small(facts: Facts, nodes: int, slurm: bool = True) -> Iterator[str]:
     """A line for each limit that is too small for what a node has, in a job on so many: the value, what it must be,
     and who can change it."""
-    limits, fabric = facts.limits, fast(facts) if nodes > 1 else ""
-    memory, locked = int(limits.get("memory") or 0), limits.get("memlock", "unlimited")
-    if fabric and locked.isdecimal() and int(locked) < memory // 2:
-        yield f"locked memory is limited to {_size(locked)}, and {fabric} needs unlimited: {_remedy('MEMLOCK', slurm)}"
+    fabric = fast(facts) if nodes > 1 else ""
     if not fabric and len(facts.gpus) < 2:
         return
-    for limit, need in _NEEDS.items():
-        value = limits.get(limit, "unlimited")
-        if value.isdecimal() and int(value) < need.least:
-            found, least = (value, str(need.least)) if limit == "nofile" else (_size(value), _size(need.least))
-            what = fabric or f"NCCL with {len(facts.gpus)} GPUs"
-            yield f"{need.called} limited to {found}, and {what} needs {least} or more: {_remedy(need.name, slurm)}"
+    for limit, (least, line) in limits(slurm).items():
+        value = facts.limits.get(limit, "unlimited")
+        if limit == "memlock" and fabric:
+            least = int(facts.limits.get("memory") or 0) // 2
+        if value.isdecimal() and int(value) < least:
+            found = value if limit == "nofile" else _size(value)
+            yield line.format(found=found, what=fabric or f"NCCL with {len(facts.gpus)} GPUs")
 
 
 def _remedy(name: str, slurm: bool) -> str:

@@ -17,6 +17,7 @@ from .mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from .mpi import environment as mpi_environment
 from .mpi import starter as mpi_starter
 from .resources import folder
+from .schedulers.slurm import PMI
 
 SURVEY, ASKING, NODE = "survey.sh", "image_facts.sh", "node_facts.sh"
 FABRIC_FACTS = "fabric.sh"
@@ -33,6 +34,7 @@ WALKER = (
     "walk.sh",
     "pack.sh",
     "prove.sh",
+    "limits.sh",
 )  # the batch script's side of a launch: no use on the other nodes either
 # PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
 PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
@@ -185,7 +187,9 @@ def _compared(plan: Plan) -> str:
 
 
 def _starter(plan: Plan) -> str:
-    return f"srun --mpi={plan.spec.mpi}" if plan.starter == "srun" else mpi_starter(plan.spec.mpi)
+    if plan.starter == "srun":
+        return "srun" if plan.spec.mpi == PMI else f"srun --mpi={plan.spec.mpi}"
+    return mpi_starter(plan.spec.mpi)
 
 
 def files(plan: Plan, extra: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from . import nodeset
-from .choices import Choice, choose, chosen_of, told
+from .choices import Choice, asked, choose, chosen_of, told
 from .fabric import parse, too_small
 
 
@@ -42,19 +42,11 @@ class Found:
 
 def heard(partition: str, text: str) -> Found | None:
     """What `kit.asking` said on nodes of a partition; None where nobody spoke."""
-    said: dict[str, list[str]] = {}
-    addresses: dict[str, str] = {}
-    for line in text.splitlines():
-        word, _, rest = line.partition(" ")
-        node, _, words = rest.partition(" ")
-        if word == "fact":
-            said.setdefault(node, []).append(words)
-        elif word == "ready":
-            addresses[node] = words.partition("=")[2]
+    said, addresses = asked(text)
     nodes = {node: parse(lines) for node, lines in said.items()}
     if not nodes:
         return None
-    chosen = choose(nodes, {node: addresses.get(node, "") for node in nodes})
+    chosen = choose(nodes, addresses)
     adapters = {tuple(dict.fromkeys(hca.name for hca in chosen_of(facts))) for facts in nodes.values()}
     small = dict.fromkeys(line for facts in nodes.values() for line in too_small(facts, len(nodes)))
     hcas = adapters.pop() if len(adapters) == 1 and len(nodes) > 1 else ()

@@ -15,6 +15,7 @@ class Phase(Enum):
     PREPARE = "prepare"
     SERVE = "serve"
     AWAIT = "await"
+    ASK = "ask"
     RUN = "run"
     STOP = "stop"
 

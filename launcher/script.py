@@ -12,13 +12,13 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from . import __version__, connect, environment, kit
+from . import __version__, connect, environment, fabric, kit
 from .carry import carry
 from .model import JobSpec, Layout, Phase, Plan, Site, Words
 from .plan import with_image
 from .render import render
 from .schedulers import slurm
-from .schedulers.slurm import EACH, HEAD, MARK, NODES
+from .schedulers.slurm import EACH, HEAD, MARK, NODES, PMI
 
 JOB = f"{MARK}JOB"  # our id of the launch
 SLURM_JOB = f"{MARK}SLURM"
@@ -32,6 +32,7 @@ _VARIABLES = {
     EACH: "$mnrun_each",
     NODES: "$mnrun_nodes",
     IMAGE: "$mnrun_image",
+    PMI: "$mnrun_pmi",
 }
 
 
@@ -83,6 +84,7 @@ def write(plan: Plan, where: Site, stage: str, source: str) -> Script:
             [Line(f"export {v.name}={shlex.quote(v.value or '')}", v.why) for v in slurm.for_clients(plan)]
         ),
         serve=_words(carried[Phase.SERVE]),
+        asking=_words(carried.get(Phase.ASK, ())),
         run=_words(carried[Phase.RUN]),
         sweep=_words(carried[Phase.STOP]),
         early=_is_early(plan),
@@ -163,7 +165,10 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
     for kind, names in (("NIC", plan.spec.learned.nics), ("HCA", plan.spec.learned.hcas)):
         nodes["kit/needs"] += "".join(f"{kind}\t{name}\n" for name in names)
     words = environment.assignments({"mnrun_boot": kit.BOOT, "mnrun_fetch": kit.FETCH, "mnrun_until_go": kit.WAIT})
-    own = {**kit.walker(), "words.sh": environment.srun_script() + words}
+    small = "".join(
+        f"  {environment.quote(f'{name} {least} {line}')}\n" for name, (least, line) in fabric.limits().items()
+    )
+    own = {**kit.walker(), "words.sh": f"{environment.srun_script()}{words}mnrun_limits=(\n{small})\n"}
     if plan.spec.by_reference:
         own.update(kit.pullers())
     if inside and connect.keyed(plan.spec.connect):

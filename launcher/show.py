@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .carry import carry
@@ -19,9 +20,14 @@ class Judged:
     verdict: Verdict | None
     origin: str
     job: JobSpec
+    networks: Sequence[str] = ()  # what ranks will be told of them
 
     @property
     def lines(self) -> list[str]:
+        return [*self._of_mpi, *(["networks:"] if self.networks else []), *(f"  {line}" for line in self.networks)]
+
+    @property
+    def _of_mpi(self) -> list[str]:
         if self.verdict is None:
             return [f"verdict: none, {self.origin}", f"  {single_copy(self.job)}"]
         chosen, others = self.verdict.chosen, [way for way in self.verdict.ways if way is not self.verdict.chosen]
@@ -111,5 +117,5 @@ def _values(plan: Plan) -> dict[str, tuple[str, str]]:
             value = getattr(spec, {"bind": "binds"}.get(name, name))
             text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             text = text.lower() if isinstance(value, bool) else text
-        found[name] = (text, origin)
+        found[name] = (_shown((text,))[0], origin)
     return found

@@ -69,9 +69,13 @@ go
 {% else %}
 # 2 await: every node is ready, or who is not, and why
 await {{ start_timeout }}
+{% if asking %}
+# 3 ask: what the image's MPI speaks with srun; nobody has said it
+speak {{ asking }}
+{% endif %}
 go
-# 3 run
+# {{ "4" if asking else "3" }} run
 run {{ run }}
 {% endif %}
-# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
+# {{ "5" if asking else "4" }} stop: the lease ends, every guard ends what is left; these words only where one was killed
 finish {{ sweep }}

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2034,SC2154  # what is given, and what pack.sh, prove.sh and image.sh read
 # The batch script's side of a launch, as launcher/execute.py is a live one's. The generated script
 # sources it, and says in its own lines what runs:
-#     begin; prepare SECONDS REFERENCE WORDS; serve WORDS; run WORDS; await SECONDS; go; finish SWEEPING WORDS
+#     begin; prepare SECONDS REFERENCE WORDS; serve WORDS; run WORDS; await SECONDS; speak WORDS; go; finish SWEEPING WORDS
 # Given, each with mnrun_ in front: stage, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME
 # where it is taken away), inherited (NAME=VALUE with the job's own values, NAME where it has none), inside (1 for
 # inside-out), connect, split (where ranks' outputs go, if apart), counted; and what enter.sh leaves. All names that
@@ -14,6 +14,7 @@
 source "$mnrun_stage/words.sh" # shapes_a_step, from mnrun's table of rules; $mnrun_boot and $mnrun_until_go
 source "$mnrun_stage/pack.sh"  # write_kit
 source "$mnrun_stage/prove.sh"
+source "$mnrun_stage/limits.sh"
 mnrun_grace=3 mnrun_answer=1 mnrun_farewell=10 # seconds, as in execute.py
 mnrun_tries=5 # how many starts may end without a word of a requeue before a job is given up
 
@@ -91,6 +92,11 @@ serve() { # WORDS: the serving step, with a guard on every node; its input is th
   rm "$mnrun_mine/kit.tar.gz"
 }
 
+speak() { # WORDS: which --mpi the ranks' srun has
+  mnrun_pmi=$(deaf && exec {mnrun_lease}>&- && timeout "$mnrun_patience" "$@" </dev/null 2>/dev/null) || :
+  [[ $mnrun_pmi == pmi2 ]] || mnrun_pmi=pmix # where there is no answer, too: each rank looks whether that suits
+}
+
 run() { # WORDS: the program's step
   {
     deaf # signals go by the lease
@@ -159,6 +165,7 @@ take() { # LINE
     run-ended) mnrun_code=$node ;;
     serve-ended) mnrun_served=$node ;;
     pull-ended) mnrun_pulled=$node ;;
+    fact) hear_of_limits "$node" "$rest" ;;
     used | topology) hear_of_proof "$word" "$node" "$1" ;;
     pulling | image | unpulled) hear_of_image "$word" "$node" "$rest" ;;
     here) mnrun_here_is[$node]=1 ;;
@@ -283,6 +290,7 @@ choose() { # how the containers reach each other, where that was left to the nod
 go() {
   local name i
   choose
+  warn_of_limits
   if [[ $mnrun_connect == pipe ]]; then
     for name in "${mnrun_names[@]}"; do echo "$name ${mnrun_host[$name]} ${mnrun_address[$name]}"; done | send nodes
   elif [[ $mnrun_connect == ssh ]]; then

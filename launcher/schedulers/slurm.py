@@ -19,6 +19,7 @@ from ..model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Whe
 MARK = "\x1aMNRUN_"
 # In steps that are planned before anyone holds nodes: all of them, the first, and each once per rank.
 NODES, HEAD, EACH = f"{MARK}NODES", f"{MARK}HEAD", f"{MARK}EACH"
+PMI = f"{MARK}PMI"  # the --mpi that the image's MPI speaks, where it is asked when the job runs
 
 
 def version(text: str) -> tuple[int, int]:
@@ -352,7 +353,7 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> dict[str, str]
 
 def for_clients(plan: Plan) -> tuple[Variable, ...]:
     """What the srun of our steps needs to know, where its environment does not say otherwise."""
-    if plan.starter == "srun" and plan.spec.mpi == "pmix":
+    if plan.starter == "srun" and plan.spec.mpi != "pmi2":
         # Open MPI 5.0.7 under pmix dies in MPI_Init now and then: a rank that is ahead sends before
         # a late one is ready. With the ring fence 0 of 115 starts failed, without 4 to 16 %.
         why = "mnrun: with Slurm's other fence Open MPI's start fails now and then"

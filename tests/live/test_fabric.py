@@ -40,6 +40,8 @@ def test_decoys(decoys: Cluster) -> None:
     result = decoys.mnrun("-v", "--image", OMPI5, "--", HELLO, nodes=2)
     check(result, *decoys.nodes)
     (line,) = [line for line in mine(result) if "PRTE_MCA_prte_if_include" in line]
+    planned = decoys.mnrun("plan", "--image", OMPI5, "--", HELLO, nodes=2)
+    assert "\nnetworks:\n" in planned.out and f"\n  {line}\n" in planned.out, planned
     assert line.endswith(
         " = eth0: eth0 carries the route between the nodes (10.77.0.0/24); "
         "not docker0 (172.17.0.1 on every node), virbr0 (192.168.122.1 on every node)"

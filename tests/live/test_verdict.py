@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from .cells import HELLO, IMAGES, MPICH, OMPI4, OMPI5, some
@@ -35,6 +37,16 @@ def test_verdict_chooses_what_the_image_speaks(cluster: Cluster, words: tuple[st
         script = cluster.alice(["mnrun", "plan", "--format", "sbatch", *words, "--image", image, "--", HELLO])
         spoken = {"srun": "--mpi=pmi2", "mpirun": " mpiexec.hydra "}
         assert (spoken[starter] in script.out) == (image == MPICH), script
+
+
+def test_verdict_in_a_script(cluster: Cluster, desk: Desk) -> None:
+    """Nothing is remembered where it is written: the image is asked in the job, whatever its MPI."""
+    never = ("--image-cache", f"{desk.path}/never", "--launcher", "srun", "-N", "2", "--ntasks-per-node", "2")
+    for image in some((MPICH, OMPI4, OMPI5), (MPICH,)):
+        result = cluster.alice(
+            ["mnrun", "submit", "--wait", "-o", "out", *never, "--image", image, "--", HELLO], cwd=desk.path
+        )
+        check(replace(result, raw=desk.read("out")), *cluster.nodes[:2])
 
 
 def test_verdict_of_a_plan(cluster: Cluster) -> None:

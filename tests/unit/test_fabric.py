@@ -13,18 +13,20 @@ from typing import Any
 
 import pytest
 
-from launcher import choices, fabric, learned, profiles
+from launcher import choices, fabric, kit, learned, profiles
 from launcher.choices import Choice
+from launcher.environment import quote
 from launcher.errors import UsageError
 from launcher.fabric import Facts
 from launcher.jobfile import Page
-from launcher.model import JobSpec, Variable, Worker
+from launcher.model import JobSpec, Variable
 
 from .conftest import Shell
 from .samples import RECORDED
 from .texts import Expected
 
 TREES = RECORDED / "fabric"
+WRAPPERS = Path(kit.__file__).resolve().parents[1] / "wrappers"
 # where a node's name leads
 NAMED = {
     "dgx1": "10.149.0.{n}",
@@ -202,9 +204,32 @@ def test_limits_matter_where_there_is_something_to_limit() -> None:
     assert list(fabric.too_small(fabric.parse([*small, HCA, VERBS]), 1)) == []
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("name", NAMED)
+def test_a_batch_script_warns_of_the_same_limits(sh: Shell, name: str, count: int) -> None:
+    """walk.sh's words for what its nodes say, and those of a live run."""
+    words = "".join(f"{quote(f'{limit} {least} {line}')}\n" for limit, (least, line) in fabric.limits().items())
+    tight = ("memlock 65536", "memory 64000000000", "nofile 1024", "shm 67108864", "stack 8192")
+    said = [*lines(name, 11), *(f"limit {line}" for line in tight)]
+    names = [f"node{number}" for number in range(11, 11 + count)]
+    script = f"""\
+say() {{ printf '%s\\n' "$*"; }}
+folded() {{ echo "node[11-12]"; }}
+mnrun_limits=({words})
+mnrun_names=({" ".join(names)})
+. {WRAPPERS}/limits.sh
+while IFS= read -r line; do
+  for name in "${{mnrun_names[@]}}"; do hear_of_limits "$name" "$line"; done
+done
+warn_of_limits"""
+    heard = sh(script, shell="bash", stdin="".join(f"{line}\n" for line in said).encode()).decode().splitlines()
+    small = fabric.too_small(fabric.parse(said), count)
+    assert sorted(heard) == sorted(f"warning: node[11-12]: {line}" for line in small)
+
+
 # Of a job
 
-WORKERS = {name: Worker(name, name, f"10.77.0.{number}") for number, name in ((1, "n1"), (2, "n2"))}
+ADDRESSES = {"n1": "10.77.0.1", "n2": "10.77.0.2"}
 SAID = {
     name: [*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", *decoys()]
     for number, name in ((1, "n1"), (2, "n2"))
@@ -224,14 +249,14 @@ SAID = {
     ],
 )
 def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> None:
-    every = {one.name for one in choices.of_job(JobSpec(), SAID, WORKERS)}
+    every = {one.name for one in choices.of_job(JobSpec(), SAID, ADDRESSES)}
     assert len(every) == 9
-    assert {one.name for one in choices.of_job(JobSpec(**given), SAID, WORKERS)} == every - without
+    assert {one.name for one in choices.of_job(JobSpec(**given), SAID, ADDRESSES)} == every - without
 
 
 def test_nothing_is_chosen_where_it_is_off_or_a_node_is_silent() -> None:
-    assert choices.of_job(JobSpec(fabric="off"), SAID, WORKERS) == ()
-    assert choices.of_job(JobSpec(), {"n1": SAID["n1"]}, WORKERS) == ()
+    assert choices.of_job(JobSpec(fabric="off"), SAID, ADDRESSES) == ()
+    assert choices.of_job(JobSpec(), {"n1": SAID["n1"]}, ADDRESSES) == ()
 
 
 def test_a_line_for_each_reason() -> None:

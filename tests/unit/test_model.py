@@ -8,6 +8,7 @@ import pytest
 
 from launcher import errors, model
 from launcher.model import JobSpec, Layout, Mount, Phase
+from launcher.plan import on_paper
 
 from .samples import make
 
@@ -64,8 +65,9 @@ def test_a_layout_counts() -> None:
 
 
 def test_a_step_is_found_by_its_phase() -> None:
-    """There is one for each."""
-    plan = make(JobSpec(command=("./app",), image="docker://app:1"), 1)
+    """There is one for each, in a plan whose nodes nobody holds yet and whose image is a registry's."""
+    spec = on_paper(JobSpec(("./app",), image="docker://app:1", mode="outside-in", launcher="srun", left=("mpi",)))
+    plan = make(spec, 1)
     assert [plan.step(phase).phase for phase in Phase] == list(Phase)
 
 

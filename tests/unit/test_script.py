@@ -26,7 +26,7 @@ def written(*command: str, **given: Any) -> Script:
 
 def of_the_job(job: JobSpec, source: str) -> Script:
     laid = layout.lay_out(job, None)
-    made = plan.make(job, script.on_paper(laid), script.JOB)
+    made = plan.make(plan.on_paper(job), script.on_paper(laid), script.JOB)
     where = slurm.on_paper(Site("slurm", script.SLURM_JOB, (24, 11)), job, laid)
     return script.write(made, where, "/stage", source)
 

@@ -30,8 +30,10 @@ export SLURM_PMIX_FENCE=ring  # mnrun: with Slurm's other fence Open MPI's start
 serve srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here"
 # 2 await: every node is ready, or who is not, and why
 await 120
+# 3 ask: what the image's MPI speaks with srun; nobody has said it
+speak srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$mnrun_here/box.sh" srun tmp bash -p "$mnrun_here/gpus.sh" apptainer -q exec --bind "$mnrun_here:$mnrun_here" --pwd /home/alice/run /home/alice/run/app.sif sh "$mnrun_here/speaks.sh"
 go
-# 3 run
-run srun --quiet --overlap --ntasks=5 --distribution=arbitrary "--nodelist=$mnrun_each" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=pmix --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=1 --wait=60 bash -p "$mnrun_here/box.sh" srun tmp bash -p "$mnrun_here/gpus.sh" apptainer -q exec --bind "$mnrun_here:$mnrun_here" --pwd /home/alice/run /home/alice/run/app.sif sh "$mnrun_here/rank.sh" ./app
-# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
+# 4 run
+run srun --quiet --overlap --ntasks=5 --distribution=arbitrary "--nodelist=$mnrun_each" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none "--mpi=$mnrun_pmi" --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=1 --wait=60 bash -p "$mnrun_here/box.sh" srun tmp bash -p "$mnrun_here/gpus.sh" apptainer -q exec --bind "$mnrun_here:$mnrun_here" --pwd /home/alice/run /home/alice/run/app.sif sh "$mnrun_here/rank.sh" ./app
+# 5 stop: the lease ends, every guard ends what is left; these words only where one was killed
 finish srun --quiet --overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p "$mnrun_here/sweep.sh"
