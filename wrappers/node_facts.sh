@@ -22,8 +22,18 @@ case $mnrun_runtime in
     engines
     usable >/dev/null
     set -- "${mnrun_engine[@]}" "${@:2}" ;;
-  charliecloud) export PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin ;;
+  charliecloud)
+    export PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+    for word; do
+      [[ $word != -- ]] || break
+      image=$word
+    done
+    if [[ ! -d $image ]]; then # where it would mount a squashfs file, it leaves a directory behind
+      mnrun_mount=$(mktemp -d)
+      set -- "$1" "--mount=$mnrun_mount" "${@:2}"
+    fi ;;
 esac
 said=$(MNRUN_JOB_ID=facts timeout -k 1 60 "$@" sh -c "$mnrun_asking" 2>&1 </dev/null) || tell silent "$(tail -n 1 <<<"$said")"
+[[ -z ${mnrun_mount-} ]] || rmdir "$mnrun_mount"
 grep $'^image\t' <<<"$said"
 exit 0

@@ -111,6 +111,11 @@ def some(every: Sequence[T], few: Sequence[T]) -> Sequence[T]:
     return every if full() else few
 
 
+def one(number: int, every: Sequence[T]) -> Sequence[T]:
+    """All of them with --full; else the one whose turn it is."""
+    return turn(number, every, [], every)
+
+
 def turn(number: int, every: Sequence[T], each: Sequence[T], *others: Sequence[T]) -> Sequence[T]:
     """All of them with --full; else `each`, and of each of the others the one whose turn it is."""
     return some(every, [*each, *(one[number % len(one)] for one in others)])

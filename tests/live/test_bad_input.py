@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one
 from .reports import OURS, check, only_line, refusal
 from .stage import LOGIN, Cluster, Desk, Result
 
@@ -95,7 +95,7 @@ def test_bad_input_is_one_clear_line(cluster: Cluster, held: str, wrong: str) ->
     only_line(run(cluster, held, "-Q", *words), code, *wanted)
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 @pytest.mark.parametrize("wrong", ["no image there", "a bind source that is missing", "more ranks than slots"])
 def test_bad_input_in_every_mode(cluster: Cluster, held: str, way: Way, wrong: str) -> None:
     """The same line whoever starts the ranks."""
@@ -196,7 +196,7 @@ def test_home_that_becomes_full(cluster: Cluster, free: int) -> None:
         cluster.root(LOGIN, "umount", "-l", "/home/alice")
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_bad_input_a_current_directory_of_this_machine_alone(cluster: Cluster, way: Way) -> None:
     """It is said on which nodes it is missing, and on no others."""
     with cluster.desk((LOGIN, "node01"), under="/tmp") as desk:
@@ -205,7 +205,7 @@ def test_bad_input_a_current_directory_of_this_machine_alone(cluster: Cluster, w
         assert "node01" not in line, result
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_bad_input_images_that_are_empty(cluster: Cluster, held: str, desk: Desk, way: Way) -> None:
     """An empty file, and a directory that is no container's tree: named, and called what they are."""
     desk.put("empty.sif", "")

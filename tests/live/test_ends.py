@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, PIPE, WAYS, Way, cells, some, turn
+from .cells import HELLO, INSIDE, MAIN, PIPE, WAYS, Way, cells, one, some, turn
 from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
@@ -131,7 +131,7 @@ def test_end_of_a_node(cluster: Cluster, how: str, start_as: str) -> None:
         clean_soon(cluster, time.monotonic())
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_end_by_ctrl_c(cluster: Cluster, way: Way) -> None:
     """Ctrl-C at a terminal ends the job and not the allocation: the shell that salloc left goes on."""
     with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-Q", "-N4", "--ntasks-per-node=2", "sh"])) as terminal:
@@ -163,7 +163,7 @@ def test_end_by_ctrl_c_while_starting(cluster: Cluster) -> None:
             clean_soon(cluster, begin)
 
 
-@pytest.mark.parametrize("way", turn(1, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_end_of_a_stubborn_program(cluster: Cluster, desk: Desk, way: Way) -> None:
     """A program that ignores SIGTERM and SIGINT ends all the same."""
     program = desk.put("stubborn", "#!/bin/sh\ntrap '' TERM INT HUP\necho here\nsleep 3600\n", 0o755)
@@ -180,7 +180,7 @@ def test_end_of_a_stubborn_program(cluster: Cluster, desk: Desk, way: Way) -> No
 DAEMONS = [way for way in WAYS if way.image != "mpich"]
 
 
-@pytest.mark.parametrize("way", some(DAEMONS, MAIN), ids=str)
+@pytest.mark.parametrize("way", turn(0, DAEMONS, [], MAIN), ids=str)
 def test_end_of_a_program_that_leaves_daemons(cluster: Cluster, way: Way) -> None:
     """What a program puts in the background, in a session of its own, ends with the job."""
     line = "setsid sleep 3600 >/dev/null 2>&1 </dev/null & exit 0"
@@ -197,10 +197,10 @@ def test_end_of_daemons_that_hide(cluster: Cluster) -> None:
     assert cluster.wait_clean(5) == []
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_end_of_a_program_that_runs_well(cluster: Cluster, way: Way) -> None:
     """When mnrun has ended there is nothing left at once, nor has anything of home been touched."""
-    check(cluster.mnrun(*way.words, "--", HELLO), *cluster.nodes)
+    check(cluster.mnrun(*way.words, "--", HELLO, nodes=2), *cluster.nodes[:2])
     left = [line for line in cluster.leftovers() if "Slurm" not in line]
     assert not left, left
 

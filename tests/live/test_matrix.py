@@ -6,11 +6,12 @@ The README's table is made of these tests' names (matrix.py).
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from .cells import HELLO, Way, cells, full
+from .cells import HELLO, Way, cells, full, some
 from .reports import check, refusal
 from .stage import Cluster
 from .test_ends import act, clean_soon, start
@@ -25,7 +26,6 @@ AXES = {
     "connect": ("ssh", "pipe", "none"),
 }
 MADE = ("docker", "podman", "charliecloud")  # their images are made for these tests: a plain run has one of them
-ASK = ["salloc", "-Q", "-N4", "--ntasks-per-node=2", "mnrun"]
 
 
 def works(runtime: str, begun: str, place: str, image: str, connect: str) -> bool:
@@ -37,9 +37,11 @@ def works(runtime: str, begun: str, place: str, image: str, connect: str) -> boo
     return full() or image == "ompi5" or runtime not in MADE
 
 
-def line(nodes: tuple[str, ...], runtime: str, begun: str, place: str, image: str, connect: str) -> list[str]:
+def line(nodes: Sequence[str], runtime: str, begun: str, place: str, image: str, connect: str) -> list[str]:
     """The command up to the program."""
-    words = ASK if place == "slurm" else ["mnrun", "--rsh", place, "--hosts", ",".join(f"{node}:2" for node in nodes)]
+    words = ["salloc", "-Q", "-N", str(len(nodes)), "--ntasks-per-node=2", "mnrun"]
+    if place != "slurm":
+        words = ["mnrun", "--rsh", place, "--hosts", ",".join(f"{node}:2" for node in nodes)]
     way = Way(
         begun, "host" if runtime == "host" else image, runtime="" if runtime in ("apptainer", "host") else runtime
     )
@@ -53,8 +55,9 @@ def test_cell(engines: Cluster, runtime: str, begun: str, place: str, image: str
     result = engines.alice([*mnrun, "-x", "V=a b", "--", HELLO, "-e", "V", "-x", "7"])
     assert result.code == 7, result
     assert {rank.value for rank in check(replace(result, code=0), *engines.nodes)} == {"a b"}, result
-    with engines.running([*mnrun, "--", HELLO, "-s", "3600"]) as job:
-        start(engines, job)
+    few = some(engines.nodes, engines.nodes[:2])
+    with engines.running([*line(few, runtime, begun, place, image, connect), "--", HELLO, "-s", "3600"]) as job:
+        start(engines, job, 2 * len(few))
         act(engines, "SIGKILL", job)
         clean_soon(engines, time.monotonic(), killed=True)
     assert engines.containers() == []

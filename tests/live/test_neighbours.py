@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, some, turn
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, one, some
 from .reports import check, everybody_spoke
 from .stage import LOGIN, Cluster, Job
 
@@ -52,7 +52,7 @@ def test_neighbours_in_one_allocation(cluster: Cluster) -> None:
         assert sum(line.startswith(f"rank {rank} of 8 ") for line in lines) == 4, result
 
 
-@pytest.mark.parametrize("way", turn(2, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_neighbours_survive_each_others_ends(cluster: Cluster, way: Way) -> None:
     """Jobs come and go, one by kill -9 and one by scancel; those of alice and bob beside them run on."""
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from .batch import end, submit
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI4, OMPI5, SRUN, Way, some
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI4, OMPI5, SRUN, Way, one, some
 from .reports import check, refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
 
@@ -41,7 +41,7 @@ def refused_soon(cluster: Cluster, words: list[str], *wanted: str, without: tupl
         assert text not in line
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_not_ready_without_the_image(cluster: Cluster, way: Way) -> None:
     """The image is missing on one node: its name, and that of the image."""
     with image_on(cluster, "node01", "node02", "node04") as image:
@@ -68,7 +68,7 @@ def test_not_ready_with_a_broken_image(cluster: Cluster, way: Way) -> None:
         refusal(result, (121, 125), "node02")
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_not_ready_without_the_runtime(cluster: Cluster, way: Way) -> None:
     """Apptainer is missing on one node."""
     cluster.root("node02", "mv", "/usr/bin/apptainer", "/usr/bin/apptainer.away")
@@ -87,7 +87,7 @@ def test_not_ready_without_mpirun(cluster: Cluster) -> None:
         cluster.root("node01", "mv", "/usr/bin/mpirun.away", "/usr/bin/mpirun")
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_not_ready_where_nothing_can_be_written(cluster: Cluster, way: Way) -> None:
     """A node whose /tmp is not writable."""
     cluster.root("node04", "chmod", "755", "/tmp")

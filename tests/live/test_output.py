@@ -7,7 +7,7 @@ import re
 import pytest
 
 from .batch import forget
-from .cells import HELLO, INSIDE, MAIN, OMPI5, SRUN, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI5, SRUN, Way, one, turn
 from .reports import check, mine, refusal
 from .stage import Cluster, Desk
 
@@ -22,7 +22,7 @@ def by_rank(text: str) -> list[str]:
     return sorted((line for line in text.splitlines() if re.match(r"\d: ", line)), key=lambda line: line[0])
 
 
-@pytest.mark.parametrize("way", [*MAIN, Way("inside", "mpich")], ids=str)
+@pytest.mark.parametrize("way", turn(1, [*MAIN, Way("inside", "mpich")], [Way("inside", "mpich")], MAIN), ids=str)
 def test_labels(cluster: Cluster, way: Way) -> None:
     """Each line says whose it is, on the stream that it came by; nothing is lost, the last line is whole, and what
     a rank leaves behind does not hold the job (Hydra waits for that by itself: it holds its PMI_FD)."""
@@ -41,7 +41,7 @@ def test_labels_of_a_batch_job(cluster: Cluster, desk: Desk) -> None:
     forget(cluster)
 
 
-@pytest.mark.parametrize("way", (INSIDE, SRUN), ids=str)
+@pytest.mark.parametrize("way", one(0, (INSIDE, SRUN)), ids=str)
 def test_one_file_of_all_ranks(cluster: Cluster, desk: Desk, way: Way) -> None:
     """-o and -e of a live run take all ranks' lines; what is ours stays on the terminal. A rank's code is the job's."""
     words = ["-l", "-o", "%u-%j.out", "-e", "err", *way.words, "--", "sh", "-c", "echo a; echo oops >&2; exit 4"]
@@ -66,7 +66,7 @@ def test_gpus_that_are_hidden(cluster: Cluster) -> None:
     assert {rank.gpus for rank in found} == {"-1"}
 
 
-@pytest.mark.parametrize("way", (INSIDE, SRUN), ids=str)
+@pytest.mark.parametrize("way", one(1, (INSIDE, SRUN)), ids=str)
 def test_a_gpu_for_each_rank(cluster: Cluster, way: Way) -> None:
     """--gpu-bind: by srun where it starts the ranks, elsewhere by us."""
     words = ["--gpu-bind", "per_task:1", "--nv", *way.words, "--", HELLO, "-g"]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, some, turn
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one, some
 from .reports import check, mine, only_line
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
 from .terminal import Terminal
@@ -24,7 +24,7 @@ def eight(terminal: Terminal) -> None:
     assert sorted(node for _, node in found) == sorted(["node01", "node02", "node03", "node04"] * 2), terminal.seen
 
 
-@pytest.mark.parametrize("way", turn(1, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_places_a_shell_on_the_login_node(cluster: Cluster, way: Way) -> None:
     """The shell that `salloc` leaves on the login node; several runs from it."""
     run = f"mnrun {' '.join(way.words)} -- {HELLO}"
@@ -36,7 +36,7 @@ def test_places_a_shell_on_the_login_node(cluster: Cluster, way: Way) -> None:
     assert len(set(lines)) == 8, result
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_places_a_shell_on_a_compute_node(cluster: Cluster, way: Way) -> None:
     """The prompt that `salloc` gives on the job's first node (LaunchParameters=use_interactive_step)."""
     with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-Q", *ASK])) as terminal:
@@ -48,7 +48,7 @@ def test_places_a_shell_on_a_compute_node(cluster: Cluster, way: Way) -> None:
         assert terminal.end() == 0
 
 
-@pytest.mark.parametrize("way", turn(0, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_places_srun_pty_bash(cluster: Cluster, way: Way) -> None:
     """`srun --pty bash` within a job: SLURM_NTASKS there is the step's, the job's eight ranks run all the same."""
     with cluster.held(*ASK) as job:
@@ -96,7 +96,7 @@ def batch(cluster: Cluster, desk: Desk, script: str, *sbatch: str) -> Result:
     return Result(int(code), desk.read("out"), desk.read("err").decode())
 
 
-@pytest.mark.parametrize("way", turn(2, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_places_a_batch_script(cluster: Cluster, desk: Desk, way: Way) -> None:
     """In an sbatch script: output to the job's files, and the program's exit code is the job's."""
     run = f"mnrun {' '.join(way.words)} -- {HELLO}"

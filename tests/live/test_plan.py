@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one
 from .reports import check, mine
 from .stage import LOGIN, Cluster, Result
 
@@ -30,7 +30,7 @@ def nameless(words: list[str]) -> list[str]:
     return [JOB.sub("ID", word) for word in words]
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_plan_is_what_runs(cluster: Cluster, way: Way) -> None:
     """The words of each step, shown in JSON, are those that `run -v` starts, to the last one."""
     words = [*way.words, "-x", "FOO=a 'b'", "-B", "/usr:/data:ro", "--ntasks-per-node", "2", "--", HELLO, "a b", "$c"]
@@ -84,7 +84,7 @@ def test_plan_without_an_allocation(cluster: Cluster) -> None:
     assert cluster.root(LOGIN, "squeue", "-h", "-a", "-t", "all", "-o", "%T").split().count("PENDING") == 0
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_plan_of_one_machine(cluster: Cluster, way: Way) -> None:
     """--local: the words start right here, so that none is a scheduler's."""
     if way.start == "srun":
@@ -142,7 +142,7 @@ def test_own_lines_of_a_quiet_refusal(cluster: Cluster) -> None:
     assert len(mine(result)) == len(result.err.splitlines()) == 1, result
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_own_records(cluster: Cluster, way: Way) -> None:
     """--keep keeps the records here and the directory of each node, says where, and no key is among them."""
     try:
@@ -183,7 +183,7 @@ def test_own_deadline(cluster: Cluster) -> None:
     assert "node01" not in line, result
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_plan_of_every_step_says_everything(cluster: Cluster, way: Way) -> None:
     """Every srun of ours states its nodes, tasks, overlap, memory, bindings, MPI and input."""
     with cluster.held("-N4", "--ntasks-per-node=2") as job:

@@ -7,7 +7,24 @@ import re
 import pytest
 
 from .batch import end, submit
-from .cells import HELLO, INSIDE, MAIN, MPICH, MPIRUN, OMPI4, OMPI5, SRUN, WAYS, Way, cells, full, possible, some, turn
+from .cells import (
+    HELLO,
+    INSIDE,
+    MAIN,
+    MPICH,
+    MPIRUN,
+    OMPI4,
+    OMPI5,
+    SRUN,
+    WAYS,
+    Way,
+    cells,
+    full,
+    one,
+    possible,
+    some,
+    turn,
+)
 from .reports import OURS, check, mine, only_line, ranks, refusal
 from .stage import Cluster, Desk
 
@@ -49,7 +66,7 @@ def test_ranks_are_where_they_were_asked_for(cluster: Cluster, shape: str, start
     check(cluster.mnrun(*words, nodes=nodes, tasks=0, salloc=salloc), spread=spread)
 
 
-@pytest.mark.parametrize("start", ["inside", "mpirun", "srun"])
+@pytest.mark.parametrize("start", one(1, ["inside", "mpirun", "srun"]))
 def test_ranks_without_a_container(cluster: Cluster, start: str) -> None:
     """--runtime host: the same job with the nodes' own MPI."""
     check(cluster.mnrun(*Way(start, "host").words, "--", HELLO), *cluster.nodes)
@@ -76,7 +93,7 @@ def test_ranks_default_and_its_origin(
     assert any(origin in line for line in mine(result)), result
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_ranks_of_a_python_program(cluster: Cluster, way: Way) -> None:
     """mpi4py in the image is a rank like any other."""
     code = (
@@ -90,9 +107,9 @@ def test_ranks_of_a_python_program(cluster: Cluster, way: Way) -> None:
 
 @pytest.mark.parametrize("way", turn(1, [way for way in WAYS if way.image != "host"], [], MAIN), ids=str)
 def test_ranks_that_end_at_once(cluster: Cluster, way: Way) -> None:
-    """A program that is over before its neighbours have started harms none of them, five times in a row."""
+    """A program that is over before its neighbours have started harms none of them, several times in a row."""
     with cluster.held("-N4", "--ntasks-per-node=2") as job:
-        for _ in range(5):
+        for _ in range(5 if full() else 3):
             line = ["env", f"SLURM_JOB_ID={job}", "mnrun", *way.words, "--ntasks-per-node", "2", "--", "true"]
             result = cluster.alice(line)
             assert result.code == 0, result
@@ -103,7 +120,7 @@ def test_ranks_that_end_at_once(cluster: Cluster, way: Way) -> None:
 def test_ranks_by_srun_do_not_race_in_init(cluster: Cluster, way: Way) -> None:
     """Open MPI 5 under srun --mpi=pmix dies in MPI_Init in some of a hundred starts unless the fence is right."""
     with cluster.held("-N4", "--ntasks-per-node=2") as job:
-        for _ in range(20 if full() else 6):
+        for _ in range(20 if full() else 3):
             line = ["env", f"SLURM_JOB_ID={job}", "mnrun", *way.words, "--ntasks-per-node", "2", "--", HELLO]
             check(cluster.alice(line), *cluster.nodes)
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from .batch import USR1, end, forget, output, programs, state, submit
-from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way, turn
+from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way, one
 from .reports import ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
@@ -84,7 +84,7 @@ def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
     assert "mnrun: the image is not the same on all nodes: node01: " in differing.err, differing
 
 
-@pytest.mark.parametrize("way", turn(1, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Everything ends everywhere, and no key is left."""
     job = submit(cluster, desk, "-N", "4", "--ntasks-per-node", "2", *way.words, "--", HELLO, "-s", "3600")
@@ -145,7 +145,7 @@ def test_submit_what_sbatch_refuses(
     assert not list(cluster.path("/home/alice/.mnrun").glob("jobs/stage/*"))
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_split_output(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Each rank's output in files of its own, in a live run as in a submitted one."""
     words = ["--split-output", f"{desk.path}/split", *way.words, "--", HELLO]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way, cells, turn
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way, cells, one
 from .reports import check, mine, only_line, ranks
 from .stage import LOGIN, Cluster, Desk, Result
 from .terminal import Terminal
@@ -132,7 +132,7 @@ def test_gpus_that_mnrun_is_asked_for(cluster: Cluster) -> None:
         assert {len(rank.gpus.split(",")) for rank in found} == {2}
 
 
-@pytest.mark.parametrize("way", turn(1, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_gpus_make_ranks(cluster: Cluster, way: Way) -> None:
     """A job that asks for GPUs and for no tasks gets a rank for each GPU, and it is said so."""
     result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, tasks=0, salloc=("--gres=gpu:3",))
@@ -141,7 +141,7 @@ def test_gpus_make_ranks(cluster: Cluster, way: Way) -> None:
     assert any("one per GPU" in line for line in mine(result)), result
 
 
-@pytest.mark.parametrize("way", turn(0, MAIN, [], MAIN), ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_gpus_of_two_jobs_at_once(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Two jobs on the same nodes have disjoint GPUs."""
     wait = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI5, PIPE, WAYS, Way, some
+from .cells import HELLO, INSIDE, MAIN, OMPI5, PIPE, WAYS, Way, one, some, turn
 from .reports import check, only_line, shown
 from .stage import Cluster, Desk
 
@@ -55,7 +55,7 @@ BYTES = [os.fsencode(word) for word in NASTY]
 BROKEN = b"not \xff\xfe UTF-8"  # as a value; Apptainer itself replaces such bytes in an argument
 LENGTHY = b"x" * 100_000
 
-EACH = some(WAYS, (*MAIN, PIPE, Way("inside", "mpich"), Way("mpirun", "ompi5", "rank")))
+EACH = turn(2, WAYS, [PIPE, Way("inside", "mpich")], MAIN)
 MEGABYTES = 100
 
 
@@ -137,7 +137,7 @@ def test_words_in_the_name_of_a_working_directory_elsewhere(cluster: Cluster, na
         for node in nodes:
             cluster.path(f"{desk.path}/{name}", node).mkdir()
         place = f"{desk.path}/{name}"
-        for way in MAIN:
+        for way in one(0, MAIN):
             result = cluster.mnrun(*way.words, "--", "pwd", nodes=2, tasks=1, cwd=place)
             assert result.code == 0, result
             assert result.out.splitlines() == [place] * 2, result
@@ -168,7 +168,7 @@ def bulk() -> Iterator[Path]:
         yield Path(file.name)
 
 
-@pytest.mark.parametrize("way", some(EACH, (*MAIN, PIPE)), ids=str)
+@pytest.mark.parametrize("way", turn(1, WAYS, [PIPE], MAIN), ids=str)
 def test_input_of_100_megabytes_reaches_rank_0(cluster: Cluster, desk: Desk, way: Way, bulk: Path) -> None:
     """Byte for byte, and nothing of it anybody else."""
     digest = hashlib.sha256(bulk.read_bytes()).hexdigest()
@@ -194,14 +194,14 @@ def test_input_that_is_small_or_odd(cluster: Cluster, way: Way, data: bytes) -> 
     assert result.raw == data, result
 
 
-@pytest.mark.parametrize("way", some(WAYS, MAIN), ids=str)
+@pytest.mark.parametrize("way", turn(2, WAYS, [], MAIN), ids=str)
 def test_input_that_nobody_reads(cluster: Cluster, way: Way) -> None:
     """A program that does not read its endless input ends when it ends."""
     result = cluster.mnrun(*way.words, "--", HELLO, nodes=2, stdin=Path("/dev/zero"))
     check(result, "node01", "node02")
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_input_that_is_read_in_part(cluster: Cluster, way: Way) -> None:
     """`head` of an endless input ends, with what it read."""
     line = [*way.words, "--", "sh", "-c", "head -c 1000000 | wc -c"]
