@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from .batch import forget
 from .cells import HELLO, IMAGES, MPICH, OMPI4, OMPI5, some
 from .reports import check, mine, only_line, refusal
 from .stage import Cluster, Desk
@@ -47,6 +48,7 @@ def test_verdict_in_a_script(cluster: Cluster, desk: Desk) -> None:
             ["mnrun", "submit", "--wait", "-o", "out", *never, "--image", image, "--", HELLO], cwd=desk.path
         )
         check(replace(result, raw=desk.read("out")), *cluster.nodes[:2])
+    forget(cluster)
 
 
 def test_verdict_of_a_plan(cluster: Cluster) -> None:
