@@ -155,7 +155,7 @@ def test_job_dir_that_cannot_be_written(cluster: Cluster, held: str, desk: Desk)
 def test_job_dir_that_the_nodes_do_not_see(cluster: Cluster) -> None:
     """The nodes never look at it: a directory of the login node alone is as good as any, in both modes."""
     with cluster.desk(under="/var/tmp") as local:
-        for way in MAIN:
+        for way in one(0, MAIN):
             words = ["--job-dir", f"{local.path}/jobs", "--keep", *way.words, "--", HELLO]
             check(cluster.mnrun(*words), *cluster.nodes)
             (records,) = cluster.path(f"{local.path}/jobs").iterdir()

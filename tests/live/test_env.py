@@ -59,7 +59,7 @@ def test_env_of_an_array(cluster: Cluster, desk: Desk) -> None:
     program = desk.program("show.py")
     cluster.path(f"{desk.path}/out").mkdir(mode=0o777)
     lines = ["#!/bin/sh"]
-    for way in MAIN:
+    for way in one(0, MAIN):
         place = f"{desk.path}/out/{way}.$SLURM_ARRAY_TASK_ID"
         lines += [f"mkdir {place}", f"mnrun {shlex.join(way.words)} -- {program} {place} || exit 1"]
     script = desk.put("job.sh", "\n".join([*lines, ""]), 0o755)
@@ -68,7 +68,7 @@ def test_env_of_an_array(cluster: Cluster, desk: Desk) -> None:
     done = cluster.alice(["sbatch", "-Q", "--wait", "--array=3,5", "-N2", "--ntasks-per-node=1", "-o", out, script])
     assert done.code == 0, (done, [desk.read(f"out/log.{task}").decode() for task in (3, 5)])
     jobs = set()
-    for way in MAIN:
+    for way in one(0, MAIN):
         for task in ("3", "5"):
             for env in environments(Desk(cluster, f"{desk.path}/out/{way}.{task}"), 2):
                 assert env["SLURM_ARRAY_TASK_ID"] == task

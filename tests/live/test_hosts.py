@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from .cells import HELLO, NOSSHD, OMPI4, OMPI5, Way, cells, full, some
+from .cells import HELLO, NOSSHD, OMPI4, OMPI5, Way, cells, full, one, some
 from .reports import check, mine, only_line, refusal
 from .stage import Cluster, Desk, Job, Result
 from .test_ends import clean_soon
@@ -47,7 +47,8 @@ def lost(cluster: Cluster, how: str, node: str) -> Iterator[None]:
         cluster.tool("heal", node)
 
 
-RSH = pytest.mark.parametrize("rsh", ["pdsh", "paramiko"])
+RSHS = ("pdsh", "paramiko")
+RSH = pytest.mark.parametrize("rsh", RSHS)
 WAYS = cells(
     {
         "rsh": ("pdsh", "paramiko"),
@@ -84,7 +85,7 @@ def test_hosts_run_a_job(cluster: Cluster, rsh: str, start: str, image: str, con
     assert {rank.value for rank in found} == {"a b"}, result
 
 
-@RSH
+@pytest.mark.parametrize("rsh", one(0, RSHS))
 def test_hosts_take_and_give_any_bytes(cluster: Cluster, desk: Desk, rsh: str) -> None:
     """Standard input to rank 0, or to a script; its output apart from its errors; more than a pipe holds."""
     sent = bytes(range(256)) * 4000
@@ -98,7 +99,7 @@ def test_hosts_take_and_give_any_bytes(cluster: Cluster, desk: Desk, rsh: str) -
     assert counted.out.split()[:3] == ["{node}", "%h", hashlib.sha256(sent).hexdigest()], counted
 
 
-@RSH
+@pytest.mark.parametrize("rsh", one(1, RSHS))
 def test_hosts_see_no_secret_in_any_command_line(cluster: Cluster, desk: Desk, rsh: str) -> None:
     """Variables' values and the job's keys are in no process's words, on no host, while the job runs."""
     file = desk.put("env", "SECRET=hunter2hunter2\n")
@@ -188,7 +189,7 @@ def test_hosts_out_of_reach_are_named_at_once(
     assert "locked: the key for it has a passphrase (ssh-add it" in said
 
 
-@RSH
+@pytest.mark.parametrize("rsh", one(2, RSHS))
 def test_hosts_as_ssh_is_configured(
     cluster: Cluster, desk: Desk, configured: Callable[[str], None], locked: str, rsh: str
 ) -> None:

@@ -68,7 +68,7 @@ def test_places_srun_pty_bash_by_itself(cluster: Cluster) -> None:
     """A job that `srun --pty bash` itself asked for: its nodes, its two tasks on each of them, its GPUs."""
     with Terminal(cluster.argv(LOGIN, "alice", ["srun", *ASK, "--pty", "bash"])) as terminal:
         terminal.expect(r"node01.*\$ ")
-        for way in MAIN:
+        for way in one(0, MAIN):
             terminal.write(f"mnrun {' '.join(way.words)} -- {HELLO} -g\n")
             found = [terminal.expect(r"rank (\d) of 8 on (node0\d) sum 36 VAR= gpus=(\S+)").groups() for _ in range(8)]
             assert sorted(node for _, node, _ in found) == sorted(list(cluster.nodes) * 2), terminal.seen
@@ -81,7 +81,7 @@ def test_places_srun_pty_bash_by_itself(cluster: Cluster) -> None:
 def test_places_a_node_that_is_not_the_first(cluster: Cluster) -> None:
     """A shell by ssh on some node of the job, with nothing but SLURM_JOB_ID."""
     with cluster.held(*ASK) as job:
-        for way in MAIN:
+        for way in one(1, MAIN):
             line = ["env", f"SLURM_JOB_ID={job}", "mnrun", *way.words, "--ntasks-per-node", "2", "--", HELLO]
             check(cluster.alice(line, node="node03"), *cluster.nodes)
 
@@ -186,16 +186,16 @@ def test_places_without_an_allocation_the_line_to_type(cluster: Cluster) -> None
 
 def test_places_a_step_that_is_no_terminal(cluster: Cluster) -> None:
     """`srun -n1 mnrun …` in a job, as scripts do it."""
-    for way in MAIN:
+    for way in one(2, MAIN):
         line = ["salloc", "-Q", *ASK, "srun", "-N1", "-n1", "mnrun", *way.words, "--ntasks-per-node", "2", "--", HELLO]
         check(cluster.alice(line), *cluster.nodes)
 
 
 def test_places_two_launches_at_once_in_one_job(cluster: Cluster) -> None:
     """Two of them in the background of one script: neither waits for the other, neither ends the other."""
-    for way in MAIN:
-        one = f"mnrun -Q {' '.join(way.words)} -- {HELLO} -s 1"
-        result = cluster.alice(["salloc", "-Q", *ASK, "sh", "-c", f"{one} & {one} & wait"])
+    for way in one(0, MAIN):
+        run = f"mnrun -Q {' '.join(way.words)} -- {HELLO} -s 1"
+        result = cluster.alice(["salloc", "-Q", *ASK, "sh", "-c", f"{run} & {run} & wait"])
         lines = sorted(result.out.splitlines())
         assert (len(lines), lines[0::2]) == (16, lines[1::2]), result
 

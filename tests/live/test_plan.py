@@ -121,7 +121,7 @@ def test_plan_hides_values(cluster: Cluster) -> None:
 
 def test_own_lines(cluster: Cluster) -> None:
     """-Q: nothing at all; -v: each command, in words that a shell takes; neither: a line or two."""
-    for way in MAIN:
+    for way in one(0, MAIN):
         quiet = cluster.mnrun(*way.words, "-Q", "--", HELLO, nodes=2)
         check(quiet, "node01", "node02")
         assert quiet.err == "", quiet

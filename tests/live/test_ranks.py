@@ -72,18 +72,19 @@ def test_ranks_without_a_container(cluster: Cluster, start: str) -> None:
     check(cluster.mnrun(*Way(start, "host").words, "--", HELLO), *cluster.nodes)
 
 
-@pytest.mark.parametrize(
-    ("salloc", "asked", "spread", "origin"),
-    [
-        (("-n", "6"), (), {"node01": 3, "node02": 1, "node03": 1, "node04": 1}, "asked for 6"),
-        (("--ntasks-per-node=3",), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 3), "asked for 3"),
-        (("--gres=gpu:2",), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 2), "one per GPU"),
-        (("--gpus-per-node=3",), ("-N", "2"), {"node01": 3, "node02": 3}, "one per GPU"),
-        ((), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 1), "one per node"),
-        (("--ntasks-per-node=3",), ("--ntasks-per-node", "1"), {f"node0{n}": 1 for n in (1, 2, 3, 4)}, "command line"),
-        (("--gres=gpu:2", "-n", "4"), (), dict.fromkeys(("node01", "node02", "node03", "node04"), 1), "asked for 4"),
-    ],
+EVERYWHERE = ("node01", "node02", "node03", "node04")
+DEFAULTS = (
+    (("-n", "6"), (), {"node01": 3, "node02": 1, "node03": 1, "node04": 1}, "asked for 6"),
+    (("--ntasks-per-node=3",), (), dict.fromkeys(EVERYWHERE, 3), "asked for 3"),
+    (("--gres=gpu:2",), (), dict.fromkeys(EVERYWHERE, 2), "one per GPU"),
+    (("--gpus-per-node=3",), ("-N", "2"), {"node01": 3, "node02": 3}, "one per GPU"),
+    ((), (), dict.fromkeys(EVERYWHERE, 1), "one per node"),
+    (("--ntasks-per-node=3",), ("--ntasks-per-node", "1"), dict.fromkeys(EVERYWHERE, 1), "command line"),
+    (("--gres=gpu:2", "-n", "4"), (), dict.fromkeys(EVERYWHERE, 1), "asked for 4"),
 )
+
+
+@pytest.mark.parametrize(("salloc", "asked", "spread", "origin"), some(DEFAULTS, DEFAULTS[::3]))
 def test_ranks_default_and_its_origin(
     cluster: Cluster, salloc: tuple[str, ...], asked: tuple[str, ...], spread: dict[str, int], origin: str
 ) -> None:
@@ -185,7 +186,7 @@ def test_ranks_of_several_cores(cluster: Cluster, way: Way) -> None:
 
 def test_ranks_more_than_slots_with_force(cluster: Cluster) -> None:
     """--force oversubscribes, in both modes."""
-    for way in MAIN:
+    for way in one(1, MAIN):
         result = cluster.mnrun(*way.words, "--force", "-n", "5", "--", HELLO, nodes=1, tasks=0)
         assert result.code == 0, result
         assert [rank.rank for rank in ranks(result)] == [0, 1, 2, 3, 4], result

@@ -47,7 +47,7 @@ def test_variant_affinity(variant: Variant) -> None:
     """task/affinity: each node's container, and each rank in it, has all CPUs that the job holds there."""
     ours = variant(4, "--affinity")
     cores = int(ours.root("node01", "nproc", "--all"))
-    for way in MAIN:
+    for way in one(0, MAIN):
         check(ours.mnrun(*way.words, "--", HELLO, tasks=min(2, cores)), *ours.nodes, tasks=min(2, cores))
         salloc = ["-c", str(cores)]
         result = ours.mnrun(*way.words, "--bind-to", "none", "--", "python3", "-c", LOOK, tasks=1, salloc=salloc)
@@ -77,7 +77,7 @@ def test_variant_bare_login(variant: Variant) -> None:
     """A login node with no container runtime and no mpirun: what is a fact of the nodes is asked there."""
     ours = variant(4, "--bare-login")
     assert ours.alice(["sh", "-c", "command -v apptainer || command -v mpirun"]).out == ""
-    for way in MAIN:
+    for way in one(1, MAIN):
         check(ours.mnrun(*way.words, "--", HELLO), *ours.nodes)
     result = ours.alice(["mnrun", "--local", "--image", OMPI5, "--", HELLO])
     assert result.code == 121, result
@@ -87,7 +87,7 @@ def test_variant_bare_login(variant: Variant) -> None:
 def test_variant_separate_home(variant: Variant) -> None:
     """No shared filesystem at all: nothing but what is in the images and on every node is needed."""
     ours = variant(4, "--separate-home")
-    for way in MAIN:
+    for way in one(2, MAIN):
         for place in ("/tmp", "/home/alice"):
             check(ours.mnrun(*way.words, "--", HELLO, cwd=place), *ours.nodes)
     with ours.desk() as desk:
@@ -99,7 +99,7 @@ def test_variant_separate_home(variant: Variant) -> None:
 def test_variant_sixteen_nodes(variant: Variant) -> None:
     """16 nodes, 32 ranks."""
     ours = variant(16)
-    for way in MAIN:
+    for way in one(0, MAIN):
         check(ours.mnrun(*way.words, "--", HELLO, nodes=16, seconds=300), *ours.nodes)
 
 
@@ -126,7 +126,7 @@ def test_gpus_of_the_job(cluster: Cluster, start: str, salloc: str) -> None:
 
 def test_gpus_that_mnrun_is_asked_for(cluster: Cluster) -> None:
     """--gpus-per-node of ours takes that many of the job's."""
-    for way in MAIN:
+    for way in one(1, MAIN):
         words = [*way.words, "--gpus-per-node", "2", "--ntasks-per-node", "2", "--", HELLO, "-g"]
         found = check(cluster.mnrun(*words, nodes=2, salloc=("--gres=gpu:4",)), "node01", "node02")
         assert {len(rank.gpus.split(",")) for rank in found} == {2}
@@ -158,7 +158,7 @@ def test_gpus_of_two_jobs_at_once(cluster: Cluster, desk: Desk, way: Way) -> Non
 
 def test_gpus_that_were_not_asked_for(cluster: Cluster) -> None:
     """A job without GPUs has none, and its ranks see none of the launching shell's."""
-    for way in MAIN:
+    for way in one(2, MAIN):
         result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, env={"CUDA_VISIBLE_DEVICES": "3"})
         found = check(result, "node01", "node02")
         assert {rank.gpus for rank in found} == {""}, result
@@ -167,7 +167,7 @@ def test_gpus_that_were_not_asked_for(cluster: Cluster) -> None:
 def test_gpus_with_an_interactive_step(cluster: Cluster) -> None:
     """--gpus-per-task=1 inside `srun`, whose own task has but one of the GPUs: the job's ranks have all."""
     shape = ["salloc", "-Q", "-N2", "--ntasks-per-node=2", "--gpus-per-task=1", "srun", "-N1", "-n1"]
-    for way in (INSIDE, MPIRUN, SRUN):
+    for way in one(2, MAIN):
         line = [*shape, "mnrun", *way.words, "--ntasks-per-node", "2", "--", HELLO, "-g"]
         found = check(cluster.alice(line), "node01", "node02")
         assert {rank.gpus for rank in found} == {"0,1"}, found
@@ -175,7 +175,7 @@ def test_gpus_with_an_interactive_step(cluster: Cluster) -> None:
 
 def test_gpus_need_no_driver(cluster: Cluster) -> None:
     """The nodes have GPUs by name and no NVIDIA driver: nothing complains of --nv."""
-    for way in MAIN:
+    for way in one(0, MAIN):
         result = cluster.mnrun(*way.words, "--", HELLO, nodes=1, salloc=("--gres=gpu:1",))
         check(result, "node01")
         strange = [line for line in result.err.splitlines() if not line.startswith("mnrun: ")]
@@ -215,7 +215,7 @@ def test_gpus_are_those_of_slurm(cluster: Cluster) -> None:
     with cluster.held("-N2", "--gres=gpu:1"), cluster.held("-N4", "--gres=gpu:2") as job:
         slurm = granted(cluster, job)
         assert len(set(slurm.values())) == 2, slurm
-        for way in MAIN:
+        for way in one(1, MAIN):
             words = ["mnrun", *way.words, "--ntasks-per-node", "1", "--", HELLO, "-g"]
             found = check(cluster.alice(["env", f"SLURM_JOB_ID={job}", *words]), *cluster.nodes, tasks=1)
             assert {rank.host: rank.gpus for rank in found} == slurm

@@ -187,3 +187,26 @@ def test_a_script_follows_what_is_remembered(node: Node, image: Path) -> None:
     wrong = of(image, mpi="pmix")
     wrong.allocation = None
     assert judged(wrong)[0] == wrong.job  # not refused by hearsay
+
+
+def test_the_nodes_of_a_job_tell_of_networks(node: Node, image: Path) -> None:
+    """All of them, once; a plan has what its ranks will be told."""
+    said = []
+    for number in (1, 2):
+        own = (
+            *("nic eth0 kind=physical state=up", f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0"),
+            *("nic docker0 kind=bridge state=up", "address docker0 172.17.0.1/16"),
+        )
+        said += [*(f"fact node0{number} {line}" for line in own), f"ready node0{number} address=10.77.0.{number}"]
+    node.says = "\n".join(said)
+    told = of(image).networks()
+    assert any(
+        "OMPI_MCA_btl_tcp_if_include" in line and "not docker0 (172.17.0.1 on every node)" in line for line in told
+    )
+    assert len(node.asked) == 1
+    assert of(image, fabric="off").networks() == []
+
+
+def test_nodes_that_say_nothing_of_networks(node: Node, image: Path) -> None:
+    node.says = ""
+    assert of(image).networks() == []

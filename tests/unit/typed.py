@@ -82,6 +82,7 @@ def mnrun(
     mocker.patch.object(cluster, "has_slurm", return_value=True)
     mocker.patch.object(cluster, "on_paper", return_value=SITE)
     mocker.patch.object(asking.Asker, "ask", return_value=None)
+    mocker.patch.object(asking.Asker, "networks", return_value=[])
     return Terminal(mocker, capsys)
 
 
