@@ -157,7 +157,7 @@ def runs(job: str) -> bool:
         found = re.search(r"JobState=(\w+)", _ask("scontrol", "-o", "show", "job", job))
     except SchedulerError:
         return True
-    return found is None or found[1] in ("RUNNING", "SUSPENDED")
+    return found is None or found[1] in slurm.RUNNING
 
 
 def ending(job: str) -> str:

@@ -128,7 +128,7 @@ def see(identity: str, job: Job | None, kept: Kept | None, now: float) -> Seen:
     state, why = _state(job, kept, result)
     asked = kept.submitted if kept is not None else None
     begun = kept.begun if kept is not None else None
-    running = job is not None and job.state in ("RUNNING", "SUSPENDED", "STOPPED")
+    running = job is not None and job.state in ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING")
     left = int(job.end - now) if job is not None and running and result is None and job.end else None
     return Seen(
         id=identity,

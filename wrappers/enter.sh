@@ -36,7 +36,7 @@ mnrun_failed_at() { # CODE LINE COMMAND FILE: which of the user's lines failed, 
 mnrun_runs() { # whether the job goes on, or nobody knows better
   mnrun_said=$(scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null) || return 0
   [[ $mnrun_said != *PreemptTime=[0-9]* ]] || mnrun_preempted=1 # in its grace time, after which Slurm ends it
-  [[ $mnrun_said == *JobState=RUNNING* || $mnrun_said == *JobState=SUSPENDED* ]]
+  [[ $mnrun_said =~ JobState=(RUNNING|SUSPENDED|SIGNALING|RESIZING) ]] # as launcher/schedulers/slurm.py
 }
 
 mnrun_hold() { # SIGNAL, before the program has begun: what is for the program waits for it, as does a TERM that only warns

@@ -21,6 +21,9 @@ MARK = "\x1aMNRUN_"
 NODES, HEAD, EACH = f"{MARK}NODES", f"{MARK}HEAD", f"{MARK}EACH"
 PMI = f"{MARK}PMI"  # the --mpi that the image's MPI speaks, where it is asked when the job runs
 
+# Of a job that goes on; SIGNALING while Slurm sends it a signal, RESIZING while it gives nodes back (squeue(1)).
+RUNNING = ("RUNNING", "SUSPENDED", "SIGNALING", "RESIZING")
+
 
 def version(text: str) -> tuple[int, int]:
     """`slurm 24.11.5` -> (24, 11)."""
@@ -41,7 +44,7 @@ def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
     fields: dict[str, str] = {}
     for name, value in re.findall(r"(\S+?)=(\S*)", text):
         fields.setdefault(name, value)  # a comment may hold anything
-    if fields.get("JobState") not in ("RUNNING", "COMPLETING"):
+    if fields.get("JobState") not in (*RUNNING, "COMPLETING"):
         raise SchedulerError(f"job {fields.get('JobId', '?')} is {fields.get('JobState', 'unknown')}, not running")
     names = nodeset.expand(fields["NodeList"])
     cpus, gpus = _per_node(text)

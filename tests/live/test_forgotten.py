@@ -28,7 +28,7 @@ def test_a_job_that_something_ends_again_and_again(cluster: Cluster, desk: Desk)
         wait_for(lambda: state(cluster, job)["JobState"] == "PENDING", "requeued", state=lambda: output(desk, job))
         (records / str(start) / "outcome").unlink(missing_ok=True)  # as if nobody had had time for a word
         desk.put(f"sh-{job}_4294967294-{job}.out", "")
-        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now")  # Slurm lets it wait two minutes
+        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now+3")  # Slurm lets it wait two minutes
     wait_for(lambda: (records / "6" / "outcome").exists(), "given up", 240, lambda: output(desk, job))
     outcome = json.loads((records / "6" / "outcome").read_text())
     said = "this is start number 7: something ends this job again and again"

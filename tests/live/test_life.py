@@ -137,7 +137,7 @@ def test_a_job_that_is_requeued_outside_in(cluster: Cluster, desk: Desk) -> None
     wait_for(lambda: state(cluster, job)["JobState"] == "PENDING", "requeued")
     waits = seen(cluster, job)
     assert (waits["state"], waits["code"]) == ("PENDING", None), waits
-    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now")  # Slurm lets it wait two minutes
+    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now+3")  # Slurm lets it wait two minutes
     assert wait(cluster, job) == 0, output(desk, job)
     assert seen(cluster, job)["state"] == "COMPLETED"
     again = [f"again {rank} node0{1 + rank % 2}\n" for rank in range(4)]

@@ -105,7 +105,7 @@ def test_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
     wait_for(lambda: "first" in output(desk, job), "running", state=lambda: output(desk, job))
     cluster.root(LOGIN, "scontrol", "requeue", job)
     wait_for(lambda: state(cluster, job)["JobState"] == "PENDING", "requeued")
-    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now")  # Slurm lets it wait two minutes
+    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now+3")  # Slurm lets it wait two minutes
     wait_for(lambda: "again" in output(desk, job), "running again", 240, lambda: output(desk, job))
     wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed")
     jobs = cluster.path("/home/alice/.mnrun/jobs")
@@ -121,11 +121,11 @@ def test_a_job_that_is_preempted(cluster: Cluster, desk: Desk, urgent: list[str]
     wait_for(lambda: output(desk, job).count("up ") == 4, "up", state=lambda: output(desk, job))
     assert cluster.alice(urgent).code == 0
     wait_for(lambda: state(cluster, job)["JobState"] == "PENDING", "requeued", state=lambda: output(desk, job))
-    assert told(output(desk, job), "term") == [f"term {n}" for n in range(4)]
+    assert told(output(desk, job), "term") == [f"term {n}" for n in range(4)], output(desk, job)
     assert f"mnrun: job {job} was preempted; its program ended with 0\n" in output(desk, job)
     jobs = cluster.path("/home/alice/.mnrun/jobs")
     assert json.loads((jobs / job / "0" / "outcome").read_text())["why"] == "requeued"
-    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now")
+    cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now+3")
     wait_for(lambda: state(cluster, job)["JobState"] == "COMPLETED", "completed", 240, lambda: output(desk, job))
     result = end(cluster, desk, job)
     assert told(result.err, "goes on") == [f"goes on {n} from state" for n in range(4)]

@@ -83,14 +83,22 @@ MPICH = replace(
 IMAGES: tuple[Image, ...] = (OMPI5, OMPI4, MPICH, NOSSHD)
 
 # Built for the tests that ask for them: no openssh, no bash and nobody but root; nothing but
-# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI.
+# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Intel's.
 BARE = Variant("bare", OMPI5, "bare.sh")
 BUSYBOX = Variant("busybox", OMPI5, "busybox.sh")
 NEWER = replace(OMPI5, name="newer", suite="sid", packages=("openmpi-bin",), steps=("mpi-yield.sh", "image.sh"))
 TORCH = Tree(
     "torch", "bookworm", ("python3", "python3-pip", "procps"), steps=("torch.sh", "image.sh"), compiler=(), mpicc=""
 )
-RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH)
+INTEL = replace(
+    OMPI5,
+    name="intel",
+    packages=("libfabric1", "libpmi2-0", *SSH, "python3", "python3-pip", "iproute2", "procps"),
+    steps=("intel.sh", "image.sh"),
+    compiler=("gcc", "libc6-dev"),
+    mpicc="/opt/intel/bin/mpicc",
+)
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL)
 
 
 def key(tree: Image) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,9 @@ from pytest_mock import MockerFixture
 from launcher import cluster
 from launcher.errors import NoAnswerError, SchedulerError
 from launcher.model import Site
+from launcher.resources import folder
 
+from .conftest import Shell
 from .samples import build, recorded
 
 Answer = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -231,3 +234,26 @@ def test_the_clusters_name(mocker: MockerFixture, tmp_path: Path) -> None:
     asked.assert_not_called()
     mocker.patch.object(cluster, "has_slurm", return_value=False)
     assert cluster.name({}) == ""
+
+
+STATES = pytest.mark.parametrize(
+    ("state", "goes_on"),
+    [("RUNNING", True), ("SUSPENDED", True), ("SIGNALING", True), ("COMPLETING", False), ("PENDING", False)],
+)
+
+
+@STATES
+def test_whether_a_job_goes_on(slurm: dict[str, str], state: str, goes_on: bool) -> None:
+    """Also while Slurm sends it a signal."""
+    slurm["scontrol"] = f"JobId=7 JobName=a JobState={state} Reason=None"
+    assert cluster.runs("7") is goes_on
+
+
+@STATES
+def test_whether_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
+    """Its script says the same."""
+    function = re.search(r"^mnrun_runs\(\).*?^}", (folder("wrappers") / "enter.sh").read_text(), re.M | re.S)
+    assert function
+    says = f"scontrol() {{ echo 'JobId=7 JobName=a JobState={state} Reason=None'; }}"
+    script = f"{says}\nSLURM_JOB_ID=7\n{function[0]}\nmnrun_runs && echo yes || echo no"
+    assert sh(script, shell="bash") == (b"yes\n" if goes_on else b"no\n")
