@@ -217,7 +217,7 @@ reason() { # NODE: why it is not ready
 }
 
 folded() { # NAMES with commas, as people write them
-  { [[ $1 == *,* ]] && scontrol show hostlist "$1" 2>/dev/null; } || echo "$1"
+  { [[ $1 == *,* ]] && scontrol show hostlistsorted "$1" 2>/dev/null; } || echo "$1"
 }
 
 reasons() { # NAME: what that table says, and of which nodes

@@ -77,7 +77,7 @@ def act(cluster: Cluster, how: str, job: Job) -> None:
             "start_as": tuple(STARTS),
         },
         lambda how, start_as: how in ("SIGKILL", "SIGTERM", "scancel") or start_as in map(str, MAIN),
-        always=[(how, str(way)) for how in ("SIGKILL", "scancel") for way in MAIN],
+        always=[("SIGKILL", str(way)) for way in MAIN],
         together=1,
     ),
 )

@@ -88,7 +88,7 @@ def test_variant_separate_home(variant: Variant) -> None:
     """No shared filesystem at all: nothing but what is in the images and on every node is needed."""
     ours = variant(4, "--separate-home")
     for way in one(2, MAIN):
-        for place in ("/tmp", "/home/alice"):
+        for place in one(1, ("/tmp", "/home/alice")):
             check(ours.mnrun(*way.words, "--", HELLO, cwd=place), *ours.nodes)
     with ours.desk() as desk:
         result = ours.mnrun(*INSIDE.words, "--", HELLO, nodes=2, cwd=desk.path)

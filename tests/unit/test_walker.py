@@ -23,7 +23,7 @@ from .samples import build
 SCONTROL = """#!/bin/sh
 case "$*" in
   *hostnames*) echo node01; echo node02 ;;
-  *"hostlist node01,node02") echo "node[01-02]" ;;
+  *"hostlistsorted node01,node02") echo "node[01-02]" ;;
   *) echo "JobState=COMPLETING Reason=TimeLimit" ;;
 esac
 """
