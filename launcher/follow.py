@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .answers import Job, Place, span
 from .records import REQUEUED, Begun, Ended, Submitted, is_id
+from .schedulers import slurm
 
 DAY = 86400.0
 SIGNALLED = 128  # a code from here on is a signal's: who sent it, only Slurm knows
@@ -128,7 +129,7 @@ def see(identity: str, job: Job | None, kept: Kept | None, now: float) -> Seen:
     state, why = _state(job, kept, result)
     asked = kept.submitted if kept is not None else None
     begun = kept.begun if kept is not None else None
-    running = job is not None and job.state in ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING")
+    running = job is not None and job.state in (*slurm.RUNNING, "STOPPED")
     left = int(job.end - now) if job is not None and running and result is None and job.end else None
     return Seen(
         id=identity,

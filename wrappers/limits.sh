@@ -38,7 +38,7 @@ in_units() { # BYTES
 }
 
 warn_of_limits() {
-  local node name limit least text value what gpus
+  local node limit least text value what gpus
   local -A small=() # line -> nodes, each with a comma before it
   for node in "${mnrun_names[@]}"; do
     what='' gpus=${mnrun_has[$node:gpus]:-0}
