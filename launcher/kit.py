@@ -167,7 +167,6 @@ def values(plan: Plan) -> str:
             "mnrun_overhear": "1" if spec.verbose or spec.require != "any" else "",
             "mnrun_no_gpu": "1" if spec.no_gpu else "",
             "mnrun_gpu_bind": "" if plan.starter == "srun" or spec.gpu_bind == "none" else spec.gpu_bind,
-            "mnrun_shared": "1" if plan.shared else "",
             "mnrun_judge": "" if spec.force or spec.mode == "inside-out" else _starter(plan),
             "mnrun_ports": spec.ports,
             "mnrun_umask": plan.spec.umask,

@@ -286,7 +286,6 @@ class Plan:
     starter: str  # who starts the ranks: mpirun or srun
     connect: str  # what the serving step offers to mpirun: ssh …, or "" where a scheduler reaches the nodes
     stdin: str  # who reads standard input: rank (0, through a pipe of ours), or "" the RUN step itself
-    shared: bool  # outside-in: the ranks of a node share one container
     alone: bool  # outside-in: each rank of a node has a container of its own
     counted: bool  # every rank reports, so that a missing one is noticed
     steps: tuple[Step, ...]

@@ -63,7 +63,6 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         starter=spec.launcher if ours else "mpirun",
         connect=spec.connect,
         stdin="rank" if direct else "",
-        shared=False,
         alone=False,
         counted=direct and spec.launcher != "torchrun",  # its processes are its own
         steps=(
@@ -125,23 +124,27 @@ def _torchrun(spec: JobSpec) -> Words:
 
 def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
-    shared = _shared(spec, layout)
     runtime = RUNTIMES[spec.runtime]
+    shared = _shared(spec, layout)
     if spec.mpi in OPEN_FILE and not runtime.FILES:
         what = (
             f"{OPEN_FILE[spec.mpi]} speaks through an open file, which {spec.runtime} does not hand on to a container"
         )
         raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that speaks it")
-    box = runtime.rank(_box(spec, here, job), shared)
-    rank = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/rank.sh", *spec.command))
-    # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe: so it
-    # needs no key of the user's on the nodes, and is ended with everything else.
-    serving: Words = ()
+    box = _box(spec, here, job)
+    held: Words = ()
+    why = "a guard on every node"
+    if shared:
+        held = _boxed(spec, here, "inside", "hold", (*runtime.hold(box), "sh", f"{here}/hold.sh", here))
+        why += ", with the container that its ranks share"
     if spec.hosts:
-        bare = "inside" + environment.BARE
-        serving = ("bash", "-p", f"{here}/box.sh", bare, "serve", "sh", f"{here}/node.sh", here)
-    why = "a guard on every node" + (", with what lets the host's mpirun in" if spec.hosts else "")
-    serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, serving), why, True)
+        # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe: so
+        # it needs no key of the user's on the nodes, and is ended with everything else. The guard starts it.
+        why += ", and what lets the host's mpirun in" if shared else ", with what lets the host's mpirun in"
+    around = runtime.join(box) if shared else runtime.rank(box)
+    adverbs = ("join.sh",) if shared else ()
+    rank = _boxed(spec, here, spec.launcher, "tmp", (*around, "sh", f"{here}/rank.sh", *spec.command), adverbs)
+    serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, held), why, True)
     by = _reached(spec) if spec.hosts else ""
     ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s{by}; then go")
     each = "one container for the ranks of a node" if shared else "a container for each rank"
@@ -165,7 +168,6 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         starter=spec.launcher,
         connect=spec.connect if spec.hosts else "",
         stdin="rank" if spec.launcher == "mpirun" else "",
-        shared=shared,
         alone=runtime.APART and not shared and max(layout.ranks) > 1,
         counted=True,
         steps=(*_prepare(spec, job), *steps, _stop(here)),
@@ -186,7 +188,7 @@ def _ask(spec: JobSpec, here: str, job: str) -> tuple[Step, ...]:
     """Which --mpi of srun's the image's MPI speaks, where that is not known yet."""
     if spec.mpi != slurm.PMI:
         return ()
-    box = RUNTIMES[spec.runtime].rank(_box(spec, here, job), False)
+    box = RUNTIMES[spec.runtime].rank(_box(spec, here, job))
     words = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/speaks.sh"))
     return (Step(Phase.ASK, Where.HEAD, words, "the image, what its MPI speaks with srun: pmix or pmi2"),)
 
@@ -225,10 +227,12 @@ def _shared(spec: JobSpec, layout: Layout) -> bool:
     return spec.container_per == "node" or max(layout.ranks) > 1
 
 
-def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words) -> Words:
+def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adverbs: Words = ()) -> Words:
     runtime = RUNTIMES[spec.runtime]
     bare = "" if runtime.CONTAINED else environment.BARE
-    return ("bash", "-p", f"{here}/box.sh", context + bare, place, "bash", "-p", f"{here}/{runtime.ADVERB}", *words)
+    for adverb in (runtime.ADVERB, *adverbs):
+        words = ("bash", "-p", f"{here}/{adverb}", *words)
+    return ("bash", "-p", f"{here}/box.sh", context + bare, place, *words)
 
 
 def _box(spec: JobSpec, here: str, job: str) -> Box:

@@ -12,7 +12,10 @@ source "$mnrun_here/rules.sh"
 read -r _ _ _ _ _ mnrun_session _ </proc/self/stat
 # The guard ends whatever is left of it; but a prompt on this very machine shares its user's session.
 [[ $mnrun_shell == terminal && $mnrun_session != "$$" ]] || echo "$mnrun_session" >>"$mnrun_here/sessions"
-echo "$$ $PPID" >>"$mnrun_here/parents"  # by the second Apptainer names what --sharens leaves when it is killed
+if [[ $mnrun_place == */hold ]]; then # by the second of them Apptainer names what others join
+  echo "$$ $PPID" >"$mnrun_here/holder"
+  rm -f "/dev/shm/sharens_instance_$PPID" # of one long ago, that was killed
+fi
 
 at_least() { # NAME LETTER NUMBER: the soft limit, as far as the hard one lets it, where nobody says (--ulimit)
   local now

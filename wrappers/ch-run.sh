@@ -1,6 +1,6 @@
 #!/bin/bash
-# `ch-run.sh ch-run WORDS… IMAGE -- COMMAND…` runs it with what only this node knows: how many ranks
-# join one container here, and the variables that the image brings, which ch-run does not set by itself.
+# `ch-run.sh ch-run WORDS… IMAGE -- COMMAND…` runs it with the variables
+# that the image brings, which ch-run does not set by itself.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/job.sh"
@@ -8,7 +8,6 @@ source "$here/mps.sh"
 program=$(command -v ch-run)
 shift
 flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
-[[ -z $mnrun_shared ]] || flags+=("--join-ct=$(<"$here/share")")
 while read -r mnrun_dir; do flags+=("--bind=$mnrun_dir:$mnrun_dir"); done < <(mps)
 image=
 for word; do

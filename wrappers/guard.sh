@@ -1,5 +1,6 @@
 #!/bin/bash
-# The node's side of a job: `guard.sh [CONTAINER WORDS…]`, one per node, outside the container.
+# The node's side of a job: `guard.sh [CONTAINER WORDS…]`, one per node, outside the container: of inside-out
+# the node's own, else the one that its ranks share, if they do.
 #
 # Its standard input is the lease, a pipe that the launcher holds. Lines on it:
 #     file NAME BASE64    write this file into the job's node directory
@@ -107,24 +108,6 @@ check() { # what every node must have, before anything is started
     { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest asks it for them"; return 1; }
 }
 
-release() { # Apptainer waits for all who hold the file by which it knows who shares a container: also
-  # for what a rank left in the background, and its mpirun would wait too
-  local pid fd held pause
-  deaf
-  exec {pause}<> <(:) # never written: to wait without a process
-  until [[ -e joined ]] && (($(wc -l <joined) >= $(<share))); do read -rt 1 -u "$pause" || true; done
-  while read -r pid; do
-    while [[ -e /proc/$pid ]]; do read -rt 1 -u "$pause" || true; done
-  done <joined
-  for fd in /proc/[0-9]*/fd/*; do
-    held=$(readlink "$fd") || continue
-    pid=${fd#/proc/} pid=${pid%%/*}
-    if [[ $held == /dev/shm/sharens_instance_* ]] && grep -q " ${held##*_}$" parents; then
-      grep -q "^$pid " parents || kill -KILL "$pid" || true
-    fi
-  done
-}
-
 outer() { # PID [NAMESPACE]: a process as this machine numbers it, which its container numbers so
   local status
   if [[ -z ${2-} ]]; then echo "$1" && return; fi
@@ -161,6 +144,17 @@ sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or
   ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
   mnrun_heard[$1]=$SECONDS
   if [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi
+}
+
+box() { # WORDS: a container. Its standard input is a pipe that the guard holds, whom it cannot outlive so
+  local code=0
+  deaf
+  exec {mnrun_life}>&-
+  [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
+  bash -p ./apart.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || code=$?
+  [[ ! -e closing ]] || exit 0 # with its guard
+  last_words
+  say "gone $code"
 }
 
 carry() { # from here on: what the nodes' commands say to each other
@@ -211,16 +205,12 @@ finish() {
     kill -KILL "$mnrun_filter" "$mnrun_crossing"
     wait "$mnrun_crossing" 2>/dev/null
   fi
-  if [[ -n ${mnrun_release-} ]]; then
-    kill -KILL "$mnrun_release"
-    wait "$mnrun_release" 2>/dev/null
-  fi
   rm -f key hostkey # first of all
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   left=$(sweep_all)
   while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./heard.sh heard/* 2>/dev/null)
-  [[ -z ${mnrun_box_PID-} ]] || wait "$mnrun_box_PID"
+  for box in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$box"; done
   cd /
   say "bye $left"
   wait "$mnrun_forwarder"
@@ -242,13 +232,11 @@ trap 'sent USR1' USR1
 trap 'sent USR2' USR2
 trap : CONT
 
-mkdir -m 700 tmp serve heard
+mkdir -m 700 tmp serve hold heard
 mkdir -m 700 "$mnrun_shm"
 awk '{ print $6 }' /proc/$$/stat >sessions
-: >parents
 bash -p ./user.sh
 bash -p ./steady.sh
-awk -v node="$mnrun_node" '$1 == node { print $2 }' layout >share # of the ranks: how many come here
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if ! check; then
   # the launcher ends it: it may want to hear from all nodes
@@ -262,22 +250,15 @@ mkfifo gate.new
 exec {mnrun_go}<>gate.new
 mv gate.new gate # the head waits for it, and makes it `go` as it comes
 
-if [[ -n $mnrun_shared ]]; then
-  release {mnrun_life}>&- {mnrun_go}>&- </dev/null >/dev/null 2>&1 &
-  mnrun_release=$!
+if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then # what lets the host's mpirun in runs beside
+  if (($#)); then
+    exec {mnrun_hold}> >(box "$@")
+    mnrun_holder=$!
+  fi
+  set -- bash -p ./box.sh inside-bare serve sh ./node.sh "$mnrun_here"
 fi
 if (($#)); then
-  # its standard input is a pipe that only this shell holds: it cannot outlive its guard
-  # shellcheck disable=SC2034  # box: the pipe is held, never written
-  coproc mnrun_box {
-    deaf
-    exec {mnrun_life}>&-
-    mnrun_code=0
-    bash -p ./apart.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || mnrun_code=$?
-    [[ ! -e closing ]] || exit 0 # with its guard
-    last_words
-    say "gone $mnrun_code"
-  }
+  coproc mnrun_box { box "$@"; }
 else
   say ready
 fi

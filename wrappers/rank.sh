@@ -73,20 +73,6 @@ elif [ -n "$mnrun_gpu_bind" ]; then
 fi
 
 if [ "$mnrun_starter" = srun ]; then cd "$mnrun_chdir" || exit 1; fi
-
-# A container that the node's ranks share dies with its first process unless all have joined.
-if [ -n "$mnrun_shared" ]; then
-  echo $$ >>"$mnrun_here/joined" # appended whole; the guard waits for their ends
-  mnrun_share=$(cat "$mnrun_here/share") mnrun_left=3000 # of 20 ms
-  while mnrun_joined=$(wc -l <"$mnrun_here/joined") && [ "$mnrun_joined" -lt "$mnrun_share" ]; do
-    mnrun_left=$((mnrun_left - 1))
-    if [ "$mnrun_left" = 0 ]; then
-      echo "fail only $mnrun_joined of this node's $mnrun_share ranks have come: use --container-per rank" 1<>"$mnrun_here/up"
-      exit 1
-    fi
-    sleep 0.02
-  done
-fi
 if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi

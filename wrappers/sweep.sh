@@ -58,8 +58,11 @@ sweep_all() { # containers first, and again, since one may have been about to st
 }
 
 wipe() {
-  local parent
-  while read -r _ parent; do rm -f "/dev/shm/sharens_instance_$parent"; done <"$mnrun_here/parents"
+  local name
+  if read -r _ name <"$mnrun_here/holder"; then # what Apptainer leaves of a shared container that is killed
+    name=sharens_instance_$name
+    rm -rf "/dev/shm/$name" "${APPTAINER_CONFIGDIR:-$HOME/.apptainer}/instances/app/$(uname -n)/$(id -un)/$name"
+  fi 2>/dev/null
   rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
   cd /
   rm -f -- "$mnrun_here.lease"

@@ -11,7 +11,9 @@ A runtime is a module with these names; adding one is one file and one line belo
     FILES                       whether open files of a rank's starter reach it: PMI2 needs one
     USERS                       whether we bring /etc/passwd and group along, for ranks too
     node(box)   -> words        a container that one node's processes live in together
-    rank(box, shared) -> words  a container around one rank; shared: one for all ranks of the node
+    rank(box)   -> words        a container around one rank
+    hold(box), join(box) -> words  where it SHARES: a container for all ranks of a node, and a rank in it; MNRUN_HOLDER
+                                is the container's process, which wrappers/join.sh knows
     refuse(reference) -> error  why an image of a registry cannot be used, None if it can
     address(reference) -> word  what the runtime calls that image
 """

@@ -1,9 +1,11 @@
-"""Apptainer: always `exec` in the foreground, never an instance, so that what ends the step ends it.
+"""Apptainer: always `exec` in the foreground, never `instance start`, so that what ends the step ends it.
 
 `--nv` is not here: whether a node has an NVIDIA driver is asked there (wrappers/gpus.sh).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from .. import reference as names
 from ..errors import LaunchError
@@ -25,9 +27,19 @@ def node(box: Box) -> Words:
     return _exec(box, "--pid")
 
 
-def rank(box: Box, shared: bool) -> Words:
+def rank(box: Box) -> Words:
     # No --pid: CMA and CUDA IPC want one pid namespace for all ranks of a node.
-    return _exec(box, "--sharens") if shared else _exec(box)
+    return _exec(box)
+
+
+def hold(box: Box) -> Words:
+    # By --sharens it has a name that others can join. It is none of the ranks': the first of those that come by
+    # --sharens waits, once it has ended, for all others, so that their mpirun would not hear of a death.
+    return _exec(box, "--sharens")
+
+
+def join(box: Box) -> Words:
+    return _exec(replace(box, binds=(), image="instance://sharens_instance_MNRUN_HOLDER"))
 
 
 def refuse(reference: str) -> LaunchError | None:

@@ -1,7 +1,7 @@
 """Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of it.
 
 Its processes are ours, and see the node's /dev, /proc and /tmp. What only the node knows
-(whether the image has variables of its own, how many ranks join here) wrappers/ch-run.sh adds.
+(whether the image has variables of its own) wrappers/ch-run.sh adds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ def node(box: Box) -> Words:
     return _run(box)
 
 
-def rank(box: Box, shared: bool) -> Words:
-    return _run(box, f"--join-tag={box.job}") if shared else _run(box)
+def rank(box: Box) -> Words:
+    return _run(box)
+
+
+def hold(box: Box) -> Words:
+    return _run(box)
+
+
+def join(box: Box) -> Words:
+    return _run(box, "--join-pid=MNRUN_HOLDER")
 
 
 def refuse(reference: str) -> LaunchError | None:

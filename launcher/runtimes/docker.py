@@ -22,7 +22,7 @@ def node(box: Box) -> Words:
     return engine.run(BINARY, box, "--init")
 
 
-def rank(box: Box, shared: bool) -> Words:
+def rank(box: Box) -> Words:
     # One pid namespace for all ranks of a node: CMA and CUDA IPC want it.
     return engine.run(BINARY, box, "--pid=host")
 

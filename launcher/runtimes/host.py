@@ -19,7 +19,7 @@ def node(box: Box) -> Words:
     return ()
 
 
-def rank(box: Box, shared: bool) -> Words:
+def rank(box: Box) -> Words:
     return ()
 
 

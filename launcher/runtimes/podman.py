@@ -26,7 +26,7 @@ def node(box: Box) -> Words:
     return engine.run(BINARY, box, "--init", "--cgroups=disabled", *_OURS)
 
 
-def rank(box: Box, shared: bool) -> Words:
+def rank(box: Box) -> Words:
     return engine.run(BINARY, box, "--pid=host", *_OURS)
 
 

@@ -18,6 +18,8 @@ __all__ = [
     "SHARES",
     "USERS",
     "address",
+    "hold",
+    "join",
     "node",
     "rank",
     "refuse",
@@ -28,5 +30,13 @@ def node(box: Box) -> Words:
     return (BINARY, *apptainer.node(box)[1:])
 
 
-def rank(box: Box, shared: bool) -> Words:
-    return (BINARY, *apptainer.rank(box, shared)[1:])
+def rank(box: Box) -> Words:
+    return (BINARY, *apptainer.rank(box)[1:])
+
+
+def hold(box: Box) -> Words:
+    return (BINARY, *apptainer.hold(box)[1:])
+
+
+def join(box: Box) -> Words:
+    return (BINARY, *apptainer.join(box)[1:])

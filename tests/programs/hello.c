@@ -4,7 +4,7 @@
  *
  * Each rank prints one line: rank R of N on HOST sum S VAR=<value> [gpus=<list>]
  * -e  the variable to show        -s  sleep before the end
- * -x  exit code of the last rank  -k  the last rank kills itself with this signal
+ * -x  exit code of the last rank  -k  the last rank kills itself with this signal, and the others wait for their end
  * -g  show CUDA_VISIBLE_DEVICES
  */
 #include <mpi.h>
@@ -59,6 +59,7 @@ int main(int argc, char **argv) {
         MPI_Barrier(MPI_COMM_WORLD); /* who is killed along with the last rank has said its line */
         if (rank == size - 1)
             raise(sig);
+        pause(); /* to be ended: in MPI_Finalize it might fail before anybody knows of that rank */
     }
     MPI_Finalize();
     return rank == size - 1 ? code : 0;

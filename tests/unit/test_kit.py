@@ -87,7 +87,6 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "mnrun_overhear=''\n"
         "mnrun_no_gpu=''\n"
         "mnrun_gpu_bind=''\n"
-        "mnrun_shared=''\n"
         "mnrun_judge=''\n"
         "mnrun_ports='3000-4000'\n"
         "mnrun_umask='0022'\n"
@@ -100,7 +99,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
 
 
 def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
-    """No connect; who starts the ranks, and whether a node's share one container."""
+    """No connect; who starts the ranks."""
     job = JobSpec(command=("./app",), image="/app.sif", mode="outside-in", launcher="srun", mpi="pmix", chdir="/run")
     assert kit.values(make(job, 2, 1)) == (
         "# shellcheck shell=sh disable=SC2034\n"
@@ -122,7 +121,6 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "mnrun_overhear=''\n"
         "mnrun_no_gpu=''\n"
         "mnrun_gpu_bind=''\n"
-        "mnrun_shared='1'\n"
         "mnrun_judge='srun --mpi=pmix'\n"
         "mnrun_ports='20000-29999'\n"
         "mnrun_umask='0022'\n"

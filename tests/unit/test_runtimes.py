@@ -21,7 +21,6 @@ MAXIMAL = Box(
     hardened=True,
 )
 BOXES = {"minimal": MINIMAL, "maximal": MAXIMAL}
-WAYS = ("node", "rank", "shared")
 
 BINDS = ("--bind", "/tmp/mnrun.7-abc:/tmp/mnrun.7-abc", "--bind", "/x:/etc/passwd", "--bind", "/data dir:/in:ro")
 REST = ("--pwd", "/it's here", "--writable-tmpfs", "--no-mount", "hostfs", "/images/a b.sif")
@@ -45,7 +44,7 @@ def engine(name: str) -> dict[tuple[str, str], Words]:
     )
     rights = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
     maximal = (*shared, *rights, *mounts, "--workdir", *REST[1:])
-    each = {"node": inside, "rank": outside, "shared": outside}
+    each = {"node": inside, "rank": outside}
     return {
         (way, box): (*first, *flags, *rest)
         for way, flags in each.items()
@@ -53,22 +52,21 @@ def engine(name: str) -> dict[tuple[str, str], Words]:
     }
 
 
+HELD = "instance://sharens_instance_MNRUN_HOLDER"
 EXPECTED: dict[tuple[str, str, str], Words] = {
     ("apptainer", "node", "minimal"): ("apptainer", "-q", "exec", "--pid", "--pwd", "/home/alice/run", "/app.sif"),
     ("apptainer", "rank", "minimal"): ("apptainer", "-q", "exec", "--pwd", "/home/alice/run", "/app.sif"),
-    ("apptainer", "shared", "minimal"): (
-        *("apptainer", "-q", "exec", "--sharens", "--pwd", "/home/alice/run", "/app.sif"),
-    ),
+    ("apptainer", "hold", "minimal"): ("apptainer", "-q", "exec", "--sharens", "--pwd", "/home/alice/run", "/app.sif"),
+    ("apptainer", "join", "minimal"): ("apptainer", "-q", "exec", "--pwd", "/home/alice/run", HELD),
     ("apptainer", "node", "maximal"): ("apptainer", "-q", "exec", "--pid", "--no-home", *BINDS, *REST),
     ("apptainer", "rank", "maximal"): ("apptainer", "-q", "exec", "--no-home", *BINDS, *REST),
-    ("apptainer", "shared", "maximal"): ("apptainer", "-q", "exec", "--sharens", "--no-home", *BINDS, *REST),
+    ("apptainer", "hold", "maximal"): ("apptainer", "-q", "exec", "--sharens", "--no-home", *BINDS, *REST),
+    ("apptainer", "join", "maximal"): ("apptainer", "-q", "exec", "--no-home", *REST[:-1], HELD),
     **{(name, *key): words for name in ("docker", "podman") for key, words in engine(name).items()},
     ("host", "node", "minimal"): (),
     ("host", "rank", "minimal"): (),
-    ("host", "shared", "minimal"): (),
     ("host", "node", "maximal"): (),
     ("host", "rank", "maximal"): (),
-    ("host", "shared", "maximal"): (),
 }
 
 
@@ -84,26 +82,27 @@ def test_words_of_charliecloud() -> None:
     """Its mounts have no options, so that one that is to be read only is refused."""
     box = replace(MAXIMAL, image="/images/a b", binds=tuple(replace(m, options="") for m in MAXIMAL.binds))
     charliecloud = RUNTIMES["charliecloud"]
-    assert charliecloud.node(box) == charliecloud.rank(box, False) == (*CH_RUN, *CH_BINDS)
-    assert charliecloud.rank(box, True) == (*CH_RUN, "--join-tag=7-abc", *CH_BINDS)
+    assert charliecloud.node(box) == charliecloud.rank(box) == charliecloud.hold(box) == (*CH_RUN, *CH_BINDS)
+    assert charliecloud.join(box) == (*CH_RUN, "--join-pid=MNRUN_HOLDER", *CH_BINDS)
     assert charliecloud.node(MINIMAL) == (*CH_RUN, *CH_HOME)
     with pytest.raises(Impossible, match="cannot mount /data dir read-only"):
         charliecloud.node(MAXIMAL)
 
 
 EXPECTED.update(
-    {("singularity", way, box): ("singularity", *EXPECTED["apptainer", way, box][1:]) for way in WAYS for box in BOXES}
+    {
+        ("singularity", *key): ("singularity", *words[1:])
+        for (name, way, box), words in EXPECTED.items()
+        if name == "apptainer"
+    }
 )
 
 
-@pytest.mark.parametrize("runtime", sorted(set(RUNTIMES) - {"charliecloud"}))
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("box", BOXES)
+@pytest.mark.parametrize(("runtime", "way", "box"), sorted(EXPECTED))
 def test_words_in_front_of_a_command(runtime: str, way: str, box: str) -> None:
     """The whole argv; a runtime that is added adds its lines to the table."""
     module = RUNTIMES[runtime]
-    words = module.node(BOXES[box]) if way == "node" else module.rank(BOXES[box], way == "shared")
-    assert words == EXPECTED[runtime, way, box]
+    assert getattr(module, way)(BOXES[box]) == EXPECTED[runtime, way, box]
 
 
 def test_what_engines_call_an_image() -> None:

@@ -34,7 +34,7 @@ class Node:
         command = () if given.get("shell") else ("./app",)
         plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
         (self.path / "bin").mkdir(parents=True)
-        files = kit.files(plan, {"launch.env": launch, "share": f"{ranks[0]}\n", "up": ""})
+        files = kit.files(plan, {"launch.env": launch, "up": ""})
         for name, text in files.items():
             (self.path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         for program in (self.path / "bin").iterdir():
@@ -87,7 +87,7 @@ def test_a_rank_becomes_the_program_with_its_words_and_variables(node: Node, she
 @pytest.mark.parametrize("starter", ["mpirun", "srun"])
 def test_a_variable_may_be_called_as_one_of_ours(node: Node, shell: str, starter: str) -> None:
     """Which arrives as it was given, and does not mislead us."""
-    names = ("here", "rank", "size", "share", "left", "joined", "code", "image", "name", "real", "node", "word")
+    names = ("here", "rank", "size", "code", "image", "name", "real", "node", "word")
     node.fill(1, mode="outside-in", launcher=starter, force=True, env=tuple(f"{name}=mine {name}" for name in names))
     (node.path / "stdin").touch()
     said = node.run("rank.sh", "env", shell=shell, environ={"PMIX_RANK": "0", "SLURM_NTASKS": "1"}).decode()
@@ -122,14 +122,19 @@ def test_a_rank_of_srun_reads_its_own_input_where_it_was_told_to_be(node: Node, 
     assert said.decode() == f"{tmp_path}\ninput"
 
 
-def test_ranks_that_share_a_container_wait_for_each_other(node: Node) -> None:
-    """It would die with the first process that leaves."""
+def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) -> None:
+    """And names the process that holds it: Apptainer's after its parent. The command's own words stay as they are."""
     node.fill(2, mode="outside-in", launcher="srun", force=True)
     script = """
-    rank() { PMIX_RANK=$1 SLURM_NTASKS=2 sh "$0" echo "$1"; }
-    rank 0 >first & sleep 0.2; cat first; echo none yet; rank 1; wait; cat first
+    echo "41 $$" >holder; name=/dev/shm/sharens_instance_$$
+    join() { bash join.sh sh -c 'echo "$@"' sh "$@"; }
+    join --join-pid=MNRUN_HOLDER MNRUN_HOLDER >ch-run &
+    join instance://sharens_instance_MNRUN_HOLDER "a  b" >apptainer &
+    sleep 0.2; cat ch-run apptainer; echo none yet; : >held; wait %1; cat ch-run
+    cat apptainer; echo not yet; echo 1 >"$name"; wait; rm "$name"; sed "s/$$/42/" apptainer
     """
-    assert node._sh(script.replace("$0", str(node.path / "rank.sh"))) == b"none yet\n1\n0\n"
+    said = node._sh(f"cd {node.path}\n{script}").decode().splitlines()
+    assert said == ["none yet", "--join-pid=41 MNRUN_HOLDER", "not yet", "instance://sharens_instance_42 a  b"]
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ source "$mnrun_stage/walk.sh"
 begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
 
 # 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here"
+serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here" bash -p "$mnrun_here/box.sh" inside hold bash -p "$mnrun_here/gpus.sh" apptainer -q exec --sharens --bind "$mnrun_here:$mnrun_here" --pwd /home/alice/run /images/reco.sif sh "$mnrun_here/hold.sh" "$mnrun_here"
 # 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_until_go" "$mnrun_here" sh "$mnrun_here/go.sh" mpirun -n 4 bash -p "$mnrun_here/box.sh" mpirun tmp bash -p "$mnrun_here/gpus.sh" apptainer -q exec --sharens --bind "$mnrun_here:$mnrun_here" --pwd /home/alice/run /images/reco.sif sh "$mnrun_here/rank.sh" ./reco --events 100000
+run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_until_go" "$mnrun_here" sh "$mnrun_here/go.sh" mpirun -n 4 bash -p "$mnrun_here/box.sh" mpirun tmp bash -p "$mnrun_here/join.sh" bash -p "$mnrun_here/gpus.sh" apptainer -q exec --pwd /home/alice/run instance://sharens_instance_MNRUN_HOLDER sh "$mnrun_here/rank.sh" ./reco --events 100000
 # 3 await: every node is ready, or who is not, and why
 await 120
 go
