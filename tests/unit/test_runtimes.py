@@ -91,7 +91,7 @@ def test_words_of_charliecloud() -> None:
 
 EXPECTED.update(
     {
-        ("singularity", *key): ("singularity", *words[1:])
+        ("singularity", way, box): ("singularity", *words[1:])
         for (name, way, box), words in EXPECTED.items()
         if name == "apptainer"
     }
