@@ -147,14 +147,14 @@ sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or
 }
 
 box() { # WORDS: a container. Its standard input is a pipe that the guard holds, whom it cannot outlive so
-  local code=0
+  mnrun_code=0 # no local name, which would take the place of the user's
   deaf
   exec {mnrun_life}>&-
   [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
-  bash -p ./apart.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || code=$?
+  bash -p ./apart.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || mnrun_code=$?
   [[ ! -e closing ]] || exit 0 # with its guard
   last_words
-  say "gone $code"
+  say "gone $mnrun_code"
 }
 
 carry() { # from here on: what the nodes' commands say to each other
@@ -210,7 +210,7 @@ finish() {
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   left=$(sweep_all)
   while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./heard.sh heard/* 2>/dev/null)
-  for box in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$box"; done
+  for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$pid"; done
   cd /
   say "bye $left"
   wait "$mnrun_forwarder"

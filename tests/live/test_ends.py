@@ -77,7 +77,7 @@ def act(cluster: Cluster, how: str, job: Job) -> None:
             "start_as": tuple(STARTS),
         },
         lambda how, start_as: how in ("SIGKILL", "SIGTERM", "scancel") or start_as in map(str, MAIN),
-        always=[("SIGKILL", str(way)) for way in MAIN],
+        always=[("SIGKILL", str(way)) for way in one(0, MAIN)],
         together=1,
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from .cells import HELLO, OMPI5
+from .cells import HELLO, OMPI5, one
 from .reports import check
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
 
@@ -129,7 +129,7 @@ def test_front_door_shows_its_usage(cluster: Cluster) -> None:
     assert result.out.startswith(f"usage: srun {DOOR} --container="), result
 
 
-@pytest.mark.parametrize("how", ["scancel", "the step", "kill -9"])
+@pytest.mark.parametrize("how", one(2, ["scancel", "the step", "kill -9"]))
 def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> None:
     """The job or the step is cancelled, the first task is killed: no task stands by for ever, nothing is left."""
     desk.put("job.sh", "#!/bin/sh\necho up\nsleep 600\n", 0o755)

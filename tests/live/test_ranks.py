@@ -53,7 +53,7 @@ MATRIX = cells(
         "per": ("auto", "node", "rank"),
     },
     lambda shape, start, image, per: possible(start, image, per),
-    always=[("4x2", start, image, "auto") for start in ("inside", "mpirun") for image in ("ompi5", "ompi4")],
+    always=[("4x2", start, image, "auto") for start, image in (("inside", "ompi5"), ("mpirun", "ompi4"))],
     together=1,
 )
 

@@ -144,8 +144,8 @@ def test_shell_on_hosts(cluster: Cluster, words: list[str]) -> None:
         assert "closed" not in terminal.seen, terminal.seen
 
 
-ENDS = [("close", TWO), ("SIGTERM", TWO), ("SIGKILL", TWO), ("scancel", TWO), ("SIGKILL", PARAMIKO), ("close", PDSH)]
-MORE = [("close", PARAMIKO), ("SIGTERM", PARAMIKO), ("SIGTERM", PDSH), ("SIGKILL", PDSH)]
+ENDS = [("close", TWO), ("SIGKILL", TWO), ("scancel", TWO), ("SIGKILL", PARAMIKO)]
+MORE = [("SIGTERM", TWO), ("close", PARAMIKO), ("SIGTERM", PARAMIKO), ("close", PDSH), ("SIGTERM", PDSH), ("SIGKILL", PDSH)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from .batch import USR1, end, output, state, submit
-from .cells import INSIDE, MAIN, OMPI5, Way
+from .cells import INSIDE, MAIN, OMPI5, Way, one
 from .stage import LOGIN, Cluster, Desk, wait_for
 
 pytestmark = pytest.mark.live
@@ -39,7 +39,7 @@ def urgent(cluster: Cluster) -> Iterator[list[str]]:
     cluster.root(LOGIN, "scontrol", "delete", "partition=urgent")
 
 
-@pytest.mark.parametrize("way", MAIN, ids=str)
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_a_signal_to_the_script_reaches_every_rank_once(cluster: Cluster, desk: Desk, way: Way) -> None:
     """As --signal=USR1@120 sends it: to the script, which passes it on, on one way."""
     program = desk.put("usr1", USR1, 0o755)
