@@ -144,8 +144,9 @@ def test_shell_on_hosts(cluster: Cluster, words: list[str]) -> None:
         assert "closed" not in terminal.seen, terminal.seen
 
 
+PDSH_ENDS = ("close", "SIGTERM", "SIGKILL")
 ENDS = [("close", TWO), ("SIGKILL", TWO), ("scancel", TWO), ("SIGKILL", PARAMIKO)]
-MORE = [("SIGTERM", TWO), ("close", PARAMIKO), ("SIGTERM", PARAMIKO), ("close", PDSH), ("SIGTERM", PDSH), ("SIGKILL", PDSH)]
+MORE = [("SIGTERM", TWO), *((how, PARAMIKO) for how in ("close", "SIGTERM")), *((how, PDSH) for how in PDSH_ENDS)]
 
 
 @pytest.mark.parametrize(
