@@ -118,6 +118,7 @@ PASSED = (
         "PSM3_*",
         "NCCL_*",
         "GLOO_*",
+        "TP_*",
         "OMP_*",
         "CUDA_*",
         "ROCR_*",

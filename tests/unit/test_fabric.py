@@ -412,6 +412,9 @@ def test_the_wrapper_on_a_tree(sh: Shell, tmp_path: Path) -> None:
         "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
         "sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN",
         "sys/class/infiniband/mlx5_1/ports/1/link_layer": "Ethernet",
+        "sys/class/infiniband/cxgb4_0/ports/1/state": "4: ACTIVE",
+        "sys/class/infiniband/cxgb4_0/ports/1/link_layer": "Ethernet",
+        "sys/class/infiniband/cxgb4_0/node_type": "4: RNIC",
         "sys/class/infiniband/mlx5_1/ports/1/gids/0": "0000:0000:0000:0000:0000:0000:0000:0000",
         "sys/class/infiniband/mlx5_1/ports/1/gids/3": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
         "sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/3": "RoCE v2",
@@ -444,6 +447,7 @@ def test_the_wrapper_on_a_tree(sh: Shell, tmp_path: Path) -> None:
     assert ours == [
         "nic br0 kind=bridge state=up lower=ib0",
         f"nic ib0 kind=ipoib state=up speed=100000 {slot}/0000:05:00.0",
+        "hca cxgb4_0 port=1 state=ACTIVE link=iWARP",
         f"hca mlx5_0 port=1 state=ACTIVE rate=100 link=InfiniBand id=0x1013 nics=ib0 {slot}/0000:05:00.0",
         "hca mlx5_1 port=1 state=DOWN link=Ethernet",
         "gid mlx5_1 port=1 index=3 gid=0000:0000:0000:0000:0000:ffff:0a4d:0001 type=v2 ndev=bond0",
