@@ -130,7 +130,8 @@ class Asker:
             return None
         path = [v.value for v in job.env if v.name == "PATH"]
         where = ",".join(map(str, job.hosts)) or self._cluster()
-        words = (*state, job.runtime, image, *job.binds, *job.container_args, path, where, self.environ.get("PATH", ""))
+        asked = (kit.asking_of_mpi(), job.runtime, image, *job.binds, *job.container_args, path)
+        words = (*asked, *state, where, self.environ.get("PATH", ""))
         key = hashlib.sha256("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return Path(job.image_cache) / cache.FACTS / key
 

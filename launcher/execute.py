@@ -19,7 +19,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from . import choices, cluster, connect, keys, kit, nodeset, proof, relay, terminal, verdict
+from . import choices, cluster, connect, keys, kit, nodeset, proof, relay, terminal
 from .carry import carry
 from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
 from .job_dir import Records
@@ -186,10 +186,10 @@ class Launch:
         late = time.monotonic() + self.plan.spec.start_timeout if self.plan.counted else None
         while self.code is None:
             heard = self._next(late)
-            if late is not None and verdict.all_there(self.plan, self.roster.ranks):
+            if late is not None and self.roster.all_there(self.plan):
                 late = None
             elif not heard:
-                raise verdict.not_started(self.plan, self.roster.ranks)
+                raise self.roster.not_started(self.plan)
             if self.roster.failed or self.roster.gone or self.roster.lost:
                 raise self._failure()
             if self.code is None and (self.serving_ended or self._is_over()):

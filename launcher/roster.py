@@ -24,7 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .model import Worker
+from . import nodeset
+from .errors import DeadlineError
+from .model import Plan, Worker
 
 TOLD, KILLED = 143, 137  # may be of ranks that srun ended, by TERM and later KILL, because of another
 
@@ -171,3 +173,18 @@ def _worker(node: str, said: str) -> Worker:
         user=facts.get("user", ""),
         image=facts.get("image", ""),
     )
+
+    def all_there(self, plan: Plan) -> bool:
+        """Whether every rank has been heard of."""
+        return sum(map(len, self.ranks.values())) >= plan.layout.ntasks
+
+    def not_started(self, plan: Plan) -> DeadlineError:
+        """Ranks that should long be there are not: mpirun hangs, or is slow."""
+        total = plan.layout.ntasks
+        lacking = [n for n, asked in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < asked]
+        count = total - sum(map(len, self.ranks.values()))
+        what = f"{count} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
+        return DeadlineError(
+            f"{what} {plan.spec.start_timeout} s after all nodes were ready",
+            "mpirun hangs, or --start-timeout gives it longer",
+        )

@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from . import nodeset
-from .errors import DeadlineError, Impossible
-from .model import JobSpec, Plan
+from .errors import Impossible
+from .model import JobSpec, Variable
 from .mpi import HYDRA, MPIS, WITHOUT_MPI
 from .runtimes import RUNTIMES
 
@@ -75,6 +74,7 @@ class Way:
     mpi: str
     works: bool
     why: str
+    settings: tuple[Variable, ...] = ()  # what it needs in the ranks' environment
 
     def __str__(self) -> str:
         by = (
@@ -170,7 +170,8 @@ def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
     mpi = way.mpi if way.works and "mpi" in job.left and way.mode == "outside-in" else job.mpi
     chosen = {"mode": way.mode, "launcher": way.launcher, "mpi": mpi}
     why = {name: "the image and the node (verdict)" for name in job.left if chosen[name] != getattr(job, name)}
-    return replace(job, **chosen, left=(), origins={**job.origins, **why})  # type: ignore[arg-type]
+    env = tuple(setting for setting in way.settings if not any(setting.name == own.name for own in job.env))
+    return replace(job, **chosen, env=(*job.env, *env), left=(), origins={**job.origins, **why})  # type: ignore[arg-type]
 
 
 def _inside(job: JobSpec, found: Facts) -> Way:
@@ -215,6 +216,14 @@ def _by_mpirun(job: JobSpec, found: Facts) -> Way:
         host = next((mpi for mpi in found.node.mpis if mpi.kind in family), None)
         if host is None or asked not in ("auto", kind, *(("mpich",) if kind in HYDRA else ())):
             continue  # MPICH's starter serves all of its kin
+        if (
+            kind == "openmpi"
+            and job.nodes != 1
+            and _major(host.version) >= 5
+            and _major(found.image.pmix) in range(1, 4)
+        ):
+            ends = 'ranks that have peers on other nodes end with "PML add procs failed"'
+            return way(kind, False, f"the image's PMIx {found.image.pmix} is too old for the node's {host}: {ends}")
         return way(kind, True, f"works: the node's {host} starts the image's {name}{_skew(kind, found)}")
     if not kinds:
         return way(asked, True, "not judged: the image has no mpirun that tells which MPI it has")
@@ -253,7 +262,8 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
         old = mpi == "pmix" and _major(found.image.pmix) in range(1, 3)
         if old:
             return way(mpi, False, f"the image's PMIx {found.image.pmix} is too old for {offered}")
-        return way(mpi, True, f"works: {offered}, the image has {MPIS[kind].NAME}{_skew(kind, found)}")
+        why = f"works: {offered}, the image has {MPIS[kind].NAME}{_skew(kind, found)}"
+        return replace(way(mpi, True, why), settings=_older(found) if mpi == "pmix" else ())
     if not kinds:
         mpi = asked or ("pmix" if "pmix" in found.offers else next(iter(found.offers), ""))
         return way(mpi, bool(mpi), f"not judged: the image has no mpirun that tells which MPI it has; {offered}")
@@ -274,6 +284,14 @@ def _skew(kind: str, found: Facts) -> str:
     if kind != "openmpi" or not (found.node.pmix and found.image.pmix):
         return ""
     return f" (PMIx {found.node.pmix} on the node, {found.image.pmix} in the image)"
+
+
+def _older(found: Facts) -> tuple[Variable, ...]:
+    """What an image with a PMIx 3 is told under srun's newer one: else it says of each rank what it has not."""
+    if _major(found.image.pmix) != 3:
+        return ()
+    why = f"the image's PMIx {found.image.pmix} has no more of what srun's offers"
+    return (Variable("PMIX_SECURITY_MODE", "native", why=why), Variable("PMIX_GDS_MODULE", "hash", why=why))
 
 
 def _major(version: str) -> int:
@@ -366,23 +384,3 @@ def _listed(mpis: Iterable[Mpi]) -> str:
 
 def _names(kinds: Iterable[str]) -> str:
     return " and ".join(MPIS[kind].NAME for kind in kinds)
-
-
-# Once the program's start is under way.
-
-
-def all_there(plan: Plan, ranks: Mapping[str, Mapping[int, str]]) -> bool:
-    """Whether every rank has been heard of."""
-    return sum(map(len, ranks.values())) >= plan.layout.ntasks
-
-
-def not_started(plan: Plan, ranks: Mapping[str, Mapping[int, str]]) -> DeadlineError:
-    """Ranks that should long be there are not: mpirun hangs, or is slow."""
-    total = plan.layout.ntasks
-    lacking = [n for n, asked in zip(plan.layout.nodes, plan.layout.ranks) if len(ranks.get(n, ())) < asked]
-    count = total - sum(map(len, ranks.values()))
-    what = f"{count} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
-    return DeadlineError(
-        f"{what} {plan.spec.start_timeout} s after all nodes were ready",
-        "mpirun hangs, or --start-timeout gives it longer",
-    )

@@ -7,6 +7,13 @@ library() { # NAME: the version that stands in it
     [ ! -r "$file" ] || tr -cs '[:print:]' '\n' <"$file" | grep -oE 'PMIx v?[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1
   done | head -n 1
 }
+built_in() { # the PMIx that an Open MPI 4 may have in itself, in place of a libpmix
+  for file in /usr/lib*/openmpi /usr/lib/*/openmpi /usr/local/lib /opt/*/lib /opt/*/*/lib; do
+    for file in "$file"/libopen-pal.so.40 "$file"/mca_pmix_pmix3x.so "$file"/openmpi/mca_pmix_pmix3x.so; do
+      [ ! -r "$file" ] || ! grep -q pmix3x "$file" || tr -cs '[:print:]' '\n' <"$file" | grep -oE '^3\.[0-9]+\.[0-9]+' | head -n 1
+    done
+  done | head -n 1
+}
 mpis | while read -r kind program; do
   said=''
   case $kind in
@@ -15,7 +22,8 @@ mpis | while read -r kind program; do
   esac
   tell mpi "$kind $program $(echo "$said" | head -n 3)"
 done
-tell pmix "$(library libpmix)"
+pmix=$(library libpmix)
+tell pmix "${pmix:-$(built_in)}"
 tell glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
 tell cuda "${CUDA_VERSION-}"
 tell require "${NVIDIA_REQUIRE_CUDA-}"

@@ -15,7 +15,7 @@ mpi_of() { # PROGRAM: openmpi, mpich, mvapich2 or intelmpi; hangs, or unknown
   mnrun_it=$(timeout -s KILL 5 "$1" --version 2>&1 </dev/null) || case $? in 124 | 137) mnrun_it=hangs ;; esac
   case $mnrun_it in
     hangs) echo hangs ;;
-    *"Open MPI"* | *PRRTE*) echo openmpi ;;
+    *"Open MPI"* | *OpenRTE* | *PRRTE*) echo openmpi ;;
     *MVAPICH* | *mvapich*) echo mvapich2 ;;
     *"Intel(R) MPI"*) echo intelmpi ;;
     *HYDRA*) echo mpich ;;

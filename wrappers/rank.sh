@@ -14,7 +14,10 @@ case $mnrun_starter in # before the user's variables, which may have these names
 esac
 . "$mnrun_here/user.env"
 umask "$mnrun_umask"
-if [ -n "$mnrun_inside" ]; then PATH=$mnrun_here/bin:${PATH#"$mnrun_here/bin:"}; fi # Open MPI 4 puts its own in front
+if [ -n "$mnrun_inside" ]; then # Open MPI 4 puts its own in front
+  . "$mnrun_here/path.sh"
+  PATH=$mnrun_here/bin:$PATH
+fi
 
 # An MPI that does not speak the starter's protocol does not fail: each rank is "0 of 1".
 served() { # KIND

@@ -83,7 +83,8 @@ MPICH = replace(
 IMAGES: tuple[Image, ...] = (OMPI5, OMPI4, MPICH, NOSSHD)
 
 # Built for the tests that ask for them: no openssh, no bash and nobody but root; nothing but
-# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Intel's.
+# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Intel's; an
+# Open MPI 4 with a PMIx 3.
 BARE = Variant("bare", OMPI5, "bare.sh")
 BUSYBOX = Variant("busybox", OMPI5, "busybox.sh")
 NEWER = replace(OMPI5, name="newer", suite="sid", packages=("openmpi-bin",), steps=("mpi-yield.sh", "image.sh"))
@@ -98,7 +99,14 @@ INTEL = replace(
     compiler=("gcc", "libc6-dev"),
     mpicc="/opt/intel/bin/mpicc",
 )
-RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL)
+PMIX3 = replace(
+    INTEL,
+    name="pmix3",
+    packages=(*SSH, "python3", "python3-pip", "iproute2", "procps"),
+    steps=("pmix3.sh", "image.sh"),
+    mpicc="/opt/openmpi/bin/mpicc",
+)
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL, PMIX3)
 
 
 def key(tree: Image) -> str:

@@ -7,6 +7,8 @@ import pytest
 from launcher.model import Worker
 from launcher.roster import Roster
 
+from .samples import build, make
+
 READY = "ready node02 host=n2.site address=10.0.0.2 step=3 port=22345"
 
 
@@ -173,3 +175,19 @@ def test_image_files_that_differ(roster: Roster, first: str, second: str, apart:
     roster.hear(f"ready node01 image={first}")
     roster.hear(f"ready node02 image={second}")
     assert roster.images_apart == apart
+
+
+def test_ranks_that_do_not_come(roster: Roster) -> None:
+    """How many, of which nodes, and what to do."""
+    plan = make(build("./app"), 2, 2)
+    for rank in (0, 1):
+        roster.hear(f"rank node01 {rank} 4")
+    assert not roster.all_there(plan)
+    late = roster.not_started(plan)
+    assert late.code == 124
+    assert str(late).startswith(
+        "2 of 4 ranks, of node02, have not started 120 s after all nodes were ready; mpirun hangs"
+    )
+    for rank in (2, 3):
+        roster.hear(f"rank node02 {rank} 4")
+    assert roster.all_there(plan)

@@ -10,7 +10,7 @@ from launcher import verdict
 from launcher.errors import Impossible
 from launcher.verdict import Facts
 
-from .samples import build, make
+from .samples import build
 
 # As wrappers/node_facts.sh said it on the rehearsal cluster, but for the images that cannot be installed there.
 NODE = (
@@ -35,6 +35,7 @@ INTEL = (
     "image\tmpi\tintelmpi /opt/intel/oneapi/mpi/2021.9.0/bin/mpirun "
     "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307 (id: d82b3071db)\n"
 )
+PMIX3 = "image\tmpi\topenmpi /usr/local/bin/mpirun mpirun (Open MPI) 4.1.8\nimage\tpmix\t3.2.5\n"
 HANGS = "image\tmpi\thangs /usr/bin/mpirun\n"
 NONE = "image\tglibc\tglibc 2.41\n"
 OUTSIDE: dict[str, Any] = {"mode": "outside-in"}
@@ -71,6 +72,8 @@ def test_facts_are_read() -> None:
         (OUTSIDE, MVAPICH2, ("outside-in", "mpirun", "mvapich2")),
         (OUTSIDE, INTEL, ("outside-in", "mpirun", "intelmpi")),
         ({"launcher": "srun"}, OMPI5, ("outside-in", "srun", "pmix")),
+        (OUTSIDE, PMIX3, ("outside-in", "srun", "pmix")),
+        ({**OUTSIDE, "launcher": "mpirun", "nodes": 1}, PMIX3, ("outside-in", "mpirun", "openmpi")),
         ({"launcher": "srun"}, MPICH, ("outside-in", "srun", "pmi2")),
         ({"launcher": "srun"}, MVAPICH2, ("outside-in", "srun", "pmi2")),
         ({"launcher": "srun", "env": ("I_MPI_PMI_LIBRARY=/x",)}, INTEL, ("outside-in", "srun", "pmi2")),
@@ -94,6 +97,11 @@ def test_what_will_be_done(given: dict[str, Any], image: str, chosen: tuple[str,
         ({"mpi": "pmix"}, MPICH, ("MPICH", "pmi2", "0 of 1", "--mode inside-out works", "--force")),
         ({"mpi": "pmi2"}, OMPI4, ("Open MPI", "pmix", "0 of 1")),
         ({**OUTSIDE, "launcher": "mpirun", "mpi": "openmpi"}, MPICH, ("MPICH", "Open MPI", "0 of 1")),
+        (
+            {**OUTSIDE, "launcher": "mpirun"},
+            PMIX3,
+            ("PMIx 3.2.5 is too old for the node's Open MPI 5.0.7", "PML add procs failed", "--mode inside-out works"),
+        ),
         ({"launcher": "srun"}, INTEL, ("I_MPI_PMI_LIBRARY",)),
         ({"launcher": "srun"}, OMPI5.replace("5.0.7", "2.0.1"), ("PMIx 2.0.1 is too old",)),
         ({"mpi": "pmi2", "runtime": "docker", "image": "app:1"}, MPICH, ("open file", "docker")),
@@ -108,6 +116,19 @@ def test_what_is_known_to_fail_is_refused(given: dict[str, Any], image: str, sai
         assert text in str(refused.value)
     forced = build("./app", **given, force=True)
     assert verdict.decided(forced, verdict.judge(forced, told(image))).mode == forced.mode
+
+
+def test_what_an_older_pmix_is_told_under_sruns() -> None:
+    """Not to ask for what it has not; unless the user has said something else."""
+    for env, value in (((), "native"), (("PMIX_SECURITY_MODE=munge",), "munge")):
+        job = build("./app", launcher="srun", env=env)
+        found = verdict.decided(job, verdict.judge(job, told(PMIX3))).env
+        assert [(v.name, v.value) for v in found if v.name.startswith("PMIX")] == [
+            ("PMIX_SECURITY_MODE", value),
+            ("PMIX_GDS_MODULE", "hash"),
+        ]
+    job = build("./app", launcher="srun")
+    assert verdict.decided(job, verdict.judge(job, told(OMPI4))).env == job.env
 
 
 def test_only_what_srun_offers() -> None:
@@ -177,15 +198,3 @@ def test_a_driver_that_is_too_old_is_told_with_the_text_that_it_would_give() -> 
         "is enough for the image's CUDA 12.4.1" in note
         for note in verdict.judge(build("./app"), told(image, newer)).notes
     )
-
-
-def test_ranks_that_do_not_come() -> None:
-    """How many, of which nodes, and what to do."""
-    plan = make(build("./app"), 2, 2)
-    assert not verdict.all_there(plan, {"node01": {0: "4", 1: "4"}})
-    late = verdict.not_started(plan, {"node01": {0: "4", 1: "4"}})
-    assert late.code == 124
-    assert str(late).startswith(
-        "2 of 4 ranks, of node02, have not started 120 s after all nodes were ready; mpirun hangs"
-    )
-    assert verdict.all_there(plan, {"node01": {0: "4", 1: "4"}, "node02": {2: "4", 3: "4"}})

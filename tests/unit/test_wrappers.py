@@ -122,6 +122,18 @@ def test_a_rank_of_srun_reads_its_own_input_where_it_was_told_to_be(node: Node, 
     assert said.decode() == f"{tmp_path}\ninput"
 
 
+def test_ssh_and_mpirun_are_the_images(node: Node) -> None:
+    """Not our own again, where an mpirun has put its place in front of PATH, or ours twice."""
+    node.fill(1)
+    script = """
+    mkdir a b; printf '#!/bin/sh\\necho "${0##*/} $PATH"\\n' | tee b/mpirun >b/ssh; chmod 700 b/*
+    PATH=$PWD/a:$PWD/bin:$PWD/b:$PWD/bin:$PATH; ssh node02; mpirun ./app
+    """
+    ssh, mpirun = node._sh(f"cd {node.path}\n{script}").decode().splitlines()
+    assert ssh.startswith(f"ssh {node.path}/a:{node.path}/b:/")
+    assert mpirun.startswith(f"mpirun {node.path}/bin:{node.path}/a:{node.path}/b:/")
+
+
 def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) -> None:
     """And names the process that holds it: Apptainer's after its parent. The command's own words stay as they are."""
     node.fill(2, mode="outside-in", launcher="srun", force=True)
