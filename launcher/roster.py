@@ -161,19 +161,6 @@ class Roster:
         word = said if node in self.here else "no word from it"
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
 
-
-def _worker(node: str, said: str) -> Worker:
-    facts = dict(word.partition("=")[::2] for word in said.split())
-    return Worker(
-        name=node,
-        host=facts.get("host") or node,
-        address=facts.get("address", ""),
-        port=int(facts.get("port") or 0),
-        step=facts.get("step", ""),
-        user=facts.get("user", ""),
-        image=facts.get("image", ""),
-    )
-
     def all_there(self, plan: Plan) -> bool:
         """Whether every rank has been heard of."""
         return sum(map(len, self.ranks.values())) >= plan.layout.ntasks
@@ -188,3 +175,16 @@ def _worker(node: str, said: str) -> Worker:
             f"{what} {plan.spec.start_timeout} s after all nodes were ready",
             "mpirun hangs, or --start-timeout gives it longer",
         )
+
+
+def _worker(node: str, said: str) -> Worker:
+    facts = dict(word.partition("=")[::2] for word in said.split())
+    return Worker(
+        name=node,
+        host=facts.get("host") or node,
+        address=facts.get("address", ""),
+        port=int(facts.get("port") or 0),
+        step=facts.get("step", ""),
+        user=facts.get("user", ""),
+        image=facts.get("image", ""),
+    )

@@ -184,6 +184,12 @@ def test_ranks_of_several_cores(cluster: Cluster, way: Way) -> None:
     assert re.search(r"\t\d+[-,]\d+$", result.out.strip()), result
 
 
+def test_ranks_that_fit_are_where_they_were_asked_for_with_force(cluster: Cluster) -> None:
+    """--force leaves them there, in both modes."""
+    for way in (INSIDE, MPIRUN):
+        check(cluster.mnrun(*way.words, "--force", "--", HELLO, nodes=2), *cluster.nodes[:2])
+
+
 def test_ranks_more_than_slots_with_force(cluster: Cluster) -> None:
     """--force oversubscribes, in both modes."""
     for way in one(1, MAIN):

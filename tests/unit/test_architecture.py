@@ -67,6 +67,7 @@ NEIGHBOURS = {
     "gather": {"cluster"},
     "answers_pyslurm": {"nodeset", "answers"},
     "proof": {"nodeset"},
+    "roster": {"nodeset"},
     "spec": {"starters"},
     "plan": {"kit"},
     "show": {"carry", "verdict"},

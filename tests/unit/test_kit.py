@@ -217,7 +217,7 @@ def test_what_a_plain_mpirun_finds_inside() -> None:
         "export OMPI_MCA_hwloc_base_binding_policy='none'\n"
         "export PRTE_MCA_hwloc_default_binding_policy='none'\n"
         "export OMPI_MCA_rmaps_base_oversubscribe='1'\n"
-        "export PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe'\n"
+        "export PRTE_MCA_rmaps_default_mapping_policy='slot:oversubscribe'\n"
         "export HYDRA_LAUNCHER='ssh'\n"
         "export HYDRA_LAUNCHER_EXEC='/tmp/mnrun.7-abcdef/bin/ssh'\n"
         "export HYDRA_RMK='user'\n"

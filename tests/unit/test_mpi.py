@@ -28,7 +28,7 @@ OPENMPI_BOUND = {
     "OMPI_MCA_hwloc_base_binding_policy": "core",
     "PRTE_MCA_hwloc_default_binding_policy": "core",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_rmaps_default_mapping_policy": "slot:oversubscribe",
 }
 HYDRA = {
     "HYDRA_LAUNCHER": "ssh",
