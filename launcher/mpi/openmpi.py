@@ -38,9 +38,8 @@ def binding(places: Places) -> dict[str, str]:
         settings["OMPI_MCA_rmaps_base_mapping_policy"] = f"slot:PE={places.cores}"
     if places.oversubscribe:
         settings["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
-        settings["PRTE_MCA_rmaps_default_mapping_policy"] = (
-            "slot:oversubscribe"  # without a word first, all on the first node
-        )
+        # without the first word, PRRTE 3 puts all on the first node
+        settings["PRTE_MCA_rmaps_default_mapping_policy"] = "slot:oversubscribe"
     return settings
 
 
