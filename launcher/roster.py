@@ -11,7 +11,7 @@ fail NODE why          this node cannot take part
 gone NODE CODE         its container has ended
 log NODE line          of the container's own log
 rank NODE RANK SIZE    a rank has started there, and how many it thinks there are
-ended NODE RANK CODE   how a rank that srun started has ended
+ended NODE RANK CODE [told]  how a rank that srun started has ended; told: once srun had sent it a TERM
 warned NODE            the scheduler has sent a TERM there
 lost NODE why          the connection to it has gone, says the launcher's own side
 alone NODE RANK        that rank took itself for rank 0 of 1
@@ -27,8 +27,6 @@ from collections.abc import Sequence
 from . import nodeset
 from .errors import DeadlineError
 from .model import Plan, Worker
-
-TOLD, KILLED = 143, 137  # may be of ranks that srun ended, by TERM and later KILL, because of another
 
 
 class Roster:
@@ -49,6 +47,7 @@ class Roster:
         self.logs: dict[str, list[str]] = {}
         self.ranks: dict[str, dict[int, str]] = {}
         self.first_bad = 0  # the exit code of the first rank that failed by itself
+        self.first_told = False  # that one was told to end, as srun does because of another
         self.warned = False
         self.alone: list[str] = []
         self.used: dict[str, list[str]] = {}
@@ -97,9 +96,9 @@ class Roster:
             number = int(rank)
             self.ranks.setdefault(node, {})[number] = size
         elif word == "ended":
-            code = int(said.split()[1])
-            if not self.first_bad or (self.first_bad == TOLD and code not in (0, KILLED)):
-                self.first_bad = code
+            code, told = int(said.split()[1]), said.endswith(" told")
+            if code and (not self.first_bad or (self.first_told and not told)):
+                self.first_bad, self.first_told = code, told
         elif word == "warned":
             self.warned = True
         elif word == "alone":

@@ -88,11 +88,13 @@ if [ "$mnrun_starter" != srun ]; then
 fi
 
 # srun's exit code is the highest of all ranks', also of those that it ended because one failed
-# (srun(1), RETURN VALUE): this tells the launcher whose came first. Signals are for the program,
-# and this shell need not say `Terminated`, as srun does.
-trap : HUP INT QUIT TERM USR1 USR2 ALRM
+# (srun(1), RETURN VALUE): this tells the launcher whose came first, and who had been told to end by then. Signals
+# are for the program, and this shell need not say `Terminated`, as srun does.
+trap : HUP INT QUIT USR1 USR2 ALRM
+trap mnrun_told=1 TERM
+mnrun_told=''
 exec 9>&2 2>/dev/null
 sh -c 'exec 2>&9 9>&-; echo $$ >"$0"; exec "$@"' "$mnrun_here/pid.$mnrun_rank" "$@"
 mnrun_code=$?
-echo "ended $mnrun_rank $mnrun_code" 1<>"$mnrun_here/up"
+echo "ended $mnrun_rank $mnrun_code${mnrun_told:+ told}" 1<>"$mnrun_here/up"
 exit $mnrun_code

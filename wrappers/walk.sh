@@ -30,7 +30,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
   declare -gA mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
   mnrun_step='' mnrun_code='' mnrun_ours='' mnrun_why='' mnrun_served='' mnrun_went='' mnrun_runner='' mnrun_server='' mnrun_lease='' mnrun_mine='' mnrun_told=''
-  mnrun_first_bad='' mnrun_late='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_sweeping=()
+  mnrun_first_bad='' mnrun_first_told='' mnrun_late='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_sweeping=()
   trap ending EXIT
   # shellcheck disable=SC2064  # its name, now
   for name in TERM INT HUP QUIT USR1 USR2 ALRM CONT; do trap "pass $name" "$name"; done
@@ -191,10 +191,10 @@ take() { # LINE
       [[ $mnrun_sizes == *" ${rest#* } "* ]] || mnrun_sizes+="${rest#* } "
       ;;
     ended) # the first that failed by itself: srun ends the others by TERM, and later KILL
-      case $mnrun_first_bad,${rest#* } in
-        *,0 | 143,137) ;;
-        ,* | 143,*) mnrun_first_bad=${rest#* } ;;
-      esac ;;
+      read -r _ fact rest <<<"$rest"
+      if [[ $fact != 0 && (-z $mnrun_first_bad || (-n $mnrun_first_told && -z $rest)) ]]; then
+        mnrun_first_bad=$fact mnrun_first_told=$rest
+      fi ;;
     warned) mnrun_warned=1 ;;
     alone) mnrun_alone=$((mnrun_alone + 1)) ;;
     bye)

@@ -25,7 +25,9 @@ def test_proof_of_tcp(cluster: Cluster, way: Way) -> None:
     check(result, *cluster.nodes)
     used = "UCX by tcp (eth0)" if way.image == "mpich" else "Open MPI by tcp"
     assert mine(result)[-1] == f"8 ranks on node[01-04] x 2; {used}", result
-    assert all(line.startswith("mnrun: ") for line in result.err.splitlines()), result
+    # PRRTE 3 sometimes tells of a race with its own child, which is as it should be when it looks
+    lines = [line for line in result.err.splitlines() if "setpgid(" not in line]
+    assert all(line.startswith("mnrun: ") for line in lines), result
 
 
 def test_proof_that_is_required(cluster: Cluster) -> None:

@@ -102,7 +102,7 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
         NodeError("node02: its container ended with 137 (oom)"),
     ),
     "ranks that srun ended because one failed": (
-        Play(go=say(*RANKS, "ended node02 2 9", "ended node01 0 143") + ended("run", 143)),
+        Play(go=say(*RANKS, "ended node01 0 143 told", "ended node02 2 9") + ended("run", 143)),
         Outcome(9, FOUND),
     ),
     "a node that is silent after a failure": (

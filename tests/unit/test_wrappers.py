@@ -363,17 +363,24 @@ def test_everybody_is_somebody_in_the_container(node: Node) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
-    ("command", "code"), [("exit 0", 0), ("exit 9", 9), ("kill -SEGV $$", 139), ("kill -TERM $PPID $$", 143)]
+    ("command", "code", "told"),
+    [
+        ("exit 0", 0, ""),
+        ("exit 9", 9, ""),
+        ("kill -SEGV $$", 139, ""),
+        ("kill -TERM $$", 143, ""),
+        ("kill -TERM $PPID $$", 143, " told"),
+    ],
 )
-def test_a_rank_of_srun_tells_how_it_ended(node: Node, command: str, code: int, shell: str) -> None:
-    """Whichever signal both were sent, and without a word of the shell's own."""
+def test_a_rank_of_srun_tells_how_it_ended(node: Node, command: str, code: int, told: str, shell: str) -> None:
+    """Whichever signal both were sent, and without a word of the shell's own; a TERM to both is srun's."""
     node.fill(1, mode="outside-in", launcher="srun", force=True)
     environ = {"PMIX_RANK": "5", "SLURM_NTASKS": "8"}
     script = f"echo $$; echo said >&2; {command}"
     said = node.run("rank.sh", "sh", "-c", script, before="exec 2>&1\n", shell=shell, environ=environ, code=code)
     pid = (node.path / "pid.5").read_text()
     assert said.decode() == f"{pid}said\n"
-    assert node.said == f"ended 5 {code}\n"
+    assert node.said == f"ended 5 {code}{told}\n"
 
 
 def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
