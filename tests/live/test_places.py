@@ -201,7 +201,7 @@ def test_places_two_launches_at_once_in_one_job(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("image", [("--runtime", "host"), ("--image", OMPI5)], ids=["host", "image"])
-@pytest.mark.parametrize("mode", ["inside-out", "outside-in"])
+@pytest.mark.parametrize("mode", one(1, ["inside-out", "outside-in"]))
 def test_places_local(cluster: Cluster, image: tuple[str, ...], mode: str) -> None:
     """--local runs on this one machine, on a Slurm site without an allocation too."""
     line = ["mnrun", "--local", "--mode", mode, *image, "-n", "2", "--", HELLO]

@@ -84,7 +84,7 @@ DEFAULTS = (
 )
 
 
-@pytest.mark.parametrize(("salloc", "asked", "spread", "origin"), some(DEFAULTS, DEFAULTS[::3]))
+@pytest.mark.parametrize(("salloc", "asked", "spread", "origin"), one(3, DEFAULTS))
 def test_ranks_default_and_its_origin(
     cluster: Cluster, salloc: tuple[str, ...], asked: tuple[str, ...], spread: dict[str, int], origin: str
 ) -> None:

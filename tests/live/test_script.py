@@ -29,7 +29,7 @@ def test_script_with_a_plain_mpirun(cluster: Cluster, desk: Desk, way: Way) -> N
 
 
 @pytest.mark.parametrize(
-    ("image", "name"), cells({"image": ("ompi5", "ompi4", "mpich"), "name": ("mpirun", "mpiexec")}, together=1)
+    ("image", "name"), one(2, cells({"image": ("ompi5", "ompi4", "mpich"), "name": ("mpirun", "mpiexec")}, together=1))
 )
 def test_script_with_several_mpiruns(cluster: Cluster, desk: Desk, image: str, name: str) -> None:
     """Each finds its hosts, the number of ranks is the user's to choose, and one that fails ends nothing else."""
@@ -173,8 +173,12 @@ def test_script_that_cannot_run(cluster: Cluster, desk: Desk, there: str) -> Non
 
 @pytest.mark.parametrize(
     ("image", "command"),
-    cells(
-        {"image": ("ompi5", "ompi4", "mpich"), "command": ("mpirun", "mpiexec -n 8", "/usr/bin/env mpirun")}, together=1
+    one(
+        1,
+        cells(
+            {"image": ("ompi5", "ompi4", "mpich"), "command": ("mpirun", "mpiexec -n 8", "/usr/bin/env mpirun")},
+            together=1,
+        ),
     ),
 )
 def test_command_that_starts_its_own_ranks(cluster: Cluster, image: str, command: str) -> None:
