@@ -58,9 +58,10 @@ for port in "$root"/sys/class/infiniband/*/ports/*; do
   said="hca ${hca##*/} port=${port##*/}"
   get "$port/state" && said+=" state=${value#*: }"
   get "$port/rate" && said+=" rate=${value%% *}"
-  get "$port/link_layer" && link=$value
+  get "$port/link_layer"
+  link=$value
   if get "$hca/node_type" && [[ $value == 4:* ]]; then link=iWARP; fi # over Ethernet, but not RoCE: NCCL has none
-  said+=" link=$link"
+  [[ -z $link ]] || said+=" link=$link"
   get "$hca/device/device" && said+=" id=$value"
   names "$hca"/device/net/*
   if [[ -n $list ]]; then said+=" nics=$list"; fi
