@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from .stage import Cluster, Desk
 pytestmark = pytest.mark.live
 
 WORDS = Path(__file__).resolve().parents[1] / "unit/recorded/network"
+RACE = re.compile(r"setpgid\(\d+,\d+\) failed in parent with errno=Permission denied\(13\)$")
 MPICH = (Way("inside", "mpich"), Way("srun", "mpich"))
 OTHERS = (PIPE, Way("mpirun", "ompi4"), Way("srun", "ompi4"), Way("mpirun", "ompi5", "rank"))
 
@@ -26,7 +28,7 @@ def test_proof_of_tcp(cluster: Cluster, way: Way) -> None:
     used = "UCX by tcp (eth0)" if way.image == "mpich" else "Open MPI by tcp"
     assert mine(result)[-1] == f"8 ranks on node[01-04] x 2; {used}", result
     # PRRTE 3 sometimes tells of a race with its own child, which is as it should be when it looks
-    lines = [line for line in result.err.splitlines() if "setpgid(" not in line]
+    lines = [line for line in result.err.splitlines() if not RACE.search(line)]
     assert all(line.startswith("mnrun: ") for line in lines), result
 
 
