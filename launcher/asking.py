@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,12 @@ class Asker:
                 beside.write_text(said, encoding="utf-8", errors="surrogateescape")
                 os.replace(beside, place)
         return found
+
+    def judge(self, found: Facts) -> Verdict:
+        """The verdict on the job, on as many nodes as it will really have."""
+        held = self.allocation
+        nodes = len(layout.lay_out(self.job, held).nodes) if held else self.job.nodes
+        return verdict.judge(replace(self.job, nodes=nodes), found)
 
     def networks(self) -> list[str]:
         """What the job's ranks will be told of networks and adapters, and why; what is too small there. Nothing where
@@ -149,15 +156,15 @@ def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     job = asker.job
     direct = not (job.once or job.script or job.shell)
     found = asker.remembered() if direct or look else None
-    asks = look or (direct and job.mode == "outside-in" and not RUNTIMES[job.runtime].NAMED)
+    asks = look or (direct and job.mode == "outside-in")
     fresh = False
-    if asks and (look or found is None or not verdict.judge(job, found).chosen.works):
+    if asks and (look or found is None or not asker.judge(found).chosen.works):
         said = asker.ask()
         fresh = said is not None
         found = said or (asker.remembered() if found else None)  # once more, for where it is from
     if found is None:
         return job, None
-    made = verdict.judge(job, found)
+    made = asker.judge(found)
     if not made.chosen.works and not fresh:
         return job, made  # what is only remembered refuses nothing
     if look and not made.chosen.works:

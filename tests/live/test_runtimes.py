@@ -40,6 +40,13 @@ ENDS = cells(
     always=[("docker", "mpirun", "kill srun"), ("podman", "inside", "kill srun")],
     together=1,  # test_matrix.py kills mnrun in all of them
 )
+# In place of an image's Open MPI: its mpirun cannot be executed, and the node's Hydra is there.
+MPICH_ALONE = (
+    "-B",
+    "/etc/hostname:/usr/bin/mpirun.openmpi",
+    "-B",
+    "/usr/bin/mpiexec.hydra:/opt/mpich/bin/mpiexec.hydra",
+)
 
 
 @pytest.mark.parametrize("way", [Way(start, image, runtime=runtime) for runtime, start, image in CELLS], ids=str)
@@ -227,6 +234,7 @@ def test_runtime_docker_without_root(engines: Cluster) -> None:
     [
         (["--runtime", "docker", "--image", "localhost/ompi5", "--mpi", "pmi2"], "--mpi pmix"),
         (["--runtime", "docker", "--image", "localhost/ompi5", "--container-per", "node"], "--container-per rank"),
+        (["--runtime", "docker", "--image", "localhost/ompi5", *MPICH_ALONE], "MPICH speaks through an open file"),
         (["--image", "/images/ompi5.sif", "--privileged"], "the runtime is apptainer"),
         (["--runtime", "charliecloud", "--image", "/images/ompi5", "-B", "/tmp:/in:ro"], "read-only"),
     ],

@@ -76,6 +76,15 @@ def test_outside_in_asks_once(node: Node, image: Path) -> None:
     assert len(node.asked) == 4
 
 
+def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
+    """What it is the name of today, only the node knows."""
+    job = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
+    assert judged(Asker(job, held("node01"), SITE, {}, None))[0].mpi == "openmpi"
+    node.says = MPICH
+    with pytest.raises(Impossible, match="open file"):
+        judged(Asker(job, held("node01"), SITE, {}, None))
+
+
 def replaced(asker: Asker, **environ: str) -> Asker:
     asker.environ = {**asker.environ, **environ}
     return asker
