@@ -14,7 +14,8 @@ read -r _ _ _ _ _ mnrun_session _ </proc/self/stat
 [[ $mnrun_shell == terminal && $mnrun_session != "$$" ]] || echo "$mnrun_session" >>"$mnrun_here/sessions"
 if [[ $mnrun_place == */hold ]]; then # by the second of them Apptainer names what others join
   echo "$$ $PPID" >"$mnrun_here/holder"
-  rm -f "/dev/shm/sharens_instance_$PPID" # of one long ago, that was killed
+  source "$mnrun_here/sweep.sh"
+  unname "$PPID" # of one long ago, before the node lost its power
 fi
 
 at_least() { # NAME LETTER NUMBER: the soft limit, as far as the hard one lets it, where nobody says (--ulimit)

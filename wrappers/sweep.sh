@@ -57,12 +57,13 @@ sweep_all() { # containers first, and again, since one may have been about to st
   echo "$containers$left"
 }
 
+unname() { # PID: what Apptainer leaves of a shared container that was killed, which it names by that
+  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-$HOME/.apptainer}/instances/app/$(uname -n)/$(id -un)/sharens_instance_$1"
+}
+
 wipe() {
-  local name
-  if read -r _ name <"$mnrun_here/holder"; then # what Apptainer leaves of a shared container that is killed
-    name=sharens_instance_$name
-    rm -rf "/dev/shm/$name" "${APPTAINER_CONFIGDIR:-$HOME/.apptainer}/instances/app/$(uname -n)/$(id -un)/$name"
-  fi 2>/dev/null
+  local parent
+  read -r _ parent 2>/dev/null <"$mnrun_here/holder" && unname "$parent"
   rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
   cd /
   rm -f -- "$mnrun_here.lease"

@@ -56,10 +56,14 @@ int main(int argc, char **argv) {
     if (seconds)
         sleep(seconds);
     if (sig) {
-        MPI_Barrier(MPI_COMM_WORLD); /* who is killed along with the last rank has said its line */
-        if (rank == size - 1)
+        /* By then the others use no MPI, which might fail before anybody knows of the last rank. */
+        if (rank == size - 1) {
+            for (int others = size - 1; others > 0; others--)
+                MPI_Recv(&one, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             raise(sig);
-        pause(); /* to be ended: in MPI_Finalize it might fail before anybody knows of that rank */
+        } else
+            MPI_Ssend(&one, 1, MPI_INT, size - 1, 0, MPI_COMM_WORLD);
+        pause();
     }
     MPI_Finalize();
     return rank == size - 1 ? code : 0;

@@ -149,6 +149,18 @@ def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) 
     assert said == ["none yet", "--join-pid=41 MNRUN_HOLDER", "not yet", "instance://sharens_instance_42 a  b"]
 
 
+def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> None:
+    """Apptainer names it by its parent, and a node that lost its power has the numbers again; others' names stay."""
+    node.fill(2, mode="outside-in", launcher="srun", force=True)
+    script = """
+    mkdir hold; HOME=$PWD; name=.apptainer/instances/app/$(uname -n)/$(id -un)/sharens_instance_
+    mkdir -p "$name$$" "${name}other"; echo 1 >"/dev/shm/sharens_instance_$$"
+    bash box.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"; ls -d "$name"* /dev/shm/sharens_instance_$$
+    """
+    said = node._sh(f"cd {node.path}\n{script}\n:").decode().splitlines()
+    assert [line.rsplit("/", 1)[-1] for line in said] == ["- -", "sharens_instance_other"]
+
+
 @pytest.mark.parametrize(
     ("image", "environ", "speaks"),
     [
