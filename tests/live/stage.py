@@ -29,6 +29,7 @@ SUBORDINATES = 1000000  # where the users' subordinate ids begin
 # In ~/.mnrun: where jobs leave records, where else they do, what Slurm last said, and what is known of images.
 OURS = ("jobs", "places", "slurm.json", "cache")
 PODMANS = ("mnrun-podman.", "libpod_rootless_lock_")  # podman's images, and what it counts its containers with
+INSTANCES = ".apptainer/instances/app"  # what Apptainer writes of each, by node and user
 PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "120"))  # says "never", not "slow": machines are noisy
 
 Stdin = Union[bytes, Path, None]
@@ -288,6 +289,7 @@ class Cluster:
                 yield from (f"{node}: {folder}/{name}" for name in there if not name.startswith(PODMANS))
             for home in self.path("/home", node).iterdir():
                 names = {entry.name for entry in home.iterdir()} - {".mnrun", ".apptainer", ".bash_history"}
+                names |= {str(record.relative_to(home)) for record in home.glob(f"{INSTANCES}/*/*/*")}
                 yield from (f"{node}: {home.name}'s ~/{name}" for name in names)
                 for folder in (".mnrun", ".mnrun/jobs"):
                     if (home / folder).is_dir():
