@@ -45,6 +45,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         matrix.write_all(TOP / "README.md", matrix.remember(trees.cache() / "results.json", now, whole))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What failed is remembered as a run without pytest-xdist will call it: a second try of it finds all."""
+    cache = session.config.cache
+    if cache and not hasattr(session.config, "workerinput"):
+        cache.set("cache/lastfailed", {matrix.plain(nodeid): True for nodeid in cache.get("cache/lastfailed", {})})
+
+
 def tool(name: str, *words: str) -> None:
     done = subprocess.run([str(TOOL), "--name", name, *words], capture_output=True, text=True, check=False)
     if done.returncode:

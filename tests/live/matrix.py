@@ -29,6 +29,11 @@ _CELL = re.compile(r"\btest_cell\[(\w+)-(\w+)-(\w+)-(\w+)-(\w+)\]")
 _FLIPPED = re.compile(r"\b(ompi5|ompi4|mpich|host)-(inside|mpirun|srun)\b")
 
 
+def plain(nodeid: str) -> str:
+    """A test's id without the group (pytest.mark.xdist_group) that pytest-xdist writes behind it, and pytest alone does not."""
+    return re.sub(r"@\w+\Z", "", nodeid)
+
+
 def ways(nodeid: str) -> set[tuple[str, str]]:
     """(start, image) of each way to start ranks that a test's name holds."""
     return {*_WAY.findall(nodeid), *((start, image) for image, start in _FLIPPED.findall(nodeid))}
@@ -83,10 +88,10 @@ def remember(place: Path, now: Mapping[str, bool], whole: bool) -> dict[str, boo
 
     `whole`: all tests of the files in it were run, so that others of them are no more.
     """
-    known: dict[str, bool] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    before: dict[str, bool] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
     files = {_file(nodeid) for nodeid in now} if whole else set()
-    known = {nodeid: passed for nodeid, passed in known.items() if _file(nodeid) not in files}
-    known.update(now)
+    known = {plain(nodeid): passed for nodeid, passed in before.items() if _file(nodeid) not in files}
+    known.update({plain(nodeid): passed for nodeid, passed in now.items()})
     new = place.with_suffix(".new")
     new.write_text(json.dumps(known, indent=1, sort_keys=True), encoding="utf-8")
     new.rename(place)

@@ -232,7 +232,11 @@ def test_runtime_docker_without_root(engines: Cluster) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--runtime", "docker", "--image", "localhost/ompi5", "--mpi", "pmi2"], "--mpi pmix"),
+        (
+            ["--runtime", "docker", "--image", "localhost/ompi5", "--mpi", "pmi2"],
+            "the image has Open MPI, which needs pmix",
+        ),
+        (["--runtime", "docker", "--image", "localhost/not-there", "--mpi", "pmi2"], "--mpi pmix"),
         (["--runtime", "docker", "--image", "localhost/ompi5", "--container-per", "node"], "--container-per rank"),
         (["--runtime", "docker", "--image", "localhost/ompi5", *MPICH_ALONE], "MPICH speaks through an open file"),
         (["--image", "/images/ompi5.sif", "--privileged"], "the runtime is apptainer"),

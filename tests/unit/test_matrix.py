@@ -62,3 +62,11 @@ def test_a_part_leaves_what_other_runs_have_found(tmp_path: Path) -> None:
     again = matrix.remember(place, {"a.py::one": True}, whole=False)
     assert again == {"a.py::one": True, "a.py::gone": True, "b.py::one": True}
     assert matrix.remember(place, {"a.py::one": True}, whole=True) == {"a.py::one": True, "b.py::one": True}
+
+
+def test_a_test_has_one_result_whoever_ran_it(tmp_path: Path) -> None:
+    """pytest-xdist calls those of a group otherwise: the last result counts all the same."""
+    place = tmp_path / "results.json"
+    matrix.remember(place, {"test_a.py::test_x[a@b]@engines": False, "test_b.py::test_y": True}, whole=True)
+    known = matrix.remember(place, {"test_a.py::test_x[a@b]": True}, whole=False)
+    assert known == {"test_a.py::test_x[a@b]": True, "test_b.py::test_y": True}
