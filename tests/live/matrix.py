@@ -30,7 +30,7 @@ _FLIPPED = re.compile(r"\b(ompi5|ompi4|mpich|host)-(inside|mpirun|srun)\b")
 
 
 def plain(nodeid: str) -> str:
-    """A test's id without the group (pytest.mark.xdist_group) that pytest-xdist writes behind it, and pytest alone does not."""
+    """A test's id without the group that pytest-xdist writes behind it, and pytest alone does not."""
     return re.sub(r"@\w+\Z", "", nodeid)
 
 
