@@ -5,7 +5,7 @@
 set -u
 tell() { [[ -z $2 ]] || printf 'node\t%s\t%s\n' "$1" "$(tr '\n\t' '  ' <<<"${2:0:300}")"; }
 asked() { timeout -k 1 10 "$@" 2>/dev/null </dev/null; } # a daemon that does not answer must not hold us up
-mnrun_runtime=$1 mnrun_podman=$2 mnrun_id=facts
+mnrun_runtime=$1 mnrun_podman=$2 mnrun_id=facts.$$
 shift 2
 
 tell name "${SLURMD_NODENAME:-$(uname -n)}"
@@ -33,7 +33,9 @@ case $mnrun_runtime in
       set -- "$1" "--mount=$mnrun_mount" "${@:2}"
     fi ;;
 esac
-said=$(MNRUN_JOB_ID=facts timeout -k 1 60 "$@" sh -c "$mnrun_asking" 2>&1 </dev/null) || tell silent "$(tail -n 1 <<<"$said")"
+said=$(MNRUN_JOB_ID=$mnrun_id timeout -k 1 60 "$@" sh -c "$mnrun_asking" 2>&1 </dev/null) || tell silent "$(tail -n 1 <<<"$said")"
 [[ -z ${mnrun_mount-} ]] || rmdir "$mnrun_mount"
+# podman leaves a process behind
+grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
 grep $'^image\t' <<<"$said"
 exit 0
