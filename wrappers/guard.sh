@@ -14,14 +14,12 @@
 #                         NODE is this one: of other nodes' lines nothing is read but by grep
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
-# So is any signal of the scheduler's: it is meant for the program.
+# Its signals are meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
-#     fact ready nossh fail gone log rank ended warned alone used topology alive bye, and ask and answer (from `across`)
-# to other nodes;
+#     fact ready nossh fail gone log rank ended warned alone used topology alive bye, and ask and answer to other nodes;
 # alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
-# Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: what the user
-# exports under another name reaches it as it is.
+# Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: others are the user's.
 mnrun_here=$(cd "$(dirname "$0")" && pwd)
 cd "$mnrun_here"
 source ./job.sh
@@ -59,7 +57,7 @@ forward() { # to the launcher, each line with the node's name
   line=''
   facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
   until [[ ${word-} == bye ]]; do
-    # where the machine is busy, the time may be over in the middle of a line
+    # on a busy machine the time may be over within a line
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
       line=$part$line part=''
       word=${line%% *} rest=${line#"${line%% *}"} rest=${rest# }
@@ -153,6 +151,7 @@ box() { # WORDS: a container. Its standard input is a pipe that the guard holds,
   [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
   bash -p ./apart.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || mnrun_code=$?
   [[ ! -e closing ]] || exit 0 # with its guard
+  rm -f pid.serve
   last_words
   say "gone $mnrun_code"
 }
@@ -200,6 +199,7 @@ topology() { # of GPUs and network, for the job's records; while the job goes on
 finish() {
   trap '' TERM INT HUP
   set +e
+  if read -r pid names 2>/dev/null <pid.serve && [[ -z $(outer "$pid" "$names") ]]; then say "gone 137"; fi # unheard
   : >closing
   if [[ -n ${mnrun_filter-} ]]; then
     kill -KILL "$mnrun_filter" "$mnrun_crossing"

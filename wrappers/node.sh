@@ -9,6 +9,7 @@ cd "$1"
 PATH=$1/bin:$PATH
 export PATH
 export -p >session.env
+echo "$$ $(readlink /proc/self/ns/pid)" >pid.serve
 trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 case $mnrun_connect in
   ssh | auto) sh ./sshd.sh & ;;

@@ -57,7 +57,7 @@ sweep_all() { # containers first, and again, since one may have been about to st
   echo "$containers$left"
 }
 
-unname() { # PID: what Apptainer leaves of a shared container that was killed, which it names by that
+unname() { # PID: what Apptainer names by it, and leaves where the container is killed
   rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-$HOME/.apptainer}/instances/app/$(uname -n)/$(id -un)/sharens_instance_$1"
 }
 
