@@ -41,7 +41,7 @@ identity() { # of the image file: its size, and a sum of the header, which says 
   fi
 }
 
-last_words() { # the container's own
+last_words() {
   tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
 }
 
@@ -72,11 +72,11 @@ forward() { # to the launcher, each line with the node's name
   done
 }
 
-is_image() { # a SIF, a squashfs, or an unpacked tree
+is_image() {
   [[ -e $1/bin/sh || -L $1/bin/sh ]] || head -c 512 "$1" | grep -aqE 'SIF_MAGIC|^hsqs'
 }
 
-check() { # what every node must have, before anything is started
+check() { # what every node must have
   local kind what usable where
   while IFS=$'\t' read -r kind what; do
     case $kind in
@@ -114,6 +114,11 @@ outer() { # PID [NAMESPACE]: a process as this machine numbers it, which its con
   done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
 }
 
+serves() { # the container's first process lives
+  local pid names
+  read -r pid names 2>/dev/null <pid.serve && [[ -n $(outer "$pid" "$names") ]]
+}
+
 kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files, all at the same time
   local file pid names pids=()
   for file in "${@:2}"; do
@@ -123,7 +128,7 @@ kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files, 
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
 
-pass_on() { # SIGNAL: to the program
+pass_on() { # SIGNAL
   local ranks=(pid.[0-9]*)
   if [[ -e ${ranks[0]} ]]; then
     kill_each "$1" "${ranks[@]}"
@@ -132,7 +137,7 @@ pass_on() { # SIGNAL: to the program
   fi
 }
 
-end() { # by its mpirun, where it has one
+end() {
   if [[ -e pid.head && -n $mnrun_by_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
 }
 
@@ -199,7 +204,7 @@ topology() { # of GPUs and network, for the job's records; while the job goes on
 finish() {
   trap '' TERM INT HUP
   set +e
-  if read -r pid names 2>/dev/null <pid.serve && [[ -z $(outer "$pid" "$names") ]]; then say "gone 137"; fi # unheard
+  [[ ! -e pid.serve ]] || serves || say "gone 137"
   : >closing
   if [[ -n ${mnrun_filter-} ]]; then
     kill -KILL "$mnrun_filter" "$mnrun_crossing"
@@ -274,6 +279,7 @@ while read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word mnrun_name mnrun_
       mnrun_went=1
       [[ ! -e nodes ]] || carry # by the pipe, then
       echo go >&"$mnrun_go"
+      serves || rm -f pid.serve # unseen
       ;;
     log) last_words ;;
     signal) pass_on "$mnrun_name" ;;
