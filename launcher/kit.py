@@ -226,8 +226,10 @@ def pack(contents: Mapping[str, str]) -> bytes:
     """The kit as it goes down the lease: its size on a line, then a tar file."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        # scripts of one shell beside each other: gzip finds alike words no further than 32 kB back
-        for name, text in sorted(contents.items(), key=lambda file: (file[1].partition("\n")[0], file[0])):
+        # scripts of one shell beside each other, the longest first: gzip finds alike words no further than 32 kB back
+        for name, text in sorted(
+            contents.items(), key=lambda file: (file[1].partition("\n")[0], -len(file[1]), file[0])
+        ):
             data = text.encode("utf-8", "surrogateescape")
             entry = tarfile.TarInfo(name)
             entry.size = len(data)

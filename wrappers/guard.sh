@@ -14,7 +14,7 @@
 #                         NODE is this one: of other nodes' lines nothing is read but by grep
 # At its end everything of the job on this node ends, and the node directory goes. A TERM from the
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
-# Its signals are meant for the program.
+# So is any signal of the scheduler's: it is meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
 #     fact ready nossh fail gone log rank ended warned alone used topology alive bye, and ask and answer to other nodes;
 # alive only where mnrun_beat says how often: a connection may break without a word
@@ -41,7 +41,7 @@ identity() { # of the image file: its size, and a sum of the header, which says 
   fi
 }
 
-last_words() {
+last_words() { # the container's own
   tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
 }
 
@@ -72,11 +72,11 @@ forward() { # to the launcher, each line with the node's name
   done
 }
 
-is_image() {
+is_image() { # a SIF, a squashfs, or an unpacked tree
   [[ -e $1/bin/sh || -L $1/bin/sh ]] || head -c 512 "$1" | grep -aqE 'SIF_MAGIC|^hsqs'
 }
 
-check() { # what every node must have
+check() { # what every node must have, before anything is started
   local kind what usable where
   while IFS=$'\t' read -r kind what; do
     case $kind in
@@ -114,7 +114,7 @@ outer() { # PID [NAMESPACE]: a process as this machine numbers it, which its con
   done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
 }
 
-serves() { # the container's first process lives
+serves() { # whether the container's first process lives; its runtime may take longer to end
   local pid names
   read -r pid names 2>/dev/null <pid.serve && [[ -n $(outer "$pid" "$names") ]]
 }
@@ -128,7 +128,7 @@ kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files, 
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
 
-pass_on() { # SIGNAL
+pass_on() { # SIGNAL: to the program
   local ranks=(pid.[0-9]*)
   if [[ -e ${ranks[0]} ]]; then
     kill_each "$1" "${ranks[@]}"
@@ -137,7 +137,7 @@ pass_on() { # SIGNAL
   fi
 }
 
-end() {
+end() { # by its mpirun, where it has one
   if [[ -e pid.head && -n $mnrun_by_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
 }
 
@@ -279,7 +279,7 @@ while read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word mnrun_name mnrun_
       mnrun_went=1
       [[ ! -e nodes ]] || carry # by the pipe, then
       echo go >&"$mnrun_go"
-      serves || rm -f pid.serve # unseen
+      serves || rm -f pid.serve # which cannot be seen from here
       ;;
     log) last_words ;;
     signal) pass_on "$mnrun_name" ;;
