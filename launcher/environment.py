@@ -208,10 +208,11 @@ def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
 
 
 def rules_script() -> str:
-    """A shell function `dropped CONTEXT:NAME` that says what `dropped` says here."""
+    """A shell function `dropped CONTEXT=NAME` that says what `dropped` says here; no name has another `=`."""
     lines = ["# shellcheck shell=sh", "# Written by mnrun from its table of rules.", "dropped() {", "  case $1 in"]
     for rule in RULES:
-        patterns = " | ".join(f"{context}:{rule.pattern}" for context in _contexts(rule))
+        also_bare = "" if rule.boxed else "*"
+        patterns = " | ".join(f"{context}{also_bare}={rule.pattern}" for context in rule.contexts)
         lines.append(f"    {patterns}) ;; # {rule.why}")
     lines += ["    *) return 1 ;;", "  esac", "}", ""]
     lines += [

@@ -31,7 +31,7 @@ at_least nofile n 65536 # more, and older programs take long to close them one b
 mnrun_drop=()
 while IFS= read -r -d '' mnrun_pair; do
   mnrun_name=${mnrun_pair%%=*}
-  if dropped "$mnrun_context:$mnrun_name"; then mnrun_drop+=(-u "$mnrun_name"); fi
+  if dropped "$mnrun_context=$mnrun_name"; then mnrun_drop+=(-u "$mnrun_name"); fi
 done </proc/self/environ
 if [[ $mnrun_context != *-bare && -d $mnrun_here/steady ]]; then PATH=$mnrun_here/steady:$PATH; fi
 exec env "${mnrun_drop[@]}" "MNRUN_JOB_ID=$mnrun_id" "TMPDIR=$mnrun_place" "$@"

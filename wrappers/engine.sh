@@ -96,12 +96,12 @@ gpus() { # in the way that this node has
   [[ $mnrun_runtime != docker ]] || info=$(ask 20 info --format '{{json .}}' 2>/dev/null) || true
   if [[ $info == *'"nvidia":'* ]]; then
     flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$all" -e NVIDIA_DRIVER_CAPABILITIES=all)
-  elif grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}" && [[ $mnrun_runtime != docker || $info == *'"CDISpecDirs":["'* ]]; then
-    for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$(in_cdi "$gpu")"); done
-  elif grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}"; then
+  elif ! grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}"; then
+    lacking "$mnrun_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit, or --no-gpu"
+  elif [[ $mnrun_runtime == docker && $info != *'"CDISpecDirs":["'* ]]; then
     lacking "dockerd does not read this node's CDI: \"features\": {\"cdi\": true} in its daemon.json, or --runtime podman"
   else
-    lacking "$mnrun_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit, or --no-gpu"
+    for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$(in_cdi "$gpu")"); done
   fi
 }
 

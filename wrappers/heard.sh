@@ -4,11 +4,10 @@
 # was named. Where it is tcp, `there DEVICES -` says what the node has for ib.
 set -euo pipefail
 said=$(awk '
-function found(transport, device, library) {
-  if (!((transport, library) in devices)) order[++count] = transport SUBSEP library
-  if (device != "" && index("," devices[transport, library] ",", "," device ",") == 0)
-    devices[transport, library] = devices[transport, library] (devices[transport, library] == "" ? "" : ",") device
-  else devices[transport, library] = devices[transport, library]
+function found(transport, device, library, key) {
+  key = transport SUBSEP library
+  if (!(key in devices)) order[++count] = key
+  if (index(devices[key] ",", "," device ",") == 0) devices[key] = devices[key] (device == "" ? "" : "," device)
 }
 function after(text) { return substr($0, index($0, text) + length(text)) }
 function slow(name) { return name ~ /^(Socket|tcp|sockets|udp|tcp;ofi_rxm)$/ }
@@ -21,7 +20,7 @@ function slow(name) { return name ~ /^(Socket|tcp|sockets|udp|tcp;ofi_rxm)$/ }
       device = words[i]
       gsub(/^\[[0-9]+\]|[;,]$/, "", device)
       if (name == "Socket") sub(/:.*/, "", device); else sub(/\/.*/, "", device)
-      offered[name] = offered[name] (offered[name] == "" ? "" : ",") device
+      offered[name] = offered[name] "," device
     }
     if (network == "") network = name
   }
@@ -61,13 +60,13 @@ END {
   if (via != "") network = via
   if (network != "") {
     transport = network == "Socket" || slow(provider) && network ~ /Libfabric/ ? "tcp" : "ib"
-    found(transport, network ~ /Libfabric/ ? provider : offered[network], "NCCL")
+    found(transport, network ~ /Libfabric/ ? provider : substr(offered[network], 2), "NCCL")
     if (direct) found(transport, "GPUDirect", "NCCL")
   }
   for (i = 1; i <= count; i++) {
     split(order[i], parts, SUBSEP)
     list = devices[order[i]]
-    print parts[1], substr(list == "" ? "-" : list, 1, 300), parts[2]
+    print parts[1], list == "" ? "-" : substr(list, 2, 300), parts[2]
   }
 }' "$@" </dev/null)
 [[ -n $said ]] || exit 0

@@ -77,6 +77,16 @@ def test_env_is_not_held_by_what_ranks_leave(cluster: Cluster) -> None:
     assert (result.code, sorted(result.out.split())) == (0, ["0:", "1:", "2:", "3:", *["done"] * 4]), result
 
 
+@pytest.mark.parametrize("words", [(), ("-l",)])
+def test_env_lines_stay_whole(cluster: Cluster, words: tuple[str, ...]) -> None:
+    """As with srun, though every node says much at once, and in pieces."""
+    text = 'for n in $(seq 300); do printf "%s says" $RANK; printf " %s\n" $n; done; seq -f "$RANK has %099.0f" 300'
+    result = cluster.mnrun(*ENV, *words, "--image", NOSSHD, "--", "sh", "-c", text, nodes=4, tasks=1, seconds=200)
+    assert result.code == 0, result
+    lines = [f"{rank} {what}" for rank in range(4) for n in range(1, 301) for what in (f"says {n}", f"has {n:099}")]
+    assert sorted(result.out.splitlines()) == sorted(f"{line[0]}: {line}" if words else line for line in lines)
+
+
 def test_env_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
     """The same from a script; a signal to it reaches every rank once."""
     program = desk.put("usr1", USR1.replace("rank=", "rank=$RANK; : "), 0o755)
