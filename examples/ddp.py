@@ -5,6 +5,7 @@ mnrun -N 4 --ntasks-per-node 2 --image torch.sif --launcher torchrun -- ddp.py
 """
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -32,7 +33,8 @@ def main() -> None:
     everyones = [torch.zeros_like(learnt) for _ in range(size)]
     dist.all_gather(everyones, learnt)
     same = all(torch.equal(learnt, other) for other in everyones)
-    print(f"rank {rank} of {size} on {os.uname().nodename}, local rank {os.environ['LOCAL_RANK']}: {learnt.tolist()}")
+    place = f"rank {rank} of {size} on {os.uname().nodename}, local rank {os.environ['LOCAL_RANK']}"
+    sys.stdout.write(f"{place}: {learnt.tolist()}\n")  # in one piece, which torchrun's unbuffered print() is not
     if rank == 0:
         print(f"y = {learnt[0]:.2f} x {learnt[1]:+.2f}, the same on every rank: {same}")
     dist.destroy_process_group()
