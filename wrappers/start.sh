@@ -1,8 +1,8 @@
 #!/bin/sh
 # `start.sh WORDS…` starts a job's ranks where no MPI does: ranks.sh on every node, here and by the `ssh` that reaches
 # the others' containers. It leaves with the code of the first node whose ranks failed; the others' end with the job.
-# Standard output goes on in whole lines, as srun's does; errors as they come (a progress bar has no line's end), but
-# for --label.
+# Standard output of several nodes goes on in whole lines, as srun's does; errors as they come: a progress bar has no
+# line's end.
 set -u
 here=${0%/*}
 . "$here/job.sh"
@@ -35,29 +35,33 @@ start() { # a node's ranks
     sh "$here/ranks.sh" $place "$@"
   else
     "$here/bin/ssh" "$name" "exec sh $here/ranks.sh $place $words"
-  fi 3>&- 4>&-
-  echo $? >"$here/tmp/code.$node"
+  fi 2>&4 3>&- 4>&-
+  code=$?
 }
 
 whole() { # lines
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM # which are for the ranks
-  if command -v stdbuf >/dev/null; then exec env LC_ALL=C stdbuf -oL sed ''; fi
-  exec cat
+  exec env LC_ALL=C stdbuf -oL sed -n "/$mark\$/!{p;d};s/$mark\$//;/./p;q" 3>&- 4>&-
 }
 
+mark=$(printf '\001%s ended\001' "${here##*/}")
 mkfifo "$here/tmp/ended"
 exec 3<>"$here/tmp/ended" 4>&2 2>/dev/null # a shell says `Terminated` of what others ended
 node=0 first=0
 while read -r name ranks; do
   place="$node $nodes $first $ranks $size"
   {
-    # shellcheck disable=SC2154  # job.sh
-    if [ -n "$mnrun_label" ]; then
-      { start "$@" 2>&1 >&5 5>&- | whole >&4 5>&-; } 5>&1 | whole
+    said=$here/said.$node
+    if [ "$nodes" != 1 ] && command -v stdbuf >/dev/null && mkfifo "$said"; then
+      whole <"$said" &
+      reader=$!
+      start "$@" >"$said"
+      { sleep 2; echo "$mark" 1<>"$said"; } >/dev/null 4>&- & # what a rank has left may hold it
+      wait "$reader"
     else
-      start "$@" 2>&4 | whole
+      start "$@"
     fi
-    cat "$here/tmp/code.$node" >&3 || echo 1 >&3 # only now, when all has been said
+    echo "$code" >&3
   } </dev/null &
   node=$((node + 1)) first=$((first + ranks))
 done <"$here/layout"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -10,30 +11,35 @@ import pytest
 from .conftest import Shell
 from .test_wrappers import SHELLS, Node
 
-NODES = 3
 HERE = '#!/bin/sh\nshift\nexec sh -c "$*"\n'  # `ssh NODE COMMAND`, of a node that is this one
-PIECES = 'n=0; while [ $n -lt 300 ]; do n=$((n + 1)); printf "%s says" $RANK; printf " %s\\n" $n; done'
-LINES = Counter(f"{rank} says {n}" for rank in range(NODES) for n in range(1, 301))
+NEEDED = ("sh", "cat", "cksum", "cut", "env", "grep", "mkfifo", "readlink", "rm", "sed", "seq", "sleep", "tr", "uname")
+SHARED = "readlink /proc/self/fd/1"  # a rank's output, as it is
 
 
-def start(sh: Shell, tmp_path: Path, script: str, shell: str = "sh", code: int = 0, label: bool = False) -> str:
-    """What the ranks say; their errors go to the file `errors`."""
+def start(
+    sh: Shell, tmp_path: Path, script: str, nodes: int = 3, shell: str = "sh", code: int = 0, path: str = ""
+) -> str:
+    """What the ranks say, each of which runs the script; at the end there is the file `over`. Errors go to `errors`."""
     node = Node(sh, tmp_path / "mnrun.7-abcdef")
-    node.fill(*[1] * NODES, launcher="env", label=label)
+    node.fill(*[1] * nodes, launcher="env")
     (node.path / "tmp").mkdir()
     (node.path / "own.address").write_text("127.0.0.1\n")
     (node.path / "bin/ssh").write_text(HERE)
     (node.path / "stdin").touch()
-    words = ("sh", str(node.path / "rank.sh"), "sh", "-c", script)
-    return node.run("start.sh", *words, shell=shell, code=code, before="exec 2>errors\n").decode()
+    words = (str(node.path / "start.sh"), "sh", str(node.path / "rank.sh"), "sh", "-c", script)
+    run = f'{shell} "$@" >said 2>errors; code=$?; : >over; cat said; exit $code'
+    return sh(run, *words, code=code, environ={"PATH": path} if path else {}).decode()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_lines_of_several_nodes_stay_whole(sh: Shell, tmp_path: Path, shell: str) -> None:
     """However many pieces each of them comes in; the last one as it is."""
-    said = start(sh, tmp_path, f"{PIECES}; [ $RANK != 2 ] || printf end", shell)
-    assert Counter(said.replace("end", "").splitlines()) == LINES
+    pieces = 'for n in $(seq 300); do printf "%s says" $RANK; printf " %s\\n" $n; done'
+    said = start(sh, tmp_path, f"{pieces}; [ $RANK != 2 ] || printf end", shell=shell)
     assert said.count("end") == 1
+    assert Counter(said.replace("end", "").splitlines()) == Counter(
+        f"{rank} says {n}" for rank in range(3) for n in range(1, 301)
+    )
 
 
 def test_an_error_is_seen_at_once(sh: Shell, tmp_path: Path) -> None:
@@ -42,13 +48,38 @@ def test_an_error_is_seen_at_once(sh: Shell, tmp_path: Path) -> None:
     assert start(sh, tmp_path, f"[ $RANK != 1 ] || {{ printf half >&2; {waits}; }}") == "seen\n"
 
 
-def test_errors_with_labels_are_whole_lines(sh: Shell, tmp_path: Path) -> None:
-    assert start(sh, tmp_path, f"{{ {PIECES}; }} >&2", label=True) == ""
-    said = (tmp_path / "errors").read_text().splitlines()
-    assert Counter(said) == Counter({f"{line[0]}: {line}": 1 for line in LINES})
-
-
-def test_what_a_rank_says_as_it_fails_is_said(sh: Shell, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_rank_says_as_it_fails_is_said(sh: Shell, tmp_path: Path, shell: str) -> None:
     """All of it, before its code ends the job."""
-    said = start(sh, tmp_path, "[ $RANK = 1 ] || exit 0; seq 20000; exit 7", code=7)
+    said = start(sh, tmp_path, "[ $RANK = 1 ] || exit 0; seq 20000; exit 7", shell=shell, code=7)
     assert said.split() == [str(n) for n in range(1, 20001)]
+
+
+@pytest.mark.parametrize(("shell", "code"), [("dash", 0), ("bash", 7)])
+def test_who_holds_a_ranks_output_does_not_hold_the_job(sh: Shell, tmp_path: Path, shell: str, code: int) -> None:
+    """One that no mark tells of, on the first node."""
+    holds = f"env -i sh -c 'until [ -e {tmp_path}/over ]; do sleep 0.1; done' &"
+    assert (
+        start(sh, tmp_path, f"[ $RANK = 0 ] || exit 0; {holds} echo done; exit {code}", shell=shell, code=code)
+        == "done\n"
+    )
+
+
+def test_a_rank_may_remove_its_tmpdir(sh: Shell, tmp_path: Path) -> None:
+    assert start(sh, tmp_path, f"echo done; rm -rf {tmp_path}/mnrun.7-abcdef/tmp", nodes=2) == "done\ndone\n"
+
+
+def test_ranks_of_one_node_have_the_jobs_output(sh: Shell, tmp_path: Path) -> None:
+    """A terminal, say, or a disk that is full."""
+    assert start(sh, tmp_path, SHARED, nodes=1) == f"{tmp_path}/said\n"
+
+
+def test_an_image_that_cannot_keep_lines_whole(sh: Shell, tmp_path: Path) -> None:
+    """With busybox alone: then they go as they come."""
+    folder = tmp_path / "few"
+    folder.mkdir()
+    for name in NEEDED:
+        found = shutil.which(name)
+        assert found
+        (folder / name).symlink_to(found)
+    assert start(sh, tmp_path, SHARED, path=str(folder)) == f"{tmp_path}/said\n" * 3
