@@ -3,7 +3,7 @@
 # what leaks from the host and its scheduler in this context (launcher/environment.py has the
 # rules), with the job's mark, and with PLACE in the node directory as its own TMPDIR.
 set -euo pipefail
-mnrun_here=$(cd "$(dirname "$0")" && pwd)
+mnrun_here=$(cd "${0%/*}" && pwd)
 mnrun_context=$1 mnrun_place=$mnrun_here/$2
 shift 2
 source "$mnrun_here/job.sh"

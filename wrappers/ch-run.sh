@@ -2,7 +2,7 @@
 # `ch-run.sh ch-run WORDS… IMAGE -- COMMAND…` runs it with the variables
 # that the image brings, which ch-run does not set by itself.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "${0%/*}" && pwd)
 source "$here/job.sh"
 source "$here/mps.sh"
 program=$(command -v ch-run)

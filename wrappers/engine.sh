@@ -2,7 +2,7 @@
 # `engine.sh docker|podman run WORDS…` starts a container with what only this node knows, or only this
 # process: user and groups, limits, devices, GPUs, and the variables of the job or of this very rank.
 set -euo pipefail
-mnrun_here=$(cd "$(dirname "$0")" && pwd)
+mnrun_here=$(cd "${0%/*}" && pwd)
 cd "$mnrun_here"
 source ./job.sh
 source ./rules.sh

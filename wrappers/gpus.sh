@@ -2,8 +2,8 @@
 # `gpus.sh WORDS…` runs WORDS, a container runtime's, with the node's NVIDIA driver where there is
 # one, and they are not to be hidden. Which GPUs the scheduler granted is in CUDA_VISIBLE_DEVICES and goes along by itself.
 set -euo pipefail
-source "$(dirname "$0")/job.sh"
-source "$(dirname "$0")/mps.sh"
+source "${0%/*}/job.sh"
+source "${0%/*}/mps.sh"
 if [[ -n $mnrun_no_gpu ]]; then
   unset APPTAINER_NV SINGULARITY_NV
   export APPTAINER_NO_NV=1 SINGULARITY_NO_NV=1 # whatever the site's own settings say

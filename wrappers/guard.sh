@@ -20,7 +20,7 @@
 # alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
 # Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: others are the user's.
-mnrun_here=$(cd "$(dirname "$0")" && pwd)
+mnrun_here=$(cd "${0%/*}" && pwd)
 cd "$mnrun_here"
 source ./job.sh
 source ./sweep.sh # which has engines.sh

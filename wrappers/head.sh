@@ -3,7 +3,7 @@
 # the master container. Standard input does not go through mpirun (5.0.7 loses nearly all of
 # more than 4 kB): a pipe takes it to rank 0, which runs on this node.
 set -euo pipefail
-mnrun_here=$(cd "$(dirname "$0")" && pwd)
+mnrun_here=$(cd "${0%/*}" && pwd)
 source "$mnrun_here/job.sh"
 if [[ $mnrun_stdin == rank ]]; then
   # opened by a process that carries the job's mark: it waits here for as long as rank 0 does not

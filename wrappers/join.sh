@@ -2,7 +2,7 @@
 # `join.sh WORDS…` runs WORDS, a container runtime's, once the container that this node's ranks share is there:
 # where they say MNRUN_HOLDER they mean that.
 set -euo pipefail
-mnrun_here=$(cd "$(dirname "$0")" && pwd)
+mnrun_here=$(cd "${0%/*}" && pwd)
 until [[ -e $mnrun_here/held ]]; do sleep 0.02; done # or until the guard ends us, since it cannot come
 read -r mnrun_pid mnrun_parent <"$mnrun_here/holder"
 mnrun_words=()

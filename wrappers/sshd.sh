@@ -2,7 +2,7 @@
 # A user's own sshd on a free port of this node, in the foreground, from within the container.
 # Says `ready port=N` once it listens.
 set -eu
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "${0%/*}" && pwd)
 cd "$here"
 . ./job.sh
 . ./ports.sh

@@ -8,5 +8,5 @@ mkdir steady
 for name in squashfuse_ll squashfuse fuse-overlayfs fuse2fs gocryptfs; do
   real=$(command -v "$name") || continue
   printf '#!/bin/sh\nexec %q --block-signal=HUP,INT,TERM,USR1,USR2 %q "$@"\n' "$env" "$real" >"steady/$name"
-  chmod 700 "steady/$name"
 done
+chmod -R 700 steady

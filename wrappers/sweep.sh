@@ -3,7 +3,7 @@
 # functions; `sweep.sh watch` is its undertaker, which acts once its standard input ends;
 # `sweep.sh` alone acts at once, for a launcher whose guards have gone without a farewell.
 set -euo pipefail +o posix
-mnrun_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mnrun_here=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
 mnrun_shm=/dev/shm/${mnrun_here##*/}
 source "$mnrun_here/job.sh"
 source "$mnrun_here/engines.sh"

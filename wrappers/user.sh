@@ -12,7 +12,8 @@ name=$(id -un 2>/dev/null) || name=user
 {
   echo 'root:x:0:'
   for gid in $(id -G); do
-    group=$(getent group "$gid" | cut -d: -f1) || group=
+    group=$(getent group "$gid") || group=
+    group=${group%%:*}
     echo "${group:-group$gid}:x:$gid:$name"
   done
   echo 'nogroup:x:65534:'

@@ -6,8 +6,7 @@ import argparse
 import os
 import sys
 
-from . import recipe
-from .errors import ClusterError
+from .errors import ClusterError, Unable
 from .model import LOGIN, Cluster, Options
 
 VARIANTS = {
@@ -46,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     for name, text in PLAIN.items():
         plain = verbs.add_parser(name, help=text)
         if name == "images":
-            plain.add_argument("rare", nargs="*", help=f"and of these: {' '.join(i.name for i in recipe.RARE)}")
+            plain.add_argument("rare", nargs="*", help="rare ones, too: a name that is none lists them")
     run = verbs.add_parser("exec", help="run a command in a node")
     run.add_argument("-u", "--user", default="root", help="root, alice or bob (root)")
     run.add_argument("--cwd", help="where (the user's home)")
@@ -84,7 +83,7 @@ def _exec(cluster: Cluster, args: argparse.Namespace) -> int:
 
 def _act(cluster: Cluster, args: argparse.Namespace) -> int:
     from . import cluster as whole
-    from . import host, images, install, trees
+    from . import host, images, install, recipe, trees
     from .shell import locked
 
     host.need_linux_root()
@@ -114,6 +113,9 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
         host.install_tools()
         if args.verb == "build":
             print(trees.node_tree())
-        rare = [image for image in recipe.RARE if image.name in getattr(args, "rare", ())]
-        print(images.ensure([*recipe.IMAGES, *rare]))
+        rare = {image.name: image for image in recipe.RARE}
+        for name in args.rare if args.verb == "images" else ():
+            if name not in rare:
+                raise Unable(f"there is no rare image {name!r}: {', '.join(rare)}")
+        print(images.ensure([*recipe.IMAGES, *(rare[name] for name in getattr(args, "rare", ()))]))
     return 0

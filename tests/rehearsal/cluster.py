@@ -10,6 +10,7 @@ from pathlib import Path
 from . import host, images, install, layer, network, nodes, trees
 from .errors import ClusterError, Unable
 from .model import LOGIN, Cluster, Options
+from .namespaces import nsenter
 from .shell import locked, run, say, tail, timed
 
 DEADLINE = 60.0
@@ -77,7 +78,7 @@ def ask(cluster: Cluster, node: str, *argv: str, check: bool = True) -> str:
     pid = cluster.pid(node)
     if pid is None:
         raise ClusterError(f"{node} is switched off")
-    return run(["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", *argv], check=check)
+    return run([*nsenter(pid), *argv], check=check)
 
 
 def registry(cluster: Cluster) -> None:

@@ -64,6 +64,11 @@ def usual_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
+def nsenter(pid: int) -> list[str]:
+    """The words before a command that is to run beside a process, in all its namespaces."""
+    return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p"]
+
+
 def step_into(pid: int) -> None:
     """Join all namespaces of a process; children that are forked from now on are in its pid one."""
     handle = os.pidfd_open(pid)

@@ -139,7 +139,7 @@ def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) 
     node.fill(2, mode="outside-in", launcher="srun", force=True)
     script = """
     echo "41 $$" >holder; name=/dev/shm/sharens_instance_$$
-    join() { bash join.sh sh -c 'echo "$@"' sh "$@"; }
+    join() { bash ./join.sh sh -c 'echo "$@"' sh "$@"; }
     join --join-pid=MNRUN_HOLDER MNRUN_HOLDER >ch-run &
     join instance://sharens_instance_MNRUN_HOLDER "a  b" >apptainer &
     sleep 0.2; cat ch-run apptainer; echo none yet; : >held; wait %1; cat ch-run
@@ -155,7 +155,7 @@ def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> No
     script = """
     mkdir hold; HOME=$PWD; name=.apptainer/instances/app/$(uname -n)/$(id -un)/sharens_instance_
     mkdir -p "$name$$" "${name}other"; echo 1 >"/dev/shm/sharens_instance_$$"
-    bash box.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"; ls -d "$name"* /dev/shm/sharens_instance_$$
+    bash ./box.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"; ls -d "$name"* /dev/shm/sharens_instance_$$
     """
     said = node._sh(f"cd {node.path}\n{script}\n:").decode().splitlines()
     assert [line.rsplit("/", 1)[-1] for line in said] == ["- -", "sharens_instance_other"]
