@@ -114,8 +114,9 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
         if args.verb == "build":
             print(trees.node_tree())
         rare = {image.name: image for image in recipe.RARE}
-        for name in args.rare if args.verb == "images" else ():
+        asked = getattr(args, "rare", ())
+        for name in asked:
             if name not in rare:
                 raise Unable(f"there is no rare image {name!r}: {', '.join(rare)}")
-        print(images.ensure([*recipe.IMAGES, *(rare[name] for name in getattr(args, "rare", ()))]))
+        print(images.ensure([*recipe.IMAGES, *(rare[name] for name in asked)]))
     return 0
