@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Shell
-from .test_wrappers import SHELLS, Node
+from .test_wrappers import SHELLS, Node, path_of
 
 NEEDED = ("sh", "dash", "bash", "mkfifo", "cat", "sleep", "seq", "sed", "env")
 
@@ -19,13 +19,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """PATH with stdbuf, and without as in an image that has only busybox."""
     if request.param == "sed":
         return os.environ["PATH"]
-    folder = tmp_path / "few"
-    folder.mkdir()
-    for name in NEEDED:
-        found = shutil.which(name)
-        assert found
-        (folder / name).symlink_to(found)
-    return str(folder)
+    return path_of(tmp_path / "few", NEEDED)
 
 
 @pytest.fixture

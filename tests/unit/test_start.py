@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from .conftest import Shell
-from .test_wrappers import SHELLS, Node
+from .test_wrappers import SHELLS, Node, path_of
 
 HERE = '#!/bin/sh\nshift\nexec sh -c "$*"\n'  # `ssh NODE COMMAND`, of a node that is this one
 NEEDED = ("sh", "cat", "cksum", "cut", "env", "grep", "mkfifo", "readlink", "rm", "sed", "seq", "sleep", "tr", "uname")
@@ -76,10 +75,4 @@ def test_ranks_of_one_node_have_the_jobs_output(sh: Shell, tmp_path: Path) -> No
 
 def test_an_image_that_cannot_keep_lines_whole(sh: Shell, tmp_path: Path) -> None:
     """With busybox alone: then they go as they come."""
-    folder = tmp_path / "few"
-    folder.mkdir()
-    for name in NEEDED:
-        found = shutil.which(name)
-        assert found
-        (folder / name).symlink_to(found)
-    assert start(sh, tmp_path, SHARED, path=str(folder)) == f"{tmp_path}/said\n" * 3
+    assert start(sh, tmp_path, SHARED, path=path_of(tmp_path / "few", NEEDED)) == f"{tmp_path}/said\n" * 3

@@ -7,7 +7,8 @@ processes, and sshd.sh starts one: those are for the live tests.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,16 @@ class Node:
     def said(self) -> str:
         """What would have gone up to the launcher; later words lie over earlier ones, as in no pipe."""
         return (self.path / "up").read_text()
+
+
+def path_of(place: Path, names: Iterable[str]) -> str:
+    """A PATH with these programs alone, in a folder that it makes."""
+    place.mkdir()
+    for name in names:
+        found = shutil.which(name)
+        assert found, name
+        (place / name).symlink_to(found)
+    return str(place)
 
 
 @pytest.fixture
@@ -299,7 +310,7 @@ def test_an_image_without_mpirun_says_so(node: Node) -> None:
 
 def programs(folder: Path, **said: str) -> str:
     """Programs that say so, by their names; a PATH with them in front."""
-    folder.mkdir()
+    place.mkdir()
     for name, text in said.items():
         place = folder / name.replace("mpiexec_hydra", "mpiexec.hydra")
         place.write_text(f"#!/bin/sh\necho '{text}' \"$@\"\n")
