@@ -1,8 +1,7 @@
 #!/bin/sh
 # `start.sh WORDS…` starts a job's ranks where no MPI does: ranks.sh on every node, here and by the `ssh` that reaches
 # the others' containers. It leaves with the code of the first node whose ranks failed; the others' end with the job.
-# Standard output of several nodes goes on in whole lines, as srun's does; errors as they come: a progress bar has no
-# line's end.
+# What several nodes say goes on in whole lines, as with srun; errors as they come, as a progress bar does.
 set -u
 here=${0%/*}
 . "$here/job.sh"
@@ -52,7 +51,8 @@ while read -r name ranks; do
   place="$node $nodes $first $ranks $size"
   {
     said=$here/said.$node
-    if [ "$nodes" != 1 ] && command -v stdbuf >/dev/null && mkfifo "$said"; then
+    # others' sed keeps lines back
+    if [ "$nodes" != 1 ] && command -v stdbuf >/dev/null && sed --version | grep -q "(GNU sed)" && mkfifo "$said"; then
       whole <"$said" &
       reader=$!
       start "$@" >"$said"

@@ -57,7 +57,8 @@ def test_what_a_rank_says_as_it_fails_is_said(sh: Shell, tmp_path: Path, shell: 
 @pytest.mark.parametrize(("shell", "code"), [("dash", 0), ("bash", 7)])
 def test_who_holds_a_ranks_output_does_not_hold_the_job(sh: Shell, tmp_path: Path, shell: str, code: int) -> None:
     """One that no mark tells of, on the first node."""
-    holds = f"env -i sh -c 'until [ -e {tmp_path}/over ]; do sleep 0.1; done' &"
+    holds = f"env -i sh -c ': >{tmp_path}/held; until [ -e {tmp_path}/over ]; do sleep 0.1; done' &"
+    holds += f" until [ -e {tmp_path}/held ]; do sleep 0.1; done;"
     assert (
         start(sh, tmp_path, f"[ $RANK = 0 ] || exit 0; {holds} echo done; exit {code}", shell=shell, code=code)
         == "done\n"
@@ -65,7 +66,10 @@ def test_who_holds_a_ranks_output_does_not_hold_the_job(sh: Shell, tmp_path: Pat
 
 
 def test_a_rank_may_remove_its_tmpdir(sh: Shell, tmp_path: Path) -> None:
-    assert start(sh, tmp_path, f"echo done; rm -rf {tmp_path}/mnrun.7-abcdef/tmp", nodes=2) == "done\ndone\n"
+    """Once the others have begun, which have the same one here."""
+    tmp = f"{tmp_path}/mnrun.7-abcdef/tmp"
+    script = f"echo done; [ $RANK = 1 ] || {{ until [ -p {tmp}/ended.1 ]; do sleep 0.1; done; rm -rf {tmp}; }}"
+    assert start(sh, tmp_path, script, nodes=2) == "done\ndone\n"
 
 
 def test_ranks_of_one_node_have_the_jobs_output(sh: Shell, tmp_path: Path) -> None:

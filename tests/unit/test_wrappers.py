@@ -310,7 +310,7 @@ def test_an_image_without_mpirun_says_so(node: Node) -> None:
 
 def programs(folder: Path, **said: str) -> str:
     """Programs that say so, by their names; a PATH with them in front."""
-    place.mkdir()
+    folder.mkdir()
     for name, text in said.items():
         place = folder / name.replace("mpiexec_hydra", "mpiexec.hydra")
         place.write_text(f"#!/bin/sh\necho '{text}' \"$@\"\n")
