@@ -46,13 +46,13 @@ whole() { # lines
 mark=$(printf '\001%s ended\001' "${here##*/}")
 mkfifo "$here/tmp/ended"
 exec 3<>"$here/tmp/ended" 4>&2 2>/dev/null # a shell says `Terminated` of what others ended
-node=0 first=0
+stdbuf='' node=0 first=0
+if [ "$nodes" != 1 ] && sed --version | grep -q "(GNU sed)"; then stdbuf=$(command -v stdbuf); fi # others are late
 while read -r name ranks; do
   place="$node $nodes $first $ranks $size"
   {
     said=$here/said.$node
-    # others' sed keeps lines back
-    if [ "$nodes" != 1 ] && command -v stdbuf >/dev/null && sed --version | grep -q "(GNU sed)" && mkfifo "$said"; then
+    if [ -n "$stdbuf" ] && mkfifo "$said"; then
       whole <"$said" &
       reader=$!
       start "$@" >"$said"
