@@ -226,8 +226,7 @@ def pack(contents: Mapping[str, str]) -> bytes:
     """The kit as it goes down the lease: its size on a line, then a tar file."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        # what is alike beside each other, the longest first: gzip finds the same words no further than 32 kB back
-        for name, text in sorted(contents.items(), key=_alike):
+        for name, text in sorted(contents.items()):
             data = text.encode("utf-8", "surrogateescape")
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
@@ -235,12 +234,6 @@ def pack(contents: Mapping[str, str]) -> bytes:
             tar.addfile(entry, io.BytesIO(data))
     packed = gzip.compress(buffer.getvalue(), mtime=0)
     return b"%d\n%s" % (len(packed), packed)
-
-
-def _alike(file: tuple[str, str]) -> tuple[bool, bool, int, str]:
-    """bash or sh; wrappers around a program, which begin alike, or others; length; name."""
-    name, text = file
-    return "bash" not in text.partition("\n")[0], "mnrun_here=" in text, -len(text), name
 
 
 def layout_table(layout: Layout) -> str:
