@@ -10,6 +10,7 @@ import gzip
 import io
 import tarfile
 from collections.abc import Mapping
+from functools import cache
 
 from . import environment
 from .model import JobSpec, Layout, Phase, Plan, Variable, Words
@@ -39,33 +40,8 @@ WALKER = (
 # PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
 PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
 
-# First words on a node: say so, make the directory, unpack the kit from standard input, become the
-# guard; where the lease ends before that, nothing stays. A word before the kit, since srun hands on
-# no input before all nodes have answered. The kit's size comes first, since tar would read on into
-# the lease. Of several tasks on a node one is enough.
-BOOT = (
-    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}; '
-    'echo "here $mnrun_node"; '
-    'umask 077; read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} mnrun_size || { rm -f "$0.lease"; exit 1; }; '
-    'mkdir "$0" || { echo "fail $mnrun_node cannot make $0 on this node"; exit 1; }; '
-    """trap 'rm -rf "$0" "$0.lease"' EXIT; """
-    'cd "$0" && head -c "$mnrun_size" | tar -xzf - && exec bash -p ./guard.sh "$@"'
-)
-# PREPARE's: no file is needed, so none is left.
-FETCH = (
-    '[ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; echo "here ${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}"; '
-    'umask 077; read -r mnrun_size && mnrun_text=$(head -c "$mnrun_size") && eval "$mnrun_text"'
-)
-# The head's first words: its node's guard makes the pipe `gate` once it has found everything there,
-# or takes the directory away again. Whoever renames it first has it: the head to begin, the guard
-# to end without one. From then on the head carries the job's mark. No signal is for it before that; a
-# TERM ends it where there never was a guard.
-WAIT = (
-    "trap : USR1 USR2; trap mnrun_told=1 TERM; "
-    'until [ -p "$0/gate" ] && mv "$0/gate" "$0/go" 2>/dev/null; do '
-    'if [ -d "$0" ]; then mnrun_seen=1; elif [ "${mnrun_seen-}${mnrun_told-}" ]; then exit 0; fi; sleep 0.02; done; '
-    'MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p "$0/head.sh" "$@"'
-)
+# What a node is told to run in one word of a command, before anything of ours lies there: bash's or sh's -c.
+BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
 
 # What was chosen for the job by its nodes' facts (choices.py), before what it sets itself.
 FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
@@ -73,17 +49,35 @@ FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
 """
 
 
+@cache
+def spoken(name: str) -> str:
+    """Return that wrapper as one word of a command line: without its comments, which are for who reads the file."""
+    text = (folder("wrappers") / name).read_text(encoding="utf-8")
+    lines = (line.partition(" # ")[0].rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
+
+
 # bash -p throughout: without it CDPATH, SHELLOPTS and exported functions of the user's would work in our scripts.
 def guard(plan_dir: str, container: Words) -> Words:
-    return ("bash", "-p", "-c", BOOT, plan_dir, *container)
+    return ("bash", "-p", "-c", spoken(BOOT), plan_dir, *container)
 
 
 def fetch(words: Words) -> Words:
-    return ("bash", "-p", "-c", FETCH, "pull.sh", *words)
+    return ("bash", "-p", "-c", spoken(FETCH), "pull.sh", *words)
 
 
 def head(plan_dir: str, words: Words) -> Words:
-    return ("bash", "-p", "-c", WAIT, plan_dir, *words)
+    return ("bash", "-p", "-c", spoken(AWAIT), plan_dir, *words)
+
+
+def node(plan_dir: str, script: str, *words: str) -> Words:
+    """Return the words that run `script` of the job's directory on a node, once that is proven to be this job's."""
+    return ("bash", "-p", "-c", spoken(INTO), plan_dir, script, *words)
+
+
+def inside(plan_dir: str, script: str, *words: str) -> Words:
+    """Return the same for a container, which may have no bash."""
+    return ("sh", "-c", spoken(INTO), plan_dir, script, *words)
 
 
 def walker() -> dict[str, str]:
@@ -136,7 +130,7 @@ def fetched(spec: JobSpec, environ: Mapping[str, str]) -> bytes:
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    here = (*FRONT_DOORS, *WALKER, *BEFORE, PULL, IMAGE)
+    here = (*FRONT_DOORS, *WALKER, *BEFORE, PULL, IMAGE, BOOT, FETCH, AWAIT, INTO)
     found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):
@@ -174,6 +168,7 @@ def values(plan: Plan) -> str:
             "mnrun_label": "1" if spec.label else "",
             "mnrun_limited": " ".join(limit.partition("=")[0] for limit in spec.ulimit),
             "mnrun_keep": "1" if spec.keep else "",
+            "mnrun_into": spoken(INTO),
             "mnrun_shell": spec.shell,
         }
     )

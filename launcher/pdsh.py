@@ -14,7 +14,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from . import transports
+from . import kit, transports
 from .model import JobSpec, Words
 from .schedulers.hosts import named
 from .transports import Event, ProcessWire, tied
@@ -23,10 +23,14 @@ from .wires import GONE, Listener, Way, lines, thread
 FANOUT = 256
 LOST = 255  # as ssh's own exit code
 GREETING = 30.0  # seconds; a guard bears two minutes of silence
-# The lease as a pipe beside the job's directory, opened for both so that it has no end.
-PIPED = 'umask 077; mkfifo "$0" && exec <>"$0" && exec env MNRUN_WAIT=60 "$@"'
-INTO = 'i=0; until [ -p "$0" ]; do i=$((i + 1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done; exec cat >"$0"'
-SAY = '[ ! -p "$0" ] || echo "$1" 1<>"$0"'
+# The lease as a pipe in a directory beside the job's, opened for both so that it has no end. In that directory lie the
+# two words that others write to it by; they come as all do who enter a directory of ours by its name (kit.INTO).
+PIPED = (
+    'umask 077; mkdir "$0" && cd "$0" && mkfifo pipe && exec <>pipe && '
+    "echo 'exec cat >pipe' >pour && echo 'echo \"$1\" 1<>pipe' >say && echo \"$0\" >own && "
+    'cd / && exec env MNRUN_WAIT=60 "$@"'
+)
+THERE = 'i=0; until [ -e "$0/own" ]; do i=$((i + 1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done\n'
 PLAIN = re.compile(rb"(go|log|alive|end|signal [A-Z0-9]+)\n")
 COMPLAINT = re.compile(r"pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 
@@ -85,12 +89,12 @@ class _Down:
         self._way, self._place, self._fan_out = way, place, fan_out
 
     def pour(self, data: bytes, nodes: Sequence[str]) -> None:
-        self._way.ask(("sh", "-c", INTO, self._place), data, only=nodes)
+        self._way.ask(("sh", "-c", THERE + kit.spoken(kit.INTO), self._place, "pour"), data, only=nodes)
 
     def say(self, word: str, nodes: Sequence[str]) -> None:
         if not nodes:
             return
-        wire = self._fan_out(nodes, ("sh", "-c", SAY, self._place, word))
+        wire = self._fan_out(nodes, ("sh", "-c", kit.spoken(kit.INTO), self._place, "say", word))
         wire.shut()
         for stream in (1, 2):
             list(lines(wire, stream))

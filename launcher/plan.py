@@ -53,8 +53,8 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         words = ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", *_torchrun(spec))
     else:
         words = ("mpirun", "-n", str(layout.ntasks), *spec.mpi_args, "sh", f"{here}/rank.sh", *spec.command)
-    serve = _boxed(spec, here, "inside", "serve", (*box, "sh", f"{here}/node.sh", here))
-    run = _boxed(spec, here, "inside", "tmp", (*box, "sh", f"{here}/go.sh", *words))
+    serve = _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "node.sh")))
+    run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "go.sh", *words)))
     return Plan(
         spec=spec,
         layout=layout,
@@ -135,7 +135,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     held: Words = ()
     why = "a guard on every node"
     if shared:
-        held = _boxed(spec, here, "inside", "hold", (*runtime.hold(box), "sh", f"{here}/hold.sh", here))
+        held = _boxed(spec, here, "inside", "hold", (*runtime.hold(box), *kit.inside(here, "hold.sh")))
         why += ", with the container that its ranks share"
     if spec.hosts:
         # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe: so
@@ -143,7 +143,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         why += ", and what lets the host's mpirun in" if shared else ", with what lets the host's mpirun in"
     around = runtime.join(box) if shared else runtime.rank(box)
     adverbs = ("join.sh",) if shared else ()
-    rank = _boxed(spec, here, spec.launcher, "tmp", (*around, "sh", f"{here}/rank.sh", *spec.command), adverbs)
+    rank = _boxed(spec, here, spec.launcher, "tmp", (*around, *kit.inside(here, "rank.sh", *spec.command)), adverbs)
     serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, held), why, True)
     by = _reached(spec) if spec.hosts else ""
     ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s{by}; then go")
@@ -156,7 +156,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         run = Step(
             Phase.RUN,
             Where.HEAD,
-            kit.head(here, ("sh", f"{here}/go.sh", *words)),
+            kit.head(here, kit.inside(here, "go.sh", *words)),
             f"{layout.ntasks} ranks by the host's mpirun, {each}",
         )
         steps = (serve, run, ready)
@@ -189,7 +189,7 @@ def _ask(spec: JobSpec, here: str, job: str) -> tuple[Step, ...]:
     if spec.mpi != slurm.PMI:
         return ()
     box = RUNTIMES[spec.runtime].rank(_box(spec, here, job))
-    words = _boxed(spec, here, spec.launcher, "tmp", (*box, "sh", f"{here}/speaks.sh"))
+    words = _boxed(spec, here, spec.launcher, "tmp", (*box, *kit.inside(here, "speaks.sh")))
     return (Step(Phase.ASK, Where.HEAD, words, "the image, what its MPI speaks with srun: pmix or pmi2"),)
 
 
@@ -215,7 +215,7 @@ def with_image(plan: Plan, place: str) -> Plan:
 
 def _stop(here: str) -> Step:
     why = "close the lease: every guard ends what is left, and its directory goes; this only where a guard was killed"
-    return Step(Phase.STOP, Where.ALL, ("bash", "-p", f"{here}/sweep.sh"), why)
+    return Step(Phase.STOP, Where.ALL, kit.node(here, "stop.sh"), why)
 
 
 def _shared(spec: JobSpec, layout: Layout) -> bool:
@@ -231,8 +231,8 @@ def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adv
     runtime = RUNTIMES[spec.runtime]
     bare = "" if runtime.CONTAINED else environment.BARE
     for adverb in (runtime.ADVERB, *adverbs):
-        words = ("bash", "-p", f"{here}/{adverb}", *words)
-    return ("bash", "-p", f"{here}/box.sh", context + bare, place, *words)
+        words = ("bash", "-p", f"./{adverb}", *words)
+    return kit.node(here, "box.sh", context + bare, place, *words)
 
 
 def _box(spec: JobSpec, here: str, job: str) -> Box:

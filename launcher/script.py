@@ -35,6 +35,9 @@ _VARIABLES = {
     PMI: "$mnrun_pmi",
 }
 
+# The script's names for what a node is told in one word.
+_SPOKEN = {kit.BOOT: "mnrun_boot", kit.FETCH: "mnrun_fetch", kit.AWAIT: "mnrun_until_go", kit.INTO: "mnrun_into"}
+
 
 @dataclass(frozen=True)
 class Script:
@@ -164,7 +167,7 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
     nodes = {f"kit/{name}": text for name, text in kit.files(bare, {"launch.env": launch}).items() if name != "layout"}
     for kind, names in (("NIC", plan.spec.learned.nics), ("HCA", plan.spec.learned.hcas)):
         nodes["kit/needs"] += "".join(f"{kind}\t{name}\n" for name in names)
-    words = environment.assignments({"mnrun_boot": kit.BOOT, "mnrun_fetch": kit.FETCH, "mnrun_until_go": kit.WAIT})
+    words = environment.assignments({variable: kit.spoken(name) for name, variable in _SPOKEN.items()})
     small = "".join(
         f"  {environment.quote(f'{name} {least} {line}')}\n" for name, (least, line) in fabric.limits().items()
     )
@@ -178,10 +181,8 @@ def _stage(plan: Plan, where: Site, inside: bool) -> dict[str, str]:
 
 def _words(argv: Words) -> str:
     """The words of a command, for bash, with the script's variables in them."""
-    return " ".join(
-        {kit.BOOT: '"$mnrun_boot"', kit.FETCH: '"$mnrun_fetch"', kit.WAIT: '"$mnrun_until_go"'}.get(word) or _word(word)
-        for word in argv
-    )
+    spoken = {kit.spoken(name): f'"${variable}"' for name, variable in _SPOKEN.items()}
+    return " ".join(spoken.get(word) or _word(word) for word in argv)
 
 
 def _word(word: str) -> str:

@@ -1,20 +1,23 @@
 #!/bin/bash
-# `box.sh CONTEXT PLACE WORDS…` runs WORDS, a container runtime's, as a process of the job: without
+# `CONTEXT PLACE WORDS…`, by into.sh: runs WORDS, a container runtime's, as a process of the job: without
 # what leaks from the host and its scheduler in this context (launcher/environment.py has the
 # rules), with the job's mark, and with PLACE in the node directory as its own TMPDIR.
+# WORDS begin in the job's directory, so that adverbs are read from there; where there is no container to set another,
+# rank.sh goes back to where its starter had put it.
 set -euo pipefail
-mnrun_here=$(cd "${0%/*}" && pwd)
 mnrun_context=$1 mnrun_place=$mnrun_here/$2
 shift 2
-source "$mnrun_here/job.sh"
-source "$mnrun_here/rules.sh"
+source ./job.sh
+source ./rules.sh
+source ./processes.sh
 
 read -r _ _ _ _ _ mnrun_session _ </proc/self/stat
+began "$mnrun_session" || REPLY=0 # hidden from us
 # The guard ends whatever is left of it; but a prompt on this very machine shares its user's session.
-[[ $mnrun_shell == terminal && $mnrun_session != "$$" ]] || echo "$mnrun_session" >>"$mnrun_here/sessions"
+[[ $mnrun_shell == terminal && $mnrun_session != "$$" ]] || echo "$mnrun_session $REPLY" >>sessions
 if [[ $mnrun_place == */hold ]]; then # by the second of them Apptainer names what others join
-  echo "$$ $PPID" >"$mnrun_here/holder"
-  source "$mnrun_here/sweep.sh"
+  echo "$$ $PPID" >holder
+  source ./sweep.sh
   unname "$PPID" # of one long ago, before the node lost its power
 fi
 
@@ -33,5 +36,9 @@ while IFS= read -r -d '' mnrun_pair; do
   mnrun_name=${mnrun_pair%%=*}
   if dropped "$mnrun_context=$mnrun_name"; then mnrun_drop+=(-u "$mnrun_name"); fi
 done </proc/self/environ
-if [[ $mnrun_context != *-bare && -d $mnrun_here/steady ]]; then PATH=$mnrun_here/steady:$PATH; fi
+if [[ $mnrun_context == *-bare ]]; then
+  mnrun_drop+=("mnrun_from=$mnrun_back")
+elif [[ -d steady ]]; then
+  PATH=$mnrun_here/steady:$PATH
+fi
 exec env "${mnrun_drop[@]}" "MNRUN_JOB_ID=$mnrun_id" "TMPDIR=$mnrun_place" "$@"

@@ -19,7 +19,8 @@ done </proc/self/environ
 
 if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then # where srun's PMIx shares memory with the ranks
   for dir in "$PMIX_SERVER_TMPDIR" "${PMIX_SYSTEM_TMPDIR:-/tmp}"/spmix_appdir_*"$SLURM_JOB_ID.$SLURM_STEP_ID"; do
-    [[ ! -d $dir ]] || flags+=(--mount "type=bind,source=$dir,target=$dir")
+    # others may make such a name
+    [[ ! -d $dir || ! -O $dir || -L $dir || $dir == *[,:]* ]] || flags+=(--mount "type=bind,source=$dir,target=$dir")
   done
 fi
 [[ ! -t 0 ]] || flags+=(--tty)

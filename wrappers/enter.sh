@@ -49,6 +49,10 @@ mnrun_hold() { # SIGNAL, before the program has begun: what is for the program w
   exit $((128 + $(kill -l "$1")))
 }
 
+# Of the job that handed this one in, where one did: the mark of all that ends with that, and a directory that goes with it.
+unset MNRUN_JOB_ID
+case ${TMPDIR-} in /tmp/mnrun.*) unset TMPDIR ;; esac
+
 mnrun_restart=${SLURM_RESTART_COUNT:-0} mnrun_why='' mnrun_early='' mnrun_said='' mnrun_preempted=''
 mnrun_starts=$mnrun_jobs/${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
 mnrun_record=$mnrun_starts/$mnrun_restart

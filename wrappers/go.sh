@@ -1,14 +1,13 @@
 #!/bin/sh
-# `go.sh WORDS…` waits until every node is ready, then runs WORDS (mpirun, or the user's script)
+# `WORDS…`, by into.sh: waits until every node is ready, then runs WORDS (mpirun, or the user's script)
 # in the environment of this launch, where a plain mpirun finds its hosts, slots and agent.
 set -eu
-mnrun_here=$(cd "${0%/*}" && pwd)
-. "$mnrun_here/job.sh"
+. ./job.sh
 trap '' TERM USR1 USR2 # which are for what begins here
-read -r mnrun_word <"$mnrun_here/go" || exit 1 # the guard holds it open; its end is the job's
+read -r mnrun_word <go || exit 1 # the guard holds it open; its end is the job's
 if [ "$mnrun_word" != go ]; then exit 0; fi # some node is not ready: the launcher says which
 trap - TERM USR1 USR2
-. "$mnrun_here/launch.env"
+. ./launch.env
 umask "$mnrun_umask"
 cd "$mnrun_chdir"
 exec "$@"

@@ -20,10 +20,9 @@
 # alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
 # Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: others are the user's.
-mnrun_here=$(cd "${0%/*}" && pwd)
-cd "$mnrun_here"
-source ./job.sh
-source ./sweep.sh # which has engines.sh
+mnrun_here=$PWD # boot.sh made it, and began us in it
+source ./sweep.sh # which has job.sh, engines.sh and processes.sh
+source ./remains.sh
 source ./address.sh
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
@@ -106,24 +105,47 @@ check() { # what every node must have, before anything is started
     { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest asks it for them"; return 1; }
 }
 
-outer() { # PID [NAMESPACE]: a process as this machine numbers it, which its container numbers so
-  local status
-  if [[ -z ${2-} ]]; then echo "$1" && return; fi
+shared_memory() { # the job's directory there, which says whose it is as the other does
+  local rest
+  if mkdir -m 700 "$mnrun_shm" 2>/dev/null; then
+    read -r _ rest <own
+    echo "$mnrun_shm $rest" >"$mnrun_shm/own"
+  else
+    say "fail cannot make $mnrun_shm on this node: $([[ -e $mnrun_shm ]] && echo somebody else has made it || echo /dev/shm is full, or not writable)"
+    return 1
+  fi
+}
+
+listen() { # for a line of the lease; false at its end, and where it is silent for longer than it may be
+  read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word mnrun_name mnrun_data || {
+    # of a job that Slurm had suspended the time is over, though lines wait
+    (($? > 128)) && read -r -t 5 mnrun_word mnrun_name mnrun_data
+  }
+}
+
+outer() { # PID BEGAN [NAMESPACE]: that very process as this machine numbers it, which its container numbers so
+  local status pid
+  [[ $1 =~ ^[0-9]+$ ]] || return 0
+  if [[ -z ${3-} ]]; then
+    ! lives "$1" "$2" || echo "$1"
+    return
+  fi
   while read -r status; do
-    [[ $(readlink "${status%status}ns/pid") != "$2" ]] || basename "${status%/status}"
+    pid=${status//[!0-9]/}
+    if [[ $(readlink "/proc/$pid/ns/pid") == "$3" ]] && lives "$pid" "$2"; then echo "$pid"; fi
   done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
 }
 
 serves() { # whether the container's first process lives; its runtime may take longer to end
-  local pid names
-  read -r pid names 2>/dev/null <pid.serve && [[ -n $(outer "$pid" "$names") ]]
+  local pid start names
+  read -r pid start names 2>/dev/null <pid.serve && [[ -n $(outer "$pid" "$start" "$names") ]]
 }
 
-kill_each() { # SIGNAL FILE…: the processes whose numbers are in these files, all at the same time
-  local file pid names pids=()
+kill_each() { # SIGNAL FILE…: the processes that these files name, all at the same time
+  local file pid start names pids=()
   for file in "${@:2}"; do
-    read -r pid names <"$file" || continue
-    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$names") # it may come again
+    read -r pid start names <"$file" || continue
+    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$start" "$names") # it may come again
   done
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
@@ -184,11 +206,11 @@ carry() { # from here on: what the nodes' commands say to each other
 }
 
 dismiss() { # the head, which has come through the gate and waits for a go that does not come
-  local round
+  local round pid start
   if [[ -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # nobody has come, nor will now
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
   for round in {1..100}; do
-    if [[ -e pid.head ]] && [[ -n ${mnrun_went-} || ! -e /proc/$(<pid.head) ]]; then break; fi
+    if { read -r pid start <pid.head; } 2>/dev/null && { [[ -n ${mnrun_went-} ]] || ! lives "$pid" "$start"; }; then break; fi
     sleep 0.02
   done
 }
@@ -216,15 +238,16 @@ finish() {
   left=$(sweep_all)
   while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./heard.sh heard/* 2>/dev/null)
   for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$pid"; done
-  cd /
   say "bye $left"
   wait "$mnrun_forwarder"
   wipe
+  echo 'done' >&"$mnrun_life"
 }
 
 # Where even this guard is killed (srun's own helper does that to the tasks of a killed srun), its
 # undertaker notices: it reads a pipe that this shell alone writes, as no child of its step.
-exec {mnrun_life}> >(setsid bash -p -c 'bash -p ./sweep.sh watch <&0 >/dev/null 2>&1 &')
+# shellcheck disable=SC2016  # its own words
+exec {mnrun_life}> >(setsid bash -p -c 'bash -p ./undertaker.sh "$0" <&0 >/dev/null 2>&1 &' "$mnrun_here")
 
 echo "$mnrun_node" >self
 address >own.address # for who starts ranks here, too
@@ -238,16 +261,17 @@ trap 'sent USR2' USR2
 trap : CONT
 
 mkdir -m 700 tmp serve hold heard
-mkdir -m 700 "$mnrun_shm"
-awk '{ print $6 }' /proc/$$/stat >sessions
+read -r _ _ _ _ _ mnrun_session _ </proc/$$/stat
+began "$mnrun_session" || REPLY=0 # hidden from us
+echo "$mnrun_session $REPLY" >sessions
 bash -p ./user.sh
 bash -p ./steady.sh
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
-if ! check; then
-  # the launcher ends it: it may want to hear from all nodes
-  while read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word _ && [[ $mnrun_word != over ]]; do :; done
+if ! shared_memory || ! check; then
+  while listen && [[ $mnrun_word != over ]]; do :; done # the launcher ends it: it may want to hear from all nodes
   exit
 fi
+(exec {mnrun_life}>&- && remains) </dev/null >/dev/null 2>&1 &
 
 topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
 mkfifo stdin
@@ -260,7 +284,7 @@ if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then # what lets the host's mpir
     exec {mnrun_hold}> >(box "$@")
     mnrun_holder=$!
   fi
-  set -- bash -p ./box.sh inside-bare serve sh ./node.sh "$mnrun_here"
+  set -- bash -p -c "$mnrun_into" "$mnrun_here" box.sh inside-bare serve sh -c "$mnrun_into" "$mnrun_here" node.sh
 fi
 if (($#)); then
   coproc mnrun_box { box "$@"; }
@@ -268,7 +292,7 @@ else
   say ready
 fi
 
-while read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word mnrun_name mnrun_data; do
+while listen; do
   case $mnrun_word in
     ask) printf '%s\n' "$mnrun_data" >&"${mnrun_box[1]}" || true ;;
     file)

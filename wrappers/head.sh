@@ -3,8 +3,8 @@
 # the master container. Standard input does not go through mpirun (5.0.7 loses nearly all of
 # more than 4 kB): a pipe takes it to rank 0, which runs on this node.
 set -euo pipefail
-mnrun_here=$(cd "${0%/*}" && pwd)
-source "$mnrun_here/job.sh"
+mnrun_here=$PWD # await.sh has entered it
+source ./job.sh
 if [[ $mnrun_stdin == rank ]]; then
   # opened by a process that carries the job's mark: it waits here for as long as rank 0 does not
   # read, and so must not hold the step's own output
@@ -12,6 +12,6 @@ if [[ $mnrun_stdin == rank ]]; then
   exec </dev/null
 fi
 # shellcheck disable=SC2016  # its own words
-mnrun_own=(sh -c 'echo $$ >"$0"; exec "$@"' "$mnrun_here/pid.head" "$@") # whom the guard hands a signal to
-if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then mnrun_own=(bash -p "$mnrun_here/apart.sh" "${mnrun_own[@]}"); fi
+mnrun_own=(sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # whom the guard hands a signal to
+if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then mnrun_own=(bash -p ./apart.sh "${mnrun_own[@]}"); fi
 exec "${mnrun_own[@]}"

@@ -1,8 +1,7 @@
 #!/bin/sh
-# `hold.sh DIR`: the first process of the container that a node's ranks share. It does nothing but live, until
+# Comes by into.sh. The first process of the container that a node's ranks share. It does nothing but live, until
 # its standard input ends, which the node's guard holds; so no rank's end is another's.
 set -eu
-cd "$1"
 . ./job.sh
 trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 : >held

@@ -37,8 +37,8 @@ exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # until both are there
 # The program's number takes this shell's place for the guard; and this shell need not say `Terminated`.
 {
   # shellcheck disable=SC2016  # its own words
-  sh -c 'exec 2>"$1.err"; read -r _ mnrun_names <"$0"; echo "$$ $mnrun_names" >"$0"; shift; exec "$@"' \
-    "$mnrun_here/pid.$mnrun_rank" "$mnrun_pipe" "$@"
+  sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; read -r _ _ mnrun_names <"$1"; mnrun_noted "$1" "$mnrun_names"; shift 2; exec "$@"' \
+    "$mnrun_here" "$mnrun_here/pid.$mnrun_rank" "$mnrun_pipe" "$@"
 } 2>/dev/null
 mnrun_code=$?
 trap '' PIPE # of readers that are gone

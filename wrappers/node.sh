@@ -1,15 +1,15 @@
 #!/bin/sh
-# `node.sh DIR`: the first process inside a serving container. It keeps the container's own
+# Comes by into.sh. The first process inside a serving container. It keeps the container's own
 # environment for whoever comes later, starts what the connect needs, and ends with its
 # standard input, which the node's guard holds. By it come the lines of frames.sh for this node, each
 # with the node that asks in front; it never waits for a command, so that none waits for another.
 set -eu
-cd "$1"
 . ./job.sh
-PATH=$1/bin:$PATH
+. ./pid.sh
+PATH=$mnrun_here/bin:$PATH
 export PATH
 export -p >session.env
-echo "$$ $(readlink /proc/self/ns/pid)" >pid.serve
+mnrun_noted pid.serve "$(readlink /proc/self/ns/pid)"
 trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 case $mnrun_connect in
   ssh | auto) sh ./sshd.sh & ;;
@@ -24,8 +24,10 @@ hand() { # TO LINE: to one that holds the other end, if it is still there
 below() { # PID: it, and all that descends from it, stopped so that it starts no more of them
   kill -s STOP "$1" 2>/dev/null || :
   echo "$1"
-  for child in $(sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $1 .*/\1/p" /proc/[0-9]*/stat 2>/dev/null); do
-    below "$child"
+  # there a process's name, which may hold anything, has no newlines (proc(5), status)
+  for child in $(grep -ls "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status); do
+    child=${child#/proc/}
+    below "${child%/status}"
   done
 }
 

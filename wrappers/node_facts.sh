@@ -20,7 +20,7 @@ if command -v nvidia-smi >/dev/null; then tell driver_cuda "$(asked nvidia-smi |
 case $mnrun_runtime in
   podman)
     engines
-    usable >/dev/null
+    said=$(usable) || { tell silent "$said"; exit 0; } # a store of somebody else's, say
     set -- "${mnrun_engine[@]}" "${@:2}" ;;
   charliecloud)
     export PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

@@ -35,22 +35,26 @@ unpulled() {
   exit 1
 }
 
-# Ends what was begun, whatever ended: by the main shell as it leaves, and by its undertaker, which
-# outlives a `kill -9`, since it is no child of the step's and notices by a pipe.
+# Ends what was begun, whatever ended: by the main shell, or by its undertaker, which outlives a `kill -9`, since it
+# is no child of the step's and notices by a pipe. Both have the directory SPARE as their own since it was made: nobody
+# asks for its name in /tmp again but to remove it, when it is empty.
 clean() { # SPARE LOCK OWNER JOB
-  [[ -d $1 ]] || return 0 # done
+  local group=''
   grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
-  [[ ! -e $1/group ]] || kill -KILL -- "-$(<"$1/group")" 2>/dev/null
+  { read -r group <group; } 2>/dev/null
+  [[ ! $group =~ ^[0-9]+$ ]] || ((group < 2)) || kill -KILL -- "-$group" 2>/dev/null
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
     mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
   fi
-  chmod -R u+rwX "$1" 2>/dev/null
-  rm -rf "$1"
+  chmod -R u+rwX . 2>/dev/null
+  (shopt -s dotglob nullglob && rm -rf -- ./*)
+  cd / && rmdir -- "$1"
 }
 
 undertake() {
+  local word
   trap '' HUP INT TERM USR1 USR2
-  cat >/dev/null
+  while read -r word; do [[ $word != 'done' ]] || return 0; done
   clean "$@"
 }
 
@@ -58,8 +62,16 @@ finish() {
   ((BASHPID == $$)) || return 0 # a child that was told to end before it had begun has this trap still
   trap '' TERM INT HUP
   set +e
-  clean "$spare" "$lock" "$owner" "$job"
+  cleaned
   [[ -z ${watch-} ]] || kill "$watch" 2>/dev/null
+}
+
+cleaned() { # once, and its undertaker has nothing more to do
+  [[ -n ${life-} ]] || return 0
+  clean "$spare" "$lock" "$owner" "$job"
+  echo 'done' >&"$life"
+  exec {life}>&-
+  life=''
 }
 
 # --- what a runtime says, in a person's words
@@ -121,6 +133,18 @@ run() { # WORDS: a command of the runtime's, in a process group of its own; whil
 
 # --- images that become files: Apptainer
 
+mine() { # the cache, where it is: believed only where nobody else can have put an image there, or another in its place
+  local mode place=$cache above=()
+  [[ -e $cache || -L $cache ]] || return 0
+  [[ -O $cache && -d $cache ]] || fail "$cache is not ours: name another with --image-cache"
+  (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "others may write to $cache: chmod go-w $cache, or name another with --image-cache"
+  while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
+  ((${#above[@]})) || return 0
+  while read -r mode place; do # anybody could give its name to another
+    ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "anybody may write to $place, in which $cache is: name another with --image-cache"
+  done < <(stat -Lc '%a %n' -- "${above[@]}")
+}
+
 known() { # whether the reference has been converted, and its file is there
   if [[ $reference == *@sha256:* ]]; then # whatever name it came by
     digest=${reference##*@} key='' by=$job
@@ -140,7 +164,7 @@ ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; }
 take() { # the lock; waits while its holder lives, false where somebody has converted it meanwhile
   local beat now seen=$SECONDS told='' holder
   mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
-  [[ -O $cache && -w $cache ]] || fail "$cache is not ours: name another with --image-cache"
+  mine
   beat=''
   until mkdir "$lock" 2>"$spare/log"; do
     [[ -d $lock ]] || { [[ $(last_line) == *"File exists"* ]] || fail "cannot write to $cache: $(last_line); name another with --image-cache"; }
@@ -199,6 +223,7 @@ in_cache() {
   login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
   offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
   room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
+  mine
   until [[ -n $file && -s $file ]]; do # once more where `mnrun clean` was quicker
     if ! will_do; then
       [[ $policy != never ]] ||
@@ -229,7 +254,6 @@ in_store() {
   [[ $mnrun_runtime == docker ]] || login+=", or \`podman login\` with --authfile ~/.config/containers/auth.json"
   offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
   room="of the node's store"
-  cd "$spare"
   id=$(usable) || fail "$id"
   host=${reference%%/*}
   if [[ $mnrun_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
@@ -262,6 +286,7 @@ spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
   ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
   lock=$ref.lock
 }
+mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare" || fail "cannot write to $base: name another directory with TMPDIR"
 exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT
@@ -278,8 +303,8 @@ trap : USR1 USR2 CONT
   kill -TERM $$
 } <&0 {life}>&- 2>/dev/null &
 watch=$!
-mkdir -m 700 "$spare" || fail "cannot write to $base: name another directory with TMPDIR"
 if [[ $kind == file ]]; then in_cache; else in_store; fi
-(set +e; clean "$spare" "$lock" "$owner" "$job") # others may wait for the lock
+set +e
+cleaned # others may wait for the lock
 trap 'exit 0' TERM
 wait "$watch" # until all nodes have it

@@ -1,8 +1,12 @@
 #!/bin/sh
 # `rank.sh WORDS…` is every rank, inside its container: sets the job's environment, says that
 # the rank is there, and becomes the user's program (so that 126 and 127 are the shell's).
-mnrun_here=${0%/*}
+case $0 in
+  */rank.sh) mnrun_here=${0%/*} ;; # by its name, from a process of the job's
+  *) cd "$mnrun_back" || exit 1 ;; # by into.sh
+esac
 . "$mnrun_here/job.sh"
+. "$mnrun_here/pid.sh"
 case $mnrun_starter in # before the user's variables, which may have these names
   env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
   torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
@@ -48,7 +52,7 @@ if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
   # without them it is rank 0 of 1.
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$mnrun_nodes"
 fi
-if [ -n "$mnrun_connect" ]; then echo "$$ $(readlink /proc/self/ns/pid)" >"$mnrun_here/pid.$mnrun_rank"; fi
+if [ -n "$mnrun_connect" ]; then mnrun_noted "$mnrun_here/pid.$mnrun_rank" "$(readlink /proc/self/ns/pid)"; fi
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file as rank 0 only: any other's file tells of a rank
 # that took itself for rank 0 of 1. The guard looks for them at the end.
@@ -83,7 +87,7 @@ if [ -n "$mnrun_split" ]; then exec >"$mnrun_split/rank.$mnrun_rank.out" 2>"$mnr
 if [ "$mnrun_local" = 0 ]; then set -- sh "$mnrun_here/overhear.sh" "$@"; fi
 if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
 if [ "$mnrun_starter" != srun ]; then
-  if [ -z "$mnrun_inside" ]; then echo $$ >"$mnrun_here/pid.$mnrun_rank"; fi
+  if [ -z "$mnrun_inside" ]; then mnrun_noted "$mnrun_here/pid.$mnrun_rank"; fi
   exec "$@"
 fi
 
@@ -94,7 +98,8 @@ trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_told=1 TERM
 mnrun_told=''
 exec 9>&2 2>/dev/null
-sh -c 'exec 2>&9 9>&-; echo $$ >"$0"; exec "$@"' "$mnrun_here/pid.$mnrun_rank" "$@"
+# shellcheck disable=SC2016  # its own words
+sh -c 'exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_noted "$0/pid.$1"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
 mnrun_code=$?
 echo "ended $mnrun_rank $mnrun_code${mnrun_told:+ told}" 1<>"$mnrun_here/up"
 exit $mnrun_code

@@ -108,17 +108,29 @@ fi
 
 # The others learn the end from a file on their node, which a step of ours writes: no shared file
 # system is needed, and where the first task is killed that step's input ends, and it writes too.
+# Its name can be foretold, and anybody may make it: so it is entered, and then judged, as into.sh does.
 place=/tmp/mnrun.door.${SLURM_JOB_ID:-0}.${SLURM_STEP_ID:-0}
+told() { # whether the step has said the code here: enters its directory
+  local there
+  cd -- "$place" 2>/dev/null || return
+  [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there <own && [[ $there == "$place" ]] && return
+  cd /
+  [[ ! -e $place || -O $place ]] || leave 121 "$place is somebody else's on $(uname -n): the job's end cannot be told here"
+}
+leave() { # CODE WORDS…
+  echo "$name: ${*:2}" >&2
+  exit "$1"
+}
 stand_by() {
   local pause left=-1
   exec {pause}<> <(:) # never written: to wait without a process
   trap 'left=25' TERM INT HUP # the job's end is near, and the step that would tell us may end before
-  until [[ -f $place/code && -O $place/code ]]; do
+  until told; do
     ((left-- != 0)) || exit 143
     read -rt 0.2 -u "$pause" || true
   done
-  code=$(<"$place/code")
-  : >"$place/left.${SLURM_LOCALID:-0}"
+  read -r code <code
+  : >"left.${SLURM_LOCALID:-0}"
   exit "$code"
 }
 first || stand_by
@@ -139,16 +151,18 @@ herald='
   trap "" TERM INT HUP
   read -r code || true
   umask 077
-  mkdir "$place" || exit # somebody else has it: nothing of ours belongs there
-  echo "${code:-137}" >"$place/new"
-  mv "$place/new" "$place/code"
+  mkdir "$place" && cd "$place" || exit # somebody else has it: nothing of ours belongs there
+  echo "${code:-137}" >code
+  echo "$place" >new
+  mv new own # from now on it counts
   shopt -s nullglob
   for round in {1..300}; do
-    left=("$place"/left.*)
+    left=(left.*)
     ((${#left[@]} < here)) || break
     sleep 0.1
   done
-  rm -rf "$place"
+  rm -f -- ./*
+  cd / && rmdir "$place"
 '
 lease=9 # none
 clean=() # what the step that we are in says of steps is not for others

@@ -1,41 +1,69 @@
-#!/bin/bash
-# Ends everything of a job on its node, and removes the job's directory there. The guard has these
-# functions; `sweep.sh watch` is its undertaker, which acts once its standard input ends;
-# `sweep.sh` alone acts at once, for a launcher whose guards have gone without a farewell.
-set -euo pipefail +o posix
-mnrun_here=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
+# shellcheck shell=bash disable=SC2154  # job.sh's, and $mnrun_here
+# Ends everything of a job on its node, and removes the job's directory there. Sourced by the guard, its undertaker and
+# stop.sh, all of which have that directory as their own, proven theirs: what is in it is read as ./NAME. For as long as
+# one of them is about to remove it, nobody else can make its name $mnrun_here, and so that may be used as well.
+source ./job.sh
+source ./engines.sh
+source ./processes.sh
 mnrun_shm=/dev/shm/${mnrun_here##*/}
-source "$mnrun_here/job.sh"
-source "$mnrun_here/engines.sh"
 
-marked() { # carry the job's mark in their environment, however far they have gone
-  grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ | cut -d/ -f3 || true
+marked() { # processes with the job's mark, however far they have gone, but not those of a Slurm job that was handed in from this one
+  local files line
+  local -A other=()
+  mapfile -t files < <(grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ)
+  ((${#files[@]})) || return 0
+  while [[ -n ${SLURM_JOB_ID-} ]] && IFS= read -rd '' line; do
+    [[ ${line##*=} == "$SLURM_JOB_ID" ]] || other[${line%%:*}]=1
+  done < <(grep -szHE '^SLURM_JOB_ID=' -- "${files[@]}")
+  for line in "${files[@]}"; do [[ -n ${other[$line]-} ]] || printf '%s\n' "${line//[!0-9]/}"; done
 }
 
-kin() { # of what box.sh started: by session (squashfuse_ll has no environment of the job's) or by
-  # descent from that (sshd's processes hide theirs); never the caller's helpers
-  cat /proc/[0-9]*/stat 2>/dev/null | awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v list="$(tr '\n' ' ' <"$mnrun_here/sessions")" '
-    BEGIN { n = split(list, s); for (i = 1; i <= n; i++) ours[s[i]] = 1 }
-    { pid = $1; sub(/^.*\) /, "") } # state ppid pgrp session
-    $1 != "Z" { parent[pid] = $2; session[pid] = $4 }
-    END {
+alive() { # of the processes with the job's mark and of what box.sh started those that live and are ours, never the caller's
+  # helpers: by session (squashfuse_ll has no environment of the job's), or by descent from that (sshd's hide theirs)
+  # shellcheck disable=SC2046  # numbers
+  awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="$(tr '\n' ' ' <sessions)" -v marked="$(marked | tr '\n' ' ')" '
+    function content(file,   text, line) {
+      while ((getline line < file) > 0) text = text line "\n"
+      close(file)
+      return text
+    }
+    function is_ours(pid,   parts, ids) { # its Name is written there without newlines
+      split(content("/proc/" pid "/status"), parts, /\nUid:[ \t]*/)
+      return split(parts[2], ids) && ids[1] == uid
+    }
+    function near(session) { # a session of the job; where its leader lives, with the time of his start
+      return session in known && (!(session in start) || known[session] == 0 || (session, start[session]) in listed)
+    }
+    BEGIN {
+      n = split(sessions, s)
+      for (i = 1; i < n; i += 2) { known[s[i]] = s[i + 1]; listed[s[i], s[i + 1]] = 1 }
+      n = split(marked, s)
+      for (i = 1; i <= n; i++) found[s[i]] = 1
+      for (i = 1; i < ARGC; i++) {
+        pid = ARGV[i]
+        gsub(/[^0-9]/, "", pid)
+        text = content(ARGV[i])
+        sub(/^.*\) /, "", text) # state ppid pgrp session …, the 20th is the start
+        if (split(text, f) < 20 || f[1] == "Z") continue
+        parent[pid] = f[2]; session[pid] = f[4]; start[pid] = f[20]
+      }
       for (pid in parent) {
-        boxed = 0; near = 0
+        if (pid in found) continue
+        boxed = 0; kin = 0
         for (p = pid; p in parent && p != caller; p = parent[p]) {
           if (p == box && pid != box) boxed = 1
-          if (session[p] in ours) near = 1
+          if (near(session[p])) kin = 1
         }
-        if (boxed || (near && p != caller)) print pid
+        if (boxed || (kin && p != caller)) found[pid] = 1
       }
-    }'
+      for (pid in found) if (pid in parent && is_ours(pid)) print pid
+    }' /proc/[0-9]*/stat
 }
 
 sweep() { # until nothing of the job is left; says what could not be ended
   local round left=""
   for round in {1..100}; do
-    left=$({ marked; kin; } | sort -u | while read -r pid; do
-      if kill -0 "$pid" 2>/dev/null; then printf '%s ' "$pid"; fi # not the scheduler's own, nor what is gone
-    done)
+    left=$(alive | tr '\n' ' ')
     [[ -n ${left// /} ]] || break
     # shellcheck disable=SC2086  # a list of pids
     kill -KILL $left 2>/dev/null || true
@@ -58,31 +86,24 @@ sweep_all() { # containers first, and again, since one may have been about to st
 }
 
 unname() { # PID: what Apptainer names by it, and leaves where the container is killed
-  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-$HOME/.apptainer}/instances/app/$(uname -n)/$(id -un)/sharens_instance_$1"
+  [[ $1 =~ ^[0-9]+$ ]] || return 0
+  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$(uname -n)/$(id -un)/sharens_instance_$1"
 }
 
-wipe() {
+wipe_beside() { # DIRECTORY: one of the job's that is not in its own, if it is ours
+  [[ ! -O $1 || -L $1 || ! -d $1 ]] || rm -rf -- "$1"
+}
+
+wipe() { # from within, and the name last
   local parent
-  read -r _ parent 2>/dev/null <"$mnrun_here/holder" && unname "$parent"
+  { read -r _ parent <holder; } 2>/dev/null && unname "$parent"
   rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
-  cd /
-  rm -f -- "$mnrun_here.lease"
+  wipe_beside "$mnrun_here.lease"
   if [[ -z $mnrun_keep ]]; then
-    rm -rf -- "$mnrun_here" "$mnrun_shm"
+    wipe_beside "$mnrun_shm"
+    (shopt -s dotglob nullglob && rm -rf -- ./*)
+    cd / && rmdir -- "$mnrun_here" 2>/dev/null
   else
-    rm -f "$mnrun_here"/{key,hostkey,user.env,session.env,launch.env} # what may be secret
-  fi
+    rm -f {key,hostkey,user.env,session.env,launch.env,own} # what may be secret; and it is nobody's remains
+  fi || true
 }
-
-if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
-  if [[ ${1-} == watch ]]; then
-    trap '' HUP INT TERM USR1 USR2
-    cat >/dev/null
-    rm -rf -- "$mnrun_here".script.* # of a batch script that was killed as well
-    [[ -d $mnrun_here ]] || exit 0   # the guard has done it
-  fi
-  rm -f "$mnrun_here"/{key,hostkey}
-  left=$(sweep_all)
-  wipe
-  [[ -z $left ]] || { echo "could not be ended: $left" >&2; exit 1; }
-fi
