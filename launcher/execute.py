@@ -8,14 +8,16 @@ that is needed for everything of the job to end on every node.
 
 from __future__ import annotations
 
-import base64
+import copy
 import queue
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +36,15 @@ GRACE = 3.0  # seconds for a program to end by itself after a signal
 ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
 EXITED = re.compile(r"task 0: Exited with exit code \d+")  # what srun says of a shell whose last command failed
 FAREWELL = 10.0  # seconds for the guards to end everything and say so
+
+
+class Broken(Exception):
+    """The launch cannot go on. `why` makes the error of it once everything has ended: it may ask the scheduler, and
+    nothing comes before the lease's end."""
+
+    def __init__(self, why: Callable[[], LaunchError]) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Launch:
@@ -66,11 +77,13 @@ class Launch:
         self.went = False
         self.serving_ended = False
         self.cut_off = False  # the serving step did not end because of us
+        self.over: bool | None = None  # whether the job is, where Slurm was asked because of a TERM
         self.silent: tuple[str, ...] = ()  # nodes that were there, and did not say farewell
 
     def run(self) -> Outcome:
         with Signals(self.events, told=True), terminal.kept() if self.prompt else nullcontext():
             stopped: Stopped | None = None
+            broken: Broken | None = None
             try:
                 self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter or start)
                 self.commands = {c.step.phase: c for c in carry(self.plan, self.site)}
@@ -86,12 +99,16 @@ class Launch:
                 self._await_end()
             except Stopped as stop:
                 stopped = stop
+            except Broken as reason:
+                broken = reason
             finally:
                 self.screen.done()
                 self._ask_to_end()
                 self._stop()
         if stopped is not None:
             return Outcome(128 + stopped.signum)
+        if broken is not None:
+            raise broken.why()
         self._tell_proof()
         return self._judge()
 
@@ -103,7 +120,10 @@ class Launch:
         if self.plan.spec.mode == "outside-in":
             launch = SCHEDULERS[self.site.scheduler].launch_environment(self.plan, self.site)
             own["launch.env"] = kit.outside_environment(self.plan, launch)
-        self._send(kit.pack(kit.files(self.plan, own)))
+        pulse = self.site.scheduler == "slurm"
+        self._send(kit.pack(kit.files(self.plan, own, pulse)))
+        if pulse:
+            self.serving.pulse()
 
     def _start_run(self) -> None:
         # srun brings the errors of what runs on a terminal with its output: on its own are only srun's
@@ -156,7 +176,8 @@ class Launch:
             if self.plan.spec.mode == "inside-out":
                 files["launch.env"] = kit.inside_environment(self.plan, layout)
         for name, text in {**files, **self._fabric()}.items():
-            self._send(b"file %s %s\n" % (name.encode(), base64.b64encode(text.encode("utf-8", "surrogateescape"))))
+            for line in kit.file_lines(name, text):
+                self._send(line)
         self._send(b"go\n")
         self.went = True
         self.screen.phase("running")
@@ -191,14 +212,23 @@ class Launch:
             elif not heard:
                 raise self.roster.not_started(self.plan)
             if self.roster.failed or self.roster.gone or self.roster.lost:
-                raise self._failure()
-            if self.code is None and (self.serving_ended or self._is_over()):
-                raise self._why_cut_off()
+                raise Broken(partial(self._failure, copy.deepcopy(self.roster)))
+            if self.code is None and (self.serving_ended or self.over):
+                raise Broken(self._why_cut_off)
+            self._ask_whether_over()
+
+    def _ask_whether_over(self) -> None:
+        """Have Slurm asked, of each TERM once, whether it was a mere warning. Nobody waits for the answer, which may be
+        long in coming: the program may end meanwhile."""
+        asked, self.roster.warned = self.roster.warned, False
+        if asked:
+            runs, job, events = self.asked.runs, self.site.job, self.events
+            threading.Thread(target=lambda: events.put(("over", "", not runs(job))), daemon=True).start()
 
     def _is_over(self) -> bool:
-        """Whether a TERM of the scheduler's was no mere warning; each is asked about once."""
+        """Whether a TERM of the scheduler's was no mere warning."""
         asked, self.roster.warned = self.roster.warned, False
-        return asked and not self.asked.runs(self.site.job)
+        return bool(self.over) or (asked and not self.asked.runs(self.site.job))
 
     def _next(self, deadline: float | None) -> bool:
         """Take in one event; False where none came before `deadline`."""
@@ -222,6 +252,9 @@ class Launch:
             self._send(b"signal %s\n" % name.encode())
 
     def _take(self, kind: str, name: str, what: object) -> None:
+        if kind == "over":
+            self.over = bool(what)
+            return
         if kind == "ended":
             assert isinstance(what, int)
             if name == "run":
@@ -305,9 +338,9 @@ class Launch:
         """The program's own exit code, unless ranks are missing: no silent single node, no silent singletons."""
         assert self.code is not None
         if (self.roster.failed or self.roster.lost) and self.code:
-            raise self._failure()
+            raise self._failure(self.roster)
         if self.roster.gone and not self.cut_off:  # whatever mpirun made of it
-            raise self._failure()
+            raise self._failure(self.roster)
         if self.cut_off or self._is_over():  # whatever it left with: an mpirun that Slurm ends may say 0
             raise self._why_cut_off()
         if self.code == 0 and self.silent and not self.asked.runs(self.site.job):  # for a node that Slurm has lost
@@ -330,29 +363,31 @@ class Launch:
         if slow := proof.slow(self.roster.used):
             self.screen.warn(slow)
 
-    def _not_ready(self, late: bool = False) -> LaunchError:
-        missing = self.roster.missing
-        refused = self.roster.failed or self.roster.gone or self.roster.lost
+    def _not_ready(self, late: bool = False) -> Broken:
+        return Broken(partial(self._who_is_not_ready, copy.deepcopy(self.roster), list(self.noise), late))
+
+    def _who_is_not_ready(self, roster: Roster, said: list[str], late: bool) -> LaunchError:
+        """By what was known then."""
+        missing = roster.missing
+        refused = roster.failed or roster.gone or roster.lost
         thoughts = self.asked.why_down(missing)
-        reasons = nodeset.folded({node: self.roster.why(node, thoughts) for node in missing})
-        words = [line for line in self.noise if any(node in line for node in missing)] or self.noise
+        reasons = nodeset.folded({node: roster.why(node, thoughts) for node in missing})
+        words = [line for line in said if any(node in line for node in missing)] or said
         noise = f" ({' | '.join(words[-3:])})" if words else ""
-        count = f"{len(missing)} of {len(self.roster.nodes)} nodes not ready"
+        count = f"{len(missing)} of {len(roster.nodes)} nodes not ready"
         if late and not refused:
             return DeadlineError(
                 f"{count} after {self.plan.spec.start_timeout} s: {reasons}{noise}", "--start-timeout gives them longer"
             )
-        return NodeError(f"{count}: {reasons}" + ("" if self.roster.failed else noise))
+        return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
 
-    def _failure(self) -> LaunchError:
-        """What a node says of its failure, unless that is because the job is over."""
+    def _failure(self, roster: Roster) -> LaunchError:
+        """What a node said of its failure, unless that is because the job is over."""
         if self._is_over():
             return self._why_cut_off()
-        if self.roster.failed:
-            return RuntimeFailed(nodeset.folded(self.roster.failed))
-        return NodeError(
-            nodeset.folded({node: self.roster.why(node, {}) for node in (*self.roster.gone, *self.roster.lost)})
-        )
+        if roster.failed:
+            return RuntimeFailed(nodeset.folded(roster.failed))
+        return NodeError(nodeset.folded({node: roster.why(node, {}) for node in (*roster.gone, *roster.lost)}))
 
     def _why_cut_off(self) -> LaunchError:
         """The serving step ended, and not because of us: the job did, or its srun was killed."""

@@ -6,6 +6,7 @@ unpacked into the job's own directory on the node (0700), whether or not nodes s
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import tarfile
@@ -27,6 +28,10 @@ BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE)  # what hosts are given 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
 SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
+# The same under Slurm, which hands on the end of a lease but where all that mnrun has started was killed at once, srun
+# included: there a process of ours writes a word more often than that (transports.py).
+PULSE_SILENCE = 45
+PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_BUF could be torn by that word
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
@@ -117,12 +122,14 @@ def asking_of_mpi() -> str:
     return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{node}"
 
 
-def fetched(spec: JobSpec, environ: Mapping[str, str]) -> bytes:
+def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
     """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
     told = ""
     if spec.hosts:
         told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
         told += environment.exports(environment.of_registries(environ))
+    elif pulse:
+        told = environment.assignments({"mnrun_silence": PULSE_SILENCE})
     text = pullers(told)[PULL].encode("utf-8", "surrogateescape")
     return b"%d\n%s" % (len(text), text)
 
@@ -138,9 +145,18 @@ def wrappers() -> dict[str, str]:
     return found
 
 
-def values(plan: Plan) -> str:
-    """job.sh: what the wrappers know of this job."""
+def file_lines(name: str, text: str) -> list[bytes]:
+    """Return the lines by which guards are sent a file after the kit."""
+    data = base64.b64encode(text.encode("utf-8", "surrogateescape"))
+    pieces = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
+    words = [b"file+"] * (len(pieces) - 1) + [b"file"]
+    return [b"%s %s %s\n" % (word, name.encode(), piece) for word, piece in zip(words, pieces)]
+
+
+def values(plan: Plan, pulse: bool = False) -> str:
+    """Return job.sh: what the wrappers know of this job."""
     spec = plan.spec
+    silence = SILENCE if spec.hosts else PULSE_SILENCE if pulse else ""
     return "# shellcheck shell=sh disable=SC2034\n" + environment.assignments(
         {
             "mnrun_id": plan.job,
@@ -149,7 +165,7 @@ def values(plan: Plan) -> str:
             "mnrun_inside": "1" if spec.mode == "inside-out" else "",
             "mnrun_connect": plan.connect,
             "mnrun_beat": (PDSH_BEAT if spec.rsh == "pdsh" else BEAT) if spec.hosts else "",
-            "mnrun_silence": SILENCE if spec.hosts else "",
+            "mnrun_silence": silence,
             "mnrun_runtime": spec.runtime,
             "mnrun_image": _compared(plan),
             "mnrun_podman": spec.podman_root,
@@ -186,11 +202,11 @@ def _starter(plan: Plan) -> str:
     return mpi_starter(plan.spec.mpi)
 
 
-def files(plan: Plan, extra: Mapping[str, str]) -> dict[str, str]:
-    """name -> text of everything in the kit."""
+def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
+    """Return name -> text of everything in the kit. `pulse`: the launcher shows on the lease that it lives."""
     return {
         **wrappers(),
-        "job.sh": values(plan),
+        "job.sh": values(plan, pulse),
         "rules.sh": environment.rules_script(),
         "needs": "".join(f"{kind}\t{what}\n" for kind, what in plan.needs),
         "layout": layout_table(plan.layout),

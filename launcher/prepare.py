@@ -43,7 +43,10 @@ def prepare(
         step = starter("prepare", command.argv, dict(environ), events, held=True)
     begin, roster = time.monotonic(), Roster(plan.layout.nodes)
     try:
-        step.send(kit.fetched(plan.spec, environ))
+        pulse = site.scheduler == "slurm"
+        step.send(kit.fetched(plan.spec, environ, pulse))
+        if pulse:
+            step.pulse()
         told = _listen(plan, site, roster, events, screen)
     finally:
         _end(step, events)

@@ -28,6 +28,16 @@ Output = tuple[Optional[int], Optional[int]]  # open files in place of our outpu
 Event = tuple[str, str, object]  # (kind, whose, what): "line", "noise", "ended", "signal", "told"
 
 
+# Writes `alive` to the lease's pipe every 10 s, in a process of its own, which Ctrl-Z does not stop as it stops us. It
+# ends at once with us, whose end its own input tells. A line that short is never torn by what we write (pipe(7)).
+PULSE = (
+    "bash",
+    "-p",
+    "-c",
+    "trap '' HUP INT QUIT TERM USR1 USR2; while read -rt 10 || [ $? -gt 128 ]; do echo alive || exit; done",
+)
+
+
 class Stopped(Exception):
     """A signal told us to stop."""
 
@@ -43,7 +53,7 @@ class Running:
     name: str
     process: subprocess.Popen[bytes]
     group: bool = True  # it leads a process group of its own
-    _words: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
+    _words: queue.SimpleQueue[bytes | Words | None] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
         if self.process.stdin is not None:
@@ -53,6 +63,11 @@ class Running:
         """Write to its input, where that is a pipe of ours and it still reads; to whatever node. Returns at once: a
         node that does not answer shall not hold us up."""
         self._words.put(data)
+
+    def pulse(self) -> None:
+        """From here on show on its input that we live, also while we are stopped. What is sent after that is a line a
+        time, none longer than PIPE_BUF."""
+        self._words.put(PULSE)
 
     def close(self) -> None:
         """End its input, after all that was sent."""
@@ -197,13 +212,21 @@ def _read(kind: str, name: str, stream: IO[bytes], events: queue.SimpleQueue[Eve
             events.put((kind, name, line.decode("utf-8", "replace").rstrip("\n")))
 
 
-def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | None]) -> None:
+def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | Words | None]) -> None:
     """Until the end of the words, or of who reads them: its end is on its way to us with the reason."""
+    pulse: subprocess.Popen[bytes] | None = None
     with contextlib.suppress(BrokenPipeError):
         for data in iter(words.get, None):
+            if isinstance(data, tuple):
+                pulse = subprocess.Popen(data, stdin=subprocess.PIPE, stdout=stream, start_new_session=True)
+                continue
+            assert isinstance(data, bytes)
             view = memoryview(data)
             while view:
                 view = view[stream.write(view) or 0 :]
+    if pulse is not None:
+        pulse.kill()
+        pulse.wait()
     stream.close()
 
 

@@ -18,6 +18,6 @@ trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
 IFS= read -rd '' mnrun_stat <"/proc/$$/stat"
 mnrun_stat=(${mnrun_stat##*) })
 echo "$0 $mnrun_node $$ ${mnrun_stat[19]}" >own || mnrun_fail "cannot write to $0 on this node"
-read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} mnrun_size || exit 1
+read -rt "${MNRUN_WAIT:-3600}" mnrun_size || exit 1
 mnrun_said=$({ head -c "$mnrun_size" | tar -xzf -; } 2>&1) || mnrun_fail "cannot unpack the kit in $0 on this node: ${mnrun_said##*$'\n'}"
 exec bash -p ./guard.sh "$@"

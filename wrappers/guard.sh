@@ -3,7 +3,7 @@
 # the node's own, else the one that its ranks share, if they do.
 #
 # Its standard input is the lease, a pipe that the launcher holds. Lines on it:
-#     file NAME BASE64    write this file into the job's node directory
+#     file NAME BASE64    write this file into the job's node directory; what file+ NAME BASE64 said before stands in front
 #     go                  everything is there: let the master begin
 #     signal NAME         to the ranks on this node; to the user's script or prompt, where that is the program
 #     end                 to the program, that it ends: by its mpirun, where there is one
@@ -117,10 +117,10 @@ shared_memory() { # the job's directory there, which says whose it is as the oth
 }
 
 listen() { # for a line of the lease; false at its end, and where it is silent for longer than it may be
-  read -r ${mnrun_silence:+-t "$mnrun_silence"} mnrun_word mnrun_name mnrun_data || {
-    # of a job that Slurm had suspended the time is over, though lines wait
-    (($? > 128)) && read -r -t 5 mnrun_word mnrun_name mnrun_data
-  }
+  local waited=0 # in short rounds: while Slurm suspends the job time goes on, and then lines wait
+  until read -r ${mnrun_silence:+-t 5} mnrun_word mnrun_name mnrun_data; do
+    (($? > 128 && (waited += 5) < mnrun_silence)) || return
+  done
 }
 
 outer() { # PID BEGAN [NAMESPACE]: that very process as this machine numbers it, which its container numbers so
@@ -201,7 +201,7 @@ carry() { # from here on: what the nodes' commands say to each other
   )
   mnrun_filter=$!
   exec < <(deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- {mnrun_across}>&- &&
-    exec grep --line-buffered -aE "^(ask $mine (words\\+?|run|signal)|file|go|log|signal|end|over|alive)( |\$)" <&"$lease")
+    exec grep --line-buffered -aE "^(ask $mine (words\\+?|run|signal)|file\\+?|go|log|signal|end|over|alive)( |\$)" <&"$lease")
   exec {lease}<&-
 }
 
@@ -292,12 +292,15 @@ else
   say ready
 fi
 
+mnrun_part=''
 while listen; do
   case $mnrun_word in
     ask) printf '%s\n' "$mnrun_data" >&"${mnrun_box[1]}" || true ;;
+    file+) mnrun_part+=$mnrun_data ;;
     file)
-      base64 -d <<<"$mnrun_data" >"$mnrun_name.new"
+      base64 -d <<<"$mnrun_part$mnrun_data" >"$mnrun_name.new"
       mv "$mnrun_name.new" "$mnrun_name"
+      mnrun_part=''
       ;;
     go)
       mnrun_went=1

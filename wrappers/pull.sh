@@ -295,10 +295,10 @@ trap : USR1 USR2 CONT
 {
   trap - EXIT
   trap '' PIPE # nobody hears us any more
-  heard=$SECONDS
-  # a line is only a sign of life; above 128 is none in time
-  while read -r ${mnrun_beat:+-t "$mnrun_beat"} && heard=$SECONDS || (($? > 128)); do
-    [[ -z $mnrun_beat ]] || { ((SECONDS - heard < mnrun_silence)) && say alive; } || break
+  waited=0
+  # a line is only a sign of life; above 128 is none in time. In short rounds: while Slurm suspends the job time goes on
+  while read -r ${mnrun_silence:+-t 5} && waited=0 || (($? > 128 && (waited += 5) < mnrun_silence)); do
+    [[ -z $mnrun_beat ]] || say alive || break
   done
   kill -TERM $$
 } <&0 {life}>&- 2>/dev/null &
