@@ -15,6 +15,7 @@ VARIANTS = {
     "bare_login": "no container runtime and no mpirun on the login node",
     "decoys": "docker0 and virbr0 on every node, with the same addresses, which lead nowhere",
     "accounting": "slurmdbd and MariaDB, so that sacct answers",
+    "cgroup": "Slurm holds jobs in control groups: their processes, memory and devices",
 }
 ON_NODE = {
     "kill": "power off: all its processes end at once, without a word",

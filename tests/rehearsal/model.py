@@ -25,6 +25,7 @@ class Options:
     bare_login: bool = False
     accounting: bool = False
     decoys: bool = False
+    cgroup: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 250:

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rehearsal import cli, enter, host, layer, recipe, slurm
+from rehearsal import cgroups, cli, enter, host, layer, recipe, slurm
 from rehearsal.errors import Unable
 from rehearsal.model import Cluster, Options
 
@@ -40,6 +40,75 @@ def test_affinity_has_the_cpus_there_are(monkeypatch: pytest.MonkeyPatch) -> Non
     assert " CPUs=2 " in conf["NodeName"]
 
 
+def test_without_cgroups_nothing_is_held() -> None:
+    conf = settings(slurm.conf("mnrun", Options()))
+    assert conf["ProctrackType"] == "proctrack/linuxproc"
+    assert conf["SelectTypeParameters"] == "CR_CPU"
+    assert "PrologFlags" not in conf
+    assert slurm.files("mnrun", Options())["cgroup.conf"] == "CgroupPlugin=disabled\n"
+
+
+def test_cgroup_holds_processes_memory_and_devices() -> None:
+    conf = settings(slurm.conf("mnrun", Options(cgroup=True)))
+    assert conf["ProctrackType"] == "proctrack/cgroup"
+    assert conf["JobAcctGatherType"] == "jobacct_gather/cgroup"
+    assert conf["TaskPlugin"] == "task/cgroup"
+    assert conf["PrologFlags"] == "Contain"
+    assert conf["SelectTypeParameters"] == "CR_CPU_Memory"
+    assert " CPUs=8 " in conf["NodeName"]
+    limits = settings(slurm.files("mnrun", Options(cgroup=True))["cgroup.conf"])
+    assert limits["CgroupPlugin"] == "cgroup/v1"
+    assert (limits["ConstrainDevices"], limits["ConstrainRAMSpace"]) == ("yes", "yes")
+    assert limits["ConstrainCores"] == "no", "there are more CPUs than the machine has"
+
+
+def test_cgroup_with_affinity_holds_cpus_too() -> None:
+    options = Options(cgroup=True, affinity=True)
+    assert settings(slurm.conf("mnrun", options))["TaskPlugin"] == "task/cgroup,task/affinity"
+    assert settings(slurm.files("mnrun", options)["cgroup.conf"])["ConstrainCores"] == "yes"
+
+
+def test_cgroup_of_the_second_kind() -> None:
+    """slurmd makes room for itself, since there is no systemd to ask for it."""
+    limits = settings(slurm.files("mnrun", Options(cgroup=True), 2)["cgroup.conf"])
+    assert (limits["CgroupPlugin"], limits["IgnoreSystemd"], limits["EnableControllers"]) == ("cgroup/v2", "yes", "yes")
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine's control groups of the first kind, as files; a kernel would make them with each folder."""
+    for controller in (*cgroups.FIRST, "systemd"):
+        (tmp_path / controller).mkdir()
+        (tmp_path / controller / "cgroup.procs").touch()
+    (tmp_path / "cpu").symlink_to("cpuacct")
+    monkeypatch.setattr(cgroups, "MACHINE", tmp_path)
+    return tmp_path
+
+
+def test_a_node_has_a_part_of_each_hierarchy(groups: Path) -> None:
+    assert cgroups.kind() == 1
+    made = cgroups.make(Cluster("a"), "node01")
+    assert sorted(made) == sorted(groups / name / "mnrun.a/node01" for name in (*cgroups.FIRST, "systemd"))
+    assert all(folder.is_dir() for folder in made)
+
+
+def test_control_groups_of_a_crashed_cluster_go_and_others_stay(groups: Path) -> None:
+    cgroups.make(Cluster("a-b"), "node01")
+    (cgroups.make(Cluster("a"), "node01")[0] / "slurm/uid_1500/job_1/step_0").mkdir(parents=True)
+    cgroups.remove(Cluster("a"))
+    assert not list(groups.glob("*/mnrun.a"))
+    assert len({folder.resolve() for folder in groups.glob("*/mnrun.a-b/node01")}) == 6
+    cgroups.remove(Cluster("a"))
+
+
+def test_a_machine_without_control_groups_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "MACHINE", tmp_path)
+    with pytest.raises(Unable, match="freezer, devices"):
+        cgroups.kind()
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    assert cgroups.kind() == 2
+
+
 def test_accounting_adds_its_lines_and_its_file() -> None:
     options = Options(accounting=True)
     assert settings(slurm.conf("c", options))["AccountingStorageHost"] == "login"
@@ -60,6 +129,8 @@ def test_gpu_stand_ins_are_those_that_boot_makes() -> None:
     numbers = re.search(r"for gpu in ([\d ]+);", boot)
     assert numbers is not None
     assert [int(word) for word in numbers[1].split()] == list(range(slurm.GPUS))
+    # Not copies of /dev/null: who is refused one of those is refused /dev/null.
+    assert 'device "nvidia$gpu" 666 195 "$gpu"' in boot
     assert slurm.GRES == "Name=gpu File=/dev/nvidia[0-3]\n"
 
 
