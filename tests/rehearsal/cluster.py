@@ -30,7 +30,7 @@ def up(cluster: Cluster, options: Options) -> None:
             install.refresh(cluster)
             return
         _clear(cluster)
-        tree, shelf = trees.node_tree(), images.ensure()
+        tree, shelf = trees.node_tree(options.debian), images.ensure()
         with timed(f"{cluster.name}: {options.nodes} nodes and a login node"):
             _start(cluster, options, tree, shelf)
         say("next: scripts/cluster exec -u alice login srun -N2 hostname")

@@ -62,6 +62,22 @@ NODE = Tree(
     steps=("apptainer.sh", "mpi-yield.sh", "node.sh"),
 )
 
+
+def _node(suite: str, *, without: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> Tree:
+    """The same for another Debian, whose Slurm, runtimes and all else are of another age."""
+    packages = tuple(package for package in (*NODE.packages, *more) if package not in without)
+    steps = tuple(step for step in NODE.steps if step != "apptainer.sh")
+    return replace(NODE, name=f"node-{suite}", suite=suite, packages=packages, steps=steps)
+
+
+# Those before trixie have no Apptainer: unstable's needs a newer glibc, and they have none of their own.
+NODES = {
+    "trixie": NODE,
+    "bookworm": _node("bookworm", without=("docker-cli",)),
+    "bullseye": _node("bullseye", without=("docker-cli", "slurm-wlm-mysql-plugin")),
+    "sid": _node("sid", more=("apptainer",)),
+}
+
 OMPI5 = Tree(
     "ompi5",
     "trixie",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .ground import NEVER, Ground, suited
 from .model import LOGIN, Options
 
 GPUS = 4
@@ -104,6 +105,15 @@ EnableControllers=yes
 # A GPU without a file is dropped and its node called invalid: these are stand-ins.
 GRES = f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]\n"
 
+# How a line begins → Slurm knows it since, and before.
+SPANS = {
+    "AccountingStoreFlags=": ((21, 8), NEVER),
+    "CgroupPlugin=": ((21, 8), NEVER),
+    "CgroupPlugin=disabled": ((23, 11), NEVER),
+    "IgnoreSystemd=": ((22, 5), NEVER),
+    "EnableControllers=": ((22, 5), NEVER),
+}
+
 
 def bracket(nodes: list[str]) -> str:
     """node01 … node04 as Slurm writes them."""
@@ -112,9 +122,9 @@ def bracket(nodes: list[str]) -> str:
     return f"node[{nodes[0][len('node') :]}-{nodes[-1][len('node') :]}]"
 
 
-def conf(name: str, options: Options) -> str:
+def conf(name: str, options: Options, ground: Ground) -> str:
     """slurm.conf."""
-    return CONF.format(
+    text = CONF.format(
         name=name,
         login=LOGIN,
         nodes=bracket(options.compute),
@@ -126,6 +136,7 @@ def conf(name: str, options: Options) -> str:
         gpus=GPUS,
         accounting=ACCOUNTING.format(login=LOGIN) if options.accounting else "",
     )
+    return suited(text, ground.slurm, SPANS)
 
 
 def tasks(options: Options) -> list[str]:
@@ -134,19 +145,21 @@ def tasks(options: Options) -> list[str]:
     return [name for name, wanted in chosen.items() if wanted]
 
 
-def cgroup(options: Options, kind: int) -> str:
+def cgroup(options: Options, ground: Ground) -> str:
     """cgroup.conf; CPUs that do not exist cannot be in a set."""
-    if not options.cgroup:
-        return UNUSED
-    return CGROUP.format(kind=kind, cores="yes" if options.affinity else "no") + (SECOND if kind == 2 else "")
+    text = UNUSED
+    if options.cgroup:
+        text = CGROUP.format(kind=ground.groups, cores="yes" if options.affinity else "no")
+        text += SECOND if ground.groups == 2 else ""
+    return suited(text, ground.slurm, SPANS)
 
 
-def files(name: str, options: Options, kind: int = 1) -> dict[str, str]:
-    """Everything of /etc/slurm but slurmdbd.conf, which only slurmdbd may read; `kind` is the control groups'."""
+def files(name: str, options: Options, ground: Ground) -> dict[str, str]:
+    """Everything of /etc/slurm but slurmdbd.conf, which only slurmdbd may read."""
     return {
-        "slurm.conf": conf(name, options),
+        "slurm.conf": conf(name, options, ground),
         "gres.conf": GRES,
-        "cgroup.conf": cgroup(options, kind),
+        "cgroup.conf": cgroup(options, ground),
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import recipe
 from .chamber import ALONE, Bind, inside, registry_access
+from .model import DEBIANS
 from .shell import beside, locked, run, timed
 
 # Nobody reads manuals there, and every tree and image gets smaller.
@@ -17,9 +18,10 @@ def cache() -> Path:
     return Path(os.environ.get("MNRUN_CACHE") or "/var/cache/mnrun")
 
 
-def node_tree() -> Path:
+def node_tree(debian: str = DEBIANS[0]) -> Path:
     """The tree that all nodes stand on; built first if it is not there yet."""
-    return _whole(cache() / "trees" / f"node-{recipe.key(recipe.NODE)}", recipe.NODE)
+    tree = recipe.NODES[debian]
+    return _whole(cache() / "trees" / f"{tree.name}-{recipe.key(tree)}", tree)
 
 
 def _whole(place: Path, tree: recipe.Tree) -> Path:

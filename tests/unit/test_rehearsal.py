@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rehearsal import cgroups, cli, enter, host, layer, recipe, slurm
 from rehearsal.errors import Unable
+from rehearsal.ground import Ground
 from rehearsal.model import Cluster, Options
 
 
@@ -23,7 +24,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 def test_slurm_conf_of_four_nodes() -> None:
-    conf = settings(slurm.conf("mnrun", Options()))
+    conf = settings(slurm.conf("mnrun", Options(), Ground()))
     assert conf["ClusterName"] == "mnrun"
     assert conf["SlurmctldHost"] == "login"
     assert conf["TaskPlugin"] == "task/none"
@@ -35,28 +36,28 @@ def test_slurm_conf_of_four_nodes() -> None:
 
 def test_affinity_has_the_cpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    conf = settings(slurm.conf("mnrun", Options(affinity=True)))
+    conf = settings(slurm.conf("mnrun", Options(affinity=True), Ground()))
     assert conf["TaskPlugin"] == "task/affinity"
     assert " CPUs=2 " in conf["NodeName"]
 
 
 def test_without_cgroups_nothing_is_held() -> None:
-    conf = settings(slurm.conf("mnrun", Options()))
+    conf = settings(slurm.conf("mnrun", Options(), Ground()))
     assert conf["ProctrackType"] == "proctrack/linuxproc"
     assert conf["SelectTypeParameters"] == "CR_CPU"
     assert "PrologFlags" not in conf
-    assert slurm.files("mnrun", Options())["cgroup.conf"] == "CgroupPlugin=disabled\n"
+    assert slurm.files("mnrun", Options(), Ground())["cgroup.conf"] == "CgroupPlugin=disabled\n"
 
 
 def test_cgroup_holds_processes_memory_and_devices() -> None:
-    conf = settings(slurm.conf("mnrun", Options(cgroup=True)))
+    conf = settings(slurm.conf("mnrun", Options(cgroup=True), Ground()))
     assert conf["ProctrackType"] == "proctrack/cgroup"
     assert conf["JobAcctGatherType"] == "jobacct_gather/cgroup"
     assert conf["TaskPlugin"] == "task/cgroup"
     assert conf["PrologFlags"] == "Contain"
     assert conf["SelectTypeParameters"] == "CR_CPU_Memory"
     assert " CPUs=8 " in conf["NodeName"]
-    limits = settings(slurm.files("mnrun", Options(cgroup=True))["cgroup.conf"])
+    limits = settings(slurm.files("mnrun", Options(cgroup=True), Ground())["cgroup.conf"])
     assert limits["CgroupPlugin"] == "cgroup/v1"
     assert (limits["ConstrainDevices"], limits["ConstrainRAMSpace"]) == ("yes", "yes")
     assert limits["ConstrainCores"] == "no", "there are more CPUs than the machine has"
@@ -64,13 +65,13 @@ def test_cgroup_holds_processes_memory_and_devices() -> None:
 
 def test_cgroup_with_affinity_holds_cpus_too() -> None:
     options = Options(cgroup=True, affinity=True)
-    assert settings(slurm.conf("mnrun", options))["TaskPlugin"] == "task/cgroup,task/affinity"
-    assert settings(slurm.files("mnrun", options)["cgroup.conf"])["ConstrainCores"] == "yes"
+    assert settings(slurm.conf("mnrun", options, Ground()))["TaskPlugin"] == "task/cgroup,task/affinity"
+    assert settings(slurm.files("mnrun", options, Ground())["cgroup.conf"])["ConstrainCores"] == "yes"
 
 
 def test_cgroup_of_the_second_kind() -> None:
     """slurmd makes room for itself, since there is no systemd to ask for it."""
-    limits = settings(slurm.files("mnrun", Options(cgroup=True), 2)["cgroup.conf"])
+    limits = settings(slurm.files("mnrun", Options(cgroup=True), Ground(groups=2))["cgroup.conf"])
     assert (limits["CgroupPlugin"], limits["IgnoreSystemd"], limits["EnableControllers"]) == ("cgroup/v2", "yes", "yes")
 
 
@@ -111,10 +112,10 @@ def test_a_machine_without_control_groups_is_told_so(tmp_path: Path, monkeypatch
 
 def test_accounting_adds_its_lines_and_its_file() -> None:
     options = Options(accounting=True)
-    assert settings(slurm.conf("c", options))["AccountingStorageHost"] == "login"
-    private = layer.files("c", options, "ssh-ed25519 AAAA login\n")["/etc/slurm/slurmdbd.conf"]
+    assert settings(slurm.conf("c", options, Ground()))["AccountingStorageHost"] == "login"
+    private = layer.files("c", options, "ssh-ed25519 AAAA login\n", Ground())["/etc/slurm/slurmdbd.conf"]
     assert (private.mode, private.owner) == (0o600, "slurm")
-    assert "/etc/slurm/slurmdbd.conf" not in layer.files("c", Options(), "ssh-ed25519 AAAA login\n")
+    assert "/etc/slurm/slurmdbd.conf" not in layer.files("c", Options(), "ssh-ed25519 AAAA login\n", Ground())
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_hosts_file() -> None:
 
 
 def test_every_node_is_a_known_host() -> None:
-    known = layer.files("c", Options(nodes=1), "ssh-ed25519 AAAA login\n")["/etc/ssh/ssh_known_hosts"]
+    known = layer.files("c", Options(nodes=1), "ssh-ed25519 AAAA login\n", Ground())["/etc/ssh/ssh_known_hosts"]
     assert known.text == "login,10.77.0.1,node01,10.77.0.2 ssh-ed25519 AAAA login\n"
 
 
