@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from . import cgroups, host, images, install, layer, network, nodes, trees
+from . import cgroups, host, images, install, layer, network, nodes, recipe, trees, unpacked
 from .errors import ClusterError, Unable
 from .model import LOGIN, Cluster, Options
 from .namespaces import nsenter
@@ -31,6 +31,10 @@ def up(cluster: Cluster, options: Options) -> None:
             return
         _clear(cluster)
         tree, shelf = trees.node_tree(options.debian), images.ensure()
+        if not (tree / "usr/bin/apptainer").exists():
+            # Nothing else reads them as they are.
+            for image in recipe.IMAGES:
+                unpacked.ensure(shelf, image.name)
         with timed(f"{cluster.name}: {options.nodes} nodes and a login node"):
             _start(cluster, options, tree, shelf)
         say("next: scripts/cluster exec -u alice login srun -N2 hostname")

@@ -56,6 +56,7 @@ def _bootstrap(tree: recipe.Tree, place: Path) -> None:
         *ALONE, "--mount-proc", "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=directory",
         "--aptopt=Acquire::Check-Valid-Until false", '--aptopt=APT::Install-Recommends "false"',
         *(f"--dpkgopt=path-exclude={path}" for path in LEAVE_OUT),
+        *(f"--setup-hook={hook}" for suite, hook in recipe.SETUP.items() if suite == tree.suite),
         f"--include={','.join(tree.packages)}", tree.suite, place,
     ])  # fmt: skip
     place.chmod(0o755)

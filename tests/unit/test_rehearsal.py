@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rehearsal import cgroups, cli, enter, host, layer, recipe, slurm
 from rehearsal.errors import Unable
-from rehearsal.ground import Ground
-from rehearsal.model import Cluster, Options
+from rehearsal.ground import Ground, look, suited, version
+from rehearsal.model import DEBIANS, Cluster, Options
 
 
 def settings(text: str) -> dict[str, str]:
@@ -108,6 +108,52 @@ def test_a_machine_without_control_groups_is_told_so(tmp_path: Path, monkeypatch
         cgroups.kind()
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     assert cgroups.kind() == 2
+
+
+def test_lines_that_a_version_does_not_know_are_left_out() -> None:
+    spans = {"New=": ((22, 5), (99, 0)), "Gone=": ((0, 0), (23, 2))}
+    text = "Always=1\nNew=2\nGone=3\n"
+    assert suited(text, (20, 11), spans) == "Always=1\nGone=3\n"
+    assert suited(text, (22, 5), spans) == text
+    assert suited(text, (23, 2), spans) == "Always=1\nNew=2\n"
+
+
+def test_an_older_slurm_and_an_older_sshd_get_what_they_know() -> None:
+    bookworm = Ground(slurm=(22, 5), openssh=(9, 2))
+    files = layer.files("c", Options(accounting=True), "ssh-ed25519 AAAA login\n", bookworm)
+    assert files["/etc/slurm/cgroup.conf"].text == ""
+    assert "job_env" in files["/etc/slurm/slurm.conf"].text
+    sshd = files["/etc/ssh/sshd_config.d/rehearsal.conf"].text
+    assert "PerSourceMaxStartups none\n" in sshd
+    assert "PerSourcePenalties" not in sshd
+    bullseye = Ground(slurm=(20, 11), openssh=(8, 4))
+    files = layer.files("c", Options(accounting=True), "ssh-ed25519 AAAA login\n", bullseye)
+    assert "AccountingStoreFlags" not in files["/etc/slurm/slurm.conf"].text
+    assert "PerSource" not in files["/etc/ssh/sshd_config.d/rehearsal.conf"].text
+
+
+def test_versions_are_the_trees_own(tmp_path: Path) -> None:
+    status = (
+        "Package: slurmd\nStatus: install ok installed\nVersion: 22.05.8-4+deb12u3\n\n"
+        "Package: openssh-server\nSource: openssh\nVersion: 1:9.2p1-2+deb12u7\nDescription: x\n Version: 7.7\n"
+    )
+    assert version(status, "slurmd") == (22, 5)
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").write_text(status)
+    assert look(tmp_path, Options()) == Ground(slurm=(22, 5), openssh=(9, 2), groups=1)
+    with pytest.raises(LookupError):
+        version(status, "slurm")
+
+
+def test_each_debian_has_a_tree_of_its_own() -> None:
+    assert tuple(recipe.NODES) == DEBIANS
+    assert len({recipe.key(tree) for tree in recipe.NODES.values()}) == len(DEBIANS)
+    assert recipe.NODES["trixie"] is recipe.NODE
+    for older in ("bookworm", "bullseye"):
+        assert "apptainer.sh" not in recipe.NODES[older].steps
+    assert cli.parser().parse_args(["up", "--debian", "bookworm"]).debian == "bookworm"
+    with pytest.raises(SystemExit):
+        cli.parser().parse_args(["up", "--debian", "potato"])
 
 
 def test_accounting_adds_its_lines_and_its_file() -> None:
