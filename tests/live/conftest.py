@@ -10,6 +10,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 
 import pytest
 from rehearsal import trees
@@ -94,7 +95,7 @@ def engines(cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def variant() -> Iterator[Callable[..., Cluster]]:
-    """Bring up another cluster for this test alone: `variant(4, "--affinity")`."""
+    """Bring up another cluster for this test alone: `variant(4, "--affinity")`, `variant(2, "--debian=bookworm")`."""
     with ExitStack() as stack:
         yield lambda nodes, *options: stack.enter_context(clean(nodes, *options))
 
@@ -102,7 +103,8 @@ def variant() -> Iterator[Callable[..., Cluster]]:
 @contextmanager
 def clean(nodes: int, *options: str) -> Iterator[Cluster]:
     """A cluster of a variant, on which nothing may be left either."""
-    with up("-".join([NAME, str(nodes), *(option.lstrip("-") for option in options)]), nodes, *options) as ours:
+    kind = sha256(" ".join(options).encode()).hexdigest()[:6]  # names are short, and there may be many options
+    with up(f"{NAME}-{nodes}-{kind}", nodes, *options) as ours:
         yield ours
         left = ours.wait_clean(SECONDS_TO_CLEAN)
         assert not left, "left behind:\n" + "\n".join(left)

@@ -103,7 +103,7 @@ def test_variant_sixteen_nodes(variant: Variant) -> None:
         check(ours.mnrun(*way.words, "--", HELLO, nodes=16, seconds=300), *ours.nodes)
 
 
-# GPUs: null devices of the right names, so that all that can be seen is what is said of them
+# GPUs: devices of the right names without a driver, so that all that can be seen is what is said of them
 
 
 GRANTS = {

@@ -7,7 +7,7 @@ import os
 import sys
 
 from .errors import ClusterError, Unable
-from .model import LOGIN, Cluster, Options
+from .model import DEBIANS, LOGIN, Cluster, Options
 
 VARIANTS = {
     "affinity": "task/affinity, and as many CPUs as there really are",
@@ -15,6 +15,7 @@ VARIANTS = {
     "bare_login": "no container runtime and no mpirun on the login node",
     "decoys": "docker0 and virbr0 on every node, with the same addresses, which lead nowhere",
     "accounting": "slurmdbd and MariaDB, so that sacct answers",
+    "cgroup": "Slurm holds jobs in control groups: their processes, memory and devices",
 }
 ON_NODE = {
     "kill": "power off: all its processes end at once, without a word",
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("-n", "--nodes", type=int, default=4, help="compute nodes (4)")
     for name, text in VARIANTS.items():
         up.add_argument("--" + name.replace("_", "-"), action="store_true", help=text)
+    up.add_argument("--debian", choices=DEBIANS, default=DEBIANS[0], help=f"what the nodes are ({DEBIANS[0]})")
     for name, text in PLAIN.items():
         plain = verbs.add_parser(name, help=text)
         if name == "images":
@@ -88,7 +90,8 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
 
     host.need_linux_root()
     if args.verb == "up":
-        whole.up(cluster, Options(args.nodes, **{name: getattr(args, name) for name in VARIANTS}))
+        variants = {name: getattr(args, name) for name in VARIANTS}
+        whole.up(cluster, Options(args.nodes, debian=args.debian, **variants))
     elif args.verb == "down":
         whole.down(cluster)
     elif args.verb == "status":

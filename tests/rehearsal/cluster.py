@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from . import host, images, install, layer, network, nodes, trees
+from . import cgroups, host, images, install, layer, network, nodes, recipe, trees, unpacked
 from .errors import ClusterError, Unable
 from .model import LOGIN, Cluster, Options
 from .namespaces import nsenter
@@ -30,7 +30,11 @@ def up(cluster: Cluster, options: Options) -> None:
             install.refresh(cluster)
             return
         _clear(cluster)
-        tree, shelf = trees.node_tree(), images.ensure()
+        tree, shelf = trees.node_tree(options.debian), images.ensure()
+        if not (tree / "usr/bin/apptainer").exists():
+            # Nothing else reads them as they are.
+            for image in recipe.IMAGES:
+                unpacked.ensure(shelf, image.name)
         with timed(f"{cluster.name}: {options.nodes} nodes and a login node"):
             _start(cluster, options, tree, shelf)
         say("next: scripts/cluster exec -u alice login srun -N2 hostname")
@@ -58,7 +62,9 @@ def down(cluster: Cluster) -> None:
 
 
 def _clear(cluster: Cluster) -> None:
+    cgroups.thaw(cluster)
     nodes.power_off(network.existing(cluster))
+    cgroups.remove(cluster)
     while os.path.ismount(cluster.state):
         # Lazily: somebody's shell may stand in there, which must not keep us.
         run(["umount", "--lazy", cluster.state])
@@ -140,6 +146,7 @@ def kill(cluster: Cluster, node: str) -> None:
     """Power off. The wire first, or the kernel would say goodbye to the node's peers."""
     with locked(cluster.lock):
         network.plug(cluster, cluster.node(node), up=False)
+        cgroups.thaw(cluster, node)
         nodes.power_off([network.NETNS / cluster.netns(node)])
         (cluster.place(node) / "pid").unlink(missing_ok=True)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from . import slurm
 from .chamber import Bind, inside
+from .ground import NEVER, Ground, look, suited
 from .model import USERS, Cluster, Options
 from .recipe import HERE
 
@@ -30,6 +31,7 @@ MaxSessions 1000
 PerSourcePenalties no
 PerSourceMaxStartups none
 """
+SSHD_SPANS = {"PerSourcePenalties": ((9, 8), NEVER), "PerSourceMaxStartups": ((8, 5), NEVER)}
 
 KEYS = """
 set -eu
@@ -61,19 +63,19 @@ def hosts(options: Options) -> str:
     return "\n".join(["127.0.0.1\tlocalhost", *names, ""])
 
 
-def files(name: str, options: Options, host_key: str) -> dict[str, File]:
+def files(name: str, options: Options, host_key: str, ground: Ground) -> dict[str, File]:
     """Path in the node → what it holds."""
     everyone = ",".join(word for node in options.everyone for word in (node, options.address(node)))
     result = {
         "/etc/hosts": File(hosts(options)),
         "/etc/nsswitch.conf": File("passwd: files\ngroup: files\nshadow: files\nhosts: files\n"),
         "/etc/resolv.conf": File(""),
-        "/etc/ssh/sshd_config.d/rehearsal.conf": File(SSHD),
+        "/etc/ssh/sshd_config.d/rehearsal.conf": File(suited(SSHD, ground.openssh, SSHD_SPANS)),
         "/etc/ssh/ssh_known_hosts": File(f"{everyone} {host_key}"),
         "/etc/rehearsal/accounting": File("yes\n" if options.accounting else ""),
         "/etc/rehearsal/decoys": File("docker0 172.17.0.1/16\nvirbr0 192.168.122.1/24\n" if options.decoys else ""),
     }
-    for file, text in slurm.files(name, options).items():
+    for file, text in slurm.files(name, options, ground).items():
         result[f"/etc/slurm/{file}"] = File(text)
     if options.accounting:
         result["/etc/slurm/slurmdbd.conf"] = File(slurm.dbd(), 0o600, "slurm")
@@ -96,7 +98,7 @@ def write(cluster: Cluster, options: Options) -> None:
         place.chmod(mode)
         os.chown(place, *ids[owner])
 
-    for path, file in files(cluster.name, options, host_key).items():
+    for path, file in files(cluster.name, options, host_key, look(tree, options)).items():
         put(path, file.text.encode(), file.mode, file.owner)
     put("/etc/group", _with_docker((tree / "etc/group").read_text()).encode(), 0o644, "root")
     put("/etc/ssh/ssh_host_ed25519_key", (keys / "ssh_host_ed25519_key").read_bytes(), 0o600, "root")
@@ -111,7 +113,7 @@ def write(cluster: Cluster, options: Options) -> None:
     )
     for part in ("registry.pem", "registry.key"):
         put(f"/etc/rehearsal/{part}", (keys / part).read_bytes(), 0o600, "root")
-    for part in ("rc.sh", "registry.sh", "oci.py"):
+    for part in ("rc.sh", "settle.sh", "registry.sh", "oci.py"):
         put(f"/etc/rehearsal/{part}", (HERE / "inside" / part).read_bytes(), 0o755, "root")
     put("/usr/local/bin/mksquashfs", (HERE / "inside/mksquashfs.sh").read_bytes(), 0o755, "root")
 

@@ -12,6 +12,8 @@ from .errors import Unable
 
 LOGIN = "login"
 RUN = Path("/run/mnrun")
+# The first is that of a cluster that asks for none, and of the tools that build the images.
+DEBIANS = ("trixie", "bookworm", "bullseye", "sid")
 USERS = {"root": 0, "alice": 1500, "bob": 1501}
 
 
@@ -25,6 +27,8 @@ class Options:
     bare_login: bool = False
     accounting: bool = False
     decoys: bool = False
+    cgroup: bool = False
+    debian: str = DEBIANS[0]
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 250:

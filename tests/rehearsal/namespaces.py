@@ -14,6 +14,7 @@ from typing import NoReturn
 from .errors import ClusterError
 
 NEWNS = 0x00020000
+NEWCGROUP = 0x02000000
 NEWUTS = 0x04000000
 NEWIPC = 0x08000000
 NEWPID = 0x20000000
@@ -66,11 +67,11 @@ def usual_signals() -> None:
 
 def nsenter(pid: int) -> list[str]:
     """The words before a command that is to run beside a process, in all its namespaces."""
-    return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p"]
+    return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-C"]
 
 
 def step_into(pid: int) -> None:
     """Join all namespaces of a process; children that are forked from now on are in its pid one."""
     handle = os.pidfd_open(pid)
-    _call("setns", handle, NEWNS | NEWUTS | NEWIPC | NEWPID | NEWNET)
+    _call("setns", handle, NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWPID | NEWNET)
     os.close(handle)

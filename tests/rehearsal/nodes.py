@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
+from . import cgroups
 from .chamber import PATH
 from .errors import ClusterError
 from .model import LOGIN, Cluster, Options
@@ -41,6 +42,7 @@ def boot(cluster: Cluster, options: Options, node: str) -> int:
         "IMAGES": str(cluster.images),
         "ADDRESS": options.address(node),
         "BARE": " ".join(BARE) if options.bare_login and node == LOGIN else "",
+        "CGROUPS": " ".join(map(str, cgroups.make(cluster, node))) if options.cgroup else "",
     }
 
     def become() -> NoReturn:

@@ -14,6 +14,9 @@ from typing import Union
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "programs"
 COMPILE = "programs.sh"
+# What mmdebstrap runs, with a tree's folder as $1, before it looks for packages. The security archive of a
+# Debian that is no longer looked after lists packages that it does not have.
+SETUP = {"bullseye": 'sed -i /-security/d "$1/etc/apt/sources.list"'}
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,22 @@ NODE = Tree(
     SLURM + ACCOUNTING + SSH + MPI + CONTAINERS + RUNTIMES + REGISTRY + EVERYDAY,
     steps=("apptainer.sh", "mpi-yield.sh", "node.sh"),
 )
+
+
+def _node(suite: str, *, without: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> Tree:
+    """The same for another Debian, whose Slurm, runtimes and all else are of another age."""
+    packages = tuple(package for package in (*NODE.packages, *more) if package not in without)
+    steps = tuple(step for step in NODE.steps if step != "apptainer.sh")
+    return replace(NODE, name=f"node-{suite}", suite=suite, packages=packages, steps=steps)
+
+
+# Those before trixie have no Apptainer: unstable's needs a newer glibc, and they have none of their own.
+NODES = {
+    "trixie": NODE,
+    "bookworm": _node("bookworm", without=("docker-cli",)),
+    "bullseye": _node("bullseye", without=("docker-cli", "slurm-wlm-mysql-plugin")),
+    "sid": _node("sid", more=("apptainer",)),
+}
 
 OMPI5 = Tree(
     "ompi5",
@@ -114,7 +133,7 @@ def key(tree: Image) -> str:
     if isinstance(tree, Variant):
         step = (HERE / "build" / tree.step).read_bytes()
         return hashlib.sha256(f"{key(tree.base)}\n".encode() + step).hexdigest()[:16]
-    digest = hashlib.sha256(repr(tree).encode())
+    digest = hashlib.sha256(f"{tree!r}{SETUP.get(tree.suite, '')}".encode())
     for file in (*(HERE / "build" / step for step in (*tree.steps, COMPILE)), *programs()):
         digest.update(f"\n{file.name}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .ground import NEVER, Ground, suited
 from .model import LOGIN, Options
 
 GPUS = 4
@@ -25,14 +26,11 @@ SlurmdPidFile=/run/slurmd.pid
 SlurmctldLogFile=/var/log/slurm/slurmctld.log
 SlurmdLogFile=/var/log/slurm/slurmd.log
 
-# No cgroups of its own: the nodes share the machine's.
-ProctrackType=proctrack/linuxproc
-JobAcctGatherType=jobacct_gather/none
+{holding}
 TaskPlugin={task}
 # Or more CPUs than the machine has are refused.
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
 GresTypes=gpu
 MpiDefault=none
 LaunchParameters=use_interactive_step
@@ -76,9 +74,45 @@ LogFile=/var/log/slurm/slurmdbd.log
 PidFile=/run/slurmdbd.pid
 """
 
-CGROUP = "CgroupPlugin=disabled\n"
+# How Slurm keeps hold of a job, and what it limits.
+LOOSE = """\
+# No cgroups of its own: the nodes share the machine's.
+ProctrackType=proctrack/linuxproc
+JobAcctGatherType=jobacct_gather/none
+SelectTypeParameters=CR_CPU"""
+
+HELD = """\
+ProctrackType=proctrack/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+PrologFlags=Contain
+# Memory is granted, so that it can be a limit; who asks for none gets some.
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=1000"""
+
+UNUSED = "CgroupPlugin=disabled\n"
+
+CGROUP = """\
+CgroupPlugin=cgroup/v{kind}
+ConstrainDevices=yes
+ConstrainRAMSpace=yes
+ConstrainCores={cores}
+"""
+# There is no systemd to ask for a place in the one hierarchy.
+SECOND = """\
+IgnoreSystemd=yes
+EnableControllers=yes
+"""
 # A GPU without a file is dropped and its node called invalid: these are stand-ins.
 GRES = f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]\n"
+
+# How a line begins → Slurm knows it since, and before.
+SPANS = {
+    "AccountingStoreFlags=": ((21, 8), NEVER),
+    "CgroupPlugin=": ((21, 8), NEVER),
+    "CgroupPlugin=disabled": ((23, 11), NEVER),
+    "IgnoreSystemd=": ((22, 5), NEVER),
+    "EnableControllers=": ((22, 5), NEVER),
+}
 
 
 def bracket(nodes: list[str]) -> str:
@@ -88,27 +122,44 @@ def bracket(nodes: list[str]) -> str:
     return f"node[{nodes[0][len('node') :]}-{nodes[-1][len('node') :]}]"
 
 
-def conf(name: str, options: Options) -> str:
+def conf(name: str, options: Options, ground: Ground) -> str:
     """slurm.conf."""
-    return CONF.format(
+    text = CONF.format(
         name=name,
         login=LOGIN,
         nodes=bracket(options.compute),
         # task/affinity binds to CPUs that exist.
         cpus=os.cpu_count() if options.affinity else CPUS,
-        task="task/affinity" if options.affinity else "task/none",
+        holding=HELD if options.cgroup else LOOSE,
+        task=",".join(tasks(options)) or "task/none",
         memory=MEMORY_MB,
         gpus=GPUS,
         accounting=ACCOUNTING.format(login=LOGIN) if options.accounting else "",
     )
+    return suited(text, ground.slurm, SPANS)
 
 
-def files(name: str, options: Options) -> dict[str, str]:
+def tasks(options: Options) -> list[str]:
+    """The plugins that have a say in where a task runs."""
+    chosen = {"task/cgroup": options.cgroup, "task/affinity": options.affinity}
+    return [name for name, wanted in chosen.items() if wanted]
+
+
+def cgroup(options: Options, ground: Ground) -> str:
+    """cgroup.conf; CPUs that do not exist cannot be in a set."""
+    text = UNUSED
+    if options.cgroup:
+        text = CGROUP.format(kind=ground.groups, cores="yes" if options.affinity else "no")
+        text += SECOND if ground.groups == 2 else ""
+    return suited(text, ground.slurm, SPANS)
+
+
+def files(name: str, options: Options, ground: Ground) -> dict[str, str]:
     """Everything of /etc/slurm but slurmdbd.conf, which only slurmdbd may read."""
     return {
-        "slurm.conf": conf(name, options),
+        "slurm.conf": conf(name, options, ground),
         "gres.conf": GRES,
-        "cgroup.conf": CGROUP,
+        "cgroup.conf": cgroup(options, ground),
     }
 
 

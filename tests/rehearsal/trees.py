@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import recipe
 from .chamber import ALONE, Bind, inside, registry_access
+from .model import DEBIANS
 from .shell import beside, locked, run, timed
 
 # Nobody reads manuals there, and every tree and image gets smaller.
@@ -17,9 +18,10 @@ def cache() -> Path:
     return Path(os.environ.get("MNRUN_CACHE") or "/var/cache/mnrun")
 
 
-def node_tree() -> Path:
+def node_tree(debian: str = DEBIANS[0]) -> Path:
     """The tree that all nodes stand on; built first if it is not there yet."""
-    return _whole(cache() / "trees" / f"node-{recipe.key(recipe.NODE)}", recipe.NODE)
+    tree = recipe.NODES[debian]
+    return _whole(cache() / "trees" / f"{tree.name}-{recipe.key(tree)}", tree)
 
 
 def _whole(place: Path, tree: recipe.Tree) -> Path:
@@ -54,6 +56,7 @@ def _bootstrap(tree: recipe.Tree, place: Path) -> None:
         *ALONE, "--mount-proc", "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=directory",
         "--aptopt=Acquire::Check-Valid-Until false", '--aptopt=APT::Install-Recommends "false"',
         *(f"--dpkgopt=path-exclude={path}" for path in LEAVE_OUT),
+        *(f"--setup-hook={hook}" for suite, hook in recipe.SETUP.items() if suite == tree.suite),
         f"--include={','.join(tree.packages)}", tree.suite, place,
     ])  # fmt: skip
     place.chmod(0o755)

@@ -11,9 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rehearsal import cli, enter, host, layer, recipe, slurm
+from rehearsal import cgroups, cli, enter, host, layer, recipe, slurm
 from rehearsal.errors import Unable
-from rehearsal.model import Cluster, Options
+from rehearsal.ground import Ground, look, suited, version
+from rehearsal.model import DEBIANS, Cluster, Options
 
 
 def settings(text: str) -> dict[str, str]:
@@ -23,7 +24,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 def test_slurm_conf_of_four_nodes() -> None:
-    conf = settings(slurm.conf("mnrun", Options()))
+    conf = settings(slurm.conf("mnrun", Options(), Ground()))
     assert conf["ClusterName"] == "mnrun"
     assert conf["SlurmctldHost"] == "login"
     assert conf["TaskPlugin"] == "task/none"
@@ -35,17 +36,132 @@ def test_slurm_conf_of_four_nodes() -> None:
 
 def test_affinity_has_the_cpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    conf = settings(slurm.conf("mnrun", Options(affinity=True)))
+    conf = settings(slurm.conf("mnrun", Options(affinity=True), Ground()))
     assert conf["TaskPlugin"] == "task/affinity"
     assert " CPUs=2 " in conf["NodeName"]
 
 
+def test_without_cgroups_nothing_is_held() -> None:
+    conf = settings(slurm.conf("mnrun", Options(), Ground()))
+    assert conf["ProctrackType"] == "proctrack/linuxproc"
+    assert conf["SelectTypeParameters"] == "CR_CPU"
+    assert "PrologFlags" not in conf
+    assert slurm.files("mnrun", Options(), Ground())["cgroup.conf"] == "CgroupPlugin=disabled\n"
+
+
+def test_cgroup_holds_processes_memory_and_devices() -> None:
+    conf = settings(slurm.conf("mnrun", Options(cgroup=True), Ground()))
+    assert conf["ProctrackType"] == "proctrack/cgroup"
+    assert conf["JobAcctGatherType"] == "jobacct_gather/cgroup"
+    assert conf["TaskPlugin"] == "task/cgroup"
+    assert conf["PrologFlags"] == "Contain"
+    assert conf["SelectTypeParameters"] == "CR_CPU_Memory"
+    assert " CPUs=8 " in conf["NodeName"]
+    limits = settings(slurm.files("mnrun", Options(cgroup=True), Ground())["cgroup.conf"])
+    assert limits["CgroupPlugin"] == "cgroup/v1"
+    assert (limits["ConstrainDevices"], limits["ConstrainRAMSpace"]) == ("yes", "yes")
+    assert limits["ConstrainCores"] == "no", "there are more CPUs than the machine has"
+
+
+def test_cgroup_with_affinity_holds_cpus_too() -> None:
+    options = Options(cgroup=True, affinity=True)
+    assert settings(slurm.conf("mnrun", options, Ground()))["TaskPlugin"] == "task/cgroup,task/affinity"
+    assert settings(slurm.files("mnrun", options, Ground())["cgroup.conf"])["ConstrainCores"] == "yes"
+
+
+def test_cgroup_of_the_second_kind() -> None:
+    """slurmd makes room for itself, since there is no systemd to ask for it."""
+    limits = settings(slurm.files("mnrun", Options(cgroup=True), Ground(groups=2))["cgroup.conf"])
+    assert (limits["CgroupPlugin"], limits["IgnoreSystemd"], limits["EnableControllers"]) == ("cgroup/v2", "yes", "yes")
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine's control groups of the first kind, as files; a kernel would make them with each folder."""
+    for controller in (*cgroups.FIRST, "systemd"):
+        (tmp_path / controller).mkdir()
+        (tmp_path / controller / "cgroup.procs").touch()
+    (tmp_path / "cpu").symlink_to("cpuacct")
+    monkeypatch.setattr(cgroups, "MACHINE", tmp_path)
+    return tmp_path
+
+
+def test_a_node_has_a_part_of_each_hierarchy(groups: Path) -> None:
+    assert cgroups.kind() == 1
+    made = cgroups.make(Cluster("a"), "node01")
+    assert sorted(made) == sorted(groups / name / "mnrun.a/node01" for name in (*cgroups.FIRST, "systemd"))
+    assert all(folder.is_dir() for folder in made)
+
+
+def test_control_groups_of_a_crashed_cluster_go_and_others_stay(groups: Path) -> None:
+    cgroups.make(Cluster("a-b"), "node01")
+    (cgroups.make(Cluster("a"), "node01")[0] / "slurm/uid_1500/job_1/step_0").mkdir(parents=True)
+    cgroups.remove(Cluster("a"))
+    assert not list(groups.glob("*/mnrun.a"))
+    assert len({folder.resolve() for folder in groups.glob("*/mnrun.a-b/node01")}) == 6
+    cgroups.remove(Cluster("a"))
+
+
+def test_a_machine_without_control_groups_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "MACHINE", tmp_path)
+    with pytest.raises(Unable, match="freezer, devices"):
+        cgroups.kind()
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    assert cgroups.kind() == 2
+
+
+def test_lines_that_a_version_does_not_know_are_left_out() -> None:
+    spans = {"New=": ((22, 5), (99, 0)), "Gone=": ((0, 0), (23, 2))}
+    text = "Always=1\nNew=2\nGone=3\n"
+    assert suited(text, (20, 11), spans) == "Always=1\nGone=3\n"
+    assert suited(text, (22, 5), spans) == text
+    assert suited(text, (23, 2), spans) == "Always=1\nNew=2\n"
+
+
+def test_an_older_slurm_and_an_older_sshd_get_what_they_know() -> None:
+    bookworm = Ground(slurm=(22, 5), openssh=(9, 2))
+    files = layer.files("c", Options(accounting=True), "ssh-ed25519 AAAA login\n", bookworm)
+    assert files["/etc/slurm/cgroup.conf"].text == ""
+    assert "job_env" in files["/etc/slurm/slurm.conf"].text
+    sshd = files["/etc/ssh/sshd_config.d/rehearsal.conf"].text
+    assert "PerSourceMaxStartups none\n" in sshd
+    assert "PerSourcePenalties" not in sshd
+    bullseye = Ground(slurm=(20, 11), openssh=(8, 4))
+    files = layer.files("c", Options(accounting=True), "ssh-ed25519 AAAA login\n", bullseye)
+    assert "AccountingStoreFlags" not in files["/etc/slurm/slurm.conf"].text
+    assert "PerSource" not in files["/etc/ssh/sshd_config.d/rehearsal.conf"].text
+
+
+def test_versions_are_the_trees_own(tmp_path: Path) -> None:
+    status = (
+        "Package: slurmd\nStatus: install ok installed\nVersion: 22.05.8-4+deb12u3\n\n"
+        "Package: openssh-server\nSource: openssh\nVersion: 1:9.2p1-2+deb12u7\nDescription: x\n Version: 7.7\n"
+    )
+    assert version(status, "slurmd") == (22, 5)
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").write_text(status)
+    assert look(tmp_path, Options()) == Ground(slurm=(22, 5), openssh=(9, 2), groups=1)
+    with pytest.raises(LookupError):
+        version(status, "slurm")
+
+
+def test_each_debian_has_a_tree_of_its_own() -> None:
+    assert tuple(recipe.NODES) == DEBIANS
+    assert len({recipe.key(tree) for tree in recipe.NODES.values()}) == len(DEBIANS)
+    assert recipe.NODES["trixie"] is recipe.NODE
+    for older in ("bookworm", "bullseye"):
+        assert "apptainer.sh" not in recipe.NODES[older].steps
+    assert cli.parser().parse_args(["up", "--debian", "bookworm"]).debian == "bookworm"
+    with pytest.raises(SystemExit):
+        cli.parser().parse_args(["up", "--debian", "potato"])
+
+
 def test_accounting_adds_its_lines_and_its_file() -> None:
     options = Options(accounting=True)
-    assert settings(slurm.conf("c", options))["AccountingStorageHost"] == "login"
-    private = layer.files("c", options, "ssh-ed25519 AAAA login\n")["/etc/slurm/slurmdbd.conf"]
+    assert settings(slurm.conf("c", options, Ground()))["AccountingStorageHost"] == "login"
+    private = layer.files("c", options, "ssh-ed25519 AAAA login\n", Ground())["/etc/slurm/slurmdbd.conf"]
     assert (private.mode, private.owner) == (0o600, "slurm")
-    assert "/etc/slurm/slurmdbd.conf" not in layer.files("c", Options(), "ssh-ed25519 AAAA login\n")
+    assert "/etc/slurm/slurmdbd.conf" not in layer.files("c", Options(), "ssh-ed25519 AAAA login\n", Ground())
 
 
 @pytest.mark.parametrize(
@@ -60,6 +176,8 @@ def test_gpu_stand_ins_are_those_that_boot_makes() -> None:
     numbers = re.search(r"for gpu in ([\d ]+);", boot)
     assert numbers is not None
     assert [int(word) for word in numbers[1].split()] == list(range(slurm.GPUS))
+    # Not copies of /dev/null: who is refused one of those is refused /dev/null.
+    assert 'device "nvidia$gpu" 666 195 "$gpu"' in boot
     assert slurm.GRES == "Name=gpu File=/dev/nvidia[0-3]\n"
 
 
@@ -70,7 +188,7 @@ def test_hosts_file() -> None:
 
 
 def test_every_node_is_a_known_host() -> None:
-    known = layer.files("c", Options(nodes=1), "ssh-ed25519 AAAA login\n")["/etc/ssh/ssh_known_hosts"]
+    known = layer.files("c", Options(nodes=1), "ssh-ed25519 AAAA login\n", Ground())["/etc/ssh/ssh_known_hosts"]
     assert known.text == "login,10.77.0.1,node01,10.77.0.2 ssh-ed25519 AAAA login\n"
 
 

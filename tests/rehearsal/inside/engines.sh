@@ -18,7 +18,9 @@ fi
 store=/tmp/mnrun-podman.1500
 as_alice() { setpriv --reuid alice --regid alice --init-groups env -C / HOME=/home/alice "$@"; }
 alices() {
-    as_alice env XDG_RUNTIME_DIR=$store/user podman --root $store/root --runroot $store/run --tmpdir $store/tmp "$@"
+    # The driver by name: older ones have another, of which no other store can take an image.
+    as_alice env XDG_RUNTIME_DIR=$store/user podman --root $store/root --runroot $store/run --tmpdir $store/tmp \
+        --storage-driver=overlay "$@"
 }
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 [ -d $store ] || install -d -m 700 -o alice -g alice $store $store/user
@@ -27,4 +29,6 @@ for image; do
     alices image exists "localhost/$image" || alices load -q -i "/images/$image.docker"
 done
 # The process that holds podman's namespaces would be taken for a leftover.
-kill "$(cat $store/user/libpod/tmp/pause.pid)"
+for file in $store/user/libpod/tmp/pause.pid $store/tmp/pause.pid; do
+    if [ -e "$file" ]; then kill "$(cat "$file")"; fi
+done
