@@ -7,6 +7,7 @@
     ├── SchedulerError  123  the scheduler said no
     │   └── NoAnswerError   123  it said nothing, and may yet do what it was asked
     ├── DeadlineError   124  a deadline of ours passed (as timeout(1))
+    ├── OutOfMemory     137  the kernel killed the program for want of memory
     ├── RuntimeFailed   125  the container runtime failed (as docker run)
     └── JobEnded        143  the scheduler's job was cancelled under us
 
@@ -67,6 +68,12 @@ class JobEnded(LaunchError):
 
 class RuntimeFailed(LaunchError):
     code = 125
+
+
+class OutOfMemory(LaunchError):
+    """Its code is the program's own: that of SIGKILL."""
+
+    code = 137
 
 
 def job_over(job: str, state: str) -> LaunchError | None:

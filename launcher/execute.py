@@ -23,7 +23,7 @@ from typing import Any
 
 from . import choices, cluster, connect, keys, kit, nodeset, proof, relay, terminal
 from .carry import carry
-from .errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
+from .errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
 from .job_dir import Records
 from .model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from .prepare import prepare
@@ -35,6 +35,7 @@ from .transports import Event, Running, Signals, Stopped, start, starting
 GRACE = 3.0  # seconds for a program to end by itself after a signal
 ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
 EXITED = re.compile(r"task 0: Exited with exit code \d+")  # what srun says of a shell whose last command failed
+OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # slurmstepd's and srun's words
 FAREWELL = 10.0  # seconds for the guards to end everything and say so
 
 
@@ -337,6 +338,8 @@ class Launch:
     def _judge(self) -> Outcome:
         """The program's own exit code, unless ranks are missing: no silent single node, no silent singletons."""
         assert self.code is not None
+        if starved := self.roster.out_of_memory(self.roster.first_bad or self.code):
+            raise starved
         if (self.roster.failed or self.roster.lost) and self.code:
             raise self._failure(self.roster)
         if self.roster.gone and not self.cut_off:  # whatever mpirun made of it
@@ -391,6 +394,11 @@ class Launch:
 
     def _why_cut_off(self) -> LaunchError:
         """The serving step ended, and not because of us: the job did, or its srun was killed."""
+        starved = [line for line in self.noise if OOM.search(line)]
+        if starved:  # Slurm ends a step of which the kernel has killed a process, if the site says so
+            return OutOfMemory(
+                f"out of memory: {' | '.join(starved)}", "ask for more with --mem, or run fewer ranks a node"
+            )
         job = self.site.job
         state = self.asked.ending(job)
         over = job_over(job, state)

@@ -15,6 +15,8 @@ ended NODE RANK CODE [told]  how a rank that srun started has ended; told: once 
 warned NODE            the scheduler has sent a TERM there
 lost NODE why          the connection to it has gone, says the launcher's own side
 alone NODE RANK        that rank took itself for rank 0 of 1
+memory NODE LIMIT HOW RANKS  the job's memory there, in bytes, was used up, and the kernel has killed for it (killed) or
+                       may have (reached); which ranks ran there, with commas
 used NODE WHAT         what ranks there talked to other nodes by (proof.py)
 topology NODE :LINE    of what `nvidia-smi topo -m` says there
 bye NODE PIDS          everything has ended there, but for these
@@ -25,8 +27,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import nodeset
-from .errors import DeadlineError
+from .errors import DeadlineError, OutOfMemory
 from .model import Plan, Worker
+
+KILLED = 137  # how a process ends that a SIGKILL has ended, as shells tell it
 
 
 class Roster:
@@ -50,6 +54,9 @@ class Roster:
         self.first_told = False  # that one was told to end, as srun does because of another
         self.warned = False
         self.alone: list[str] = []
+        self.memory: dict[str, tuple[int, str]] = {}  # node -> (limit, ranks), where it was used up
+        self.starved = False  # the kernel has killed for it
+        self.killed: dict[str, list[int]] = {}  # node -> ranks that are known to have ended by a SIGKILL
         self.used: dict[str, list[str]] = {}
         self.topologies: dict[str, list[str]] = {}
         self.left: dict[str, str] = {}
@@ -92,17 +99,22 @@ class Roster:
         elif word == "log":
             self.logs.setdefault(node, []).append(said)
         elif word == "rank":
-            rank, _, size = said.partition(" ")
-            number = int(rank)
-            self.ranks.setdefault(node, {})[number] = size
+            number, _, size = said.partition(" ")
+            self.ranks.setdefault(node, {})[int(number)] = size
         elif word == "ended":
-            code, told = int(said.split()[1]), said.endswith(" told")
+            rank, code, told = int(said.split()[0]), int(said.split()[1]), said.endswith(" told")
+            if code == KILLED:
+                self.killed.setdefault(node, []).append(rank)
             if code and (not self.first_bad or (self.first_told and not told)):
                 self.first_bad, self.first_told = code, told
         elif word == "warned":
             self.warned = True
         elif word == "alone":
             self.alone.append(said)
+        elif word == "memory":
+            limit, how, ranks = said.split(" ", 2)
+            self.memory[node] = (int(limit), ranks)
+            self.starved |= how == "killed"
         elif word == "used":
             self.used.setdefault(node, []).append(said)
         elif word == "topology":
@@ -160,6 +172,22 @@ class Roster:
         word = said if node in self.here else "no word from it"
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
 
+    def out_of_memory(self, code: int) -> OutOfMemory | None:
+        """What to say of a program that ended with `code`, where its nodes say that their memory was used up."""
+        # 1 is what srun leaves with where Slurm has noticed
+        if not (self.memory and (code == KILLED or (code == 1 and self.starved))):
+            return None
+        found = {}
+        for node, (limit, ranks) in self.memory.items():
+            named = ",".join(map(str, sorted(self.killed.get(node, [])))) or ranks
+            who = f"rank {named} was killed" if named.isdecimal() else f"one of its ranks {named} was killed"
+            if node in self.killed and not named.isdecimal():
+                who = f"ranks {named} were killed"
+            found[node] = f"{who}: the job has {_size(limit)} there, and has used it up"
+        return OutOfMemory(
+            f"out of memory on {nodeset.folded(found)}", "ask for more with --mem, or run fewer ranks a node"
+        )
+
     def all_there(self, plan: Plan) -> bool:
         """Whether every rank has been heard of."""
         return sum(map(len, self.ranks.values())) >= plan.layout.ntasks
@@ -174,6 +202,11 @@ class Roster:
             f"{what} {plan.spec.start_timeout} s after all nodes were ready",
             "mpirun hangs, or --start-timeout gives it longer",
         )
+
+
+def _size(count: int) -> str:
+    """Bytes as --mem is given them."""
+    return f"{count / 2**30:.3g} GB" if count >= 2**30 else f"{count >> 20} MB"
 
 
 def _worker(node: str, said: str) -> Worker:

@@ -10,4 +10,9 @@ trap : HUP INT QUIT TERM USR1 USR2
 mnrun_code='' mnrun_run='mnrun_in=$1 mnrun_out=$2 mnrun_code=0
   "${@:3}" <&"$mnrun_in" >&"$mnrun_out" {mnrun_in}<&- {mnrun_out}>&- || mnrun_code=$?; echo "$mnrun_code"'
 read -r mnrun_code < <(setsid --fork bash -p -c "$mnrun_run" bash "$mnrun_in" "$mnrun_out" "$@") || true
-exit "${mnrun_code:-137}" # no code: killed
+mnrun_code=${mnrun_code:-137} # no code: killed
+if ((mnrun_code > 128)) && [[ -r memory.sh ]]; then # which begins in the job's directory
+  source ./memory.sh
+  memory_note
+fi
+exit "$mnrun_code"

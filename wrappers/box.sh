@@ -21,6 +21,9 @@ if [[ $mnrun_place == */hold ]]; then # by the second of them Apptainer names wh
   unname "$PPID" # of one long ago, before the node lost its power
 fi
 
+# where srun's PMIx leaves a directory when it is killed
+if [[ $mnrun_context == srun* && ${SLURM_STEP_ID-} =~ ^[0-9]+$ ]]; then echo "$SLURM_STEP_ID" >pmix; fi
+
 at_least() { # NAME LETTER NUMBER: the soft limit, as far as the hard one lets it, where nobody says (--ulimit)
   local now
   now=$(ulimit -S "-$2")

@@ -16,7 +16,7 @@
 # scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
 # So is any signal of the scheduler's: it is meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
-#     fact ready nossh fail gone log rank ended warned alone used topology alive bye, and ask and answer to other nodes;
+#     fact ready nossh fail gone log rank ended warned alone memory used topology alive bye, and ask and answer to other nodes;
 # alive only where mnrun_beat says how often: a connection may break without a word
 set -euo pipefail +o posix
 # Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: others are the user's.
@@ -24,6 +24,7 @@ mnrun_here=$PWD # boot.sh made it, and began us in it
 source ./sweep.sh # which has job.sh, engines.sh and processes.sh
 source ./remains.sh
 source ./address.sh
+source ./memory.sh
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
 # Everyone on this node (guard, container, ranks) speaks through this pipe; a line is below
@@ -64,6 +65,7 @@ forward() { # to the launcher, each line with the node's name
       part+=$line word=alive rest=''
     fi
     [[ $word == ready ]] && rest="$facts $rest"
+    [[ $word != ended || $rest != *' 137'* ]] || memory_note # while its step is there
     if ! printf '%s %s %s\n' "$word" "$mnrun_node" "$rest" 2>/dev/null; then
       kill -HUP $$ # nobody hears us any more
       return
@@ -215,6 +217,12 @@ dismiss() { # the head, which has come through the gate and waits for a go that 
   done
 }
 
+ranks_here() { # their numbers, with commas
+  local ranks=(pid.[0-9]*)
+  ranks=("${ranks[@]#pid.}")
+  [[ ${ranks[0]} == '[0-9]*' ]] || (IFS=, && echo "${ranks[*]}")
+}
+
 topology() { # of GPUs and network, for the job's records; while the job goes on
   local line
   command -v nvidia-smi >/dev/null && [[ -z $mnrun_no_gpu ]] || return 0
@@ -235,6 +243,7 @@ finish() {
   rm -f key hostkey # first of all
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
+  if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
   left=$(sweep_all)
   while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./heard.sh heard/* 2>/dev/null)
   for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$pid"; done

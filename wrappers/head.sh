@@ -14,4 +14,12 @@ fi
 # shellcheck disable=SC2016  # its own words
 mnrun_own=(sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # whom the guard hands a signal to
 if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then mnrun_own=(bash -p ./apart.sh "${mnrun_own[@]}"); fi
-exec "${mnrun_own[@]}"
+if [[ -n $mnrun_connect ]]; then exec "${mnrun_own[@]}"; fi
+trap : HUP INT QUIT TERM USR1 USR2 # which reach each process of the step
+mnrun_code=0
+"${mnrun_own[@]}" || mnrun_code=$?
+if ((mnrun_code > 128)); then
+  source ./memory.sh
+  memory_note
+fi
+exit "$mnrun_code"

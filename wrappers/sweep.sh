@@ -95,8 +95,12 @@ wipe_beside() { # DIRECTORY: one of the job's that is not in its own, if it is o
 }
 
 wipe() { # from within, and the name last
-  local parent
+  local parent step
   { read -r _ parent <holder; } 2>/dev/null && unname "$parent"
+  if { read -r step <pmix; } 2>/dev/null; then
+    wipe_beside "/tmp/spmix_appdir_${EUID}_${SLURM_JOB_ID-}.$step"
+    wipe_beside "/tmp/spmix_appdir_${SLURM_JOB_ID-}.$step"
+  fi
   rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
   wipe_beside "$mnrun_here.lease"
   if [[ -z $mnrun_keep ]]; then

@@ -30,7 +30,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
   declare -gA mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
   mnrun_step='' mnrun_code='' mnrun_ours='' mnrun_why='' mnrun_served='' mnrun_went='' mnrun_runner='' mnrun_server='' mnrun_lease='' mnrun_mine='' mnrun_told=''
-  mnrun_first_bad='' mnrun_first_told='' mnrun_late='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_sweeping=()
+  mnrun_first_bad='' mnrun_first_told='' mnrun_late='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_memory='' mnrun_starved='' mnrun_sweeping=()
   trap ending EXIT
   # shellcheck disable=SC2064  # its name, now
   for name in TERM INT HUP QUIT USR1 USR2 ALRM CONT; do trap "pass $name" "$name"; done
@@ -153,7 +153,7 @@ carry() { # `ask|answer FROM TO ID KIND DATA`: from one node to another, as laun
 }
 
 take() { # LINE
-  local word node rest fact
+  local word node rest fact name
   if [[ $1 == "ask "* || $1 == "answer "* ]]; then
     [[ -z $mnrun_lease ]] || carry "$1"
     return 0
@@ -196,6 +196,10 @@ take() { # LINE
         mnrun_first_bad=$fact mnrun_first_told=$rest
       fi ;;
     warned) mnrun_warned=1 ;;
+    memory)
+      read -r name fact rest <<<"$rest"
+      mnrun_memory+="${mnrun_memory:+; }on $node, which had ranks $rest, the job's memory of $((name >> 20)) MB was used up"
+      [[ $fact != killed ]] || mnrun_starved=1 ;;
     alone) mnrun_alone=$((mnrun_alone + 1)) ;;
     bye)
       mnrun_bye[$node]=1
@@ -392,6 +396,10 @@ judge() { # STATUS SILENT: the program's own code, unless ranks are missing or n
     return
   fi
   if ((status != 0)) && [[ -n $mnrun_first_bad ]]; then status=$mnrun_first_bad; fi # srun's is that of those it ended
+  if [[ -n $mnrun_memory ]] && [[ $status == 137 || ($status == 1 && -n $mnrun_starved) ]]; then # Slurm's 1
+    blamed 137 "out of memory: $mnrun_memory; ask for more with --mem"
+    return
+  fi
   for name in "${!mnrun_failed[@]}"; do
     [[ $mnrun_code == 0 ]] || { blamed 125 "$name: ${mnrun_failed[$name]}"; return; }
   done
