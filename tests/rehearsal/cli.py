@@ -16,6 +16,7 @@ VARIANTS = {
     "decoys": "docker0 and virbr0 on every node, with the same addresses, which lead nowhere",
     "accounting": "slurmdbd and MariaDB, so that sacct answers",
     "cgroup": "Slurm holds jobs in control groups: their processes, memory and devices",
+    "private_tmp": "each job has a /tmp and a /dev/shm of its own",
 }
 ON_NODE = {
     "kill": "power off: all its processes end at once, without a word",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import cgroups, host, images, install, layer, network, nodes, recipe, trees, unpacked
 from .errors import ClusterError, Unable
+from .ground import Ground, look
 from .model import LOGIN, Cluster, Options
 from .namespaces import nsenter
 from .shell import locked, run, say, tail, timed
@@ -30,24 +31,25 @@ def up(cluster: Cluster, options: Options) -> None:
             install.refresh(cluster)
             return
         _clear(cluster)
-        tree, shelf = trees.node_tree(options.debian), images.ensure()
+        tree = trees.node_tree(options.debian)
+        ground, shelf = look(tree, options), images.ensure()
         if not (tree / "usr/bin/apptainer").exists():
             # Nothing else reads them as they are.
             for image in recipe.IMAGES:
                 unpacked.ensure(shelf, image.name)
         with timed(f"{cluster.name}: {options.nodes} nodes and a login node"):
-            _start(cluster, options, tree, shelf)
+            _start(cluster, options, ground, tree, shelf)
         say("next: scripts/cluster exec -u alice login srun -N2 hostname")
 
 
-def _start(cluster: Cluster, options: Options, tree: Path, shelf: Path) -> None:
+def _start(cluster: Cluster, options: Options, ground: Ground, tree: Path, shelf: Path) -> None:
     cluster.state.mkdir(parents=True)
     # All that the nodes write goes here, and goes away with it.
     run(["mount", "-t", "tmpfs", "-o", "mode=755,size=75%,nr_inodes=0", "mnrun", cluster.state])
     host.raise_limits(options.nodes)
     cluster.save(options, tree, shelf)
     install.refresh(cluster)
-    layer.write(cluster, options)
+    layer.write(cluster, options, ground)
     network.lay(cluster, options)
     for node in options.everyone:
         nodes.boot(cluster, options, node)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import cgroups
+from .errors import Unable
 from .model import Options
 
 Version = tuple[int, int]
 ALWAYS: Version = (0, 0)
 NEVER: Version = (99, 0)
+PRIVATE_TMP: Version = (21, 8)
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,21 @@ class Ground:
 
 
 def look(tree: Path, options: Options) -> Ground:
-    """What there is; unstable's versions are known only from the tree itself."""
+    """What there is; unstable's versions are known only from the tree itself. Refuses what cannot be on it."""
     packages = (tree / "var/lib/dpkg/status").read_text()
-    return Ground(
+    found = Ground(
         slurm=version(packages, "slurmd"),
         openssh=version(packages, "openssh-server"),
         groups=cgroups.kind() if options.cgroup else 1,
     )
+    if options.private_tmp and found.slurm < PRIVATE_TMP:
+        have, need = _dotted(found.slurm), _dotted(PRIVATE_TMP)
+        raise Unable(f"--private-tmp needs Slurm {need}, and {options.debian} has {have}: use a newer --debian")
+    return found
+
+
+def _dotted(number: Version) -> str:
+    return f"{number[0]}.{number[1]:02}"
 
 
 def version(packages: str, name: str) -> Version:

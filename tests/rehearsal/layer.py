@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import slurm
 from .chamber import Bind, inside
-from .ground import NEVER, Ground, look, suited
+from .ground import NEVER, Ground, suited
 from .model import USERS, Cluster, Options
 from .recipe import HERE
 
@@ -82,7 +82,7 @@ def files(name: str, options: Options, host_key: str, ground: Ground) -> dict[st
     return result
 
 
-def write(cluster: Cluster, options: Options) -> None:
+def write(cluster: Cluster, options: Options, ground: Ground) -> None:
     """The layer and the homes of a cluster about to start."""
     tree, layer, keys = cluster.tree, cluster.state / "layer", cluster.state / "keys"
     keys.mkdir(mode=0o700)
@@ -98,7 +98,7 @@ def write(cluster: Cluster, options: Options) -> None:
         place.chmod(mode)
         os.chown(place, *ids[owner])
 
-    for path, file in files(cluster.name, options, host_key, look(tree, options)).items():
+    for path, file in files(cluster.name, options, host_key, ground).items():
         put(path, file.text.encode(), file.mode, file.owner)
     put("/etc/group", _with_docker((tree / "etc/group").read_text()).encode(), 0o644, "root")
     put("/etc/ssh/ssh_host_ed25519_key", (keys / "ssh_host_ed25519_key").read_bytes(), 0o600, "root")

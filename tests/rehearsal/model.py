@@ -28,6 +28,7 @@ class Options:
     accounting: bool = False
     decoys: bool = False
     cgroup: bool = False
+    private_tmp: bool = False
     debian: str = DEBIANS[0]
 
     def __post_init__(self) -> None:

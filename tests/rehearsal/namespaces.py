@@ -6,8 +6,10 @@ The `os` module has these only from Python 3.12 on.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
+import struct
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -19,6 +21,7 @@ NEWUTS = 0x04000000
 NEWIPC = 0x08000000
 NEWPID = 0x20000000
 NEWNET = 0x40000000
+GET_MNTNS_ID = 0x8008B705
 
 
 def _call(name: str, *words: int) -> None:
@@ -34,13 +37,16 @@ def first_process(netns: str, become: Callable[[], NoReturn]) -> int:
     It belongs to nobody (its parent has ended), so it outlives the caller.
     """
     reader, writer = os.pipe()
+    everywhere = os.sched_getaffinity(0)
     middle = os.fork()
     if middle == 0:
         try:
             os.setsid()
             with open(f"/run/netns/{netns}", "rb") as file:
                 _call("setns", file.fileno(), NEWNET)
+            _onto_the_oldest_cpu()
             _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWPID)
+            os.sched_setaffinity(0, everywhere)
             first = os.fork()
             if first == 0:
                 become()
@@ -56,6 +62,25 @@ def first_process(netns: str, become: Callable[[], NoReturn]) -> int:
     if not text.isdigit():
         raise ClusterError(f"a node's first process did not start: {text.decode()}")
     return int(text)
+
+
+def _onto_the_oldest_cpu() -> None:
+    """Go where mount namespaces get the lowest numbers.
+
+    Slurm keeps a job's namespace by mounting it, which the kernel allows for those of a higher number than one's own
+    (no ring could come of it). Since 6.18 each CPU numbers on its own, thousands apart: a node that began on the
+    wrong one could keep no namespace of a job that began on the other.
+    """
+    numbers = {}
+    for cpu in os.sched_getaffinity(0):
+        os.sched_setaffinity(0, {cpu})
+        _call("unshare", NEWNS)
+        with open("/proc/self/ns/mnt", "rb") as file:
+            try:
+                numbers[cpu] = struct.unpack("Q", fcntl.ioctl(file.fileno(), GET_MNTNS_ID, bytes(8)))[0]
+            except OSError:  # an older kernel, which has one row of numbers
+                return
+    os.sched_setaffinity(0, {min(numbers, key=lambda cpu: numbers[cpu])})
 
 
 def usual_signals() -> None:

@@ -66,10 +66,12 @@ NODE = Tree(
 )
 
 
-def _node(suite: str, *, without: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> Tree:
+def _node(
+    suite: str, *, without: tuple[str, ...] = (), more: tuple[str, ...] = (), steps: tuple[str, ...] = ()
+) -> Tree:
     """The same for another Debian, whose Slurm, runtimes and all else are of another age."""
     packages = tuple(package for package in (*NODE.packages, *more) if package not in without)
-    steps = tuple(step for step in NODE.steps if step != "apptainer.sh")
+    steps = (*(step for step in NODE.steps if step != "apptainer.sh"), *steps)
     return replace(NODE, name=f"node-{suite}", suite=suite, packages=packages, steps=steps)
 
 
@@ -78,7 +80,7 @@ NODES = {
     "trixie": NODE,
     "bookworm": _node("bookworm", without=("docker-cli",)),
     "bullseye": _node("bullseye", without=("docker-cli", "slurm-wlm-mysql-plugin")),
-    "sid": _node("sid", more=("apptainer",)),
+    "sid": _node("sid", more=("apptainer",), steps=("mpi-wires.sh",)),
 }
 
 OMPI5 = Tree(

@@ -27,7 +27,9 @@ SlurmctldLogFile=/var/log/slurm/slurmctld.log
 SlurmdLogFile=/var/log/slurm/slurmd.log
 
 {holding}
+{private}
 TaskPlugin={task}
+{prolog}
 # Or more CPUs than the machine has are refused.
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
@@ -84,10 +86,15 @@ SelectTypeParameters=CR_CPU"""
 HELD = """\
 ProctrackType=proctrack/cgroup
 JobAcctGatherType=jobacct_gather/cgroup
-PrologFlags=Contain
 # Memory is granted, so that it can be a limit; who asks for none gets some.
 SelectTypeParameters=CR_CPU_Memory
 DefMemPerCPU=1000"""
+
+PRIVATE = """\
+JobContainerType=job_container/tmpfs
+NamespaceType=namespace/tmpfs"""
+# On a tmpfs: it mounts nothing on the nodes' overlays.
+PLACE = "AutoBasePath=true\nBasePath=/run/jobs\n"
 
 UNUSED = "CgroupPlugin=disabled\n"
 
@@ -112,6 +119,8 @@ SPANS = {
     "CgroupPlugin=disabled": ((23, 11), NEVER),
     "IgnoreSystemd=": ((22, 5), NEVER),
     "EnableControllers=": ((22, 5), NEVER),
+    "JobContainerType=": ((21, 8), (25, 11)),
+    "NamespaceType=": ((25, 11), NEVER),
 }
 
 
@@ -131,6 +140,9 @@ def conf(name: str, options: Options, ground: Ground) -> str:
         # task/affinity binds to CPUs that exist.
         cpus=os.cpu_count() if options.affinity else CPUS,
         holding=HELD if options.cgroup else LOOSE,
+        private=PRIVATE if options.private_tmp else "",
+        # Both need a container for the job itself, beside those of its steps.
+        prolog="PrologFlags=Contain" if options.cgroup or options.private_tmp else "",
         task=",".join(tasks(options)) or "task/none",
         memory=MEMORY_MB,
         gpus=GPUS,
@@ -156,7 +168,9 @@ def cgroup(options: Options, ground: Ground) -> str:
 
 def files(name: str, options: Options, ground: Ground) -> dict[str, str]:
     """Everything of /etc/slurm but slurmdbd.conf, which only slurmdbd may read."""
+    private = {"job_container.conf": PLACE} if options.private_tmp else {}
     return {
+        **private,
         "slurm.conf": conf(name, options, ground),
         "gres.conf": GRES,
         "cgroup.conf": cgroup(options, ground),

@@ -110,6 +110,21 @@ def test_a_machine_without_control_groups_is_told_so(tmp_path: Path, monkeypatch
     assert cgroups.kind() == 2
 
 
+def test_private_tmp_by_the_name_that_slurm_has_for_it() -> None:
+    options = Options(private_tmp=True)
+    conf = settings(slurm.conf("c", options, Ground()))
+    assert conf["JobContainerType"] == "job_container/tmpfs"
+    assert (conf["PrologFlags"], conf["ProctrackType"]) == ("Contain", "proctrack/linuxproc")
+    assert "NamespaceType" not in conf
+    later = settings(slurm.conf("c", options, Ground(slurm=(26, 5))))
+    assert later["NamespaceType"] == "namespace/tmpfs"
+    assert "JobContainerType" not in later
+    assert "BasePath=/run/" in slurm.files("c", options, Ground())["job_container.conf"]
+    assert "job_container.conf" not in slurm.files("c", Options(), Ground())
+    both = settings(slurm.conf("c", Options(private_tmp=True, cgroup=True), Ground()))
+    assert (both["JobContainerType"], both["ProctrackType"]) == ("job_container/tmpfs", "proctrack/cgroup")
+
+
 def test_lines_that_a_version_does_not_know_are_left_out() -> None:
     spans = {"New=": ((22, 5), (99, 0)), "Gone=": ((0, 0), (23, 2))}
     text = "Always=1\nNew=2\nGone=3\n"
@@ -143,6 +158,10 @@ def test_versions_are_the_trees_own(tmp_path: Path) -> None:
     assert look(tmp_path, Options()) == Ground(slurm=(22, 5), openssh=(9, 2), groups=1)
     with pytest.raises(LookupError):
         version(status, "slurm")
+    assert look(tmp_path, Options(private_tmp=True)).slurm == (22, 5)
+    (tmp_path / "var/lib/dpkg/status").write_text(status.replace("22.05", "20.11"))
+    with pytest.raises(Unable, match=r"needs Slurm 21\.08, and bullseye has 20\.11"):
+        look(tmp_path, Options(private_tmp=True, debian="bullseye"))
 
 
 def test_each_debian_has_a_tree_of_its_own() -> None:
