@@ -9,6 +9,19 @@ from enum import Enum
 Words = tuple[str, ...]
 
 
+class Listed(str):
+    """A word `OPTION=LIST` with a list that may be longer than Linux lets a word be (128 kB): who starts the command
+    puts `text` into a file of its own, and that file's name after the option. As it stands it is for people."""
+
+    option: str
+    text: str
+
+    def __new__(cls, option: str, shown: str, text: str) -> Listed:
+        made = super().__new__(cls, option + shown)
+        made.option, made.text = option, text
+        return made
+
+
 class Phase(Enum):
     """When a step runs. STOP happens whatever happened before."""
 

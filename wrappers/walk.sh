@@ -39,14 +39,16 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   mnrun_head=${mnrun_names[0]} mnrun_job=$SLURM_JOB_ID
   ((${#mnrun_names[@]} == ${#mnrun_ranks[@]})) ||
     die 122 "the job has ${#mnrun_names[@]} nodes, and this script was written for ${#mnrun_ranks[@]}: write it anew with mnrun submit"
-  mnrun_each='' mnrun_total=0 mnrun_list='' mnrun_hostlist=''
+  mnrun_total=0 mnrun_list='' mnrun_hostlist=''
   for i in "${!mnrun_names[@]}"; do
-    for ((mnrun_total += mnrun_ranks[i], name = mnrun_ranks[i]; name > 0; name--)); do mnrun_each+=${mnrun_each:+,}${mnrun_names[i]}; done
+    mnrun_total=$((mnrun_total + mnrun_ranks[i]))
     mnrun_list+=${mnrun_list:+,}${mnrun_names[i]} mnrun_hostlist+=${mnrun_hostlist:+,}${mnrun_names[i]}:${mnrun_ranks[i]}
   done
   mnrun_id=$mnrun_job-$(od -An -N4 -tx4 /dev/urandom | tr -d ' ')
   mnrun_here=/tmp/mnrun.$mnrun_id # on every node
   mnrun_mine=$(mktemp -d "/tmp/mnrun.$mnrun_id.script.XXXXXX")
+  mnrun_each=$mnrun_mine/each
+  list_each >"$mnrun_each"
   # each task of an array, and each start, has files of its own
   [[ -z $mnrun_split ]] || mnrun_split+=${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}
   [[ -z $mnrun_split || $mnrun_restart == 0 ]] || mnrun_split+=/start.$mnrun_restart
@@ -60,6 +62,14 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   clean_environment
   mkfifo "$mnrun_mine/up" "$mnrun_mine/lease"
   exec {mnrun_up}<>"$mnrun_mine/up" {mnrun_lease}<>"$mnrun_mine/lease"
+}
+
+list_each() { # every node once for each of its ranks, as schedulers/slurm.py has it; nobody asks where all have as many
+  local i even=1
+  for i in "${!mnrun_ranks[@]}"; do ((mnrun_ranks[i] == mnrun_ranks[0])) || even=''; done
+  [[ -z $even ]] || return 0
+  for i in "${!mnrun_names[@]}"; do echo "${mnrun_names[i]} ${mnrun_ranks[i]}"; done |
+    awk '{ for (; $2 > 0; $2--) print $1 "," }'
 }
 
 clean_environment() { # what would shape our steps, or have a rank take itself for another's
