@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 Words = tuple[str, ...]
 
@@ -242,7 +243,7 @@ class Layout:
     why_ranks: str = ""
     why_nodes: str = ""
 
-    @property
+    @cached_property
     def ntasks(self) -> int:
         return sum(self.ranks)
 

@@ -28,7 +28,7 @@ die() { # CODE WORDS: a failure of ours
 
 begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
-  declare -gA mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
+  declare -gA mnrun_known=() mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
   mnrun_step='' mnrun_code='' mnrun_ours='' mnrun_why='' mnrun_served='' mnrun_went='' mnrun_runner='' mnrun_server='' mnrun_lease='' mnrun_mine='' mnrun_told=''
   mnrun_first_bad='' mnrun_first_told='' mnrun_late='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_sweeping=()
   trap ending EXIT
@@ -41,7 +41,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
     die 122 "the job has ${#mnrun_names[@]} nodes, and this script was written for ${#mnrun_ranks[@]}: write it anew with mnrun submit"
   mnrun_total=0 mnrun_list='' mnrun_hostlist=''
   for i in "${!mnrun_names[@]}"; do
-    mnrun_total=$((mnrun_total + mnrun_ranks[i]))
+    mnrun_total=$((mnrun_total + mnrun_ranks[i])) mnrun_known[.${mnrun_names[i]}]=1
     mnrun_list+=${mnrun_list:+,}${mnrun_names[i]} mnrun_hostlist+=${mnrun_hostlist:+,}${mnrun_names[i]}:${mnrun_ranks[i]}
   done
   mnrun_id=$mnrun_job-$(od -An -N4 -tx4 /dev/urandom | tr -d ' ')
@@ -58,6 +58,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   done
   ((lost <= mnrun_tries)) || die 121 "this is start number $((mnrun_restart + 1)): something ends this job again and again"
   : >"$mnrun_record/log"
+  exec {mnrun_log}>>"$mnrun_record/log" # which takes a while on a shared filesystem, and there are many lines
   write_kit
   clean_environment
   mkfifo "$mnrun_mine/up" "$mnrun_mine/lease"
@@ -168,9 +169,10 @@ take() { # LINE
     [[ -z $mnrun_lease ]] || carry "$1"
     return 0
   fi
-  read -r word node rest <<<"$1"
-  echo "$1" >>"$mnrun_record/log"
-  [[ $word == *-ended || " ${mnrun_names[*]} " == *" $node "* ]] || return 0 # none of ours: srun speaks here too
+  word=${1%% *} rest=${1#"${1%% *}"} rest=${rest# } # no more work than that for a line: of a large job there are very many
+  node=${rest%% *} rest=${rest#"${rest%% *}"} rest=${rest# }
+  echo "$1" >&"$mnrun_log"
+  [[ $word == *-ended || -n ${mnrun_known[.$node]-} ]] || return 0 # none of ours: srun speaks here too
   case $word in
     run-ended) mnrun_code=$node ;;
     serve-ended) mnrun_served=$node ;;
@@ -201,7 +203,7 @@ take() { # LINE
       [[ $mnrun_sizes == *" ${rest#* } "* ]] || mnrun_sizes+="${rest#* } "
       ;;
     ended) # the first that failed by itself: srun ends the others by TERM, and later KILL
-      read -r _ fact rest <<<"$rest"
+      rest=${rest#* } fact=${rest%% *} rest=${rest#"${rest%% *}"}
       if [[ $fact != 0 && (-z $mnrun_first_bad || (-n $mnrun_first_told && -z $rest)) ]]; then
         mnrun_first_bad=$fact mnrun_first_told=$rest
       fi ;;
