@@ -70,8 +70,10 @@ def routed(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
         ways = {node: [facts.way(a) for a in some if a != addresses[node]] for node, facts in nodes.items()}
         nics = {node: found[0] for node, found in ways.items() if found[0] and len(set(found)) == 1}
         if len(nics) == len(nodes):
-            inside = {net for nic in nics.values() for net in nic.networks if all(_in(a, net) for a in known)}
-            return Network(nics, "carries the route between the nodes", _only(inside))
+            nets = {net for nic in nics.values() for net in nic.networks}  # few, of however many nodes
+            return Network(
+                nics, "carries the route between the nodes", _only(net for net in nets if _all_in(known, net))
+            )
     return max(_all_common(nodes), key=lambda network: network.speed, default=None)
 
 
@@ -89,7 +91,12 @@ def _only(values: Iterable[str]) -> str:
 
 
 def _in(address: str, net: str) -> bool:
-    return ipaddress.IPv4Address(address) in ipaddress.IPv4Network(net)
+    return _all_in((address,), net)
+
+
+def _all_in(addresses: Iterable[str], net: str) -> bool:
+    network = ipaddress.IPv4Network(net)
+    return all(ipaddress.IPv4Address(address) in network for address in addresses)
 
 
 def _real(facts: Facts) -> list[Nic]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from .errors import UsageError
 from .model import Worker
@@ -23,6 +24,7 @@ class Records:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._log: IO[bytes] | None = None  # held open: on a shared filesystem each opening takes long
 
     def write(self, name: str, text: str) -> None:
         """Whole or not at all: written beside and renamed."""
@@ -32,13 +34,24 @@ class Records:
 
     def log(self, line: str) -> None:
         with suppress(OSError):  # a disk that fills up later is no reason to lose the job
-            self._put(self.path / "log", os.O_APPEND, line + "\n")
+            if self._log is None:
+                self._log = self._opened(self.path / "log", os.O_APPEND, buffering=0)
+            self._log.write((line + "\n").encode("utf-8", "surrogateescape"))
+
+    def close(self) -> None:
+        """Nothing is logged any more."""
+        if self._log is not None:
+            self._log.close()
+        self._log = None
+
+    def _put(self, path: Path, how: int, text: str) -> None:
+        with self._opened(path, how) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
 
     @staticmethod
-    def _put(path: Path, how: int, text: str) -> None:
+    def _opened(path: Path, how: int, buffering: int = -1) -> IO[bytes]:
         """0600 whatever the umask."""
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb", buffering)
 
     def fabric(self, lines: Iterable[str]) -> None:
         """What was chosen for this job's ranks, and why; what its nodes have said, the log has."""
@@ -83,6 +96,7 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
     try:
         yield records
     finally:
+        records.close()
         (path / OWNER).unlink(missing_ok=True)
         if not keep:
             shutil.rmtree(path, ignore_errors=True)

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 Words = tuple[str, ...]
+
+
+class Listed(str):
+    """A word `OPTION=LIST` with a list that may be longer than Linux lets a word be (128 kB): who starts the command
+    puts `text` into a file of its own, and that file's name after the option. As it stands it is for people."""
+
+    option: str
+    text: str
+
+    def __new__(cls, option: str, shown: str, text: str) -> Listed:
+        made = super().__new__(cls, option + shown)
+        made.option, made.text = option, text
+        return made
 
 
 class Phase(Enum):
@@ -229,7 +243,7 @@ class Layout:
     why_ranks: str = ""
     why_nodes: str = ""
 
-    @property
+    @cached_property
     def ntasks(self) -> int:
         return sum(self.ranks)
 

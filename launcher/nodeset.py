@@ -14,10 +14,10 @@ def expand(text: str) -> tuple[str, ...]:
     """
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-    names = []
+    names: dict[str, None] = {}
     try:
         for part in _parts(text):
-            names += [name for name in NodeSet(part) if name not in names]
+            names.update(dict.fromkeys(NodeSet(part)))
     except NodeSetException as error:
         raise UsageError(f"{text!r} is not a list of nodes ({error})", "write node[01-04,7] or a,b,c") from None
     return tuple(names)

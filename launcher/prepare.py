@@ -77,7 +77,7 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
             noise.append(str(what))
         if roster.lost and not roster.failed:
             raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
-        if roster.failed and len({*roster.failed, *roster.images}) == len(roster.nodes):
+        if roster.failed and roster.settled:
             raise _failed(roster)
         if roster.failed:
             deadline = min(deadline, time.monotonic() + MOMENT)
@@ -85,10 +85,11 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
             if not told:
                 screen.say(f"pulling {spec.image}, for {spec.pull_timeout} s at most (--pull-timeout)")
                 told = True
-            now = nodeset.folded(roster.pulling)
-            if now != shown:
-                screen.phase(f"pulling: {now}")
-            shown = now
+            if events.empty():  # of thousands of nodes not at every word
+                now = nodeset.folded(roster.pulling)
+                if now != shown:
+                    screen.phase(f"pulling: {now}")
+                shown = now
     return told
 
 

@@ -4,7 +4,7 @@ here NODE              it has begun, and waits for the kit
 pulling NODE what      what pulling the image is at there
 image NODE ID WHERE    the image is there
 unpulled NODE why      it could not be had
-fact NODE line         of its networks, adapters, GPUs and limits (fabric.py); all before it is ready
+fact NODE lines        of its networks, adapters, GPUs and limits, with tabs between (fabric.py); all before it is ready
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
 nossh NODE why         it is ready for the pipe alone
 fail NODE why          this node cannot take part
@@ -31,13 +31,14 @@ from .errors import DeadlineError, OutOfMemory
 from .model import Plan, Worker
 
 KILLED = 137  # how a process ends that a SIGKILL has ended, as shells tell it
+SETTLES = ("ready", "image", "fail", "unpulled", "gone", "lost")  # whether a node can take part
 
 
 class Roster:
     """What is known of the job's nodes."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
-        self.nodes = tuple(nodes)
+        self.nodes = dict.fromkeys(nodes)  # in their order; and one of thousands is found at once
         self.here: set[str] = set()
         self.pulling: dict[str, str] = {}
         self.unpulled = False  # what failed is the pull, not the node
@@ -50,6 +51,8 @@ class Roster:
         self.lost: dict[str, str] = {}
         self.logs: dict[str, list[str]] = {}
         self.ranks: dict[str, dict[int, str]] = {}
+        self.started = 0  # ranks, of all nodes
+        self._spoken: set[str] = set()  # nodes that have said whether they can take part
         self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.first_told = False  # that one was told to end, as srun does because of another
         self.warned = False
@@ -69,9 +72,12 @@ class Roster:
         if node not in self.nodes:
             return ""
         try:
-            return word if self._take(word, node, said) else ""
+            taken = self._take(word, node, said)
         except (ValueError, IndexError):
             return ""
+        if word in SETTLES:
+            self._spoken.add(node)
+        return word if taken else ""
 
     def _take(self, word: str, node: str, said: str) -> bool:
         if word == "here":
@@ -100,7 +106,9 @@ class Roster:
             self.logs.setdefault(node, []).append(said)
         elif word == "rank":
             number, _, size = said.partition(" ")
-            self.ranks.setdefault(node, {})[int(number)] = size
+            found = self.ranks.setdefault(node, {})
+            self.started += int(number) not in found
+            found[int(number)] = size
         elif word == "ended":
             rank, code, told = int(said.split()[0]), int(said.split()[1]), said.endswith(" told")
             if code == KILLED:
@@ -134,7 +142,7 @@ class Roster:
     @property
     def settled(self) -> bool:
         """Every node has said whether it can take part."""
-        return len({*self.workers, *self.failed, *self.gone, *self.lost}) >= len(self.nodes)
+        return len(self._spoken) >= len(self.nodes)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -177,26 +185,26 @@ class Roster:
         # 1 is what srun leaves with where Slurm has noticed
         if not (self.memory and (code == KILLED or (code == 1 and self.starved))):
             return None
-        found = {}
+        why = {}
         for node, (limit, ranks) in self.memory.items():
             named = ",".join(map(str, sorted(self.killed.get(node, [])))) or ranks
             who = f"rank {named} was killed" if named.isdecimal() else f"one of its ranks {named} was killed"
             if node in self.killed and not named.isdecimal():
                 who = f"ranks {named} were killed"
-            found[node] = f"{who}: the job has {_size(limit)} there, and has used it up"
+            why[node] = f"{who}: the job has {_size(limit)} there, and has used it up"
         return OutOfMemory(
-            f"out of memory on {nodeset.folded(found)}", "ask for more with --mem, or run fewer ranks a node"
+            f"out of memory on {nodeset.folded(why)}", "ask for more with --mem, or run fewer ranks a node"
         )
 
     def all_there(self, plan: Plan) -> bool:
         """Whether every rank has been heard of."""
-        return sum(map(len, self.ranks.values())) >= plan.layout.ntasks
+        return self.started >= plan.layout.ntasks
 
     def not_started(self, plan: Plan) -> DeadlineError:
         """Ranks that should long be there are not: mpirun hangs, or is slow."""
         total = plan.layout.ntasks
         lacking = [n for n, asked in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < asked]
-        count = total - sum(map(len, self.ranks.values()))
+        count = total - self.started
         what = f"{count} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
         return DeadlineError(
             f"{what} {plan.spec.start_timeout} s after all nodes were ready",

@@ -16,13 +16,14 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Optional
 
 from .errors import SchedulerError
-from .model import Words
+from .model import Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
 Event = tuple[str, str, object]  # (kind, whose, what): "line", "noise", "ended", "signal", "told"
@@ -116,21 +117,40 @@ def start(
     drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is
     not held writes in place of our own output and errors."""
     pipe = subprocess.PIPE if held else None
-    process = subprocess.Popen(
-        argv if held else tied(argv),
-        env=environ,
-        stdin=pipe,
-        stdout=pipe or output[0],
-        stderr=errors or (subprocess.PIPE if held or apart else output[1]),
-        start_new_session=not terminal,
-        bufsize=0,
-    )
+    with _written(argv) as (words, lists):
+        process = subprocess.Popen(
+            words if held else tied(words),
+            env=environ,
+            stdin=pipe,
+            stdout=pipe or output[0],
+            stderr=errors or (subprocess.PIPE if held or apart else output[1]),
+            start_new_session=not terminal,
+            bufsize=0,
+            pass_fds=lists,
+        )
     readers = []
     for kind, stream in (("line", process.stdout), ("noise", process.stderr)):
         if stream is not None:
             readers.append(_thread(_read, kind, name, stream, events))
     _thread(_wait, name, process, readers, events)
     return Running(name, process, group=not terminal)
+
+
+@contextlib.contextmanager
+def _written(argv: Words) -> Iterator[tuple[Words, list[int]]]:
+    """The words with each list of them in a file, and the open files. These have no names, so that nobody else can
+    have made them, and nothing of them is left: the process finds them among those that it inherits."""
+    with contextlib.ExitStack() as files:
+        words, lists = [], []
+        for word in argv:
+            if isinstance(word, Listed):
+                file = files.enter_context(tempfile.TemporaryFile())
+                file.write(word.text.encode())
+                file.flush()
+                lists.append(file.fileno())
+                word = f"{word.option}/proc/self/fd/{file.fileno()}"
+            words.append(word)
+        yield tuple(words), lists
 
 
 class ProcessWire:

@@ -120,9 +120,8 @@ class Lease(Listener):
 
     def send(self, data: bytes, node: str = "") -> None:
         """To one node, or to all; waits for nobody."""
-        for name, down in self._down.items():
-            if node in ("", name):
-                down.put(data)
+        for down in (self._down[node],) if node else self._down.values():
+            down.put(data)
 
     def close(self) -> None:
         self._closed = True

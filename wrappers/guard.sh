@@ -51,9 +51,15 @@ forward() { # to the launcher, each line with the node's name
   local word rest facts line part=''
   deaf
   [[ -z $mnrun_beat ]] || trap '' PIPE
-  while IFS= read -r line; do # while containers start
-    printf 'fact %s %s\n' "$mnrun_node" "$line" 2>/dev/null || break
+  facts=''
+  while IFS= read -r line; do # while containers start; many in a line, with tabs between, which srun still keeps whole (frames.sh)
+    if ((${#mnrun_node} + ${#facts} + ${#line} > 1000)); then
+      printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || break
+      facts=''
+    fi
+    facts+=${facts:+$'\t'}$line
   done < <(exec timeout 20 bash -p ./fabric.sh 2>/dev/null)
+  [[ -z $facts ]] || printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || :
   line=''
   facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
   until [[ ${word-} == bye ]]; do

@@ -4,28 +4,27 @@
 
 declare -A mnrun_has=() # NODE:WHAT -> its value, or how many
 
-hear_of_limits() { # NODE LINE, one of fabric.sh's
-  local kind name words
-  read -r kind name words <<<"$2"
-  case "$kind $words " in
-    limit*) mnrun_has[$1:$name]=${words%% *} ;;
-    gpu*) mnrun_has[$1:gpus]=$((${mnrun_has[$1:gpus]:-0} + 1)) ;;
-    cxi*) mnrun_has[$1:Slingshot]=1 ;;
-    have*) mnrun_has[$1:$name]=1 ;;
-    hca*' state=ACTIVE '*' driver=efa '*) mnrun_has[$1:EFA]=1 ;;
-    hca*' state=ACTIVE '*' link=InfiniBand '*) mnrun_has[$1:InfiniBand]=1 ;;
-    hca*' state=ACTIVE '*' link=Ethernet '*) mnrun_has[$1:RoCE]=1 ;;
-  esac
+hear_of_limits() { # NODE LINES, fabric.sh's, with tabs between
+  local line lines
+  IFS=$'\t' read -ra lines <<<"$2"
+  for line in "${lines[@]}"; do
+    case "$line " in
+      'limit '*) line=${line#* } && mnrun_has[$1:${line%% *}]=${line##* } ;;
+      'gpu '*) mnrun_has[$1:gpus]=$((${mnrun_has[$1:gpus]:-0} + 1)) ;;
+      'cxi '*) mnrun_has[$1:Slingshot]=1 ;;
+      'have '*) line=${line#* } && mnrun_has[$1:${line%% *}]=1 ;;
+      'hca '*' state=ACTIVE '*' driver=efa '*) mnrun_has[$1:EFA]=1 ;;
+      'hca '*' state=ACTIVE '*' link=InfiniBand '*) mnrun_has[$1:InfiniBand]=1 ;;
+      'hca '*' state=ACTIVE '*' link=Ethernet '*) mnrun_has[$1:RoCE]=1 ;;
+    esac
+  done
 }
 
-fast() { # NODE: what it has for RDMA, where a program can use it
-  local kind
-  for kind in Slingshot EFA InfiniBand RoCE; do
-    if [[ -n ${mnrun_has[$1:$kind]-} && ($kind == Slingshot || -n ${mnrun_has[$1:verbs]-}) ]]; then
-      echo "$kind"
-      return
-    fi
+fast() { # NODE: what it has for RDMA, where a program can use it, as `what`
+  for what in Slingshot EFA InfiniBand RoCE; do
+    [[ -z ${mnrun_has[$1:$what]-} ]] || [[ $what != Slingshot && -z ${mnrun_has[$1:verbs]-} ]] || return 0
   done
+  what=''
 }
 
 in_units() { # BYTES
@@ -42,7 +41,7 @@ warn_of_limits() {
   local -A small=() # line -> nodes, each with a comma before it
   for node in "${mnrun_names[@]}"; do
     what='' gpus=${mnrun_has[$node:gpus]:-0}
-    ((${#mnrun_names[@]} < 2)) || what=$(fast "$node")
+    ((${#mnrun_names[@]} < 2)) || fast "$node"
     [[ -n $what ]] || ((gpus > 1)) || continue
     for text in "${mnrun_limits[@]}"; do
       read -r limit least text <<<"$text"

@@ -28,7 +28,7 @@ die() { # CODE WORDS: a failure of ours
 
 begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   local name i lost=0
-  declare -gA mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
+  declare -gA mnrun_known=() mnrun_here_is=() mnrun_ready=() mnrun_nossh=() mnrun_failed=() mnrun_gone=() mnrun_logs=() mnrun_count=() mnrun_seen=() mnrun_bye=() mnrun_address=() mnrun_host=() mnrun_port=() mnrun_image_is=()
   mnrun_step='' mnrun_code='' mnrun_ours='' mnrun_why='' mnrun_served='' mnrun_went='' mnrun_runner='' mnrun_server='' mnrun_lease='' mnrun_mine='' mnrun_told=''
   mnrun_first_bad='' mnrun_first_told='' mnrun_late='' mnrun_alone=0 mnrun_sizes=' ' mnrun_warned='' mnrun_since='' mnrun_buffer='' mnrun_memory='' mnrun_starved='' mnrun_sweeping=()
   trap ending EXIT
@@ -39,14 +39,16 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   mnrun_head=${mnrun_names[0]} mnrun_job=$SLURM_JOB_ID
   ((${#mnrun_names[@]} == ${#mnrun_ranks[@]})) ||
     die 122 "the job has ${#mnrun_names[@]} nodes, and this script was written for ${#mnrun_ranks[@]}: write it anew with mnrun submit"
-  mnrun_each='' mnrun_total=0 mnrun_list='' mnrun_hostlist=''
+  mnrun_total=0 mnrun_list='' mnrun_hostlist=''
   for i in "${!mnrun_names[@]}"; do
-    for ((mnrun_total += mnrun_ranks[i], name = mnrun_ranks[i]; name > 0; name--)); do mnrun_each+=${mnrun_each:+,}${mnrun_names[i]}; done
+    mnrun_total=$((mnrun_total + mnrun_ranks[i])) mnrun_known[.${mnrun_names[i]}]=1
     mnrun_list+=${mnrun_list:+,}${mnrun_names[i]} mnrun_hostlist+=${mnrun_hostlist:+,}${mnrun_names[i]}:${mnrun_ranks[i]}
   done
   mnrun_id=$mnrun_job-$(od -An -N4 -tx4 /dev/urandom | tr -d ' ')
   mnrun_here=/tmp/mnrun.$mnrun_id # on every node
   mnrun_mine=$(mktemp -d "/tmp/mnrun.$mnrun_id.script.XXXXXX")
+  mnrun_each=$mnrun_mine/each
+  list_each >"$mnrun_each"
   # each task of an array, and each start, has files of its own
   [[ -z $mnrun_split ]] || mnrun_split+=${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}
   [[ -z $mnrun_split || $mnrun_restart == 0 ]] || mnrun_split+=/start.$mnrun_restart
@@ -56,10 +58,19 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   done
   ((lost <= mnrun_tries)) || die 121 "this is start number $((mnrun_restart + 1)): something ends this job again and again"
   : >"$mnrun_record/log"
+  exec {mnrun_log}>>"$mnrun_record/log" # which takes a while on a shared filesystem, and there are many lines
   write_kit
   clean_environment
   mkfifo "$mnrun_mine/up" "$mnrun_mine/lease"
   exec {mnrun_up}<>"$mnrun_mine/up" {mnrun_lease}<>"$mnrun_mine/lease"
+}
+
+list_each() { # every node once for each of its ranks, as schedulers/slurm.py has it; nobody asks where all have as many
+  local i even=1
+  for i in "${!mnrun_ranks[@]}"; do ((mnrun_ranks[i] == mnrun_ranks[0])) || even=''; done
+  [[ -z $even ]] || return 0
+  for i in "${!mnrun_names[@]}"; do echo "${mnrun_names[i]} ${mnrun_ranks[i]}"; done |
+    awk '{ for (; $2 > 0; $2--) print $1 "," }'
 }
 
 clean_environment() { # what would shape our steps, or have a rank take itself for another's
@@ -158,9 +169,10 @@ take() { # LINE
     [[ -z $mnrun_lease ]] || carry "$1"
     return 0
   fi
-  read -r word node rest <<<"$1"
-  echo "$1" >>"$mnrun_record/log"
-  [[ $word == *-ended || " ${mnrun_names[*]} " == *" $node "* ]] || return 0 # none of ours: srun speaks here too
+  word=${1%% *} rest=${1#"${1%% *}"} rest=${rest# } # no more work than that for a line: of a large job there are very many
+  node=${rest%% *} rest=${rest#"${rest%% *}"} rest=${rest# }
+  echo "$1" >&"$mnrun_log"
+  [[ $word == *-ended || -n ${mnrun_known[.$node]-} ]] || return 0 # none of ours: srun speaks here too
   case $word in
     run-ended) mnrun_code=$node ;;
     serve-ended) mnrun_served=$node ;;
@@ -191,7 +203,7 @@ take() { # LINE
       [[ $mnrun_sizes == *" ${rest#* } "* ]] || mnrun_sizes+="${rest#* } "
       ;;
     ended) # the first that failed by itself: srun ends the others by TERM, and later KILL
-      read -r _ fact rest <<<"$rest"
+      rest=${rest#* } fact=${rest%% *} rest=${rest#"${rest%% *}"}
       if [[ $fact != 0 && (-z $mnrun_first_bad || (-n $mnrun_first_told && -z $rest)) ]]; then
         mnrun_first_bad=$fact mnrun_first_told=$rest
       fi ;;

@@ -6,6 +6,7 @@ Every step of ours says everything about itself; what the surrounding job says o
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,14 @@ from dataclasses import replace
 
 from .. import environment, nodeset
 from ..errors import Impossible, SchedulerError
-from ..model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Where, Words
+from ..model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where, Words
 
 # What only the job knows stands in a plan as a name that begins with a character nobody types.
 MARK = "\x1aMNRUN_"
-# In steps that are planned before anyone holds nodes: all of them, the first, and each once per rank.
+# In steps that are planned before anyone holds nodes: all of them, the first, and a file with each once per rank.
 NODES, HEAD, EACH = f"{MARK}NODES", f"{MARK}HEAD", f"{MARK}EACH"
 PMI = f"{MARK}PMI"  # the --mpi that the image's MPI speaks, where it is asked when the job runs
+MOST_APART = 256 * 1024  # ranks, where nodes have different numbers: beyond, srun dies ("Too many ranges"; hostlist.c)
 
 # Of a job that goes on; SIGNALING while Slurm sends it a signal, RESIZING while it gives nodes back (squeue(1)).
 RUNNING = ("RUNNING", "SUSPENDED", "SIGNALING", "RESIZING")
@@ -160,9 +162,20 @@ def _tasks(names: list[str], counts: list[int]) -> list[str]:
     words = [f"--nodes={len(names)}", f"--ntasks={sum(counts)}"]
     if len(set(counts)) == 1:
         return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.fold(names)}"]
-    each = [name for name, count in zip(names, counts) for _ in range(count)]
+    if sum(counts) > MOST_APART:
+        what = f"srun cannot start {sum(counts)} ranks where not all nodes have the same number of them"
+        raise Impossible(what, "ask for as many on each node, or use --mode inside-out")
     # refused together with --nodes: the list says how many
-    return [words[1], "--distribution=arbitrary", f"--nodelist={EACH if names[0] == NODES else ','.join(each)}"]
+    each = f"--nodelist={EACH}" if names[0] == NODES else _each(names, counts)
+    return [words[1], "--distribution=arbitrary", each]
+
+
+def _each(names: list[str], counts: list[int]) -> Listed:
+    """Every node once for each of its tasks, as a file that srun reads. The commas are for srun, which makes room for
+    a list of what it reads, and would have none for those in its list."""
+    groups = itertools.groupby(zip(names, counts), key=lambda pair: pair[1])
+    shown = ",".join(f"{nodeset.fold(name for name, _ in group)}*{count}" for count, group in groups)
+    return Listed("--nodelist=", shown, "".join(f"{name},\n" * count for name, count in zip(names, counts)))
 
 
 def _asked(spec: JobSpec) -> str:

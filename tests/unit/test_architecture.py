@@ -120,6 +120,7 @@ PURE = {
         "importlib",
         "io",
         "ipaddress",
+        "itertools",
         "json",
         "os.path",
         "pathlib",

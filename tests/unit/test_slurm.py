@@ -5,13 +5,15 @@ The texts in recorded/ are a real Slurm 24.11's; samples.recorded says how they 
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from launcher import plan
-from launcher.errors import SchedulerError
-from launcher.model import Allocation, JobSpec, Layout, Node, Plan, Site, Variable, Where
+from launcher.errors import Impossible, SchedulerError
+from launcher.model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where
 from launcher.schedulers import slurm
 
 from .samples import SITE, build, make, recorded
@@ -157,7 +159,7 @@ SHAPES: dict[str, tuple[dict[str, object], tuple[int, ...], tuple[int, ...], dic
         {
             Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01",
             Where.ALL: "--nodes=3 --ntasks=3 --ntasks-per-node=1 --nodelist=node[01-03]",
-            Where.RANKS: "--ntasks=5 --distribution=arbitrary --nodelist=node01,node01,node02,node02,node03",
+            Where.RANKS: "--ntasks=5 --distribution=arbitrary --nodelist=node[01-02]*2,node03*1",
         },
     ),
     "one node": (
@@ -277,7 +279,7 @@ def test_a_serving_step_holds_all_gpus_where_nodes_have_different_numbers() -> N
     said = slurm.reach(Where.ALL, outside(3, 1, 1), UNEVEN)
     shape = [word for word in said[3 : said.index("--mem=0")] if word != "--overcommit"]
     assert shape == [
-        *("--ntasks=5", "--distribution=arbitrary", "--nodelist=node01,node01,node01,node02,node03"),
+        *("--ntasks=5", "--distribution=arbitrary", "--nodelist=node01*3,node[02-03]*1"),
         "--gpus-per-task=1",
     ]
 
@@ -423,3 +425,34 @@ def test_a_real_jobs_environment_shapes_no_step_of_ours() -> None:
 def test_the_fence_that_open_mpi_needs_under_pmix(wanted: dict[str, str], fence: str | None) -> None:
     """Without it MPI_Init dies now and then; nobody else gets it."""
     assert slurm.client_environment({}, outside(2, 2, **wanted)).get("SLURM_PMIX_FENCE") == fence
+
+
+def uneven(nodes: int, each: int) -> Plan:
+    """The last node has one rank less than the others."""
+    return outside(*(each,) * (nodes - 1), each - 1)
+
+
+@pytest.mark.parametrize(("nodes", "each"), [(128, 128), (4000, 65)])
+def test_uneven_ranks_of_many_nodes(nodes: int, each: int) -> None:
+    """B2: Linux takes no word longer than 131072 bytes; every rank's node stands in a file."""
+    said = slurm.reach(Where.RANKS, uneven(nodes, each), SITE)
+    assert max(map(len, said)) < 1000
+    (listed,) = [word for word in said if isinstance(word, Listed)]
+    names = listed.text.replace(",", "").splitlines()
+    assert (len(names), names[0], names[-1]) == (nodes * each - 1, "node01", f"node{nodes:02}")
+    assert Counter(names)[f"node{nodes:02}"] == each - 1
+
+
+def test_more_uneven_ranks_than_srun_takes() -> None:
+    """B2: `srun: fatal: _parse_range_list: Too many ranges`, on a real one with a list of 512000."""
+    with pytest.raises(Impossible, match=r"^srun cannot start 511999 ranks where not all nodes have the same number"):
+        slurm.reach(Where.RANKS, uneven(4000, 128), SITE)
+    assert "--ntasks=512000" in slurm.reach(Where.RANKS, outside(*(128,) * 4000), SITE)
+
+
+def test_a_serving_step_with_uneven_gpus_of_many_nodes() -> None:
+    """B2: as many tasks as GPUs, whose nodes are listed as those of ranks."""
+    gpus = {f"node{number:02}": 8 - (number == 4000) for number in range(1, 4001)}
+    said = slurm.reach(Where.ALL, outside(*(1,) * 4000), replace(SITE, gpus=gpus))
+    (listed,) = [word for word in said if isinstance(word, Listed)]
+    assert (max(map(len, said)) < 1000, len(listed.text.splitlines())) == (True, 31999)

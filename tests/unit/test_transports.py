@@ -6,10 +6,12 @@ import os
 import queue
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from launcher import transports
+from launcher.model import Listed
 from launcher.transports import Event, Running
 
 from .world import World
@@ -161,3 +163,19 @@ def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> No
         assert events.get(timeout=30) == ("signal", "", signal.SIGHUP)
     for fd in (ours, too):
         os.close(fd)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_list_that_is_no_word_is_a_file(starter: Starter, tmp_path: Path, held: bool) -> None:
+    """B2: longer than Linux lets a word be. The process reads it where the word says; nobody else can, as it has no
+    name, and the process is handed nothing else of ours."""
+    text = "".join(f"node{number},\n" for number in range(100_000))
+    place = tmp_path / "read"
+    look = 'stat -L -c %a:%h "${1#*=}" >"$0.mode"; ls /proc/self/fd >"$0.open"; cat "${1#*=}" >"$0"'
+    argv = ("sh", "-c", look, str(place), Listed("--nodelist=", "node[0-99999]*1", text))
+    running = transports.start("step", argv, {"PATH": os.environ["PATH"]}, starter.events, held)
+    running.close()
+    assert starter.said() == [("ended", "step", 0)]
+    assert place.read_text() == text
+    assert (tmp_path / "read.mode").read_text() == "600:0\n"  # and no name
+    assert len((tmp_path / "read.open").read_text().split()) == 5  # the usual three, the list, and ls's own

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -292,3 +293,20 @@ def test_starts_that_were_requeued_are_no_failures(job: Job) -> None:
     for number in range(6):
         (starts / str(number) / "outcome").unlink()
     job.start("", {"SLURM_RESTART_COUNT": "20"}, code=121)
+
+
+def test_uneven_ranks_are_listed_in_a_file_of_the_scripts_own(job: Job) -> None:
+    """B2: each rank's node, as srun reads it, in a directory of this shell's that nobody else can have made; no word
+    holds them. Where all nodes have as many ranks there is no list."""
+    lines = """
+    mnrun_ranks=(3 2); list_each >"$mnrun_each"; cat "$mnrun_each"; stat -c %a "${mnrun_each%/*}"; echo "$mnrun_each"
+    mnrun_ranks=(2 2); list_each
+    mnrun_names=($(seq -f node%04g 4000)); for i in {0..3999}; do mnrun_ranks[i]=65; done; mnrun_ranks[7]=64
+    list_each | cksum; mnrun_ours=0
+    """
+    said = job.start(lines, mode="outside-in", launcher="srun").splitlines()
+    assert said[:6] == [*["node01,"] * 3, *["node02,"] * 2, "700"]
+    assert re.fullmatch(r"/tmp/mnrun\.7-[0-9a-f]{8}\.script\.\w{6}/each", said[6])
+    assert not Path(said[6]).exists()
+    assert said[7].endswith(f" {259_999 * len('node0001,_')}")
+    assert len(said) == 8

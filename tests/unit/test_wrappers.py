@@ -420,6 +420,24 @@ printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
     assert [line for line in said if line != "alive n1 "] == ["rank n1 3 8", "bye n1 "]
 
 
+def test_facts_come_many_to_a_line(sh: Shell) -> None:
+    """B3: each was a line of its own, of which a large job has hundreds of thousands. None is longer than what srun
+    keeps together (frames.sh), and none is lost."""
+    text = (folder("wrappers") / "guard.sh").read_text()
+    forward = text[text.index("forward() {") :].partition("\n}\n")[0]
+    facts = [f"gid mlx5_{number % 8} port=1 index={number} gid={'x' * (number % 60)}" for number in range(150)]
+    script = f"""deaf() {{ :; }}; identity() {{ :; }}; mnrun_node=n1 mnrun_beat=; echo 10.0.0.1 >own.address
+{forward}
+}}
+printf '%s\\n' "$@" >facts; echo 'cat facts' >fabric.sh
+mkfifo up; exec {{mnrun_up}}<>up; printf 'bye \\n' >&"$mnrun_up"; forward"""
+    *said, bye = sh(script, *facts, shell="bash").decode().splitlines()
+    assert bye == "bye n1 "
+    assert max(map(len, said)) < 1024
+    assert len(said) < 12
+    assert "\t".join(line.removeprefix("fact n1 ") for line in said).split("\t") == facts
+
+
 @pytest.mark.parametrize("old", [False, True], ids=["bash's own", "as before bash 5.2"])
 def test_an_images_name_arrives_as_it_is(sh: Shell, old: bool) -> None:
     """What sed and bash have words of their own for."""
