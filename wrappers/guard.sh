@@ -55,7 +55,7 @@ forward() { # to the launcher, each line with the node's name
     printf 'fact %s %s\n' "$mnrun_node" "$line" 2>/dev/null || break
   done < <(exec timeout 20 bash -p ./fabric.sh 2>/dev/null)
   line=''
-  facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
+  facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un | tr ' ' :) $(identity)"
   until [[ ${word-} == bye ]]; do
     # on a busy machine the time may be over within a line
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
