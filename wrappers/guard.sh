@@ -241,7 +241,7 @@ mkdir -m 700 tmp serve hold heard
 mkdir -m 700 "$mnrun_shm"
 awk '{ print $6 }' /proc/$$/stat >sessions
 bash -p ./user.sh
-bash -p ./steady.sh
+bash -p ./steady.sh "$mnrun_shm"
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if ! check; then
   # the launcher ends it: it may want to hear from all nodes
