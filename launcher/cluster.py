@@ -33,7 +33,7 @@ def has_slurm() -> bool:
 def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     """The Slurm job that we are in. Raises SchedulerError where Slurm does not know it."""
     job = environ["SLURM_JOB_ID"]
-    allocation = slurm.allocation(_ask("scontrol", "-d", "-o", "show", "job", job), environ)
+    allocation = slurm.allocation(slurm.of_job(job, _ask("scontrol", "-d", "-o", "show", "job", job)), environ)
     gpus = {node.name: node.gpus for node in allocation.nodes}
     return allocation, Site("slurm", allocation.job, version(), environ.get("PRTE_MCA_plm_slurm_args", ""), gpus)
 
@@ -158,9 +158,10 @@ def why_down(names: Sequence[str]) -> dict[str, str]:
 def runs(job: str) -> bool:
     """Whether a job goes on, or nobody knows better; else it is cancelled, out of time, being cleaned up …"""
     try:
-        found = re.search(r"JobState=(\w+)", _ask("scontrol", "-o", "show", "job", job))
+        said = slurm.of_job(job, _ask("scontrol", "-o", "show", "job", job))
     except SchedulerError:
         return True
+    found = re.search(r"JobState=(\w+)", said)
     return found is None or found[1] in slurm.RUNNING
 
 
@@ -171,7 +172,7 @@ def ending(job: str) -> str:
     """
     for pause in (*ENDING_WAITS, None):
         try:
-            said = _ask("scontrol", "-o", "show", "job", job)
+            said = slurm.of_job(job, _ask("scontrol", "-o", "show", "job", job))
         except SchedulerError:
             return ""
         found = re.search(r"JobState=(\w+)", said)

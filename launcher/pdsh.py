@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import queue
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from . import kit, transports
 from .model import JobSpec, Words
-from .schedulers.hosts import named
+from .schedulers.hosts import EACH, in_one_line, unnamed
 from .transports import Event, ProcessWire, tied
 from .wires import GONE, Listener, Way, lines, thread
 
@@ -55,12 +54,12 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     names = tuple(host.name for host in asked.hosts)
 
     def ssh(node: str, words: Words) -> ProcessWire:
-        return ProcessWire(("ssh", "-T", *options, *user, "--", node, shlex.join(words)), lost=LOST)
+        return ProcessWire(("ssh", "-T", *options, *user, "--", node, in_one_line(words)), lost=LOST)
 
     def fan_out(nodes: Sequence[str], words: Words) -> ProcessWire:
-        # it reads %h and its kin in the command
-        line = shlex.join(named(tuple(word.replace("%", "%%") for word in words), "%h"))
-        argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(FANOUT), *user, "-w", ",".join(nodes), line)
+        # it reads %h and its kin in the command: that word stands in the open, and no other does
+        said = in_one_line(unnamed(words)).replace("%", "%%").replace("exec", f"exec env {EACH.format(node='%h')}", 1)
+        argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(FANOUT), *user, "-w", ",".join(nodes), said)
         return ProcessWire(tied(argv), environ=own)
 
     def lease(name: str, nodes: Sequence[str], words: Words, events: queue.SimpleQueue[Event]) -> Fan:
@@ -70,7 +69,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
 
     def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> transports.Running:
         # without its farewell, which comes when all is done
-        argv = ("ssh", "-tt", "-o", "LogLevel=ERROR", *options, *user, "--", node, shlex.join(words))
+        argv = ("ssh", "-tt", "-o", "LogLevel=ERROR", *options, *user, "--", node, in_one_line(words))
         return transports.start(name, argv, dict(environ), events, held=False, terminal=True)
 
     way = Way(names, ssh, prompt, lease)

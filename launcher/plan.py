@@ -13,7 +13,7 @@ from . import environment, kit, mpi
 from .errors import Impossible, UsageError
 from .model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
 from .runtimes import RUNTIMES
-from .schedulers import slurm
+from .schedulers import hosts, slurm
 
 # how these speak with their ranks
 OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for name in mpi.HYDRA}}
@@ -21,6 +21,15 @@ OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for nam
 
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     """The plan of one launch. `job` is our id for it, unique on every node."""
+    plan = _plan(spec, layout, job)
+    lines = [hosts.in_one_line(step.argv) for step in plan.steps if step.argv and spec.hosts]
+    if any(len(line) > hosts.LONGEST - 1024 for line in lines):
+        what = f"the command has {sum(map(len, spec.command))} letters, more than a login shell takes in one line"
+        raise Impossible(what, "write it to a file, and name that")
+    return plan
+
+
+def _plan(spec: JobSpec, layout: Layout, job: str) -> Plan:
     if spec.require != "any" and (spec.once or spec.script or spec.shell):
         what = f"--require {spec.require} listens to ranks that mnrun starts, and here you start your own"
         raise Impossible(what, "have mnrun start them, or leave it out")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from . import known_hosts, terminal, transports
 from .errors import NodeError
 from .model import JobSpec, Words
-from .schedulers.hosts import unreachable
+from .schedulers.hosts import in_one_line, program, unreachable
 from .transports import Event
 from .wires import AT_ONCE, Run, Way, Wire
 
@@ -362,16 +362,16 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     def start(node: str, words: Words) -> Wire:
         client = opened[node]
         if client is None:
-            return transports.ProcessWire(("sh", "-c", shlex.join(words)))
-        return ChannelWire(session(client), shlex.join(words))
+            return transports.ProcessWire(("sh", "-c", 'exec "$@"', "sh", *program(words)))
+        return ChannelWire(session(client), in_one_line(words))
 
     def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> transports.Running | Run:
         client = opened[node]
         if client is None:
-            argv = ("sh", "-c", shlex.join(words))
+            argv = ("sh", "-c", 'exec "$@"', "sh", *program(words))
             return transports.start(name, argv, dict(environ), events, held=False, terminal=True)
         try:
-            wire = PromptWire(session(client), shlex.join(words), environ.get("TERM", "dumb"))
+            wire = PromptWire(session(client), in_one_line(words), environ.get("TERM", "dumb"))
         except Exception as error:  # of paramiko's: the server allows none, or is gone
             raise NodeError(f"{node} gives us no terminal ({error})", "see PermitTTY in its sshd_config") from None
         return Run(name, node, wire, events)

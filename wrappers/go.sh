@@ -10,4 +10,8 @@ trap - TERM USR1 USR2
 . ./launch.env
 umask "$mnrun_umask"
 cd "$mnrun_chdir"
+if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then # on PATH, but mounted noexec
+  shift
+  set -- sh "$mnrun_here/bin/mpirun" "$@"
+fi
 exec "$@"

@@ -61,7 +61,7 @@ forward() { # to the launcher, each line with the node's name
   done < <(exec timeout 20 bash -p ./fabric.sh 2>/dev/null)
   [[ -z $facts ]] || printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || :
   line=''
-  facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un) $(identity)"
+  facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un | tr ' ' :) $(identity)"
   until [[ ${word-} == bye ]]; do
     # on a busy machine the time may be over within a line
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
@@ -280,7 +280,7 @@ read -r _ _ _ _ _ mnrun_session _ </proc/$$/stat
 began "$mnrun_session" || REPLY=0 # hidden from us
 echo "$mnrun_session $REPLY" >sessions
 bash -p ./user.sh
-bash -p ./steady.sh
+bash -p ./steady.sh "$mnrun_shm"
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if ! shared_memory || ! check; then
   while listen && [[ $mnrun_word != over ]]; do :; done # the launcher ends it: it may want to hear from all nodes

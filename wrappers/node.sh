@@ -10,6 +10,14 @@ PATH=$mnrun_here/bin:$PATH
 export PATH
 export -p >session.env
 mnrun_noted pid.serve "$(readlink /proc/self/ns/pid)"
+case $mnrun_nodes in
+  *,*)
+    if [ ! -x ./bin/ssh ]; then # which is how one node reaches another
+      echo "fail $mnrun_here is mounted noexec, as is /dev/shm, and mpirun's agent is a program there: have one of them mounted exec${mnrun_inside:+, or use --mode outside-in}" 1<>up
+      exit 1
+    fi
+    ;;
+esac
 trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
 case $mnrun_connect in
   ssh | auto) sh ./sshd.sh & ;;

@@ -1,13 +1,15 @@
 #!/bin/sh
-# `ranks.sh NODE NODES FIRST COUNT SIZE ADDRESS PORT WORDS…` is one node's part of start.sh: COUNT ranks of all SIZE, from
+# `ranks.sh NODE NODES FIRST COUNT SIZE [ADDRESS PORT WORDS…]` is one node's part of start.sh: COUNT ranks of all SIZE, from
 # FIRST on, which meet at ADDRESS:PORT; or one torchrun, which starts as many. When one fails it says so, and
-# ends the others; it leaves with that code.
+# ends the others; it leaves with that code. The rest is read, quoted, from standard input where it is not given.
 set -u
 here=${0%/*}
 . "$here/job.sh"
 node=$1 nodes=$2 first=$3 count=$4 size=$5
-export MASTER_ADDR="$6" MASTER_PORT="$7" NODE_RANK="$node"
-shift 7
+shift 5
+if [ $# = 0 ]; then eval "set -- $(cat)"; fi
+export MASTER_ADDR="$1" MASTER_PORT="$2" NODE_RANK="$node"
+shift 2
 
 # shellcheck disable=SC2154  # job.sh
 if [ "$mnrun_starter" = torchrun ]; then

@@ -12,7 +12,13 @@ case $mnrun_command in
   # Open MPI has the user's profile read first, which may print or change PATH
   *"( test ! -r ./.profile || . ./.profile; "*) mnrun_command="( ${mnrun_command#*"|| . ./.profile; "}" ;;
 esac
-case $mnrun_command in # Open MPI's daemons, whose mpirun tells them which networks
-  *orted* | *prted*) unset OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include PRTE_MCA_prte_if_include ;;
+case " $mnrun_command" in # Open MPI's daemons, whose mpirun tells them which networks
+  *[/\;\ ]orted\ -* | *[/\;\ ]prted\ -*) unset OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include PRTE_MCA_prte_if_include ;;
+esac
+case $mnrun_command in # Open MPI's mpirun, written for its user's csh, which it has found to be the login shell
+  *'if ( $?LD_LIBRARY_PATH == '*)
+    mnrun_user=$(getent passwd "$(id -u)")
+    exec "${mnrun_user##*:}" -f -c "$mnrun_command"
+    ;;
 esac
 exec sh -c "$mnrun_command"

@@ -27,6 +27,7 @@ since() { # MAJOR MINOR
   set -- "$1" "$2" $version
   [ "$3" -gt "$1" ] || { [ "$3" -eq "$1" ] && [ "$4" -ge "$2" ]; }
 }
+# No AllowUsers: it reads a name with @ as USER@HOST, and who has the job's own key is its user.
 {
   cat <<END
 AddressFamily inet
@@ -37,7 +38,6 @@ PasswordAuthentication no
 StrictModes no
 UsePAM no
 PidFile none
-AllowUsers $(id -un)
 AllowTcpForwarding no
 X11Forwarding no
 PermitTunnel no

@@ -7,10 +7,14 @@ here=${0%/*}
 . "$here/job.sh"
 . "$here/ports.sh"
 
-quoted() { # WORDS, for the shell at the other end of ssh
+quoted() { # WORDS, for a shell: however many they are, without a process of its own
   for word; do
-    word=$(printf '%s.' "$word" | sed "s/'/'\\\\''/g") # the dot keeps newlines at its end
-    printf "'%s' " "${word%.}"
+    while :; do
+      case $word in *\'*) ;; *) break ;; esac
+      printf "'%s'\\\\'" "${word%%\'*}"
+      word=${word#*\'}
+    done
+    printf "'%s' " "$word"
   done
 }
 
@@ -22,18 +26,20 @@ if [ -z "$port" ]; then
 fi
 address=$(cat "$here/own.address")
 set -- "${address:-$(uname -n)}" "$port" "$@"
-words=$(quoted "$@")
 nodes=0 size=0
 while read -r _ ranks; do
   nodes=$((nodes + 1)) size=$((size + ranks))
 done <"$here/layout"
+
+# What is more than 128 kB can be no word of ssh's: it goes to the others as a file.
+if [ "$nodes" != 1 ]; then quoted "$@" >"$here/ranks.words"; fi
 
 start() { # a node's ranks
   if [ "$node" = 0 ]; then
     # shellcheck disable=SC2086  # five numbers
     sh "$here/ranks.sh" $place "$@"
   else
-    "$here/bin/ssh" "$name" "exec sh $here/ranks.sh $place $words"
+    "$here/bin/ssh" "$name" "exec sh $here/ranks.sh $place" <"$here/ranks.words"
   fi 2>&4 3>&- 4>&-
   code=$?
 }

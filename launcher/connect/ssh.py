@@ -20,7 +20,7 @@ def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
             "names": " ".join(dict.fromkeys((w.name, w.host))),
             "address": w.address or w.host,
             "port": w.port,
-            "user": w.user,
+            "user": w.user.replace(":", " "),  # as a fact, which is one word, and no name has a colon
         }
         for w in workers
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -133,6 +136,31 @@ def named(words: Words, node: str) -> Words:
     """What `reach` has written, on that node; whatever a user's own words are, they stay."""
     place = words.index("env") + 1 if "env" in words else 0
     return (*words[:place], EACH.format(node=node), *words[place + 1 :]) if words[place] == EACH else words
+
+
+def unnamed(words: Words) -> Words:
+    """The same without that word, for those that are told by their environment."""
+    place = words.index("env") + 1 if "env" in words else 0
+    return (*words[:place], *words[place + 1 :]) if words[place] == EACH else words
+
+
+# Whose login shell reads it may be csh, or fish: in single quotes nothing is their own but `!`, a newline and a backslash.
+_READ = """'mnrun_words=$(printf %s "$@" | base64 -d | gzip -d) && eval "exec $mnrun_words"'"""
+_PIECE = 900  # letters; a csh's words may have no more than 1024
+LONGEST = 128 * 1024 - 1  # letters of a line, which is one word of that shell's
+
+
+def program(words: Words) -> Words:
+    """The same for who starts it without a shell."""
+    return words[1:] if words[0] == "exec" else words
+
+
+def in_one_line(words: Words) -> str:
+    """`exec sh …` in one line that means these words in every login shell, whatever bytes are in them."""
+    said = shlex.join(program(words)).encode("utf-8", "surrogateescape")
+    packed = base64.b64encode(gzip.compress(said, mtime=0)).decode("ascii")
+    pieces = (packed[place : place + _PIECE] for place in range(0, len(packed), _PIECE))
+    return f"exec sh -c {_READ} sh {' '.join(pieces)}"
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

@@ -35,6 +35,12 @@ def version(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def of_job(job: str, text: str) -> str:
+    """The job's own line of what `scontrol -o show job ID` says: where its id is the array's too, as that of one task
+    is, there is a line for each task that began; all of it where none is the job's."""
+    return next((line for line in text.split("\n") if line.startswith(f"JobId={job} ")), text)
+
+
 def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
     """What `scontrol show job -d -o ID` says of a job, with what salloc or sbatch left in `environ`.
 

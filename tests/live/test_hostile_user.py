@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, PIPE, WAYS, Way, one, turn
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI4, OMPI5, PIPE, WAYS, Way, one, turn
 from .reports import check, everybody_spoke, refusal
 from .stage import LOGIN, Cluster, Desk
 
@@ -49,7 +50,35 @@ def login_shell(cluster: Cluster, shell: str) -> Iterator[None]:
             cluster.root(node, "usermod", "--shell", "/bin/bash", "alice")
 
 
+@contextmanager
+def named(cluster: Cluster, name: str) -> Iterator[None]:
+    """Alice's name on all nodes."""
+
+    def rename(old: str, new: str) -> None:
+        for node in (LOGIN, *cluster.nodes):
+            files = ("/etc/passwd", "/etc/shadow", "/etc/subuid", "/etc/subgid")
+            cluster.root(node, "sed", "-i", f"s/^{re.escape(old)}:/{new}:/", *files)
+
+    rename("alice", name)
+    try:
+        yield
+    finally:
+        rename(name, "alice")
+
+
 EACH = turn(1, WAYS, [PIPE, Way("inside", "host")], MAIN)
+
+
+@pytest.mark.parametrize("name", ["alice@ad.example.com", "first last"])
+def test_hostile_name(cluster: Cluster, name: str) -> None:
+    """B6: sshd and ssh read an @ and a blank in their own ways; in the containers, on hosts, and in a rank's own ids."""
+    with named(cluster, name):
+        for way in (Way("inside", "ompi5", connect="ssh"), Way("inside", "host", connect="ssh")):
+            check(cluster.mnrun(*way.words, "--", HELLO, nodes=2), *cluster.nodes[:2])
+        for rsh, way in (("paramiko", MPIRUN), ("pdsh", INSIDE)):
+            words = ["mnrun", "--hosts", "node[01-02]:2", "--rsh", rsh, "--connect", "ssh", *way.words, "--", HELLO]
+            check(cluster.alice(words), *cluster.nodes[:2])
+        assert cluster.mnrun(*INSIDE.words, "--", "id", "-un", nodes=2, tasks=1).out == f"{name}\n" * 2
 
 
 # Without a container it is the user's own shell that sshd starts.

@@ -113,6 +113,25 @@ def test_submit_and_killed_outright(cluster: Cluster, desk: Desk) -> None:
     assert cluster.root(node, "sh", "-c", f"{keys} || :") == ""
 
 
+def test_submit_an_array_and_cancel_its_last_task(cluster: Cluster, desk: Desk) -> None:
+    """B8: Slurm gives that one the array's own id, and says of it what it says of each: it ends by the first word."""
+    array = submit(cluster, desk, "-a", "0-1", "-N", "1", *INSIDE.words, "--", HELLO, "-s", "3600")
+
+    def said(task: int) -> str:
+        return "".join(desk.read(name).decode() for name in desk.names() if f"-{array}_{task}-" in name)
+
+    wait_for(lambda: "rank " in said(0) and "rank " in said(1), "running", state=lambda: said(0) + said(1))
+    known = cluster.root(LOGIN, "scontrol", "-o", "show", "job", array).splitlines()
+    assert [line.split()[2] for line in known] == ["ArrayTaskId=1", "ArrayTaskId=0"], known
+    cluster.root(LOGIN, "scancel", f"{array}_1")
+    wait_for(lambda: f"job {array} was cancelled" in said(1), "cancelled", 20, lambda: said(1))
+    cluster.root(LOGIN, "scancel", array)
+    for task in range(2):
+        done = cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", f"{array}_{task}"])
+        assert done.code == 143, done
+    forget(cluster)
+
+
 def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
     """Four tasks, two at a time; then one that waits for them all; each task has records of its own."""
     words = ["-N", "1", "--image", OMPI5, "--"]

@@ -249,11 +249,46 @@ def test_whether_a_job_goes_on(slurm: dict[str, str], state: str, goes_on: bool)
     assert cluster.runs("7") is goes_on
 
 
+def of_an_array(state: str) -> str:
+    """What Slurm 24.11 says of job 7, which is a task of the array 7, while others of it go on."""
+    task = "JobId={} ArrayJobId=7 ArrayTaskId={} JobName=a JobState={} Reason=None PreemptTime={}\n".format
+    return task(9, 1, "RUNNING", "None") + task(7, 2, state, "None") + task(8, 0, "RUNNING", "2026-01-01T00:00:00")
+
+
+@STATES
+def test_whether_a_task_goes_on(slurm: dict[str, str], state: str, goes_on: bool) -> None:
+    """B8: that of the array's own id, whatever the others do."""
+    slurm["scontrol"] = of_an_array(state)
+    assert cluster.runs("7") is goes_on
+
+
+def test_how_a_task_ends(slurm: dict[str, str]) -> None:
+    """B8: it is not preempted since another is."""
+    slurm["scontrol"] = of_an_array("TIMEOUT")
+    assert cluster.ending("7") == "TIMEOUT"
+
+
+@STATES
+def test_whether_a_task_of_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
+    """B8: its script says the same."""
+    assert batch_job_goes_on(sh, of_an_array(state)) == ("yes no" if goes_on else "no no")
+
+
 @STATES
 def test_whether_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
     """Its script says the same."""
+    said = f"JobId=7 JobName=a JobState={state} Reason=None"
+    assert batch_job_goes_on(sh, said) == ("yes no" if goes_on else "no no")
+    assert batch_job_goes_on(sh, f"{said} PreemptTime=2026-01-01T00:00:00").endswith(" preempted")
+
+
+def batch_job_goes_on(sh: Shell, said: str) -> str:
+    """What the script thinks of it, and whether it is preempted."""
     function = re.search(r"^mnrun_runs\(\).*?^}", (folder("wrappers") / "enter.sh").read_text(), re.M | re.S)
     assert function
-    says = f"scontrol() {{ echo 'JobId=7 JobName=a JobState={state} Reason=None'; }}"
-    script = f"{says}\nSLURM_JOB_ID=7\n{function[0]}\nmnrun_runs && echo yes || echo no"
-    assert sh(script, shell="bash") == (b"yes\n" if goes_on else b"no\n")
+    script = f"""scontrol() {{ cat said; }}
+    SLURM_JOB_ID=7 mnrun_preempted=''
+    {function[0]}
+    mnrun_runs && echo yes || echo no; echo "${{mnrun_preempted:+preempted}}" """
+    found = sh(f"cat >said; {script}", shell="bash", stdin=said.encode()).decode().split()
+    return " ".join(found) if len(found) == 2 else f"{found[0]} no"

@@ -47,6 +47,14 @@ Host *
     }
 
 
+def test_a_user_of_any_name() -> None:
+    """B6: as guards say it in one word, for ssh in quotes; AD's have an @, a backslash or a blank."""
+    users = {"alice@ad.example.com": "alice@ad.example.com", "AD\\vic": "AD\\vic", "first:last": "first last"}
+    for said, user in users.items():
+        config = ssh.files("/tmp/x", [Worker("node01", "node01", "10.0.0.1", 22345, "3", said)])["ssh_config"]
+        assert f'    User "{user}"\n' in config, config
+
+
 def test_sixty_four_workers_have_sixty_four_blocks() -> None:
     """One for each; the common part once, at the end, where ssh takes what was not said before."""
     workers = [Worker(f"node{n:02}", f"node{n:02}", f"10.0.0.{n}", 20000 + n) for n in range(1, 65)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+
 import pytest
 
-from launcher.errors import UsageError
+from launcher.errors import Impossible, UsageError
 from launcher.layout import lay_out
-from launcher.model import Asked, JobSpec, Where
+from launcher.model import Asked, JobSpec, Where, Words
 from launcher.schedulers import hosts
 from launcher.schedulers.hosts import Facts
 
+from .conftest import Shell
 from .samples import make
 
 
@@ -108,3 +112,25 @@ def test_all_hosts_out_of_reach_are_named_with_the_fix() -> None:
     assert "ssh-keyscan n2" in str(error)
     assert "n4: the login was refused" in str(error)
     assert str(error).endswith("n5: green cheese")
+
+
+ANY = ("a!b", "!!", "two\nlines", "end\n", "it's", '"', "$HOME", "back\\slash\\", "\\!", "`x`", "*", "", "%h", "ü\udcff")
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash", "zsh", "csh", "bsd-csh", "tcsh", "fish"])
+@pytest.mark.parametrize("front", [("exec",), ()], ids=["exec", "plain"])
+def test_words_arrive_whatever_the_login_shell_is(sh: Shell, shell: str, front: Words) -> None:
+    """B10: byte for byte, many of them too; and standard input is the command's."""
+    words = (*ANY, *(f"/data/run/{number:06}.root" for number in range(25000)))
+    line = hosts.in_one_line((*front, "env", "A=1", "sh", "-c", 'printf "%s\\0" "$A" "$@"; exec cat', "sh", *words))
+    assert len(line) < hosts.LONGEST
+    one, *said, rest = sh(line, shell=shell, stdin=b"in\0put").split(b"\0", len(words) + 1)
+    assert (one, tuple(map(os.fsdecode, said)), rest) == (b"1", words, b"in\0put")
+
+
+def test_a_command_that_is_too_long_for_ssh() -> None:
+    """B10, B11: it says so before anything begins; as a node's srun takes any."""
+    words = tuple(hashlib.sha256(b"%d" % number).hexdigest() for number in range(4000))
+    with pytest.raises(Impossible, match="the command has 256000 letters, more than a login shell takes in one line"):
+        make(JobSpec(words, hosts=hosts.parse("ws1,ws2")), 1, 1)
+    assert make(JobSpec(words), 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +17,14 @@ SHARED = "readlink /proc/self/fd/1"  # a rank's output, as it is
 
 
 def start(
-    sh: Shell, tmp_path: Path, script: str, nodes: int = 3, shell: str = "sh", code: int = 0, path: str = ""
+    sh: Shell,
+    tmp_path: Path,
+    script: str,
+    *more: str,
+    nodes: int = 3,
+    shell: str = "sh",
+    code: int = 0,
+    path: str = "",
 ) -> str:
     """What the ranks say, each of which runs the script; at the end there is the file `over`. Errors go to `errors`."""
     node = Node(sh, tmp_path / "mnrun.7-abcdef")
@@ -25,7 +33,7 @@ def start(
     (node.path / "own.address").write_text("127.0.0.1\n")
     (node.path / "bin/ssh").write_text(HERE)
     (node.path / "stdin").touch()
-    words = (str(node.path / "start.sh"), "sh", str(node.path / "rank.sh"), "sh", "-c", script)
+    words = (str(node.path / "start.sh"), "sh", str(node.path / "rank.sh"), "sh", "-c", script, *more)
     run = f'{shell} "$@" >said 2>errors; code=$?; : >over; cat said; exit $code'
     return sh(run, *words, code=code, environ={"PATH": path} if path else {}).decode()
 
@@ -80,3 +88,17 @@ def test_ranks_of_one_node_have_the_jobs_output(sh: Shell, tmp_path: Path) -> No
 def test_an_image_that_cannot_keep_lines_whole(sh: Shell, tmp_path: Path) -> None:
     """With busybox alone: then they go as they come."""
     assert start(sh, tmp_path, SHARED, path=path_of(tmp_path / "few", NEEDED)) == f"{tmp_path}/said\n" * 3
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_command_of_very_many_words_begins_at_once(sh: Shell, tmp_path: Path, shell: str, nodes: int) -> None:
+    """B11: what a glob gives, more than fits one word of ssh's; none of it is lost, and quoting takes no process."""
+    words = (*WORDS, *(f"/data/run/{number:06}.root" for number in range(25000)))
+    begun = time.monotonic()
+    said = start(sh, tmp_path, 'printf "%s\\0" "$@"', "sh", *words, shell=shell, nodes=nodes)
+    assert time.monotonic() - begun < 15  # on a busy machine; it was minutes
+    assert Counter(said.split("\0")[:-1]) == Counter(words * nodes)
+
+
+WORDS = ("it's", "'", "''", "a'b'", "", "back\\slash", "\\", "two\nlines", "end\n", "%s\\n", "$HOME", '"', "-n", "a b", "ü")

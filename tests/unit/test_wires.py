@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,8 @@ from launcher.model import JobSpec, Words
 from launcher.schedulers import hosts
 from launcher.transports import Event
 from launcher.wires import Answer, Lease, Way
+
+from .conftest import Shell
 
 
 class Played:
@@ -175,7 +176,10 @@ class Up(Played):
         pass
 
 
-def test_what_pdsh_is_told(mocker: MockerFixture) -> None:
+TOLD = '#!/bin/sh\nprintf "%s\\0" "$MNRUN_NODE" "$@"\n'
+
+
+def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     """Our word is each host's name, %h, and a user's words stay; no host key is taken on trust."""
     started = mocker.patch.object(pdsh, "ProcessWire", side_effect=lambda *words, **_: Up(code=0))
     job = JobSpec(hosts=hosts.parse("n1,n2"))
@@ -186,9 +190,11 @@ def test_what_pdsh_is_told(mocker: MockerFixture) -> None:
         fan.close()
         list(heard(events))
         way.ask(("true",), only=("n1",))
-    line = shlex.split(started.call_args_list[0].args[0][-1])
-    assert [word.replace("%%", "%") for word in line[-len(NASTY) :]] == list(NASTY)
-    assert "MNRUN_NODE=%h" in line[: -len(NASTY)]
+    line = started.call_args_list[0].args[0][-1].replace("%%", "\0").replace("%h", "n1").replace("\0", "%")
+    # what the guard's own word finds there is known by the job's directory: so a script in its place says what it got
+    said = sh(f'mkdir bin; printf %s "$1" >bin/bash; chmod 700 bin/bash; PATH=$PWD/bin:$PATH; {line}', TOLD).decode()
+    assert said.split("\0")[-len(NASTY) - 1 : -1] == list(NASTY)
+    assert said.startswith("n1\0")
     assert "StrictHostKeyChecking=yes" in started.call_args_list[0].kwargs["environ"]["PDSH_SSH_ARGS_APPEND"]
     (ssh,) = [call.args[0] for call in started.call_args_list if call.args[0][0] == "ssh"]
     assert "StrictHostKeyChecking=yes" in ssh

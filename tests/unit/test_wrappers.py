@@ -372,6 +372,28 @@ def test_what_ssh_runs_on_a_node_begins_where_the_job_does(node: Node, tmp_path:
     assert said == f"container job\n{tmp_path}\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("LD_LIBRARY_PATH=/usr/lib;export LD_LIBRARY_PATH;/usr/bin/prted --prtemca ess", False),
+        ("( PATH=/x; export PATH ; orted -mca ess env", False),
+        ("prted --tree-spawn", False),
+        ("/opt/openmpi/bin/orted -mca ess env", False),
+        ("./sorted -n", True),
+        ("run aborted --now; echo imported", True),
+    ],
+)
+def test_only_daemons_lose_the_networks(node: Node, command: str, kept: bool) -> None:
+    """B11: theirs are said by their mpirun; a user's program may have such a name within its own."""
+    node.fill(1, env=("PRTE_MCA_prte_if_include=eth0",))
+    (node.path / "session.env").write_text("")
+    path = programs(node.path / "image", sh="")
+    (node.path / "image/sh").write_text('#!/bin/bash\necho "$PRTE_MCA_prte_if_include"\n')
+    environ = {"SSH_ORIGINAL_COMMAND": command, "PATH": path}
+    said = node.run("session.sh", shell="/bin/sh", environ=environ).decode()
+    assert said == ("eth0\n" if kept else "\n")
+
+
 def test_everybody_is_somebody_in_the_container(node: Node) -> None:
     """root, nobody and the user with /bin/sh: sshd refuses a shell that the image lacks."""
     node.fill(1)
