@@ -11,13 +11,19 @@ echo "here $mnrun_node"
 mnrun_fail() { echo "fail $mnrun_node $1" && exit 1; }
 [ "${BASH_VERSINFO[0]}${BASH_VERSINFO[1]}" -ge 44 ] || mnrun_fail "bash $BASH_VERSION is too old: mnrun needs 4.4 or newer on the nodes"
 umask 077
-mkdir -- "$0" 2>/dev/null || { [ -e "$0" ] && mnrun_fail "cannot make $0 on this node: somebody else has made it"; }
-cd -- "$0" 2>/dev/null || mnrun_fail "cannot make $0 on this node: /tmp is full, or not writable"
+mkdir -- "$0" 2>/dev/null || {
+  [ ! -e "$0" ] && [ ! -L "$0" ] || mnrun_fail "cannot make $0 on this node: somebody else has made it"
+  mnrun_fail "cannot make $0 on this node: ${0%/*} is full, or not writable"
+}
+cd -- "$0" || exit 1
 trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
 # Who has made it, with the time of his start, which tells him from a later process of his number: proc(5), field 22.
 IFS= read -rd '' mnrun_stat <"/proc/$$/stat"
 mnrun_stat=(${mnrun_stat##*) })
 echo "$0 $mnrun_node $$ ${mnrun_stat[19]}" >own || mnrun_fail "cannot write to $0 on this node"
 read -rt "${MNRUN_WAIT:-3600}" mnrun_size || exit 1
-mnrun_said=$({ head -c "$mnrun_size" | tar -xzf -; } 2>&1) || mnrun_fail "cannot unpack the kit in $0 on this node: ${mnrun_said##*$'\n'}"
+mnrun_said=$({ head -c "$mnrun_size" | tar -xzf -; } 2>&1) || {
+  mnrun_said=${mnrun_said%$'\n'*} # tar's last line says only that it has failed
+  mnrun_fail "cannot unpack the kit in $0 on this node: ${mnrun_said##*$'\n'}"
+}
 exec bash -p ./guard.sh "$@"

@@ -280,9 +280,13 @@ read -r _ _ _ _ _ mnrun_session _ </proc/$$/stat
 began "$mnrun_session" || REPLY=0 # hidden from us
 echo "$mnrun_session $REPLY" >sessions
 bash -p ./user.sh
-bash -p ./steady.sh "$mnrun_shm"
+mnrun_fit=''
+if shared_memory; then
+  mnrun_fit=1
+  bash -p ./steady.sh "$mnrun_shm"
+fi
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
-if ! shared_memory || ! check; then
+if [[ -z $mnrun_fit ]] || ! check; then
   while listen && [[ $mnrun_word != over ]]; do :; done # the launcher ends it: it may want to hear from all nodes
   exit
 fi

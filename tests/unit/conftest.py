@@ -55,6 +55,13 @@ def _no_world(
         yield
 
 
+def own(place: Path, node: str = "node01", pid: int = 1, start: int = 0, name: str = "") -> Path:
+    """Make `place` a job's directory as boot.sh does: the user's alone, with the file that says whose it is."""
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (place / "own").write_text(f"{name or place} {node} {pid} {start}\n")
+    return place
+
+
 class Shell(Protocol):
     """`sh(script, *words)` runs a script for real and gives its standard output; it must end with `code`."""
 

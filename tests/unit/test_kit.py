@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from launcher import kit
+from launcher import environment, kit
 from launcher.model import JobSpec, Layout, Mount, Variable
 
-from .conftest import Shell
+from .conftest import Shell, own
 from .samples import make
 
 WRAPPERS = Path(kit.__file__).resolve().parents[1] / "wrappers"
@@ -57,7 +58,7 @@ def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to the folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(JobSpec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
     shell = {path.name for path in WRAPPERS.glob("*.sh")} - {
-        *(*kit.FRONT_DOORS, *kit.WALKER, *kit.BEFORE, kit.PULL, kit.IMAGE),
+        *(*kit.FRONT_DOORS, *kit.WALKER, *kit.BEFORE, kit.PULL, kit.IMAGE, "boot.sh", "fetch.sh", "await.sh", "into.sh"),
     }
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
     assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
@@ -95,6 +96,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "mnrun_label=''\n"
         "mnrun_limited=''\n"
         "mnrun_keep='1'\n"
+        f"mnrun_into={environment.quote(kit.spoken('into.sh'))}\n"
         "mnrun_shell=''\n"
     )
 
@@ -129,6 +131,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "mnrun_label=''\n"
         "mnrun_limited=''\n"
         "mnrun_keep=''\n"
+        f"mnrun_into={environment.quote(kit.spoken('into.sh'))}\n"
         "mnrun_shell=''\n"
     )
 
@@ -255,7 +258,10 @@ def test_a_lease_that_ends_too_early_leaves_nothing(sh: Shell, tmp_path: Path, c
     """mnrun was killed while it sent the kit: no half of it stays on the node, and no guard starts."""
     lease = kit.pack({"guard.sh": "echo started\n", "big": "".join(map(str, range(5000)))})
     words = kit.guard(str(tmp_path / "node"), ())
-    assert sh('"$@" 2>/dev/null || exit 9', *words, stdin=lease[:cut], environ=HERE, code=9) == b"here node01\n"
+    said = sh('"$@" 2>/dev/null || exit 9', *words, stdin=lease[:cut], environ=HERE, code=9).decode().splitlines()
+    assert said[0] == "here node01"
+    told = [line.partition(" on this node: ")[0] for line in said[1:]]
+    assert told == ([f"fail node01 cannot unpack the kit in {tmp_path}/node"] if cut == 200 else [])
     assert not (tmp_path / "node").exists()
 
 
@@ -273,15 +279,74 @@ def test_a_node_directory_that_is_there_is_somebody_elses(sh: Shell, tmp_path: P
     (node / "precious").write_text("x")
     words = kit.guard(str(node), ())
     said = sh('"$@" 2>/dev/null', *words, stdin=kit.pack({}), environ=HERE, code=1)
-    assert said.decode() == f"here node01\nfail node01 cannot make {node} on this node\n"
+    assert said.decode() == f"here node01\nfail node01 cannot make {node} on this node: somebody else has made it\n"
     assert (node / "precious").exists()
+
+
+def test_a_node_directory_that_cannot_be_made(sh: Shell, tmp_path: Path) -> None:
+    """Nobody has it, and nothing is unpacked elsewhere."""
+    words = kit.guard(str(tmp_path / "none/node"), ())
+    said = sh('"$@"', *words, stdin=kit.pack({}), environ=HERE, code=1).decode().splitlines()
+    why = f"{tmp_path}/none is full, or not writable"
+    assert said == ["here node01", f"fail node01 cannot make {tmp_path}/none/node on this node: {why}"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_directory_whose_name_is_a_link_is_somebody_elses(sh: Shell, tmp_path: Path) -> None:
+    """Also where it leads nowhere, so that none is made at its other end."""
+    (tmp_path / "node").symlink_to(tmp_path / "gone")
+    said = sh('"$@"', *kit.guard(str(tmp_path / "node"), ()), stdin=kit.pack({}), environ=HERE, code=1).decode()
+    assert said.endswith(f"\nfail node01 cannot make {tmp_path}/node on this node: somebody else has made it\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["node"]
+
+
+def test_a_node_says_whose_its_directory_is(sh: Shell, tmp_path: Path) -> None:
+    """Its name, the node's, and the guard's number and start."""
+    guard = 'set -- $(cat /proc/$$/stat); echo "$$ ${22}"; cat own\n'
+    said = sh('exec "$@"', *kit.guard(str(tmp_path / "node"), ()), stdin=kit.pack({"guard.sh": guard}), environ=HERE)
+    _, who, noted = said.decode().splitlines()
+    assert noted == f"{tmp_path}/node node01 {who}"
+
+
+def test_a_kit_for_which_there_is_no_room(sh: Shell, tmp_path: Path) -> None:
+    """The node says so, with what tar says of it, and nothing stays. A limit plays the full disk."""
+    lease = kit.pack({"guard.sh": "echo started\n", "big": "x" * 100000})
+    words = kit.guard(str(tmp_path / "node"), ())
+    script = "trap '' XFSZ; ulimit -f 16; exec \"$@\""
+    said = sh(script, *words, shell="bash", stdin=lease, environ=HERE, code=1).decode().splitlines()
+    assert said[0] == "here node01"
+    assert said[1].startswith(f"fail node01 cannot unpack the kit in {tmp_path}/node on this node: tar: big: ")
+    assert not (tmp_path / "node").exists()
+
+
+def test_a_kit_that_is_none(sh: Shell, tmp_path: Path) -> None:
+    """As a login that says more than it was asked for would make of it."""
+    words = kit.guard(str(tmp_path / "node"), ())
+    said = sh('exec "$@"', *words, stdin=b"9\nno tar...", environ=HERE, code=1).decode()
+    assert said.startswith(f"here node01\nfail node01 cannot unpack the kit in {tmp_path}/node on this node: ")
+    assert not (tmp_path / "node").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "old"), [("3 2", True), ("4 2", True), ("4 3", True), ("4 4", False), ("5 0", False), ("10 1", False)]
+)
+def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str, old: bool) -> None:
+    """Before anything is made. A bash's own version cannot be set: its variable has another name here."""
+    text = kit.spoken(kit.BOOT)
+    assert "BASH_VERSINFO[" in text
+    words = ("bash", "-p", "-c", f"played=({version})\n{text.replace('BASH_VERSINFO', 'played')}", f"{tmp_path}/node")
+    said = sh('exec "$@"', *words, stdin=kit.pack({"guard.sh": "echo began"}), environ=HERE, code=1 if old else 0)
+    line = said.decode().splitlines()[1]
+    assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
+        "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
+    )
+    assert (tmp_path / "node").exists() != old
 
 
 def test_the_head_waits_for_its_node(sh: Shell, tmp_path: Path) -> None:
     """It begins once the guard has made the pipe `gate`, with the job's mark, and its words arrive as they are."""
-    node = tmp_path / "mnrun.7-abcdef"
-    node.mkdir()
+    node = own(tmp_path / "mnrun.7-abcdef")
     (node / "head.sh").write_text('printf \'<%s>\' "$MNRUN_JOB_ID" "$@"\n')
     script = f'(sleep 0.1; mkfifo {node}/gate) & exec "$@"'
     assert sh(script, *kit.head(str(node), ("sh", "a b", "$x;"))) == b"<7-abcdef><sh><a b><$x;>"
-    assert [path.name for path in node.iterdir() if path.name != "head.sh"] == ["go"]
+    assert {path.name for path in node.iterdir()} == {"own", "head.sh", "go"}

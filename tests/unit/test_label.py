@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Shell
-from .test_wrappers import SHELLS, Node, path_of
+from .test_wrappers import SHELLS, WHO, Node, path_of
 
 NEEDED = ("sh", "dash", "bash", "mkfifo", "cat", "sleep", "seq", "sed", "env")
 
@@ -26,7 +26,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def node(sh: Shell, tmp_path: Path) -> Node:
     made = Node(sh, tmp_path / "mnrun.7-abcdef")
     made.fill(1, label=True)
-    (made.path / "pid.3").write_text("1 pid:[42]\n")
+    (made.path / "pid.3").write_text("1 2 pid:[42]\n")
     return made
 
 
@@ -64,11 +64,11 @@ def test_errors_stay_errors(node: Node, path: str) -> None:
 
 
 def test_the_guard_knows_the_program_and_not_its_reader(node: Node, path: str) -> None:
-    """Its number takes the place of the shell's, in the same namespace; its input is its own."""
-    script = "echo $$; cat"
+    """Its number and start take the place of the shell's, in the same namespace; its input is its own."""
+    script = f"{WHO}; cat"
     said = node.run("label.sh", "3", "sh", "-c", script, stdin=b"in\n", environ={"PATH": path}).decode()
-    pid, names = (node.path / "pid.3").read_text().split()
-    assert (said, names) == (f"3: {pid}\n3: in\n", "pid:[42]")
+    pid, start, names = (node.path / "pid.3").read_text().split()
+    assert (said, names) == (f"3: {pid} {start}\n3: in\n", "pid:[42]")
 
 
 def test_a_reader_that_goes_away_ends_the_program(node: Node, path: str) -> None:

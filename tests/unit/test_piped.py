@@ -11,18 +11,19 @@ from typing import Protocol
 
 import pytest
 
+from launcher import kit
 from launcher.resources import folder
 
-from .conftest import Shell
+from .conftest import Shell, own
 
-WRAPPERS = ("ask.sh", "answer.sh", "carry.sh", "frames.sh", "node.sh", "session.sh")
+WRAPPERS = ("ask.sh", "answer.sh", "carry.sh", "frames.sh", "node.sh", "pid.sh", "session.sh")
 
 # What goes down to a node, less the lines that are LOST. `quiet` returns once all that was asked for has ended here.
 NODE = r"""echo n1 >self; echo n1 >nodes; mkfifo across idle; exec 8<>idle 9<>across
 exec 7> >(8>&- 9>&-; grep --line-buffered -vE -- "$LOST" |
   tee >(grep --line-buffered -E '^(answer|ask n1 n1 [^ ]+ (in\+?|eof|took)) ' |
     dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | bash ./carry.sh) |
-  sed -unE 's/^ask n1 (n1 [^ ]+ (words\+?|run|signal) )/\1/p' | sh ./node.sh "$PWD")
+  sed -unE 's/^ask n1 (n1 [^ ]+ (words\+?|run|signal) )/\1/p' | sh -c "$INTO" "$PWD" node.sh)
 grep --line-buffered . <&9 >&7 & crossing=$!
 quiet() { while compgen -G 'run.*' || compgen -G 'ask.??????*'; do read -rt 0.02 -u 8; done >/dev/null; }
 end() { exec 7>&-; kill "$crossing"; wait; }
@@ -37,6 +38,7 @@ class Asking(Protocol):
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A node's directory with all that the pipe wants there."""
+    own(tmp_path)
     for name in WRAPPERS:
         (tmp_path / name).write_text((folder("wrappers") / name).read_text())
     job = f"mnrun_connect=pipe mnrun_umask=0022 mnrun_chdir='{tmp_path}' mnrun_nodes=n1\n"
@@ -54,7 +56,7 @@ def asking(sh: Shell, home: Path) -> Asking:
         plain = shutil.which("bash" if bash else "dash")
         assert plain
         (home / "bin/sh").symlink_to(plain)
-        environ = {"PATH": f"{home}/bin:{os.environ['PATH']}", "LOST": lost}
+        environ = {"PATH": f"{home}/bin:{os.environ['PATH']}", "LOST": lost, "INTO": kit.spoken(kit.INTO)}
         words = ("timeout", "-s", "KILL", "25", "bash", "-c", NODE + script)  # with all that it has started
         return sh('exec "$@"', *words, environ=environ).decode().splitlines()
 

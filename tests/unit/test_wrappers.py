@@ -17,11 +17,13 @@ import pytest
 from launcher import kit
 from launcher.resources import folder
 
-from .conftest import Shell
+from .conftest import Shell, own
 from .samples import build, make
 
 BARE = {"PATH": os.environ["PATH"]}
 SHELLS = ("sh", "dash", "bash")
+WHO = 'set -- $(cat /proc/$$/stat); shift 21; echo "$$ $1"'  # this shell's number and start, as others note them
+BY_INTO = ("box.sh", "go.sh", "hold.sh", "node.sh", "speaks.sh", "stop.sh")
 
 
 class Node:
@@ -30,11 +32,14 @@ class Node:
     def __init__(self, sh: Shell, path: Path) -> None:
         self._sh = sh
         self.path = path
+        self._by_into = BY_INTO
 
     def fill(self, *ranks: int, launch: str = "", **given: Any) -> None:
         command = () if given.get("shell") else ("./app",)
         plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
-        (self.path / "bin").mkdir(parents=True)
+        if plan.spec.mode == "outside-in":
+            self._by_into = (*BY_INTO, "rank.sh")
+        (own(self.path) / "bin").mkdir()
         files = kit.files(plan, {"launch.env": launch, "up": ""})
         for name, text in files.items():
             (self.path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -42,8 +47,11 @@ class Node:
             program.chmod(0o700)
 
     def run(self, wrapper: str, *words: str, shell: str = "sh", before: str = "", **how: Any) -> bytes:
-        """`WRAPPER WORDS`, by its own shell, after the lines `before`."""
-        return self._sh(before + 'exec "$@"', shell, str(self.path / wrapper), *words, **how)
+        """Run `WRAPPER WORDS` by its own shell, after the lines `before`, as a launch does: by into.sh or by its name."""
+        start = ("-c", kit.spoken(kit.INTO), str(self.path), wrapper)
+        if wrapper not in self._by_into:
+            start = (str(self.path / wrapper),)
+        return self._sh(before + 'exec "$@"', shell, *start, *words, **how)
 
     @property
     def said(self) -> str:
@@ -166,9 +174,10 @@ def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> No
     script = """
     mkdir hold; HOME=$PWD; name=.apptainer/instances/app/$(uname -n)/$(id -un)/sharens_instance_
     mkdir -p "$name$$" "${name}other"; echo 1 >"/dev/shm/sharens_instance_$$"
-    bash ./box.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"; ls -d "$name"* /dev/shm/sharens_instance_$$
+    bash -p -c "$1" "$PWD" box.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"
+    ls -d "$name"* /dev/shm/sharens_instance_$$
     """
-    said = node._sh(f"cd {node.path}\n{script}\n:").decode().splitlines()
+    said = node._sh(f"cd {node.path}\n{script}\n:", kit.spoken(kit.INTO)).decode().splitlines()
     assert [line.rsplit("/", 1)[-1] for line in said] == ["- -", "sharens_instance_other"]
 
 
@@ -221,7 +230,8 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     assert {name: arrived[name] for name in kept} == kept
     assert (arrived["MNRUN_JOB_ID"], arrived["TMPDIR"]) == ("7-abcdef", f"{node.path}/tmp")
     assert (set(leaks) - {"TMPDIR"}) & set(arrived) == set()
-    assert (node.path / "sessions").read_text().strip().isdecimal()
+    session, start = (node.path / "sessions").read_text().split()
+    assert start == Path(f"/proc/{session}/stat").read_text().rpartition(") ")[2].split()[19]
 
 
 def test_without_a_driver_no_word_of_it(node: Node) -> None:
@@ -421,10 +431,10 @@ def test_a_rank_of_srun_tells_how_it_ended(node: Node, command: str, code: int, 
     """Whichever signal both were sent, and without a word of the shell's own; a TERM to both is srun's."""
     node.fill(1, mode="outside-in", launcher="srun", force=True)
     environ = {"PMIX_RANK": "5", "SLURM_NTASKS": "8"}
-    script = f"echo $$; echo said >&2; {command}"
+    script = f"{WHO}; echo said >&2; {command}"
     said = node.run("rank.sh", "sh", "-c", script, before="exec 2>&1\n", shell=shell, environ=environ, code=code)
-    pid = (node.path / "pid.5").read_text()
-    assert said.decode() == f"{pid}said\n"
+    noted = (node.path / "pid.5").read_text().split()
+    assert said.decode() == f"{' '.join(noted)}\nsaid\n"
     assert node.said == f"ended 5 {code}{told}\n"
 
 
