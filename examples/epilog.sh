@@ -1,7 +1,8 @@
 #!/bin/bash
 # A Slurm epilog (Epilog= in slurm.conf, as root on each node of a job that ended): removes what a job has left
-# in docker and in /tmp. mnrun does so itself, also when it is killed; this is for the node whose dockerd hung
-# meanwhile, and for containers that users label themselves: docker run --label mnrun.job=$SLURM_JOB_ID …
+# in docker, in /tmp and in /dev/shm. mnrun does so itself; this is for a job whose every process Slurm has killed at
+# once (out of memory, `scancel -s KILL`), for the node whose dockerd hung meanwhile, and for containers that users
+# label themselves: docker run --label mnrun.job=$SLURM_JOB_ID …
 set -u
 
 if command -v docker >/dev/null; then
@@ -10,5 +11,7 @@ if command -v docker >/dev/null; then
     if [[ ${label%%-*} == "$SLURM_JOB_ID" ]]; then timeout 30 docker rm --force "$id" >/dev/null; fi
   done
 fi
-rm -rf "/tmp/mnrun.$SLURM_JOB_ID-"* # with podman's containers, whose processes are the job's own
+# Everybody may make such names: only directories of the job's own user are taken away, and links are not followed.
+# Podman's containers lie there, too; their processes are the job's own.
+find /tmp /dev/shm -mindepth 1 -maxdepth 1 -name "mnrun.$SLURM_JOB_ID-*" -user "$SLURM_JOB_UID" -type d -exec rm -rf {} +
 exit 0 # whatever happened: another code takes the node out of service

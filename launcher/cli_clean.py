@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from . import archive, cache, cli_follow, cluster, follow
+from . import archive, cache, cli_follow, cluster, follow, kit, nodeset, transports
 from .cli_follow import CONTEXT, bases_of, job_dir_option, standing
 from .errors import UsageError
 from .progress import Screen
@@ -19,16 +20,36 @@ from .queue import Answer
 @click.command(context_settings=CONTEXT)
 @click.option("--older", default="30d", show_default=True, metavar="TIME", help="That ended longer ago than this.")
 @click.option("--images", is_flag=True, help="Converted images instead, that no job has used for as long.")
+@click.option("--nodes", is_flag=True, help="Instead what killed jobs of yours left on the job's nodes, or here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @job_dir_option
 @click.option("--image-cache", metavar="DIR", help="Where the images are.  [default: ~/.mnrun/cache]")
-def clean(older: str, images: bool, dry_run: bool, job_dir: str | None, image_cache: str | None) -> None:
+def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | None, image_cache: str | None) -> None:
     """Remove mnrun's records of jobs that ended long ago. Their output stays."""
     now = time.time()
-    if images:
+    if nodes:
+        _nodes(dry_run)
+    elif images:
         _images(Path(image_cache or str(standing("image_cache"))).expanduser().absolute(), now, _age(older), dry_run)
     else:
         _records(bases_of(job_dir), now, _age(older), dry_run)
+
+
+def _nodes(dry_run: bool) -> None:
+    """What was killed outright could not take away; nothing of a job that still runs there."""
+    if dry_run:
+        raise UsageError("--nodes takes away what it finds: it has no --dry-run", "leave one of them out")
+    words = ("bash", "-p", "-c", kit.remains())
+    if "SLURM_JOB_ID" in os.environ:
+        allocation, _ = cluster.current(os.environ)
+        names = tuple(node.name for node in allocation.nodes)
+        said, where = cluster.on_each(allocation, names, words, os.environ), nodeset.fold(names)
+    else:
+        said, where = transports.ask(words), "this machine"
+    gone = said.split()
+    for place in sorted(set(gone)):
+        click.echo(f"removed {place}" + (f" on {gone.count(place)} nodes" if gone.count(place) > 1 else ""))
+    Screen().say(f"{len(gone)} directories of killed jobs removed from {where}")
 
 
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:

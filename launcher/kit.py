@@ -105,6 +105,14 @@ def survey() -> str:
     return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{asking}"
 
 
+def remains() -> str:
+    """What `mnrun clean --nodes` runs on a node: it takes away what killed jobs had left there, and names it."""
+    names = ("processes.sh", "remains.sh")
+    texts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    own = environment.assignments({"mnrun_into": spoken(INTO)})
+    return "".join(texts) + own + "mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}\nremains\n"
+
+
 def asking() -> str:
     """What `mnrun profile learn` runs on nodes, which then speak as guards do."""
     address, facts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in ("address.sh", FABRIC_FACTS))

@@ -46,6 +46,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         matrix.write_all(TOP / "README.md", matrix.remember(trees.cache() / "results.json", now, whole))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the tests that a module test_site_….py takes from others, one cell each; with --full all of them."""
+    if config.getoption("--full"):
+        return
+    cells: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        name = item.module.__name__ if isinstance(item, pytest.Function) else ""
+        if ".test_site_" in name and item.function.__module__ != name:
+            cells.setdefault((name, item.originalname), []).append(item)
+    others = {
+        id(item) for turn, each in enumerate(cells.values()) for item in each if item is not each[turn % len(each)]
+    }
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in others])
+    items[:] = [item for item in items if id(item) not in others]
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """What failed is remembered as a run without pytest-xdist will call it: a second try of it finds all."""

@@ -42,7 +42,7 @@ SlurmdTimeout=20
 SlurmctldTimeout=20
 MessageTimeout=6
 InactiveLimit=0
-KillWait=5
+KillWait={kill_wait}
 UnkillableStepTimeout=60
 ReturnToService=2
 SchedulerParameters=sched_interval=5,bf_interval=5,batch_sched_delay=0,sched_min_interval=200000
@@ -144,6 +144,8 @@ def conf(name: str, options: Options, ground: Ground) -> str:
         # Both need a container for the job itself, beside those of its steps.
         prolog="PrologFlags=Contain" if options.cgroup or options.private_tmp else "",
         task=",".join(tasks(options)) or "task/none",
+        # Sites leave it at Slurm's own 30: who only ends by the second signal is seen.
+        kill_wait=30 if options.cgroup else 5,
         memory=MEMORY_MB,
         gpus=GPUS,
         accounting=ACCOUNTING.format(login=LOGIN) if options.accounting else "",

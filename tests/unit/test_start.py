@@ -101,4 +101,20 @@ def test_a_command_of_very_many_words_begins_at_once(sh: Shell, tmp_path: Path, 
     assert Counter(said.split("\0")[:-1]) == Counter(words * nodes)
 
 
-WORDS = ("it's", "'", "''", "a'b'", "", "back\\slash", "\\", "two\nlines", "end\n", "%s\\n", "$HOME", '"', "-n", "a b", "ü")
+WORDS = (
+    "it's",
+    "'",
+    "''",
+    "a'b'",
+    "",
+    "back\\slash",
+    "\\",
+    "two\nlines",
+    "end\n",
+    "%s\\n",
+    "$HOME",
+    '"',
+    "-n",
+    "a b",
+    "ü",
+)

@@ -1,0 +1,190 @@
+"""A site as most are: Slurm holds jobs in control groups, which memory and devices are limited by and out of which no
+process gets; and between its two signals it waits 30 s. Beside what is here, some cells of other tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from .cells import HELLO, INSIDE, MPIRUN, SRUN, Way, some
+from .conftest import NAME, up
+from .reports import everybody_spoke, mine
+from .stage import LOGIN, Cluster, Process, wait_for
+from .test_ends import FOREVER, act, clean_soon, files_of, launcher, test_end_from_outside
+from .test_env import test_env_of_the_host_stays_there, test_env_of_the_job, test_env_temporary_directory
+from .test_exit_codes import test_exit_code_is_the_programs, test_exit_of_one_rank_ends_the_others
+from .test_parity import test_submit_is_a_run
+from .test_signals import (
+    test_a_job_that_is_requeued,
+    test_a_signal_to_all_steps_reaches_every_rank_once,
+    test_a_signal_to_the_script_reaches_every_rank_once,
+)
+from .test_submit import test_submit_an_array_and_a_chain, test_submit_and_scancel
+
+__all__ = [
+    "test_a_job_that_is_requeued",
+    "test_a_signal_to_all_steps_reaches_every_rank_once",
+    "test_a_signal_to_the_script_reaches_every_rank_once",
+    "test_end_from_outside",
+    "test_env_of_the_host_stays_there",
+    "test_env_of_the_job",
+    "test_env_temporary_directory",
+    "test_exit_code_is_the_programs",
+    "test_exit_of_one_rank_ends_the_others",
+    "test_submit_an_array_and_a_chain",
+    "test_submit_and_scancel",
+    "test_submit_is_a_run",
+]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cgroup")]
+
+SOON = 10.0  # seconds: far less than the 30 after which Slurm would have ended all by force
+SILENT = 60.0  # seconds, at most, until nodes notice that there is no launcher any more
+MODES = (INSIDE, MPIRUN)
+EATER = """\
+import os, time
+rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMIX_RANK") or os.environ["RANK"]
+hoard = []
+while rank == "{rank}":
+    hoard.append(b"x" * 10_000_000)
+time.sleep(3600)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with up(f"{NAME}-cg", 4, "--cgroup") as ours:
+        found = ours.root(LOGIN, "scontrol", "show", "config")
+        assert re.search(r"ProctrackType *= proctrack/cgroup\n", found) and re.search(r"KillWait *= 30 sec", found), (
+            found
+        )
+        yield ours
+
+
+def programs(cluster: Cluster) -> list[Process]:
+    return [p for p in cluster.processes() if p.argv[0] == HELLO]
+
+
+def launchers(cluster: Cluster) -> list[Process]:
+    """All that a launch has on the login node: mnrun, salloc, srun with its helper, and who shows that it lives."""
+    return [p for p in cluster.processes() if p.node == LOGIN]
+
+
+def at_once(processes: Sequence[Process]) -> None:
+    """Kill them all before one of them can act on another's death, as a lost node does."""
+    for signum in (signal.SIGSTOP, signal.SIGKILL):
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signum)
+
+
+@pytest.mark.parametrize("how", ["scancel", "time limit", "SIGINT", "SIGKILL", "kill srun"])
+@pytest.mark.parametrize("way", MODES, ids=str)
+def test_ends_before_slurm_must_kill(cluster: Cluster, how: str, way: Way) -> None:
+    """The guards do not wait for Slurm's KILL, nor it for them: nothing is left soon after the program's own end."""
+    with cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2)) as job:
+        job.saying(everybody_spoke(4), "running on all ranks")
+        act(cluster, how, job)
+        wait_for(lambda: not programs(cluster), "without its program", 90)
+        begin = time.monotonic()
+        wait_for(lambda: not files_of(cluster), "clean", SOON, lambda: "\n".join(cluster.leftovers()))
+        result = job.end(SOON)
+        wanted = {"scancel": 143, "time limit": 124, "SIGINT": 130, "kill srun": 121}.get(how)
+        assert result.code == wanted or wanted is None, result
+        clean_soon(cluster, begin, killed=how == "SIGKILL")
+
+
+@pytest.mark.parametrize("way", (*MODES, SRUN), ids=str)
+def test_ends_by_itself(cluster: Cluster, way: Way) -> None:
+    """A normal end, and a rank that fails: the code, and nothing left at once."""
+    for words, code in (((HELLO,), 0), ((HELLO, "-x", "7"), 7)):
+        result = cluster.mnrun(*way.words, "--", *words, nodes=2)
+        assert result.code == code, result
+        assert cluster.wait_clean(SOON) == []
+
+
+def test_all_launchers_killed_at_once(cluster: Cluster) -> None:
+    """Where mnrun, salloc and every srun die in one moment nobody closes the lease: the nodes miss the launcher's
+    pulse. A launcher that is only stopped, as by Ctrl-Z, goes on having one."""
+    with ExitStack() as stack:
+        stopped = stack.enter_context(cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER, nodes=1)))
+        stopped.saying(everybody_spoke(2), "running on all ranks")
+        mine_alone = {p.pid for p in launchers(cluster)}
+        lasting = {p.pid for p in programs(cluster)}
+        os.kill(launcher(cluster), signal.SIGSTOP)
+        begin = time.monotonic()
+        for way in MODES:
+            job = stack.enter_context(cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2, salloc=NEXT)))
+            job.saying(everybody_spoke(4), "running on all ranks")
+        jobs = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
+        at_once([p for p in launchers(cluster) if p.pid not in mine_alone])
+        wait_for(lambda: {p.pid for p in programs(cluster)} == lasting, "without the others", SILENT)
+        wait_for(lambda: not _of_nodes(cluster, "node02", "node03"), "clean", SOON)
+        cluster.root(LOGIN, "scancel", *sorted(jobs)[1:])
+        wait_for(lambda: time.monotonic() > begin + SILENT, "stopped for longer than that", 2 * SILENT)
+        assert {p.pid for p in programs(cluster)} == lasting
+        for process in cluster.mnruns():
+            os.kill(process.pid, signal.SIGCONT)
+            os.kill(process.pid, signal.SIGINT)
+        assert stopped.end().code == 130
+    clean_soon(cluster, begin, killed=True)
+
+
+NEXT = ("-w", "node[02-03]")
+
+
+def _of_nodes(cluster: Cluster, *nodes: str) -> list[str]:
+    return [line for line in cluster.leftovers() if line.startswith(nodes) and "/.mnrun" not in line]
+
+
+@pytest.mark.parametrize("rank", ["0", "3"])
+@pytest.mark.parametrize("way", some((*MODES, SRUN), (INSIDE, SRUN)), ids=str)
+def test_out_of_memory(cluster: Cluster, way: Way, rank: str) -> None:
+    """A rank that takes more than the job has: where, who, how much there is, what to do; SIGKILL's code."""
+    program = ["python3", "-c", EATER.format(rank=rank)]
+    result = cluster.mnrun(*way.words, "--", *program, nodes=2, salloc=("--mem=300M",))
+    node = "node01" if rank == "0" else "node02"
+    said = [line for line in mine(result) if "out of memory" in line]
+    assert (result.code, len(said)) == (137, 1), result
+    for word in (f"on {node}", "300 MB", "--mem", rank):
+        assert word in said[0], result
+    assert cluster.wait_clean(SOON) == []
+
+
+@pytest.mark.parametrize("way", MODES, ids=str)
+def test_remains_of_a_step_that_was_killed(cluster: Cluster, way: Way) -> None:
+    """Whose processes Slurm has all killed leaves files, and nobody on the node: the user's next launch there takes
+    them away, and so does `mnrun clean --nodes`."""
+    for cleaner in ("launch", "clean"):
+        with cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2)) as job:
+            job.saying(everybody_spoke(4), "running on all ranks")
+            number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
+            at_once([p for p in launchers(cluster) if "salloc" not in p.argv[0]])
+            cluster.root(LOGIN, "scancel", "-s", "KILL", number)
+            job.end()
+        wait_for(lambda: all(p.node == LOGIN for p in cluster.processes()), "without processes", SOON)
+        assert files_of(cluster), "nothing is left that somebody would have to take away"
+        if cleaner == "launch":
+            assert cluster.mnrun(*way.words, "--", "true", nodes=2).code == 0
+            wait_for(lambda: not files_of(cluster), "clean", SOON, lambda: "\n".join(cluster.leftovers()))
+        else:
+            result = cluster.mnrun("clean", "--nodes", nodes=2, tasks=0)
+            assert result.code == 0, result
+            assert not files_of(cluster), result
+        clean_soon(cluster, time.monotonic(), killed=True)
+
+
+@pytest.mark.parametrize("way", MODES, ids=str)
+def test_devices_of_others_are_closed(cluster: Cluster, way: Way) -> None:
+    """Of four GPUs with two granted each rank can open these two, and no other. A stand-in has no driver: ENXIO."""
+    told = 'grep -o "No such device\\|not permitted"'
+    line = f"for n in 0 1 2 3; do {{ : </dev/nvidia$n; }} 2>&1 | {told}; done | sort | uniq -c"
+    result = cluster.mnrun(*way.words, "--", "sh", "-c", line, nodes=2, salloc=("--gres=gpu:2",))
+    assert result.code == 0, result
+    assert result.out.count("2 No such device") == 4, result
+    assert result.out.count("2 not permitted") == 4, result
