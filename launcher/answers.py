@@ -241,7 +241,7 @@ def squeue_columns(text: str) -> list[Job]:
     """The jobs in what squeue says in the columns above."""
     found = []
     for row in rows(text, SQUEUE):
-        code, _, signal = row["exit_code"].partition(":")
+        code, signal = _left_with(row["exit_code"])
         nodes = _number(row["NumNodes"])
         endless = row["TimeLimit"] == "UNLIMITED" and row["State"] in ACTIVE
         gpus = gpus_in(row["tres-alloc"]) or gpus_in(row["tres-per-node"]) * max(nodes, 1)
@@ -259,12 +259,20 @@ def squeue_columns(text: str) -> list[Job]:
                 submitted=_number(row["SubmitTime"]),
                 start=_number(row["StartTime"]),
                 end=0 if endless else _number(row["EndTime"]),
-                code=_number(code),
-                signal=_number(signal),
+                code=code,
+                signal=signal,
                 depends=word(row["Dependency"]),
             )
         )
     return found
+
+
+def _left_with(text: str) -> tuple[int, int]:
+    """(exit code, signal) from `7:0`; up to 23.02 squeue shows the wait status itself (wait(2)), 1792 for that."""
+    code, colon, signal = text.partition(":")
+    if colon:
+        return _number(code), _number(signal)
+    return _number(code) >> 8, _number(code) & 0x7F
 
 
 def _number(text: str) -> int:

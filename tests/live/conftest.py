@@ -52,7 +52,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     cells: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
-        name = item.module.__name__ if isinstance(item, pytest.Function) else ""
+        if not isinstance(item, pytest.Function):
+            continue
+        name = item.module.__name__
         if ".test_site_" in name and item.function.__module__ != name:
             cells.setdefault((name, item.originalname), []).append(item)
     others = {
