@@ -79,7 +79,8 @@ def _node(
 NODES = {
     "trixie": NODE,
     "bookworm": _node("bookworm", without=("docker-cli",)),
-    "bullseye": _node("bullseye", without=("docker-cli", "slurm-wlm-mysql-plugin")),
+    # As an installer leaves it: /bin is /usr/bin.
+    "bullseye": _node("bullseye", without=("docker-cli", "slurm-wlm-mysql-plugin"), more=("usrmerge",)),
     "sid": _node("sid", more=("apptainer",), steps=("mpi-wires.sh",)),
 }
 

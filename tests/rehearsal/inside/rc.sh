@@ -29,7 +29,7 @@ wait_for() {
 }
 
 accounting() {
-    install -d -o mysql -g mysql /run/mysqld
+    install -d -o mysql -g mysql /run/mysqld /run/mariadbd
     # On a tmpfs there is no direct I/O, and speed matters more than surviving a power cut.
     setpriv --reuid mysql --regid mysql --init-groups /usr/sbin/mariadbd \
         --skip-networking --innodb-use-native-aio=0 --innodb-flush-method=fsync \

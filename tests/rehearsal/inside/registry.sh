@@ -51,7 +51,10 @@ push() { # NAME: the tree, as an image of one layer; not compressed, which is qu
     tar -C tree --numeric-owner -cf layer.tar .
     rm -rf tree
     /usr/bin/python3 -IS /etc/rehearsal/oci.py layer.tar oci
-    skopeo copy -q --preserve-digests "oci:oci" "docker://login:5000/$1"
+    # An old skopeo has no word for it, and keeps them.
+    keep=--preserve-digests
+    skopeo copy --help | grep -q -e "$keep" || keep=
+    skopeo copy -q $keep "oci:oci" "docker://login:5000/$1"
     rm -rf oci
 }
 
