@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -35,16 +36,19 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     job = environ["SLURM_JOB_ID"]
     allocation = slurm.allocation(slurm.of_job(job, _ask("scontrol", "-d", "-o", "show", "job", job)), environ)
     gpus = {node.name: node.gpus for node in allocation.nodes}
-    return allocation, Site("slurm", allocation.job, version(), environ.get("PRTE_MCA_plm_slurm_args", ""), gpus)
+    release = version()
+    extra = environ.get("PRTE_MCA_plm_slurm_args", "")
+    return allocation, Site("slurm", allocation.job, release, extra, gpus, _binds(release, environ))
 
 
 def this_machine() -> tuple[Allocation, Site]:
     return node.here(), Site("local", "local")
 
 
-def on_paper() -> Site:
+def on_paper(job: str = "JOB", environ: Mapping[str, str] = os.environ) -> Site:
     """This Slurm site, for a plan that is made before there is a job."""
-    return Site("slurm", "JOB", version())
+    release = version()
+    return Site("slurm", job, release, binds=_binds(release, environ))
 
 
 def name(environ: Mapping[str, str]) -> str:
@@ -56,17 +60,23 @@ def name(environ: Mapping[str, str]) -> str:
         return environ["SLURM_CLUSTER_NAME"]
     if not has_slurm():
         return ""
+    return _setting("ClusterName", environ).lower()  # as Slurm does
+
+
+def _setting(name: str, environ: Mapping[str, str]) -> str:
+    """The word after `name =` in Slurm's configuration; "" where it is not there. Raises SchedulerError."""
+    line = re.compile(rf"^\s*{name}\s*=\s*(\S+)", re.MULTILINE | re.IGNORECASE)
     for path in filter(None, (environ.get("SLURM_CONF"), *CONFIGURATIONS)):
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            found = _cluster_name(file.read())
-            if found:
-                return found
-    return _cluster_name(_ask("scontrol", "show", "config"))
+            if found := line.search(file.read()):
+                return found[1]
+    said = line.search(_ask("scontrol", "show", "config"))
+    return said[1] if said else ""
 
 
-def _cluster_name(text: str) -> str:
-    found = re.search(r"^\s*ClusterName\s*=\s*(\S+)", text, re.MULTILINE | re.IGNORECASE)
-    return found[1].lower() if found else ""  # as Slurm does
+def _binds(release: tuple[int, int], environ: Mapping[str, str]) -> bool:
+    """Whether this Slurm binds tasks to CPUs; of newer ones that is no matter, and is not asked."""
+    return release >= (24, 5) or "affinity" in _setting("TaskPlugin", environ)
 
 
 def version() -> tuple[int, int]:

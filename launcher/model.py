@@ -261,6 +261,7 @@ class Site:
     slurm: tuple[int, int] = (0, 0)  # its version
     plm_slurm_args: str = ""  # what this Slurm tells Open MPI to say to srun
     gpus: Mapping[str, int] = field(default_factory=dict)  # node -> how many of its GPUs the job holds
+    binds: bool = True  # this Slurm binds tasks to CPUs
     overcommit: bool = False  # more ranks than the job has CPUs
 
 

@@ -274,6 +274,8 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
     needs: list[tuple[str, str]] = []
     if runtime.BINARY:
         needs += [("program", runtime.BINARY), ("image" if not runtime.NAMED else "named image", spec.image)]
+    if spec.runtime == "charliecloud":
+        needs.append(("usable", spec.runtime))
     if spec.mode == "outside-in" and spec.launcher == "mpirun":
         needs.append(("program", mpi.starter(spec.mpi)))
     needs += [("bind source", mount.source) for mount in spec.binds]

@@ -63,6 +63,13 @@ def _runtimes(known: Facts) -> Iterator[Row]:
         yield "charliecloud", NO, "not installed", "install charliecloud (ch-run), if images are directories"
     elif "userns" not in known:
         yield "charliecloud", NO, f"{_number(known['ch-run'])}, no user namespaces", _USERNS
+    elif "ch-run-refuses" in known:
+        yield (
+            "charliecloud",
+            NO,
+            f"{_number(known['ch-run'])}: {known['ch-run-refuses']}",
+            "install a newer one, or use --runtime podman",
+        )
     else:
         yield "charliecloud", OK, f"{_number(known['ch-run'])}, rootless"
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # for who sources it; job.sh's
-# Docker and podman as this node has them. Their containers are no children of ours: they are found
+# Docker and podman as this node has them, and whether Charliecloud can be used. Their containers are no children of ours: they are found
 # by the job's label. Sourced, after job.sh, from the job's node directory.
 
 # where this node says what it has
@@ -37,6 +37,11 @@ ask_boxes() { # the same of the job's containers
 
 usable() { # whether the engine can be used here; says why not
   local said code=0
+  if [[ $mnrun_runtime == charliecloud ]]; then
+    ch-run --help 2>&1 | grep -qe --write-fake && return
+    echo "ch-run is too old on this node: it has no --write-fake, by which directories are mounted into an image"
+    return 1
+  fi
   command -v "$mnrun_runtime" >/dev/null || { echo "$mnrun_runtime is not installed on this node"; return 1; }
   if [[ $mnrun_runtime == podman ]]; then
     (umask 077 && mkdir -p "$mnrun_store/user/containers") 2>/dev/null && [[ -O $mnrun_store && ! -L $mnrun_store ]] ||

@@ -88,6 +88,7 @@ check() { # what every node must have, before anything is started
   while IFS=$'\t' read -r kind what; do
     case $kind in
       program) command -v "$what" >/dev/null || { say "fail $what is not installed on this node"; return 1; } ;;
+      usable) usable=$(usable) || { say "fail $usable"; return 1; } ;;
       'named image')
         usable=$(usable) || { say "fail $usable"; return 1; }
         usable=$(has "$what") || { say "fail $usable"; return 1; } ;;
@@ -169,6 +170,12 @@ pass_on() { # SIGNAL: to the program
 
 end() { # by its mpirun, where it has one
   if [[ -e pid.head && -n $mnrun_by_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
+}
+
+warned() { # a TERM: for the program a warning; whether also for us is the launcher's to ask, who soon shows that it lives
+  say warned
+  [[ -z $mnrun_silence || -n $mnrun_beat ]] || mnrun_silence=15 # sites give 30 s before the KILL
+  sent TERM
 }
 
 declare -A mnrun_heard=()
@@ -270,7 +277,7 @@ forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT
 trap 'exit 143' INT HUP
-trap 'say warned; sent TERM' TERM # for the program a warning; whether also for us is the launcher's to ask
+trap warned TERM
 trap 'sent USR1' USR1
 trap 'sent USR2' USR2
 trap : CONT

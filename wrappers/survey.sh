@@ -55,7 +55,10 @@ if has podman; then
   done
   [[ ! -d /dev/mqueue ]] || tell mqueue yes
 fi
-if has ch-run; then tell ch-run "$(first ch-run --version)"; fi
+if has ch-run; then
+  tell ch-run "$(first ch-run --version)"
+  tell ch-run-refuses "$(judged charliecloud)"
+fi
 
 if [[ -r /proc/driver/nvidia/version ]]; then
   tell nvidia "$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version)"

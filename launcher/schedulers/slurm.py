@@ -96,7 +96,7 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
     if site.slurm >= (20, 11):
         words.append("--overlap")
     words += _shape(where, plan, site)
-    words += ["--mem=0", f"--cpu-bind={_cpu_bind(spec, where)}"]
+    words += ["--mem=0", *_cpu_bind(spec, where, site)]
     bind = spec.gpu_bind if where is Where.RANKS else ""
     if bind or site.slurm >= (21, 8):
         words.append(f"--gpu-bind={bind or 'none'}")
@@ -200,9 +200,11 @@ def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
     return []
 
 
-def _cpu_bind(spec: JobSpec, where: Where) -> str:
+def _cpu_bind(spec: JobSpec, where: Where, site: Site) -> list[str]:
+    """Nothing where Slurm binds none by itself and none is asked for: up to 23.11 it complains of the very word."""
     bind = spec.bind_to if where is Where.RANKS else ""
-    return {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
+    named = {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
+    return [f"--cpu-bind={named}"] if site.binds or named != "none" else []
 
 
 # What sbatch is told, in this order; a key is sbatch's own long option with _ (sbatch(1)).

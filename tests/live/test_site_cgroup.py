@@ -108,6 +108,18 @@ def test_ends_by_itself(cluster: Cluster, way: Way) -> None:
         assert cluster.wait_clean(SOON) == []
 
 
+@pytest.mark.parametrize("way", some(MODES, (MPIRUN,)), ids=str)
+def test_launcher_killed_as_slurm_ends_the_job(cluster: Cluster, way: Way) -> None:
+    """salloc gives the job back whose mnrun and sruns are dead: its nodes wait for no launcher until Slurm's KILL."""
+    with cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2)) as job:
+        job.saying(everybody_spoke(4), "running on all ranks")
+        at_once([p for p in launchers(cluster) if os.path.basename(p.argv[0]) != "salloc"])
+        begin = time.monotonic()
+        wait_for(lambda: not files_of(cluster), "clean", 25, lambda: "\n".join(cluster.leftovers()))
+        job.end()
+        clean_soon(cluster, begin, killed=True)
+
+
 def test_all_launchers_killed_at_once(cluster: Cluster) -> None:
     """Where mnrun, salloc and every srun die in one moment nobody closes the lease: the nodes miss the launcher's
     pulse. A launcher that is only stopped, as by Ctrl-Z, goes on having one."""
@@ -164,9 +176,11 @@ def test_remains_of_a_step_that_was_killed(cluster: Cluster, way: Way) -> None:
         with cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2)) as job:
             job.saying(everybody_spoke(4), "running on all ranks")
             number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
-            at_once([p for p in launchers(cluster) if "salloc" not in p.argv[0]])
-            cluster.root(LOGIN, "scancel", "-s", "KILL", number)
+            at_once(launchers(cluster))
+            cluster.root(LOGIN, "scancel", "-s", "KILL", f"{number}.0", f"{number}.1")
             job.end()
+            wait_for(lambda: not programs(cluster), "without its program", SOON)
+            cluster.root(LOGIN, "scancel", number)
         wait_for(lambda: all(p.node == LOGIN for p in cluster.processes()), "without processes", SOON)
         assert files_of(cluster), "nothing is left that somebody would have to take away"
         if cleaner == "launch":
