@@ -20,7 +20,6 @@ from .schedulers.hosts import named
 from .transports import Event, ProcessWire, tied
 from .wires import GONE, Listener, Way, lines, thread
 
-FANOUT = 256
 LOST = 255  # as ssh's own exit code
 GREETING = 30.0  # seconds; a guard bears two minutes of silence
 # The lease as a pipe beside the job's directory, opened for both so that it has no end.
@@ -56,7 +55,8 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     def fan_out(nodes: Sequence[str], words: Words) -> ProcessWire:
         # it reads %h and its kin in the command
         line = shlex.join(named(tuple(word.replace("%", "%%") for word in words), "%h"))
-        argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(FANOUT), *user, "-w", ",".join(nodes), line)
+        # all at the same time: a serving step lives as long as its job, so that one beyond a fanout would never begin
+        argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(len(nodes)), *user, "-w", ",".join(nodes), line)
         return ProcessWire(tied(argv), environ=own)
 
     def lease(name: str, nodes: Sequence[str], words: Words, events: queue.SimpleQueue[Event]) -> Fan:
