@@ -20,7 +20,7 @@ from .resources import folder
 from .runtimes import RUNTIMES
 from .schedulers import hosts
 from .schedulers.hosts import Facts
-from .wires import Answer, Way, each
+from .wires import Answer, Way, each, room
 
 COPY = "copy one to all hosts: --stage"
 CHUNK = 1 << 20
@@ -43,6 +43,7 @@ def held(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = 
     Raises NodeError with the names of those that cannot take part.
     """
     screen.phase(f"reaching {len(job.hosts)} hosts")
+    room(len(job.hosts))
     job = _by_pdsh(job, environ)
     with pdsh.connected(job, environ) if job.rsh == "pdsh" else remote.connected(job, environ) as way:
         found = _facts(way, job)

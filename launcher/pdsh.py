@@ -19,7 +19,6 @@ from .schedulers.hosts import EACH, in_one_line, unnamed
 from .transports import Event, ProcessWire, tied
 from .wires import GONE, Listener, Way, lines, thread
 
-FANOUT = 256
 LOST = 255  # as ssh's own exit code
 GREETING = 30.0  # seconds; a guard bears two minutes of silence
 # The lease as a pipe in a directory beside the job's, opened for both so that it has no end. In that directory lie the
@@ -59,7 +58,8 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     def fan_out(nodes: Sequence[str], words: Words) -> ProcessWire:
         # it reads %h and its kin in the command: that word stands in the open, and no other does
         said = in_one_line(unnamed(words)).replace("%", "%%").replace("exec", f"exec env {EACH.format(node='%h')}", 1)
-        argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(FANOUT), *user, "-w", ",".join(nodes), said)
+        # all at the same time: a serving step lives as long as its job, so that one beyond a fanout would never begin
+        argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(len(nodes)), *user, "-w", ",".join(nodes), said)
         return ProcessWire(tied(argv), environ=own)
 
     def lease(name: str, nodes: Sequence[str], words: Words, events: queue.SimpleQueue[Event]) -> Fan:

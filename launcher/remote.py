@@ -26,7 +26,7 @@ from .errors import NodeError
 from .model import JobSpec, Words
 from .schedulers.hosts import in_one_line, program, unreachable
 from .transports import Event
-from .wires import AT_ONCE, Run, Way, Wire
+from .wires import AT_ONCE, Run, Way, Wire, unopened
 
 if TYPE_CHECKING:
     import paramiko
@@ -352,7 +352,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
             where = place(name, asked.ssh_user, asked.ssh_port)
             opened[name] = None if is_here(where) else door.client(where)
         except Exception as error:  # of paramiko's, the network's, and what lies in known_hosts and keys
-            reasons[name] = why_refused(where, str(error) or type(error).__name__)
+            reasons[name] = why_refused(where, unopened(error, len(names)))
 
     def session(client: paramiko.SSHClient) -> paramiko.Channel:
         transport = client.get_transport()

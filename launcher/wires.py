@@ -7,8 +7,10 @@ client's process) is a way; a lease is one wire to every host, the run is one to
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ AT_ONCE = 32  # hosts that are connected to at a time
 ASK = 60.0  # seconds for a host to answer a question
 T = TypeVar("T")
 BROKE = "the connection to it broke"
+FILES, FILES_EACH = 256, 8  # open at the same time: for whatever else, and for each host
 UNHEARD = 141  # 128 + SIGPIPE
 GONE = 255  # for a command whose connection went before it could say how it ended
 
@@ -86,8 +89,12 @@ class Listener:
 
     def _tick(self) -> None:
         """Speak to those that do; a host that died or is cut off says nothing, and its connection lives on."""
+        last = time.monotonic()
         while not self._ended.wait(TICK):
-            silent = {node: time.monotonic() - heard for node, heard in list(self._heard.items())}
+            begin, last = last, time.monotonic()
+            silent = {node: last - heard for node, heard in list(self._heard.items())}
+            if last > begin + 1.5 * TICK:  # we have been stopped, and what they have said meanwhile waits to be read
+                silent = dict.fromkeys(silent, 0.0)
             for node in [node for node in silent if silent[node] > LOST]:
                 self._lose(node, f"no word from it for {silent[node]:.0f} s")
                 self._give_up(node)
@@ -151,7 +158,7 @@ class Lease(Listener):
         self._down[node].put(None)
         writer.join()
         if known and code is None:
-            self._lose(node, BROKE)
+            self._lose(node, _why(wire))
         elif known and code and not self._closed:
             self._lose(node, f"its guard ended with {code}")
         return code
@@ -223,7 +230,7 @@ class Run:
         code = self._wire.wait()
         self._ended.set()
         if code is None and not self._unheard:
-            events.put(("line", self.name, f"lost {self._node} {BROKE}"))
+            events.put(("line", self.name, f"lost {self._node} {_why(self._wire)}"))
         events.put(("ended", self.name, UNHEARD if self._unheard else GONE if code is None else code))
 
 
@@ -276,12 +283,33 @@ class Way:
     def _opened(self, node: str, words: Words) -> Wire:
         try:
             return self.wire(node, words)
-        except Exception:  # of whatever it goes through; a wire that is gone is known from its end
-            return _Broken()
+        except Exception as error:  # of whatever it goes through; a wire that is gone is known from its end
+            return _Broken(unopened(error, len(self.hosts)))
+
+
+def room(hosts: int) -> None:
+    """Have so many wires opened at the same time, as far as the system lets us: what it lets a process have at first
+    are often 1024 files. No more than these need, since what we start here has as many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES + FILES_EACH * hosts
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def unopened(error: Exception, hosts: int) -> str:
+    """Why a connection to one of so many hosts could not be opened, in words that say what to do."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"too many open files here: {hosts} hosts, limit {limit} (ulimit -n)"
+    return str(error) or type(error).__name__
 
 
 class _Broken:
     """What is left where a wire could not be opened."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
 
     def receive(self, stream: int) -> bytes:
         return b""
@@ -299,6 +327,11 @@ class _Broken:
         pass
 
 
+def _why(wire: Wire) -> str:
+    """Why the connection has gone."""
+    return wire.why if isinstance(wire, _Broken) else BROKE
+
+
 def each(names: Sequence[str], act: Callable[[str], T]) -> dict[str, T]:
     """What `act` gives for each name, many at a time."""
     with ThreadPoolExecutor(min(AT_ONCE, len(names) or 1)) as pool:
@@ -306,6 +339,8 @@ def each(names: Sequence[str], act: Callable[[str], T]) -> dict[str, T]:
 
 
 def _answer(wire: Wire, given: Iterable[bytes], seconds: float | None) -> Answer:
+    if isinstance(wire, _Broken):
+        return Answer(None, "", wire.why)
     timer = threading.Timer(seconds or threading.TIMEOUT_MAX, wire.cut)
     timer.daemon = True
     timer.start()

@@ -303,6 +303,23 @@ def test_hosts_are_left_clean_when_mnrun_is_killed(cluster: Cluster, rsh: str, w
         clean_soon(cluster, time.monotonic(), killed=True)
 
 
+@pytest.mark.skipif(not full(), reason="more than a minute of waiting")
+@RSH
+def test_hosts_of_a_launcher_that_was_stopped(cluster: Cluster, rsh: str) -> None:
+    """B5: Ctrl-Z for more than the half minute after which a silent host is lost: they are not silent, and the job ends
+    as it would have."""
+    program = ("sh", "-c", "echo up >&2; sleep 75; exit 3")
+    with cluster.running(["mnrun", "--hosts", ALL, "--rsh", rsh, *INSIDE, "--", *program]) as job:
+        job.saying(lambda said: said.err.count("up\n") == 8, "up on all hosts")
+        (launcher,) = cluster.mnruns()
+        os.kill(launcher.pid, signal.SIGSTOP)
+        time.sleep(36)
+        os.kill(launcher.pid, signal.SIGCONT)
+        result = job.end()
+    assert result.code == 3, result
+    assert "no word from it" not in result.err, result
+
+
 @pytest.mark.parametrize("rsh", some(("pdsh", "paramiko"), ("paramiko",)))
 def test_hosts_of_which_one_dies(cluster: Cluster, rsh: str) -> None:
     """Power off in the middle: it is named, everything else ends, and the exit code is ours."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -196,3 +197,17 @@ def test_ranks_more_than_slots_with_force(cluster: Cluster) -> None:
         result = cluster.mnrun(*way.words, "--force", "-n", "5", "--", HELLO, nodes=1, tasks=0)
         assert result.code == 0, result
         assert [rank.rank for rank in ranks(result)] == [0, 1, 2, 3, 4], result
+
+
+@pytest.mark.skipif(not full(), reason="minutes: sixty-four nodes on one machine")
+def test_ranks_on_sixty_four_nodes(variant: Callable[..., Cluster]) -> None:
+    """Of all nodes and of more ranks than nodes, live and in batch; by srun these are listed in a file (B2)."""
+    many = variant(64)
+    late = ["--start-timeout", "300"]
+    check(many.mnrun(*INSIDE.words, *late, "--", HELLO, nodes=64, tasks=1, seconds=400), *many.nodes, tasks=1)
+    spread = {name: 2 if name in many.nodes[:3] else 1 for name in many.nodes}
+    words = [*SRUN.words, *late, "-n", "67", "--", HELLO]
+    check(many.mnrun(*words, nodes=64, tasks=2, seconds=400), spread=spread)
+    with many.desk() as desk:
+        job = submit(many, desk, "-N", "64", *words)
+        check(end(many, desk, job, 400), spread=spread)

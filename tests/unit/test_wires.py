@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import queue
+import re
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from launcher import pdsh, wires
 from launcher.model import JobSpec, Words
 from launcher.schedulers import hosts
 from launcher.transports import Event
-from launcher.wires import Answer, Lease, Way
+from launcher.wires import Answer, Lease, Listener, Way
 
 from .conftest import Shell
 
@@ -70,7 +73,7 @@ def test_every_host_is_asked() -> None:
 
     def wire(node: str, words: Words) -> Played:
         if node == "c":
-            raise OSError
+            raise OSError("no more sessions")
         opened[node] = Played(b"hello ", node.encode(), err=b"hm", code=None if node == "b" else 3)
         return opened[node]
 
@@ -78,7 +81,7 @@ def test_every_host_is_asked() -> None:
     assert way.ask(("true",), b"given") == {
         "a": Answer(3, "hello a", "hm"),
         "b": Answer(None, "hello b", "hm"),
-        "c": Answer(None, "", ""),
+        "c": Answer(None, "", "no more sessions"),
     }
     assert opened["a"].heard == b"given"
     assert list(way.ask(("true",), only=("b",))) == ["b"]
@@ -146,6 +149,90 @@ def test_a_silent_host_is_lost(mocker: MockerFixture) -> None:
     assert lease.wait(10)
 
 
+class Hours(Listener):
+    """One whose ticks are told: after how many seconds each comes, and who has spoken since the one before."""
+
+    def __init__(self, mocker: MockerFixture, *ticks: tuple[float, str]) -> None:
+        super().__init__("serve", ("a", "b"), queue.SimpleQueue())
+        self._ticks = iter(ticks)
+        self._now = 0.0
+        self._spoke = ""
+        self.lost: list[tuple[float, str]] = []
+        self.greeted: list[float] = []
+        mocker.patch("launcher.wires.time.monotonic", side_effect=lambda: self._now)
+        mocker.patch.object(self._ended, "wait", side_effect=self._tock)
+        for node in ("a", "b"):
+            self._hear("line", f"alive {node}")
+        self._tick()
+
+    def _tock(self, seconds: float) -> bool:
+        tick = next(self._ticks, None)
+        if tick is None:
+            return True
+        self._now += tick[0]
+        for node in tick[1]:
+            self._hear("line", f"alive {node}")
+        return False
+
+    def _give_up(self, node: str) -> None:
+        self.lost.append((self._now, node))
+
+    def _greet(self, nodes: Sequence[str]) -> None:
+        self.greeted.append(self._now)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "lost"),
+    [
+        ([(10, "ab"), (36, ""), (10, "ab"), (10, "ab")], []),  # their words are read after the tick
+        ([(10, "ab"), (36, ""), (10, "a"), (10, "a")], [(56.0, "b")]),
+        ([(10, "ab"), (36, "ab"), (10, "ab"), (3600, ""), (10, "ab")], []),
+        ([(10, "ab"), (10, "a"), (10, "a"), (10, "a"), (10, "a")], [(50.0, "b")]),
+    ],
+)
+def test_who_was_stopped_himself_calls_nobody_silent(
+    mocker: MockerFixture, ticks: list[tuple[float, str]], lost: list[tuple[float, str]]
+) -> None:
+    """B5: after Ctrl-Z, or in a virtual machine that was frozen, the clock has gone on and words wait unread. Who was
+    there is greeted at once, before he takes our silence for the end."""
+    hours = Hours(mocker, *ticks)
+    assert hours.lost == lost
+    assert {sum(seconds for seconds, _ in ticks[: n + 1]) for n in range(len(ticks)) if ticks[n][0] > 15} <= {
+        *hours.greeted
+    }
+
+
+# Real processes in place of hosts, as many as the system lets us open, or more.
+MANY = """
+import queue, sys
+from launcher import transports, wires
+count = int(sys.argv[1])
+wires.room(count)
+way = wires.Way(tuple(f"n{n}" for n in range(count)), lambda node, words: transports.ProcessWire(words))
+events = queue.SimpleQueue()
+words = ("ssh", f"n[0-{count - 1}]", "sh", "-c", "echo ready; exec cat")
+lease = way.start("serve", words, {}, events, held=True)
+said = [events.get(timeout=20)[2] for _ in range(count)]
+lease.close()
+assert lease.wait(20)
+print(said.count("ready"), *{line.split(" ", 2)[2] for line in said if line != "ready"}, sep="|")
+"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ("ulimit -S -n 64; ulimit -H -n 4096", "120"),
+        ("ulimit -n 100", r"\d\d\|too many open files here: 120 hosts, limit 100 \(ulimit -n\)"),
+    ],
+)
+def test_more_hosts_than_files_may_be_open(sh: Shell, limits: str, said: str) -> None:
+    """B4: the soft limit is no limit; beyond the hard one it is said what is wrong, and not that a connection broke."""
+    line = f'{limits}; PYTHONPATH="$1" exec "$2" -c "$3" 120'
+    found = sh(line, str(Path(wires.__file__).parents[1]), sys.executable, MANY, shell="bash").decode().splitlines()
+    assert re.fullmatch(said, found[0]), found
+
+
 OURS = ("exec", "env", "MNRUN_NODE={node}")
 NASTY = ("bash", "{node}", "/data/{node}:/d", "MNRUN_NODE={node}", "100%h")
 
@@ -198,6 +285,19 @@ def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     assert "StrictHostKeyChecking=yes" in started.call_args_list[0].kwargs["environ"]["PDSH_SSH_ARGS_APPEND"]
     (ssh,) = [call.args[0] for call in started.call_args_list if call.args[0][0] == "ssh"]
     assert "StrictHostKeyChecking=yes" in ssh
+
+
+def test_pdsh_starts_all_hosts_at_the_same_time(mocker: MockerFixture) -> None:
+    """B4: it starts no other before one of the first 256 has ended, and these are as long there as the job."""
+    started = mocker.patch.object(pdsh, "ProcessWire", side_effect=lambda *words, **_: Up(code=0))
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with pdsh.connected(JobSpec(hosts=hosts.parse("n[1-300]")), {}) as way:
+        argv = ("ssh", "n[1-300]", *OURS, "bash", "-p", "-c", "text", "/tmp/mnrun.7")
+        fan: Any = way.start("serve", argv, {}, events, held=True)
+        fan.close()
+        list(heard(events))
+    argv = started.call_args_list[0].args[0]
+    assert argv[argv.index("-f") + 1] == "300"
 
 
 class Down:
