@@ -259,7 +259,9 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
 def _refuse_lines(name: str, value: str, origin: str) -> None:
     """Raise where a value would be more than its own line of the script: the rest of it would be run."""
     if re.search(r"[\x00-\x1f\x7f]", value):
-        what = f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
+        what = (
+            f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
+        )
         raise UsageError(what, "give the job a name of its own with --job-name" if name == "job_name" else "")
 
 

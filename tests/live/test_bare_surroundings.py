@@ -70,7 +70,18 @@ def test_a_job_within_a_job_of_hosts(cluster: Cluster) -> None:
 def _within(cluster: Cluster) -> None:
     way = ["--runtime", "host", "--launcher", "env"]
     for image in (["--runtime", "host"], ["--image", OMPI5, "--mode", "outside-in"]):
-        words = ["mnrun", "--hosts", "node01,node02", "--rsh", "pdsh", *image, "--", "sh", "-c", "echo ${MNRUN_NODE-none}"]
+        words = [
+            "mnrun",
+            "--hosts",
+            "node01,node02",
+            "--rsh",
+            "pdsh",
+            *image,
+            "--",
+            "sh",
+            "-c",
+            "echo ${MNRUN_NODE-none}",
+        ]
         assert cluster.alice(words).out == "none\n" * 2
     inner = cluster.alice(["mnrun", "--hosts", "ws1", *way, "--", *LOCAL, *way, "--", "sh", "-c", "echo $RANK"])
     assert (inner.code, sorted(inner.out.split())) == (0, ["0", "1"]), inner
@@ -81,6 +92,17 @@ def _within(cluster: Cluster) -> None:
 
 def test_no_line_of_a_users_becomes_one_of_the_script(cluster: Cluster) -> None:
     """Refused before anything is written."""
-    words = ["mnrun", "submit", "--dry-run", *INSIDE.words, "-N", "1", "--gres", "gpu:1\ntouch /tmp/injected #", "--", HELLO]
+    words = [
+        "mnrun",
+        "submit",
+        "--dry-run",
+        *INSIDE.words,
+        "-N",
+        "1",
+        "--gres",
+        "gpu:1\ntouch /tmp/injected #",
+        "--",
+        HELLO,
+    ]
     only_line(cluster.alice(words), 2, "--gres", "has a tab, a newline or another control character in it")
     assert not cluster.path("/tmp/injected", LOGIN).exists()

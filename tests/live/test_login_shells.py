@@ -15,7 +15,23 @@ from .test_hostile_user import login_shell
 pytestmark = pytest.mark.live
 
 HOSTS = ("--hosts", "node[01-02]:1")
-ANY = ("a!b", "!!", "two\nlines", "end\n", "it's", '"', "$HOME", "back\\slash\\", "\\!", "`x`", "*", "", "%h", "{node}", "ü")
+ANY = (
+    "a!b",
+    "!!",
+    "two\nlines",
+    "end\n",
+    "it's",
+    '"',
+    "$HOME",
+    "back\\slash\\",
+    "\\!",
+    "`x`",
+    "*",
+    "",
+    "%h",
+    "{node}",
+    "ü",
+)
 FIRST = '[ "${OMPI_COMM_WORLD_RANK:-${RANK:-0}}" != 0 ] || '
 SHOW = ("sh", "-c", FIRST + 'printf "%s\\0" "$@"', "sh")
 SUM = ("sh", "-c", FIRST + 'printf "%s\\n" "$@" | sha256sum', "sh")  # Open MPI 5 mixes up output of more than 64 kB
@@ -52,7 +68,9 @@ def test_words_on_hosts_of_any_login_shell(cluster: Cluster, desk: Desk, shell: 
         words = ["mnrun", *HOSTS, "--rsh", rsh, *INSIDE.words, "--launcher", launcher, "--", *SUM, *many]
         summed = cluster.alice(words)
         assert summed.code == 0, summed
-        assert summed.out.split()[:1] == [hashlib.sha256("".join(f"{word}\n" for word in many).encode()).hexdigest()], summed
+        assert summed.out.split()[:1] == [hashlib.sha256("".join(f"{word}\n" for word in many).encode()).hexdigest()], (
+            summed
+        )
 
 
 def test_an_image_for_hosts_of_any_login_shell(cluster: Cluster, shell: str) -> None:

@@ -65,4 +65,6 @@ def test_noexec_everywhere(cluster: Cluster) -> None:
             check(cluster.mnrun(*way.words, "--", HELLO, nodes=2), *cluster.nodes[:2])
         check(cluster.mnrun(*INSIDE.words, "--", HELLO, nodes=1, salloc=["-w", "node02"]), "node02")
         own = ["--mpi", "mpich", "--image", OMPI5, "--", HELLO]
-        refusal(cluster.mnrun("--mode", "inside-out", *own, nodes=1, salloc=["-w", "node02"]), 125, "--mpi mpich: the image")
+        refusal(
+            cluster.mnrun("--mode", "inside-out", *own, nodes=1, salloc=["-w", "node02"]), 125, "--mpi mpich: the image"
+        )

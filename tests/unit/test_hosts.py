@@ -114,7 +114,22 @@ def test_all_hosts_out_of_reach_are_named_with_the_fix() -> None:
     assert str(error).endswith("n5: green cheese")
 
 
-ANY = ("a!b", "!!", "two\nlines", "end\n", "it's", '"', "$HOME", "back\\slash\\", "\\!", "`x`", "*", "", "%h", "ü\udcff")
+ANY = (
+    "a!b",
+    "!!",
+    "two\nlines",
+    "end\n",
+    "it's",
+    '"',
+    "$HOME",
+    "back\\slash\\",
+    "\\!",
+    "`x`",
+    "*",
+    "",
+    "%h",
+    "ü\udcff",
+)
 
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "zsh", "csh", "bsd-csh", "tcsh", "fish"])

@@ -102,4 +102,20 @@ def test_a_command_of_very_many_words_begins_at_once(sh: Shell, tmp_path: Path, 
         assert tuple((tmp_path / f"words.{rank}").read_text().split("\0")[:-1]) == words
 
 
-WORDS = ("it's", "'", "''", "a'b'", "", "back\\slash", "\\", "two\nlines", "end\n", "%s\\n", "$HOME", '"', "-n", "a b", "ü")
+WORDS = (
+    "it's",
+    "'",
+    "''",
+    "a'b'",
+    "",
+    "back\\slash",
+    "\\",
+    "two\nlines",
+    "end\n",
+    "%s\\n",
+    "$HOME",
+    '"',
+    "-n",
+    "a b",
+    "ü",
+)

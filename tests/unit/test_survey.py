@@ -145,7 +145,9 @@ def test_the_verb_loads_the_sites_modules(
     assert load.call_args.args[0] == ("apptainer/1.3",)
 
 
-@pytest.mark.parametrize(("version", "good"), [("4.2.46(2)-release", False), ("4.4.20(1)-release", True), ("5.2.37", True)])
+@pytest.mark.parametrize(
+    ("version", "good"), [("4.2.46(2)-release", False), ("4.4.20(1)-release", True), ("5.2.37", True)]
+)
 def test_a_bash_that_is_too_old(version: str, good: bool) -> None:
     """B11: as RHEL 7's, in one line with its name; no job would begin there."""
     found = survey.findings("n", {**WELL, "bash": version})
