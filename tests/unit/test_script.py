@@ -172,7 +172,7 @@ def test_no_value_becomes_a_line_of_its_own(given: dict[str, str]) -> None:
 def test_a_programs_name_becomes_no_line_of_its_own() -> None:
     """B11: it is the job's, unless that has another."""
     program = "./app\ntouch x"
-    with pytest.raises(UsageError, match="--job-name 'app.ntouch x' has a tab, a newline or another control") as wrong:
+    with pytest.raises(UsageError, match=r"--job-name 'app.ntouch x' has a tab, a newline or another control") as wrong:
         written(program)
     assert wrong.value.remedy == "give the job a name of its own with --job-name"
     assert "#SBATCH --job-name=app " in written(program, job_name="app").text
