@@ -42,6 +42,7 @@ class Rule:
     boxed: bool = False
 
 
+OF_HOSTS = ("MNRUN_NODE", "MNRUN_WAIT")  # what a guard is told where no scheduler says it
 _OWN = (INSIDE,)  # mpirun there must see nothing of the surrounding scheduler
 _MODULE = "a module system's, absent in the image"
 
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     Rule("SRUN_*", CONTEXTS, "inputs of srun"),
     Rule("SBATCH_*", CONTEXTS, "inputs of sbatch"),
     Rule("SALLOC_*", CONTEXTS, "inputs of salloc"),
+    *(Rule(name, CONTEXTS, "a guard's own: an mnrun within this job would take itself for it") for name in OF_HOSTS),
     Rule("HOSTNAME", CONTEXTS, "of the machine where this was typed, or where the script runs"),
     Rule("PMI_*", _OWN, "an MPI program would take itself for a rank of the surrounding step"),
     Rule("PMI2_*", _OWN, "as PMI_*"),
@@ -156,6 +158,7 @@ SRUN_DROPS = (
     "PMI_SIZE",
     "PMI_FD",
     "PMI_PORT",
+    *OF_HOSTS,
 )
 
 

@@ -251,12 +251,9 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
         own += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
     covered = spec.home and (spec.chdir + "/").startswith(spec.home + "/")
     if not covered and spec.chdir != "/":
-        if spec.image and set(spec.chdir) & set(",:\n"):
-            what = f"the working directory {spec.chdir!r} has a comma, a colon or a newline"
-            raise UsageError(f"{what}, so that it cannot be mounted", "name another with --chdir")
-        own.append(Mount(spec.chdir))
+        own.append(_mounted(spec, "the working directory", spec.chdir, "--chdir"))
     if spec.split_output:
-        own.append(Mount(spec.split_output))
+        own.append(_mounted(spec, "the directory of --split-output", spec.split_output, "--split-output"))
     return Box(
         image=spec.image,
         binds=(*own, *spec.binds),
@@ -267,6 +264,13 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
         privileged=spec.privileged,
         hardened=spec.hardened,
     )
+
+
+def _mounted(spec: JobSpec, what: str, path: str, option: str) -> Mount:
+    if spec.image and set(path) & set(",:\n"):
+        why = "has a comma, a colon or a newline, so that it cannot be mounted"
+        raise UsageError(f"{what} {path!r} {why}", f"name another with {option}")
+    return Mount(path)
 
 
 def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:

@@ -31,7 +31,8 @@ SITE_KEYS = {
     "slurm_poll": "slurm_poll",
     "cache": "image_cache",
 }
-NAMED = re.compile(r"[\w.:-]+\Z")  # a NIC, an adapter or a variable
+NAMED = re.compile(r"[\w.:-]+\Z")  # a NIC or an adapter
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")  # as every sh exports it
 
 
 class TwoMatchError(UsageError):
@@ -177,10 +178,11 @@ def _fabric(table: Any, page: jobfile.Page, path: jobfile.Path) -> Learned:
         raise UsageError(f"{page.at(path)}: {'.'.join(path)} is no table", "mnrun profile learn writes one")
     plain, whys = _with_whys(table)
     for key, value in plain.items():
-        kind, right = (dict, "a table") if key == "env" else (list, "a list of names")
+        kind, right = (dict, "a table of variables") if key == "env" else (list, "a list of names")
         if key not in ("nics", "hcas", "env"):
             raise UsageError(f"{page.at((*path, key))}: fabric.{key} is no key", "it is one of nics, hcas, env")
-        if not isinstance(value, kind) or not all(isinstance(one, str) and NAMED.match(one) for one in value):
+        named = VARIABLE if key == "env" else NAMED
+        if not isinstance(value, kind) or not all(isinstance(one, str) and named.match(one) for one in value):
             raise UsageError(f"{page.at((*path, key))}: fabric.{key} is not {right}", "mnrun profile learn writes it")
     origin = page.origin(path)
     env = tuple(

@@ -10,6 +10,7 @@ from . import fabric
 
 Facts = Mapping[str, str]
 OK, PART, NO = "ok", "partly", "no"
+BASH = (4, 4)  # the first that has what guards are written in
 _SEVERAL = {"lacks": " ", "fabric": "\n"}  # of which there may be many lines
 RUNTIMES = ("apptainer", "singularity", "docker", "podman", "charliecloud")
 
@@ -44,8 +45,10 @@ def findings(node: str, known: Facts) -> list[Finding]:
 
 
 def usable(found: list[Finding]) -> bool:
-    """Whether some runtime works on every node."""
+    """Whether some runtime works on every node, whose bash can guard it."""
     nodes = {one.node for one in found}
+    if any(one.subject == "bash" for one in found):
+        return False
     works = [{one.node for one in found if one.subject == name and one.state != NO} for name in RUNTIMES]
     return any(there == nodes for there in works)
 
@@ -179,6 +182,9 @@ def _fabric(known: Facts) -> Iterator[Row]:
 
 def _base(known: Facts) -> Iterator[Row]:
     system = known.get("system", "Linux")
+    bash = re.match(r"(\d+)\.(\d+)", known.get("bash", ""))
+    if bash and (int(bash[1]), int(bash[2])) < BASH:
+        yield "bash", NO, known["bash"], "install bash 4.4 or later: guards need it"
     if "keygen" not in known:
         fix = "`mnrun submit`, inside-out by ssh, needs it on the first node; --connect pipe does not"
         yield "ssh-keygen", PART, "not installed", fix

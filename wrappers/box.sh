@@ -9,6 +9,7 @@ mnrun_context=$1 mnrun_place=$mnrun_here/$2
 shift 2
 source ./job.sh
 source ./rules.sh
+source ./home.sh
 source ./processes.sh
 
 read -r _ _ _ _ _ mnrun_session _ </proc/self/stat

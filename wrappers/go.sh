@@ -3,6 +3,7 @@
 # in the environment of this launch, where a plain mpirun finds its hosts, slots and agent.
 set -eu
 . ./job.sh
+if [ -z "$mnrun_inside" ]; then . ./home.sh; fi # the host's Open MPI ends without
 trap '' TERM USR1 USR2 # which are for what begins here
 read -r mnrun_word <go || exit 1 # the guard holds it open; its end is the job's
 if [ "$mnrun_word" != go ]; then exit 0; fi # some node is not ready: the launcher says which

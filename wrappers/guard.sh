@@ -24,6 +24,7 @@ mnrun_here=$PWD # boot.sh made it, and began us in it
 source ./sweep.sh # which has job.sh, engines.sh and processes.sh
 source ./remains.sh
 source ./address.sh
+source ./home.sh
 source ./memory.sh
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 

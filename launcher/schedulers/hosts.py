@@ -144,7 +144,7 @@ def unnamed(words: Words) -> Words:
     return (*words[:place], *words[place + 1 :]) if words[place] == EACH else words
 
 
-# Whose login shell reads it may be csh, or fish: in single quotes nothing is their own but `!`, a newline and a backslash.
+# A login shell that reads it may be csh or fish: in single quotes theirs are `!`, a newline and a backslash alone.
 _READ = """'mnrun_words=$(printf %s "$@" | base64 -d | gzip -d) && eval "exec $mnrun_words"'"""
 _PIECE = 900  # letters; a csh's words may have no more than 1024
 LONGEST = 128 * 1024 - 1  # letters of a line, which is one word of that shell's

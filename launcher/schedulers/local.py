@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .. import environment
 from ..model import Allocation, Node, Plan, Site, Variable, Where, Words
 
 
@@ -20,5 +21,6 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
 
 
 def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
-    """Without the surrounding step's word on which node and task this is."""
-    return {name: value for name, value in environ.items() if name not in ("SLURMD_NODENAME", "SLURM_LOCALID")}
+    """Without the surrounding step's, or job's, word on which node and task this is."""
+    others = ("SLURMD_NODENAME", "SLURM_LOCALID", *environment.OF_HOSTS)
+    return {name: value for name, value in environ.items() if name not in others}

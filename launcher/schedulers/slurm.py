@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .. import environment, nodeset
-from ..errors import Impossible, SchedulerError
+from ..errors import Impossible, SchedulerError, UsageError
 from ..model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where, Words
 
 # What only the job knows stands in a plan as a name that begins with a character nobody types.
@@ -249,12 +249,22 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
     found = []
     for name in _DIRECTIVES:
         value, why = chosen.get(name) or (getattr(spec, name), "")
+        _refuse_lines(name, str(value), spec.origins.get(name) or why)
         if name == "requeue" and value is False and name in spec.origins:
             found.append(("--no-requeue", spec.origins[name]))  # a site may requeue every job
         if value not in ("", None, False):
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             found.append((shlex.quote(text), spec.origins.get(name) or why))
     return [*found, *((shlex.quote(f"--{word}"), spec.word_origins["slurm", word]) for word in spec.slurm)]
+
+
+def _refuse_lines(name: str, value: str, origin: str) -> None:
+    """Raise where a value would be more than its own line of the script: the rest of it would be run."""
+    if re.search(r"[\x00-\x1f\x7f]", value):
+        what = (
+            f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
+        )
+        raise UsageError(what, "give the job a name of its own with --job-name" if name == "job_name" else "")
 
 
 def _by_the_script(signal: str) -> str:

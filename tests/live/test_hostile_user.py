@@ -71,7 +71,7 @@ EACH = turn(1, WAYS, [PIPE, Way("inside", "host")], MAIN)
 
 @pytest.mark.parametrize("name", ["alice@ad.example.com", "first last"])
 def test_hostile_name(cluster: Cluster, name: str) -> None:
-    """B6: sshd and ssh read an @ and a blank in their own ways; in the containers, on hosts, and in a rank's own ids."""
+    """B6: sshd and ssh read an @ and a blank in their own ways; in containers, on hosts, and for a rank's own ids."""
     with named(cluster, name):
         for way in (Way("inside", "ompi5", connect="ssh"), Way("inside", "host", connect="ssh")):
             check(cluster.mnrun(*way.words, "--", HELLO, nodes=2), *cluster.nodes[:2])

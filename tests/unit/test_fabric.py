@@ -460,3 +460,12 @@ def test_the_wrapper_on_a_tree(sh: Shell, tmp_path: Path) -> None:
         "limit memlock unlimited",
         "limit memory 4096",
     ]
+
+
+@pytest.mark.parametrize("name", ["NCCL-IB", "a:b", "1ST", "a b", ""])
+def test_a_variable_that_no_shell_exports_is_no_profiles(name: str) -> None:
+    """B11: with the file and the line; adapters may have such names."""
+    text = f'[fabric]\nhcas = ["mlx5_0:1", "a-b"]\n[fabric.env]\n"{name}" = "1"\n'
+    with pytest.raises(UsageError, match=r"fabric\.env is not a table of variables"):
+        read_back(text)
+    assert read_back(text.replace(f'"{name}"', "NCCL_IB")).fabric[""].hcas == ("mlx5_0:1", "a-b")

@@ -6,9 +6,9 @@ import platform
 
 import pytest
 
-from launcher import node
+from launcher import environment, node
 from launcher.model import Where
-from launcher.schedulers import local
+from launcher.schedulers import local, slurm
 
 from .conftest import Shell
 from .samples import SITE, build, make
@@ -40,3 +40,12 @@ def test_a_step_is_simply_started(where: Where) -> None:
     assert local.reach(where, plan, SITE) == ()
     assert local.launch_environment(plan, SITE) == ()
     assert local.client_environment({"A": "b"}, plan) == {"A": "b"}
+
+
+def test_the_name_that_a_surrounding_job_gives_this_machine() -> None:
+    """B11: MNRUN_NODE of a job on --hosts is not the name of what an mnrun within it starts."""
+    plan, environ = make(build("./app"), 1), {"MNRUN_NODE": "ws1", "MNRUN_WAIT": "60", "A": "b"}
+    assert local.client_environment(environ, plan) == slurm.client_environment(environ, plan) == {"A": "b"}
+    for context in environment.CONTEXTS:
+        assert environment.dropped("MNRUN_NODE", context)
+        assert not environment.dropped("MNRUN_JOB_ID", context)

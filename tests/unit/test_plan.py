@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher import carry, plan
-from launcher.errors import Impossible
+from launcher.errors import Impossible, UsageError
 from launcher.model import JobSpec, Layout, Phase, Plan, Where
 
 from .samples import SITE, build, make
@@ -312,3 +312,13 @@ def test_outside_in_on_hosts_by_ssh_or_by_the_pipe() -> None:
         given: dict[str, Any] = {"mode": "outside-in", "connect": connect}
         assert make(build("./app", **given, hosts="n1,n2"), 1, 1).connect == connect
         assert make(build("./app", **given), 1, 1).connect == ""
+
+
+@pytest.mark.parametrize("option", ["chdir", "split_output"])
+@pytest.mark.parametrize("path", ["/scratch/a,b", "/scratch/a:b", "/scratch/a\nb"])
+def test_a_directory_that_no_runtime_can_mount(option: str, path: str) -> None:
+    """B11: `out,a:b` would be another directory of the node's, in the container at another place."""
+    with pytest.raises(UsageError, match="has a comma, a colon or a newline, so that it cannot be mounted") as wrong:
+        make(build("./app", **{option: path}), 1)
+    assert wrong.value.remedy == f"name another with --{option.replace('_', '-')}"
+    make(build("./app", runtime="host", **{option: path}), 1)

@@ -148,3 +148,31 @@ def test_ranks_by_srun_that_are_uneven_are_named_in_the_job() -> None:
     made = written(mode="outside-in", launcher="srun", ntasks="3", ntasks_per_node=None)
     assert "ranks=(2 1)" in made.text
     assert '--distribution=arbitrary "--nodelist=$mnrun_each"' in made.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"gres": "gpu:1\ntouch /tmp/x #"},
+        {"nodelist": "n1\ntouch /tmp/x"},
+        {"exclude": "n1\r"},
+        {"gpus_per_node": "a\n:1"},
+        {"gpus": "a\t:1"},
+        {"gpus_per_task": "\x7f:1"},
+    ],
+)
+def test_no_value_becomes_a_line_of_its_own(given: dict[str, str]) -> None:
+    """B11: outside its comment it would be run, as shell, in the job."""
+    (name,) = given
+    with pytest.raises(UsageError, match="has a tab, a newline or another control character in it") as wrong:
+        written(**given)
+    assert wrong.value.message.startswith(f"--{name.replace('_', '-')} "), wrong.value
+
+
+def test_a_programs_name_becomes_no_line_of_its_own() -> None:
+    """B11: it is the job's, unless that has another."""
+    program = "./app\ntouch x"
+    with pytest.raises(UsageError, match=r"--job-name 'app.ntouch x' has a tab, a newline or another control") as wrong:
+        written(program)
+    assert wrong.value.remedy == "give the job a name of its own with --job-name"
+    assert "#SBATCH --job-name=app " in written(program, job_name="app").text

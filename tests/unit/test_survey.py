@@ -143,3 +143,14 @@ def test_the_verb_loads_the_sites_modules(
     mocker.patch.object(cli_check, "_asked", return_value={"n": WELL})
     assert mnrun("check").code == 0
     assert load.call_args.args[0] == ("apptainer/1.3",)
+
+
+@pytest.mark.parametrize(
+    ("version", "good"), [("4.2.46(2)-release", False), ("4.4.20(1)-release", True), ("5.2.37", True)]
+)
+def test_a_bash_that_is_too_old(version: str, good: bool) -> None:
+    """B11: as RHEL 7's, in one line with its name; no job would begin there."""
+    found = survey.findings("n", {**WELL, "bash": version})
+    assert survey.usable(found) is good
+    wanted = [] if good else [("n", NO, version, "install bash 4.4 or later: guards need it")]
+    assert [(one.node, one.state, one.found, one.fix) for one in found if one.subject == "bash"] == wanted

@@ -7,6 +7,7 @@ processes, and sshd.sh starts one: those are for the live tests.
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -402,6 +403,15 @@ def test_only_daemons_lose_the_networks(node: Node, command: str, kept: bool) ->
     environ = {"SSH_ORIGINAL_COMMAND": command, "PATH": path}
     said = node.run("session.sh", shell="/bin/sh", environ=environ).decode()
     assert said == ("eth0\n" if kept else "\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("before", ["unset HOME", "HOME=", "HOME=/elsewhere"])
+def test_a_home_where_nobody_has_set_one(sh: Shell, shell: str, before: str) -> None:
+    """B11: as a login would set it, also under `set -u`; one that is set stays."""
+    said = sh(f'set -eu; {before}; . "$1"; exec env', str(folder("wrappers") / "home.sh"), shell=shell).decode()
+    own = "/elsewhere" if "elsewhere" in before else pwd.getpwuid(os.getuid()).pw_dir
+    assert f"HOME={own}" in said.splitlines()
 
 
 def test_everybody_is_somebody_in_the_container(node: Node) -> None:
