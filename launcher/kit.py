@@ -141,7 +141,7 @@ def wrappers() -> dict[str, str]:
 def values(plan: Plan) -> str:
     """job.sh: what the wrappers know of this job."""
     spec = plan.spec
-    return "# shellcheck shell=sh disable=SC2034\n" + environment.assignments(
+    return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
         {
             "mnrun_id": plan.job,
             "mnrun_nodes": ",".join(plan.layout.nodes),

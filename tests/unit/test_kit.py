@@ -71,7 +71,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
     """job.sh, whole: values in single quotes, whatever is in them."""
     job = JobSpec(command=("./app",), image="/app.sif", chdir="/it's here", keep=True, ports="3000-4000")
     assert kit.values(make(job, 2, 1)) == (
-        "# shellcheck shell=sh disable=SC2034\n"
+        "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
         "mnrun_nodes='node01,node02'\n"
         "mnrun_chdir='/it'\\''s here'\n"
@@ -106,7 +106,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
     """No connect; who starts the ranks."""
     job = JobSpec(command=("./app",), image="/app.sif", mode="outside-in", launcher="srun", mpi="pmix", chdir="/run")
     assert kit.values(make(job, 2, 1)) == (
-        "# shellcheck shell=sh disable=SC2034\n"
+        "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
         "mnrun_nodes='node01,node02'\n"
         "mnrun_chdir='/run'\n"
