@@ -1,4 +1,4 @@
-"""The two ways into a job's directory on a node, into.sh and await.sh, run for real: neither believes a name in /tmp."""
+"""The ways into a job's directory on a node, into.sh and await.sh, run for real: neither believes a name in /tmp."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launcher import kit
 from .conftest import Shell, own
 
 SHELLS = (("sh",), ("dash",), ("bash",), ("bash", "-p"), ("busybox", "sh"))
-# As root: in a directory that all may enter, which Python's own is not. $place is the one that is entered, $as who does.
+# As root: in a directory that all may enter, which Python's own is not. $place is the job's directory, $as who enters.
 FOREIGN = """
 above=$(mktemp -d /tmp/mnrun-test.XXXXXX) && trap 'rm -rf "$above"' EXIT && chmod 755 "$above"
 place=$above/mnrun.7

@@ -147,8 +147,8 @@ def test_without_slurm_the_mark_is_enough(scripts: Scripts, job: str) -> None:
 
 def test_a_noted_session_is_the_jobs_for_as_long_as_it_is_that_very_one(scripts: Scripts, job: str) -> None:
     """A later one of its number is not; one whose leader was hidden when it was noted is."""
-    script = """stay mine; ours "$mine"; stay later; echo "$later 1" >>sessions; stay hidden; echo "$hidden 0" >>sessions
-    stay plain; tell alive mine later hidden plain"""
+    script = """stay mine; ours "$mine"; stay later; echo "$later 1" >>sessions
+    stay hidden; echo "$hidden 0" >>sessions; stay plain; tell alive mine later hidden plain"""
     assert scripts(SWEEP + script, job=job) == ["mine", "hidden"]
 
 
@@ -170,8 +170,8 @@ def test_any_awk_will_do(scripts: Scripts, job: str, tmp_path: Path, awk: str) -
         pytest.skip(f"there is no {awk} here")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/awk").symlink_to(found)
-    script = r"""stay mine; ours "$mine"; stay marked "MNRUN_JOB_ID=$job"; stay plain; call liar $'\n'"$plain $mine"$'\n'
-    call odd ') Z 1 ('; ours "$odd"; tell alive mine marked plain liar odd"""
+    script = r"""stay mine; ours "$mine"; stay marked "MNRUN_JOB_ID=$job"; stay plain
+    call liar $'\n'"$plain $mine"$'\n'; call odd ') Z 1 ('; ours "$odd"; tell alive mine marked plain liar odd"""
     environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     assert scripts(SWEEP + script, job=job, **environ) == ["mine", "marked", "odd"]
 
@@ -214,7 +214,7 @@ BOTH = 'for each in "$place" "$twin"; do'
     [
         pytest.param("dead", GONE, id="nobody lives"),
         pytest.param("", KEPT, id="its guard lives"),
-        pytest.param('began "$other"; echo "$other $REPLY" >"$place/undertaker"; dead', KEPT, id="its undertaker lives"),
+        pytest.param('began "$other"; echo "$other $REPLY" >"$place/undertaker"; dead', KEPT, id="an undertaker lives"),
         pytest.param('echo "$other 1" >"$place/undertaker"; dead', GONE, id="its undertaker's number is another's"),
         pytest.param(': >"$place/undertaker"; dead', GONE, id="its undertaker had no time to say who it is"),
         pytest.param(f'{BOTH} echo "$each node01 $other 1" >"$each/own"; done', GONE, id="its guard's is another's"),
