@@ -165,7 +165,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
     """Return job.sh: what the wrappers know of this job."""
     spec = plan.spec
     silence = SILENCE if spec.hosts else PULSE_SILENCE if pulse else ""
-    return "# shellcheck shell=sh disable=SC2034\n" + environment.assignments(
+    return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
         {
             "mnrun_id": plan.job,
             "mnrun_nodes": ",".join(plan.layout.nodes),

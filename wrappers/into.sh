@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2034
+# shellcheck shell=sh disable=SC1090,SC2034,SC3067  # dash, bash and busybox have -O
 # `sh -c INTO DIR SCRIPT WORDS…`, the one way into the job's directory DIR by its name, outside a container and inside.
 # Everybody may make that name in /tmp as soon as it is free. So the directory is entered once and judged after that,
 # by what `.` is: it belongs to us, it lies in /tmp itself, and the file `own` that boot.sh wrote there, for us alone,

@@ -6,6 +6,7 @@
 set -eu
 . ./job.sh
 . ./pid.sh
+# shellcheck disable=SC2154  # into.sh's
 PATH=$mnrun_here/bin:$PATH
 export PATH
 export -p >session.env

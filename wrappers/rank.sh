@@ -1,6 +1,7 @@
 #!/bin/sh
 # `rank.sh WORDS…` is every rank, inside its container: sets the job's environment, says that
 # the rank is there, and becomes the user's program (so that 126 and 127 are the shell's).
+# shellcheck disable=SC2154  # into.sh's
 case $0 in
   */rank.sh) mnrun_here=${0%/*} ;; # by its name, from a process of the job's
   *) cd "$mnrun_back" || exit 1 ;; # by into.sh

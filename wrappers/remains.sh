@@ -20,6 +20,7 @@ remains() { # says what it has taken away
   local place
   for place in /tmp/mnrun.* /dev/shm/mnrun.*; do
     [[ -O $place && -d $place && ! -L $place ]] || continue
+    [[ $place == /tmp/* || ! -O /tmp/${place##*/} ]] || continue # goes when that goes, or is kept with it
     ( # which enters it
       is_left "$place" || exit 0
       [[ ! -e stop.sh ]] || bash -p -c "$mnrun_into" "$place" stop.sh

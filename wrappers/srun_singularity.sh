@@ -129,6 +129,7 @@ stand_by() {
     ((left-- != 0)) || exit 143
     read -rt 0.2 -u "$pause" || true
   done
+  # shellcheck disable=SC2094  # a variable, and a file
   read -r code <code
   : >"left.${SLURM_LOCALID:-0}"
   exit "$code"

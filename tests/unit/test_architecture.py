@@ -70,7 +70,7 @@ NEIGHBOURS = {
     "roster": {"nodeset"},
     "spec": {"starters"},
     "plan": {"kit"},
-    "show": {"carry", "verdict"},
+    "show": {"carry", "kit", "verdict"},
     "asking": {"cache", "cluster", "transports"},
     "script": {"carry", "kit", "plan"},
     "cluster": {"node", "commands"},

@@ -6,12 +6,13 @@ The whole words are in golden/; here stands what must hold of them, and what is 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import Any
 
 import pytest
 
-from launcher import carry, plan
+from launcher import carry, kit, plan, show
 from launcher.errors import Impossible, UsageError
 from launcher.model import JobSpec, Layout, Phase, Plan, Where
 
@@ -322,3 +323,16 @@ def test_a_directory_that_no_runtime_can_mount(option: str, path: str) -> None:
         make(build("./app", **{option: path}), 1)
     assert wrong.value.remedy == f"name another with --{option.replace('_', '-')}"
     make(build("./app", runtime="host", **{option: path}), 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
+    """A person reads which they are; a program is given the words as they are."""
+    made = planned(2, 2, **KINDS[kind])
+    judged = show.Judged(None, "", made.spec)
+    names = ("boot.sh", "into.sh") if kind == "by srun" else ("boot.sh", "await.sh", "into.sh")
+    text, data = show.as_steps(made, SITE, judged), show.as_json(made, SITE, judged)
+    assert all(f"-c '<{name}>' /tmp/mnrun.7-abcdef " in text for name in names)
+    assert "mnrun_back" not in text
+    said = [word for step in json.loads(data)["steps"] for word in step["argv"]]
+    assert all(kit.spoken(name) in said for name in names)

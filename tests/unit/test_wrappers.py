@@ -33,7 +33,7 @@ class Node:
     def __init__(self, sh: Shell, path: Path) -> None:
         self._sh = sh
         self.path = path
-        self._by_into = BY_INTO
+        self._by_into: tuple[str, ...] = BY_INTO
 
     def fill(self, *ranks: int, launch: str = "", **given: Any) -> None:
         command = () if given.get("shell") else ("./app",)
@@ -48,10 +48,9 @@ class Node:
             program.chmod(0o700)
 
     def run(self, wrapper: str, *words: str, shell: str = "sh", before: str = "", **how: Any) -> bytes:
-        """Run `WRAPPER WORDS` by its own shell, after the lines `before`, as a launch does: by into.sh or by its name."""
-        start = ("-c", kit.spoken(kit.INTO), str(self.path), wrapper)
-        if wrapper not in self._by_into:
-            start = (str(self.path / wrapper),)
+        """Run `WRAPPER WORDS` by its own shell, after the lines `before`: by into.sh or by its name, as a launch."""
+        entered = ("-c", kit.spoken(kit.INTO), str(self.path), wrapper)
+        start = entered if wrapper in self._by_into else (str(self.path / wrapper),)
         return self._sh(before + 'exec "$@"', shell, *start, *words, **how)
 
     @property
