@@ -89,6 +89,11 @@ def test_a_directory_of_somebody_else_is_refused(sh: Shell, words: tuple[str, ..
 
 
 AWAIT = ("bash", "-p", "-c", kit.spoken(kit.AWAIT))
+# Tells the last one that was started to end, once it can hear it: proc(5), status, SigCgt.
+TELL = r"""
+until [ $((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$!/status") & 0x4000)) != 0 ]; do sleep 0.02; done
+sleep 0.2; kill -TERM $!; wait $!
+"""
 
 
 def test_the_head_waits_for_a_directory_that_comes_late(sh: Shell, tmp_path: Path) -> None:
@@ -113,7 +118,7 @@ def test_the_head_ends_with_its_guard(sh: Shell, place: Path, gone: str) -> None
 
 def test_the_head_is_told_to_end_where_there_is_no_guard(sh: Shell, tmp_path: Path) -> None:
     """And it does, without a word."""
-    assert sh('"$@" 2>&1 & sleep 0.2; kill -TERM $!; wait $!', *AWAIT, f"{tmp_path}/none", "a") == b""
+    assert sh(f'"$@" 2>&1 &{TELL}', *AWAIT, f"{tmp_path}/none", "a") == b""
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,7 @@ def test_the_head_is_told_to_end_where_there_is_no_guard(sh: Shell, tmp_path: Pa
 def test_the_head_goes_on_waiting_before_what_is_not_the_jobs_directory(sh: Shell, place: Path, spoilt: str) -> None:
     """Everything is there, and yet it is not its guard's."""
     (place / "head.sh").write_text("echo ran\n")
-    script = f'mkfifo "$1/gate"; {spoilt}\nshift; "$@" 2>&1 & sleep 0.3; kill -TERM $!; wait $!'
+    script = f'mkfifo "$1/gate"; {spoilt}\nshift; "$@" 2>&1 &{TELL}'
     assert sh(script, str(place), *AWAIT, str(place)) == b""
 
 
