@@ -35,7 +35,8 @@ mnrun_failed_at() { # CODE LINE COMMAND FILE: which of the user's lines failed, 
 
 mnrun_runs() { # whether the job goes on, or nobody knows better
   local own=$'\n'"JobId=$SLURM_JOB_ID [^"$'\n'"]*" # of an array whose own id it is there is a line for each task
-  mnrun_said=$(scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null) || return 0
+  # deaf: the signal for whose sake we ask comes to every process of the script, and would be taken for no answer
+  mnrun_said=$(trap '' HUP INT QUIT TERM USR1 USR2 ALRM && scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null) || return 0
   [[ ! $'\n'$mnrun_said =~ $own ]] || mnrun_said=${BASH_REMATCH[0]}
   [[ $mnrun_said != *PreemptTime=[0-9]* ]] || mnrun_preempted=1 # in its grace time, after which Slurm ends it
   [[ $mnrun_said =~ JobState=(RUNNING|SUSPENDED|SIGNALING|RESIZING) ]] # as launcher/schedulers/slurm.py

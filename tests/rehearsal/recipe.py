@@ -55,7 +55,7 @@ RUNTIMES = (
 REGISTRY = ("docker-registry", "skopeo", "apache2-utils")
 EVERYDAY = (
     "ca-certificates", "python3", "python3-venv", "pdsh", "tini", "procps", "psmisc", "lsof",
-    "iproute2", "iputils-ping", "util-linux", "zsh", "less", "strace", "netcat-openbsd", "environment-modules",
+    "iproute2", "iputils-ping", "util-linux", "tcsh", "zsh", "less", "strace", "netcat-openbsd", "environment-modules",
 )  # fmt: skip
 
 NODE = Tree(
