@@ -48,7 +48,7 @@ def held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
     from . import cluster
 
     on_paper = not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
-    return (None, cluster.on_paper()) if on_paper else held(job)
+    return (None, cluster.on_paper(os.environ)) if on_paper else held(job)
 
 
 def salloc_line(job: JobSpec, words: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import subprocess
@@ -45,7 +44,7 @@ def this_machine() -> tuple[Allocation, Site]:
     return node.here(), Site("local", "local")
 
 
-def on_paper(job: str = "JOB", environ: Mapping[str, str] = os.environ) -> Site:
+def on_paper(environ: Mapping[str, str], job: str = "JOB") -> Site:
     """This Slurm site, for a plan that is made before there is a job."""
     release = version()
     return Site("slurm", job, release, binds=_binds(release, environ))

@@ -21,13 +21,14 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from . import choices, cluster, connect, keys, kit, nodeset, proof, relay, terminal
+from . import choices, cluster, connect, keys, kit, nodeset, proof, reasons, relay, terminal
 from .carry import carry
-from .errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
+from .errors import LaunchError, NodeError
 from .job_dir import Records
 from .model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from .prepare import prepare
 from .progress import Screen
+from .reasons import Broken
 from .roster import Roster
 from .schedulers import SCHEDULERS
 from .transports import Event, Running, Signals, Stopped, start, starting
@@ -35,17 +36,7 @@ from .transports import Event, Running, Signals, Stopped, start, starting
 GRACE = 3.0  # seconds for a program to end by itself after a signal
 ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
 EXITED = re.compile(r"task 0: Exited with exit code \d+")  # what srun says of a shell whose last command failed
-OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # slurmstepd's and srun's words
 FAREWELL = 10.0  # seconds for the guards to end everything and say so
-
-
-class Broken(Exception):
-    """The launch cannot go on. `why` makes the error of it once everything has ended: it may ask the scheduler, and
-    nothing comes before the lease's end."""
-
-    def __init__(self, why: Callable[[], LaunchError]) -> None:
-        super().__init__(why)
-        self.why = why
 
 
 class Launch:
@@ -67,6 +58,7 @@ class Launch:
         self.screen = screen
         self.starter = starter  # what starts a command, where there is no scheduler's client to
         self.asked: Any = cluster if site.scheduler == "slurm" else cluster.Nobody
+        self.reasons = reasons.Reasons(plan, site.job, self.asked)
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put may interrupt itself: signals come so
         self.roster = Roster(plan.layout.nodes)
         self.noise: list[str] = []
@@ -367,52 +359,15 @@ class Launch:
             self.screen.warn(slow)
 
     def _not_ready(self, late: bool = False) -> Broken:
-        return Broken(partial(self._who_is_not_ready, copy.deepcopy(self.roster), list(self.noise), late))
-
-    def _who_is_not_ready(self, roster: Roster, said: list[str], late: bool) -> LaunchError:
-        """By what was known then."""
-        missing = roster.missing
-        refused = roster.failed or roster.gone or roster.lost
-        thoughts = self.asked.why_down(missing)
-        reasons = nodeset.folded({node: roster.why(node, thoughts) for node in missing})
-        words = [line for line in said if any(node in line for node in missing)] or said
-        noise = f" ({' | '.join(words[-3:])})" if words else ""
-        count = f"{len(missing)} of {len(roster.nodes)} nodes not ready"
-        if late and not refused:
-            return DeadlineError(
-                f"{count} after {self.plan.spec.start_timeout} s: {reasons}{noise}", "--start-timeout gives them longer"
-            )
-        return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
+        """By what is known now."""
+        return Broken(partial(self.reasons.not_ready, copy.deepcopy(self.roster), list(self.noise), late))
 
     def _failure(self, roster: Roster) -> LaunchError:
         """What a node said of its failure, unless that is because the job is over."""
-        if self._is_over():
-            return self._why_cut_off()
-        if roster.failed:
-            return RuntimeFailed(nodeset.folded(roster.failed))
-        return NodeError(nodeset.folded({node: roster.why(node, {}) for node in (*roster.gone, *roster.lost)}))
+        return self._why_cut_off() if self._is_over() else reasons.failure(roster)
 
     def _why_cut_off(self) -> LaunchError:
-        """The serving step ended, and not because of us: the job did, or its srun was killed."""
-        starved = [line for line in self.noise if OOM.search(line)]
-        if starved:  # Slurm ends a step of which the kernel has killed a process, if the site says so
-            return OutOfMemory(
-                f"out of memory: {' | '.join(starved)}", "ask for more with --mem, or run fewer ranks a node"
-            )
-        job = self.site.job
-        state = self.asked.ending(job)
-        over = job_over(job, state)
-        if over is not None:
-            return over
-        lost = self.asked.why_down(self.plan.layout.nodes)
-        if lost:
-            said = nodeset.folded({node: f"Slurm says {thought}" for node, thought in lost.items()})
-            return NodeError(f"lost while the program ran: {said}")
-        if state == "NODE_FAIL":
-            return NodeError(f"a node of job {job} failed")
-        return NodeError(
-            f"the serving step ended while the program ran ({' | '.join(self.noise[-3:]) or 'without a word'})"
-        )
+        return self.reasons.cut_off(self.noise)
 
 
 def execute(

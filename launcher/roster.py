@@ -30,6 +30,7 @@ from . import nodeset
 from .errors import DeadlineError, OutOfMemory
 from .model import Plan, Worker
 
+LESS = "ask for more with --mem, or run fewer ranks a node"  # where memory is short
 KILLED = 137  # how a process ends that a SIGKILL has ended, as shells tell it
 SETTLES = ("ready", "image", "fail", "unpulled", "gone", "lost")  # whether a node can take part
 
@@ -106,9 +107,10 @@ class Roster:
             self.logs.setdefault(node, []).append(said)
         elif word == "rank":
             number, _, size = said.partition(" ")
+            rank = int(number)
             found = self.ranks.setdefault(node, {})
-            self.started += int(number) not in found
-            found[int(number)] = size
+            self.started += rank not in found
+            found[rank] = size
         elif word == "ended":
             rank, code, told = int(said.split()[0]), int(said.split()[1]), said.endswith(" told")
             if code == KILLED:
@@ -192,9 +194,7 @@ class Roster:
             if node in self.killed and not named.isdecimal():
                 who = f"ranks {named} were killed"
             why[node] = f"{who}: the job has {_size(limit)} there, and has used it up"
-        return OutOfMemory(
-            f"out of memory on {nodeset.folded(why)}", "ask for more with --mem, or run fewer ranks a node"
-        )
+        return OutOfMemory(f"out of memory on {nodeset.folded(why)}", LESS)
 
     def all_there(self, plan: Plan) -> bool:
         """Whether every rank has been heard of."""

@@ -232,13 +232,17 @@ def _read(kind: str, name: str, stream: IO[bytes], events: queue.SimpleQueue[Eve
             events.put((kind, name, line.decode("utf-8", "replace").rstrip("\n")))
 
 
+def _pulse(words: Words, stream: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=stream, start_new_session=True)
+
+
 def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | Words | None]) -> None:
     """Until the end of the words, or of who reads them: its end is on its way to us with the reason."""
     pulse: subprocess.Popen[bytes] | None = None
     with contextlib.suppress(BrokenPipeError):
         for data in iter(words.get, None):
             if isinstance(data, tuple):
-                pulse = subprocess.Popen(data, stdin=subprocess.PIPE, stdout=stream, start_new_session=True)
+                pulse = _pulse(data, stream)
                 continue
             assert isinstance(data, bytes)
             view = memoryview(data)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from .cells import INSIDE, MPIRUN, OMPI5, SRUN, Way
-from .reports import check, mine, refusal
+from .cells import OMPI5, SRUN, Way
+from .reports import refusal
 from .stage import LOGIN, TOP, USERS, Cluster, Desk, Job, Process, Result, wait_for
 
 pytestmark = pytest.mark.live
@@ -248,7 +247,10 @@ def test_stranger_leads_to_another_job_of_hers(cluster: Cluster, bob: Stranger, 
         up(cluster, 1)
         place = place_of(cluster)
         before = sorted(path.name for path in cluster.path(place, FIRST).iterdir())
-        with slow(cluster, DIRECTORY, FIRST), bob.watching(f'ln -s {place} "$1" && echo planted', other(place)) as watcher:
+        with (
+            slow(cluster, DIRECTORY, FIRST),
+            bob.watching(f'ln -s {place} "$1" && echo planted', other(place)) as watcher,
+        ):
             result = start(cluster, desk, "inside-out")
             planted(watcher)
         refusal(result, 121, FIRST, "somebody else has made it")

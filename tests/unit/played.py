@@ -201,6 +201,7 @@ def stage(mocker: MockerFixture, slurm: Slurm) -> Iterator[Stage]:
     """Every launch of the test ends with its lease closed, whatever became of it."""
     stage = Stage()
     mocker.patch.object(execute, "start", stage.start)
+    mocker.patch.object(transports, "_pulse", return_value=mocker.Mock())
     mocker.patch.object(execute, "GRACE", 0.05)
     mocker.patch.object(execute, "FAREWELL", 0.05)
     mocker.patch.object(execute, "ANSWER", 0.05)

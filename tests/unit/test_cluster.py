@@ -136,14 +136,21 @@ def test_a_slurm_that_does_not_answer(mocker: MockerFixture) -> None:
     """We do not wait for ever."""
     mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("srun", 60))
     with pytest.raises(SchedulerError) as wrong:
-        cluster.on_paper()
+        cluster.on_paper({})
     assert str(wrong.value) == "srun did not answer within 60 s; ask the cluster's admins about slurmctld"
 
 
-def test_a_site_on_paper(slurm: dict[str, str]) -> None:
-    """A plan without a job still knows the version, whose words it writes."""
-    slurm["srun"] = "slurm 20.11.9"
-    assert cluster.on_paper() == Site("slurm", "JOB", (20, 11))
+@pytest.mark.parametrize(
+    ("release", "plugin", "binds"),
+    [("20.11", "none", False), ("22.05", "cgroup,task/affinity", True), ("24.11", "none", True)],
+)
+def test_a_site_on_paper(slurm: dict[str, str], tmp_path: Path, release: str, plugin: str, binds: bool) -> None:
+    """A plan without a job still knows the version, whose words it writes, and whether an older one binds to CPUs."""
+    slurm["srun"] = f"slurm {release}.9"
+    (tmp_path / "slurm.conf").write_text(f"ClusterName=c\nTaskPlugin=task/{plugin}\n")
+    year, month = map(int, release.split("."))
+    site = cluster.on_paper({"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    assert site == Site("slurm", "JOB", (year, month), binds=binds)
 
 
 def test_what_slurm_thinks_of_nodes(slurm: dict[str, str]) -> None:

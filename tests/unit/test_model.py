@@ -20,6 +20,7 @@ CODES = {
     "NoAnswerError": 123,
     "DeadlineError": 124,
     "RuntimeFailed": 125,
+    "OutOfMemory": 137,
     "JobEnded": 143,
 }
 

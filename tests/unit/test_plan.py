@@ -319,10 +319,11 @@ def test_outside_in_on_hosts_by_ssh_or_by_the_pipe() -> None:
 @pytest.mark.parametrize("path", ["/scratch/a,b", "/scratch/a:b", "/scratch/a\nb"])
 def test_a_directory_that_no_runtime_can_mount(option: str, path: str) -> None:
     """B11: `out,a:b` would be another directory of the node's, in the container at another place."""
+    own: dict[str, Any] = {option: path}
     with pytest.raises(UsageError, match="has a comma, a colon or a newline, so that it cannot be mounted") as wrong:
-        make(build("./app", **{option: path}), 1)
+        make(build("./app", **own), 1)
     assert wrong.value.remedy == f"name another with --{option.replace('_', '-')}"
-    make(build("./app", runtime="host", **{option: path}), 1)
+    make(build("./app", runtime="host", **own), 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -53,6 +53,9 @@ class Step:
         if self.over is not None:
             self.events.put(("ended", "prepare", self.over))
 
+    def pulse(self) -> None:
+        self.sent += b"pulse"
+
     def close(self) -> None:
         if self.over is None:
             self.events.put(("ended", "prepare", 0))
@@ -83,7 +86,7 @@ def test_an_image_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     """The steps that come after name its place; what goes down is the script; nothing is said of what is usual."""
     step = Step(*images("sha256:1", "sha256:1"))
     plan = carried_out(step)
-    assert step.sent == kit.fetched(plan.spec, {"APPTAINER_DOCKER_PASSWORD": "of no matter"})
+    assert step.sent == kit.fetched(plan.spec, {"APPTAINER_DOCKER_PASSWORD": "of no matter"}, pulse=True) + b"pulse"
     assert plan.spec.image == HERE
     assert HERE in plan.step(Phase.SERVE).argv
     assert IMAGE in step.argv
