@@ -3,6 +3,7 @@ process gets; and between its two signals it waits 30 s. Beside what is here, so
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from .cells import HELLO, INSIDE, MPIRUN, SRUN, Way, some
+from .cells import HELLO, INSIDE, MPIRUN, SRUN, Way, cells, one, some
 from .conftest import NAME, up
 from .reports import everybody_spoke, mine
 from .stage import LOGIN, Cluster, Process, wait_for
@@ -83,11 +84,14 @@ def at_once(processes: Sequence[Process]) -> None:
                 os.kill(process.pid, signum)
 
 
-@pytest.mark.parametrize("how", ["scancel", "time limit", "SIGINT", "SIGKILL", "kill srun"])
-@pytest.mark.parametrize("way", MODES, ids=str)
-def test_ends_before_slurm_must_kill(cluster: Cluster, how: str, way: Way) -> None:
+BY_NAME = {str(way): way for way in MODES}
+ENDS = cells({"how": ("scancel", "time limit", "SIGINT", "SIGKILL", "kill srun"), "way": tuple(BY_NAME)}, together=1)
+
+
+@pytest.mark.parametrize(("how", "way"), ENDS)
+def test_ends_before_slurm_must_kill(cluster: Cluster, how: str, way: str) -> None:
     """The guards do not wait for Slurm's KILL, nor it for them: nothing is left soon after the program's own end."""
-    with cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2)) as job:
+    with cluster.running(cluster.launch(*BY_NAME[way].words, "--", *FOREVER, nodes=2)) as job:
         job.saying(everybody_spoke(4), "running on all ranks")
         act(cluster, how, job)
         wait_for(lambda: not programs(cluster), "without its program", 90)
@@ -99,7 +103,7 @@ def test_ends_before_slurm_must_kill(cluster: Cluster, how: str, way: Way) -> No
         clean_soon(cluster, begin, killed=how == "SIGKILL")
 
 
-@pytest.mark.parametrize("way", (*MODES, SRUN), ids=str)
+@pytest.mark.parametrize("way", one(1, (*MODES, SRUN)), ids=str)
 def test_ends_by_itself(cluster: Cluster, way: Way) -> None:
     """A normal end, and a rank that fails: the code, and nothing left at once."""
     for words, code in (((HELLO,), 0), ((HELLO, "-x", "7"), 7)):
@@ -154,8 +158,10 @@ def _of_nodes(cluster: Cluster, *nodes: str) -> list[str]:
     return [line for line in cluster.leftovers() if line.startswith(nodes) and "/.mnrun" not in line]
 
 
-@pytest.mark.parametrize("rank", ["0", "3"])
-@pytest.mark.parametrize("way", some((*MODES, SRUN), (INSIDE, SRUN)), ids=str)
+STARVED = tuple(itertools.product(("0", "3"), (*MODES, SRUN)))
+
+
+@pytest.mark.parametrize(("rank", "way"), some(STARVED, [("0", INSIDE), ("3", MPIRUN)]), ids=str)
 def test_out_of_memory(cluster: Cluster, way: Way, rank: str) -> None:
     """A rank that takes more than the job has: where, who, how much there is, what to do; SIGKILL's code."""
     program = ["python3", "-c", EATER.format(rank=rank)]
@@ -168,7 +174,7 @@ def test_out_of_memory(cluster: Cluster, way: Way, rank: str) -> None:
     assert cluster.wait_clean(SOON) == []
 
 
-@pytest.mark.parametrize("way", MODES, ids=str)
+@pytest.mark.parametrize("way", one(1, MODES), ids=str)
 def test_remains_of_a_step_that_was_killed(cluster: Cluster, way: Way) -> None:
     """Whose processes Slurm has all killed leaves files, and nobody on the node: the user's next launch there takes
     them away, and so does `mnrun clean --nodes`."""
@@ -193,7 +199,7 @@ def test_remains_of_a_step_that_was_killed(cluster: Cluster, way: Way) -> None:
         clean_soon(cluster, time.monotonic(), killed=True)
 
 
-@pytest.mark.parametrize("way", MODES, ids=str)
+@pytest.mark.parametrize("way", one(0, MODES), ids=str)
 def test_devices_of_others_are_closed(cluster: Cluster, way: Way) -> None:
     """Of four GPUs with two granted each rank can open these two, and no other. A stand-in has no driver: ENXIO."""
     told = 'grep -o "No such device\\|not permitted"'

@@ -1,49 +1,19 @@
-"""Other sites: Slurm that holds jobs in control groups, or gives each its own /tmp; other Debians on the nodes."""
+"""Other sites: Slurm that gives each job its own /tmp; other Debians on the nodes. Control groups: test_site_cgroup."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, Way, full, one
+from .cells import HELLO, INSIDE, MPIRUN, Way, one, some
 from .reports import check
 from .stage import LOGIN, Cluster
 
 pytestmark = pytest.mark.live
 
 Variant = Callable[..., Cluster]
-# Each device by what opening it says: no driver, or no permission.
-OPEN = """\
-import errno, json, os, sys
-found = {}
-for number in range(4):
-    try:
-        os.open(f"/dev/nvidia{number}", os.O_RDONLY)
-    except OSError as error:
-        found[number] = errno.errorcode[error.errno]
-print(json.dumps([found, os.environ.get("CUDA_VISIBLE_DEVICES")]), flush=True)
-"""
-HOLD = "x = bytearray(300 << 20); print(len(x))"
-OLDER = {"bookworm": "22.05", "bullseye": "20.11", "sid": ""}
-
-
-def test_site_cgroup(variant: Variant) -> None:
-    """Control groups: each rank can open the job's GPUs and no other; memory is a limit; nothing outlives its step."""
-    ours = variant(2, "--cgroup")
-    for way in one(0, MAIN):
-        result = ours.mnrun(*way.words, "--", "python3", "-c", OPEN, nodes=2, tasks=1, salloc=("--gres=gpu:2",))
-        assert result.code == 0, result
-        for line in result.out.splitlines():
-            assert json.loads(line) == [{"0": "ENXIO", "1": "ENXIO", "2": "EPERM", "3": "EPERM"}, "0,1"], result
-        check(ours.mnrun(*way.words, "--", HELLO, nodes=2), *ours.nodes)
-    held = {memory: ours.alice(["srun", "-N1", f"--mem={memory}", "python3", "-c", HOLD]) for memory in ("100M", "1G")}
-    assert held["100M"].code != 0, held
-    assert "oom" in held["100M"].err.lower(), held
-    assert held["1G"].code == 0, held
-    step = ["srun", "-N1", "sh", "-c", "setsid sleep 600 & sleep 0.5; echo started"]
-    assert ours.alice(step).out == "started\n"
+OLDER = {"bullseye": "20.11", "sid": ""}  # bookworm: test_site_bookworm
 
 
 def test_site_private_tmp(variant: Variant) -> None:
@@ -58,7 +28,7 @@ def test_site_private_tmp(variant: Variant) -> None:
     assert [entry.name for entry in ours.path("/tmp", "node01").iterdir()] == before
 
 
-@pytest.mark.parametrize("debian", OLDER if full() else ["bookworm"])
+@pytest.mark.parametrize("debian", some(tuple(OLDER), ()))
 def test_site_debian(variant: Variant, debian: str) -> None:
     """Nodes of another Debian: Slurm, docker, bash and Python of another age."""
     ours = variant(2, f"--debian={debian}")

@@ -139,6 +139,9 @@ def test_images_of_thousands_of_nodes(launch: Launcher, stage: Stage, mocker: Mo
             for line in pulling + images:
                 events.put(("line", "prepare", line))
 
+        def pulse(self) -> None:
+            pass
+
         def close(self) -> None:
             events.put(("ended", "prepare", 0))
 
