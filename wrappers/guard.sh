@@ -127,10 +127,14 @@ shared_memory() { # the job's directory there, which says whose it is as the oth
 }
 
 listen() { # for a line of the lease; false at its end, and where it is silent for longer than it may be
-  local waited=0 # in short rounds: while Slurm suspends the job time goes on, and then lines wait
-  until read -r ${mnrun_silence:+-t 5} mnrun_word mnrun_name mnrun_data; do
+  local waited=0 part='' line # in short rounds: while Slurm suspends the job time goes on, and then lines wait
+  until IFS= read -r ${mnrun_silence:+-t 5} line; do
     (($? > 128 && (waited += 5) < mnrun_silence)) || return
+    part+=$line
   done
+  line=$part$line
+  mnrun_word=${line%% *} line=${line#"${line%% *}"} line=${line# }
+  mnrun_name=${line%% *} mnrun_data=${line#"${line%% *}"} mnrun_data=${mnrun_data# }
 }
 
 outer() { # PID BEGAN [NAMESPACE]: that very process as this machine numbers it, which its container numbers so
@@ -298,7 +302,11 @@ if [[ -z $mnrun_fit ]] || ! check; then
   while listen && [[ $mnrun_word != over ]]; do :; done # the launcher ends it: it may want to hear from all nodes
   exit
 fi
-(exec {mnrun_life}>&- && remains) </dev/null >/dev/null 2>&1 &
+for mnrun_place in /tmp/mnrun.* /dev/shm/mnrun.*; do
+  [[ -O $mnrun_place && $mnrun_place != "$mnrun_here" && $mnrun_place != "$mnrun_shm" ]] || continue
+  (exec {mnrun_life}>&- && remains) </dev/null >/dev/null 2>&1 &
+  break
+done
 
 topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
 mkfifo stdin
