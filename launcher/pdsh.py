@@ -24,11 +24,16 @@ GREETING = 30.0  # seconds; a guard bears two minutes of silence
 # The lease as a pipe in a directory beside the job's, opened for both so that it has no end. In that directory lie the
 # two words that others write to it by; they come as all do who enter a directory of ours by its name (kit.INTO).
 PIPED = (
-    'umask 077; mkdir "$0" && cd "$0" && mkfifo pipe && exec <>pipe && '
+    'umask 077; mkdir "$0" || { echo "fail $MNRUN_NODE cannot make $0 on this node"; exit 1; }; '
+    'cd "$0" && mkfifo pipe && exec <>pipe && '
     "echo 'exec cat >pipe' >pour && echo 'echo \"$1\" 1<>pipe' >say && echo \"$0\" >own && "
     'cd / && exec env MNRUN_WAIT=60 "$@"'
 )
-THERE = 'i=0; until [ -e "$0/own" ]; do i=$((i + 1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done\n'
+# Nobody waits for what is somebody else's.
+THERE = (
+    'i=0; until [ -e "$0/own" ] || [ -L "$0" ] || { [ -e "$0" ] && [ ! -O "$0" ]; }; '
+    "do i=$((i + 1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done\n"
+)
 PLAIN = re.compile(rb"(go|log|alive|end|signal [A-Z0-9]+)\n")
 COMPLAINT = re.compile(r"pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 

@@ -44,7 +44,7 @@ usable() { # whether the engine can be used here; says why not
   fi
   command -v "$mnrun_runtime" >/dev/null || { echo "$mnrun_runtime is not installed on this node"; return 1; }
   if [[ $mnrun_runtime == podman ]]; then
-    (umask 077 && mkdir -p "$mnrun_store/user/containers") 2>/dev/null && [[ -O $mnrun_store && ! -L $mnrun_store ]] ||
+    (umask 077 && mkdir -p "$mnrun_store" && [[ -O $mnrun_store && ! -L $mnrun_store ]] && mkdir -p "$mnrun_store/user/containers") 2>/dev/null ||
       { echo "$mnrun_store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
     subordinate && return

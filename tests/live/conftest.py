@@ -18,6 +18,7 @@ from rehearsal import trees
 from . import matrix
 from .cells import full
 from .stage import LOGIN, TOOL, TOP, Cluster, Desk
+from .stranger import Stranger, lair
 
 SECONDS_TO_CLEAN = 15.0
 # Each worker of pytest-xdist has clusters of its own.
@@ -133,6 +134,13 @@ def desk(cluster: Cluster) -> Iterator[Desk]:
     """A folder in alice's home, seen by all nodes."""
     with cluster.desk() as desk:
         yield desk
+
+
+@pytest.fixture
+def bob(cluster: Cluster) -> Iterator[Stranger]:
+    """Another user, who means no good."""
+    with lair(cluster) as bob:
+        yield bob
 
 
 @pytest.fixture

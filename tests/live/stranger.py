@@ -1,0 +1,186 @@
+"""Bob on the nodes where alice's jobs run: an ordinary user with a shell, who can be quicker than she is.
+
+A name in /tmp belongs to who makes it first, and the names of a job are in the list of processes. Where bob must be
+quicker than alice her command waits for him, on her side of the race: who wins by luck here wins somewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cells import Way
+from .stage import LOGIN, TOP, USERS, Cluster, Job, Process, wait_for
+
+LAIR = "/var/tmp/lair"  # bob's, on each node
+ALICE, BOB = USERS
+JOB = r"/tmp/mnrun\.[0-9a-z]+-[0-9a-z]+"  # the job's directory
+PULL = r"/tmp/mnrun\.pull\.\d+\.\d+"
+FIRST, SECOND = "node01", "node02"
+SRUN_HOST = ("--mode", "outside-in", "--launcher", "srun", "--runtime", "host")
+BARE, BARE_MPIRUN = Way("inside", "host"), Way("mpirun", "host")
+SLEEP = ("sleep", "3601")  # a program, to be told from a bystander
+BYSTANDER = ("sleep", "3599")
+
+# What lies in a directory of bob's under each name that anything of ours has ever been run by.
+EVIL = f'#!/bin/sh\n{{ id; echo "$0 $*"; }} >"{LAIR}/ran/$$.$(date +%N)"\n'
+# What it takes to be taken for a job's directory, made beside and renamed, and so complete at once.
+PLANT = f"""
+set -eu
+new=/tmp/new.$$
+mkdir -m 777 "$new"
+chmod 777 "$new" # whatever the umask
+cd "$new"
+cp {LAIR}/evil/* .
+mkfifo -m 666 stdin up go
+echo "$1 $(uname -n) $$ 1" >own
+chmod 666 own
+mkfifo -m 666 gate
+chmod 666 gate
+mv -T "$new" "$1"
+echo planted
+"""
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """Bob, with a folder on each node."""
+
+    cluster: Cluster
+
+    def argv(self, script: str, *words: str) -> list[str]:
+        return ["sh", "-c", script, "bob", *words]
+
+    def does(self, script: str, *words: str, node: str = FIRST) -> str:
+        """A script of bob's, which must succeed."""
+        done = self.cluster.alice(self.argv(script, *words), node=node, user="bob")
+        assert done.code == 0, done
+        return done.out
+
+    @contextmanager
+    def watching(self, script: str, pattern: str = JOB, node: str = FIRST, suffix: str = "") -> Iterator[Job]:
+        """As soon as such a name is in the list of processes bob's script runs with it."""
+        script = f'PATH=/usr/bin:/bin\nset -- "$1{suffix}"\n{script}'
+        words = ["python3", f"{LAIR}/watcher.py", pattern, *self.argv(script)]
+        with self.cluster.running(words, node=node, user="bob") as job:
+            yield job
+
+    def ran(self) -> list[str]:
+        """What code of bob's said when somebody ran it."""
+        places = [self.cluster.path(f"{LAIR}/ran", node) for node in (LOGIN, *self.cluster.nodes)]
+        return [path.read_text() for place in places for path in place.iterdir()]
+
+
+@contextmanager
+def lair(cluster: Cluster) -> Iterator[Stranger]:
+    """Bob comes, and goes with all that is his."""
+    names = {path.name for path in (TOP / "wrappers").glob("*.sh")} | {"pour", "say"}
+    # of earlier versions, and later ones
+    names |= {"guard.sh", "head.sh", "box.sh", "go.sh", "node.sh", "rank.sh", "sweep.sh", "stop.sh", "undertaker.sh"}
+    everywhere = (LOGIN, *cluster.nodes)
+    watcher = (Path(__file__).parent / "programs" / "watcher.py").read_bytes()
+    namesake = (Path(__file__).parent / "programs" / "namesake.py").read_bytes()
+    for node in everywhere:
+        cluster.root(node, "install", "-d", "-o", "bob", LAIR, f"{LAIR}/evil")
+        cluster.root(node, "install", "-d", "-o", "bob", "-m", "777", f"{LAIR}/ran")
+        cluster.put(f"{LAIR}/watcher.py", watcher, 0o755, node, BOB)
+        cluster.put(f"{LAIR}/namesake.py", namesake, 0o755, node, BOB)
+        for name in names:
+            cluster.put(f"{LAIR}/evil/{name}", EVIL, 0o755, node, BOB)
+    try:
+        yield Stranger(cluster)
+    finally:
+        for process in cluster.processes():
+            if process.uid == BOB:
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+        for node in everywhere:
+            cluster.root(node, "sh", "-c", f"rm -rf {LAIR}; find /tmp /dev/shm /var/tmp -depth -user bob -delete")
+
+
+# Whatever alice makes below such a name waits, half a minute at most, until somebody has been quicker.
+SLOW = """\
+#!/bin/sh
+for last; do :; done
+case $last in
+  /tmp/mnrun.pull.* | /tmp/mnrun.*/*) ;;
+  PATTERN) i=0; until [ -e "$last" ] || [ -L "$last" ] || [ "$i" = 300 ]; do sleep 0.1; i=$((i + 1)); done ;;
+esac
+exec "/usr/bin/${0##*/}" "$@"
+"""
+DIRECTORY, LEASE, SHM = "/tmp/mnrun.*-*", "/tmp/mnrun.*.lease", "/dev/shm/mnrun.*"
+
+
+@contextmanager
+def slow(cluster: Cluster, pattern: str, *nodes: str) -> Iterator[None]:
+    """Nodes on which alice makes such names after everybody else."""
+    programs = ("/usr/local/bin/mkdir", "/usr/local/bin/mkfifo")
+    try:
+        for node in nodes:
+            for program in programs:
+                cluster.put(program, SLOW.replace("PATTERN", pattern), 0o755, node)
+        yield
+    finally:
+        for node in nodes:
+            cluster.root(node, "rm", "-f", *programs)
+
+
+def inner(process: Process) -> tuple[str, str, str]:
+    """The number of a process as its node knows it, that of its session, and when it began."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    began = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19]
+    numbers = {line.split(":")[0]: line.split()[-1] for line in status.splitlines() if line.startswith("NS")}
+    return numbers["NSpid"], numbers["NSsid"], began
+
+
+def found(cluster: Cluster, *wanted: str, node: str = FIRST) -> list[Process]:
+    """Alice's processes there with all these in their command."""
+    mine_ = [process for process in cluster.processes() if process.node == node and process.uid == ALICE]
+    return [process for process in mine_ if all(word in " ".join(process.argv) for word in wanted)]
+
+
+def undertakers(cluster: Cluster, node: str = FIRST) -> list[Process]:
+    return [p for p in found(cluster, "bash -p ./", node=node) if p.argv[2] == "./undertaker.sh" or "watch" in p.argv]
+
+
+def guards(cluster: Cluster, node: str = FIRST) -> list[Process]:
+    return [p for p in found(cluster, "bash -p ./guard.sh", node=node) if p.argv[0] == "bash"] or [
+        p for p in found(cluster, "bash -p", "/guard.sh", node=node)
+    ]
+
+
+def kill(processes: Sequence[Process], signum: int = signal.SIGKILL) -> None:
+    assert processes
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signum)
+
+
+@contextmanager
+def bystander(cluster: Cluster, node: str = FIRST) -> Iterator[Process]:
+    """A process of alice's that has nothing to do with any job; it must outlive what is done meanwhile."""
+    with cluster.running(BYSTANDER, node=node) as job:
+        wait_for(lambda: bool(found(cluster, *BYSTANDER, node=node)), "there")
+        (process,) = [p for p in found(cluster, *BYSTANDER, node=node) if p.argv == BYSTANDER]
+        yield process
+        assert job.process.poll() is None, "the bystander was killed"
+        assert process in cluster.processes(), "the bystander was killed"
+
+
+def up(cluster: Cluster, count: int, node: str = FIRST) -> None:
+    """So many of alice's programs run there."""
+    wait_for(lambda: len(found(cluster, *SLEEP, node=node)) >= count, "running")
+
+
+def planted(job: Job) -> None:
+    job.saying(lambda said: "planted" in said.out, "planted")
+
+
+def place_of(cluster: Cluster, node: str = FIRST) -> str:
+    """The job's directory there."""
+    (name,) = [path.name for path in cluster.path("/tmp", node).glob("mnrun.*-*") if path.stat().st_uid == ALICE]
+    return f"/tmp/{name}"

@@ -1,0 +1,168 @@
+"""What bob can see of alice's jobs, where he cannot log in, and what he finds of them after which end: docs/security.md."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from contextlib import suppress
+
+import pytest
+
+from .cells import SRUN
+from .stage import LOGIN, TOP, Cluster, Result, wait_for
+from .stranger import ALICE, BARE, FIRST, SECOND, SLEEP, SRUN_HOST, Stranger, found, kill, place_of, undertakers, up
+
+pytestmark = pytest.mark.live
+
+NODES = f"{FIRST},{SECOND}"
+# All that bob can read of everybody's processes and files.
+LOOK = """
+    for file in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do tr '\\0' '\\n' <"$file"; done
+    find /tmp /dev/shm /var/tmp /home/alice -type f -exec cat {} +
+    find /tmp /dev/shm /var/tmp /home/alice
+"""
+WAYS = {
+    "inside-out": BARE.words,
+    "srun": SRUN.words,
+    "paramiko": ["--hosts", NODES, "--rsh", "paramiko", *BARE.words],
+    "pdsh": ["--hosts", NODES, "--rsh", "pdsh", *BARE.words],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_stranger_sees_words_and_no_values(cluster: Cluster, bob: Stranger, way: str) -> None:
+    """The program's words and the names of the job's files are everybody's; values of variables and keys are not."""
+    words = [*WAYS[way], "-x", "SECRET", "--", "sh", "-c", '"$@"; :', "a-visible-word", *SLEEP]
+    line = ["env", "SECRET=open sesame"]
+    line += ["mnrun", *words] if "--hosts" in words else map(str, cluster.launch(*words, nodes=2, tasks=1))
+    with cluster.running(line):
+        up(cluster, 1)
+        up(cluster, 1, SECOND)
+        (program,) = [p for p in found(cluster, *SLEEP) if p.argv == SLEEP]
+        with open(f"/proc/{program.pid}/environ", "rb") as file:
+            assert b"SECRET=open sesame" in file.read(), "the test is none: the program has no such value"
+        for node in (LOGIN, FIRST, SECOND):
+            seen = bob.does(f"{{ {LOOK} }} 2>/dev/null; true", node=node)
+            assert "a-visible-word" in seen or node != FIRST
+            assert node == LOGIN or place_of(cluster, node) in seen.splitlines()
+            assert "sesame" not in seen, node
+            assert "PRIVATE KEY" not in seen, node
+
+
+def listening(cluster: Cluster, node: str) -> list[str]:
+    """The ports of alice's sshd there, as everybody can read them."""
+    lines = [line.split() for line in cluster.path("/proc/net/tcp", node).read_text().splitlines()[1:]]
+    return [str(int(words[1].split(":")[1], 16)) for words in lines if words[3] == "0A" and words[7] == str(ALICE)]
+
+
+def ssh(cluster: Cluster, who: str, to: str, port: str, *more: str) -> Result:
+    options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=20"]
+    flags = [word for option in options for word in ("-o", option)]
+    return cluster.alice(["ssh", *flags, "-p", port, *more, f"{to}@{FIRST}", "id"], user=who, node=FIRST)
+
+
+def test_stranger_cannot_log_in(cluster: Cluster, bob: Stranger) -> None:
+    """The job's sshd lets in the job's own key alone: no key of bob's, none of alice's own, nobody as bob; no forwarding."""
+    with cluster.running(cluster.launch(*BARE.words, "--", *SLEEP, nodes=2, tasks=1)):
+        up(cluster, 1)
+        ports = [port for port in listening(cluster, FIRST) if 20000 <= int(port) < 30000]
+        answers = {port: ssh(cluster, "bob", "alice", port) for port in ports}
+        (port,) = [port for port, said in answers.items() if "Permission denied (publickey)" in said.err]
+        assert answers[port].code == 255, answers[port]
+        for who, to in (("bob", "bob"), ("alice", "alice")):
+            said = ssh(cluster, who, to, port)
+            assert (said.code, "Permission denied (publickey)" in said.err) == (255, True), said
+        key = f"{place_of(cluster)}/key"
+        assert "uid=1500(alice)" in ssh(cluster, "alice", "alice", port, "-i", key).out
+        stolen = ssh(cluster, "bob", "alice", port, "-i", key)
+        assert stolen.code == 255, stolen
+        through = cluster.alice(
+            ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-p", port, "-i", key]
+            + ["-W", "127.0.0.1:22", f"alice@{FIRST}"],
+            node=FIRST,
+        )
+        assert through.code == 255 and "administratively prohibited" in through.err, through
+
+
+def keys(cluster: Cluster) -> list[str]:
+    """Files with a private key, but for the users' own."""
+    places = "/tmp /dev/shm /var/tmp /home/alice/.mnrun"
+    line = f"grep -rl --devices=skip 'PRIVATE KEY' {places} 2>/dev/null; true"
+    return [
+        f"{node}: {path}" for node in (LOGIN, FIRST, SECOND) for path in cluster.root(node, "sh", "-c", line).split()
+    ]
+
+
+def forget(cluster: Cluster) -> None:
+    """The records of a launcher that was killed, which the next one takes away."""
+    cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
+
+
+@pytest.mark.parametrize("end", ["failing rank", "SIGINT", "scancel", "SIGKILL"])
+def test_stranger_finds_no_key_afterwards(cluster: Cluster, end: str) -> None:
+    """Whatever ends a job: there were keys, and then there is none, nor anything else of it in /tmp."""
+    with cluster.running(cluster.launch(*BARE.words, "--", *SLEEP, nodes=2, tasks=1)) as job:
+        up(cluster, 1)
+        assert len([line for line in keys(cluster) if "/mnrun." in line]) >= 4, "the test is none"
+        if end == "failing rank":
+            kill(found(cluster, *SLEEP, node=SECOND))
+        elif end == "scancel":
+            cluster.root(LOGIN, "scancel", "-u", "alice")
+        else:
+            kill(cluster.mnruns(), getattr(signal, end))
+        job.end()
+        wait_for(lambda: keys(cluster) == [], "without keys", 30)
+        for node in (FIRST, SECOND):
+            places = [cluster.path(folder, node) for folder in ("/tmp", "/dev/shm")]
+            wait_for(lambda places=places: not any(any(p.glob("mnrun.*-*")) for p in places), "clean", 30)  # type: ignore[misc]
+    forget(cluster)
+
+
+def slain(cluster: Cluster) -> str:
+    """All processes of a job on its nodes are killed at once, as Slurm does with a step that is out of memory; its number."""
+    with cluster.running(cluster.launch(*BARE.words, "--", *SLEEP, nodes=2, tasks=1)) as job:
+        up(cluster, 1)
+        up(cluster, 1, SECOND)
+        kill(cluster.mnruns(), signal.SIGSTOP)  # so that it sends no step after them
+        number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
+        kill([*undertakers(cluster), *undertakers(cluster, SECOND)])
+        kill([process for process in cluster.processes() if process.uid == ALICE and process.node != LOGIN])
+        kill(cluster.mnruns())
+        job.end()
+    for process in cluster.processes():
+        if process.uid == ALICE:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "over")
+    forget(cluster)
+    return number
+
+
+@pytest.mark.parametrize("then", ["launch", "clean", "epilog"])
+def test_stranger_finds_what_was_slain(cluster: Cluster, bob: Stranger, then: str) -> None:
+    """All at once: its directories stay, alice's alone, until her next job there, `mnrun clean --nodes`, or the site's epilog."""
+    number = slain(cluster)
+    left = {node: place_of(cluster, node) for node in (FIRST, SECOND)}
+    for node, place in left.items():
+        status = cluster.path(place, node).stat()
+        assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (ALICE, 0o700)
+        assert "PRIVATE KEY" not in bob.does(f"{{ {LOOK} }} 2>/dev/null; true", node=node)
+        bob.does('mkdir "$1-bob" && ! rmdir "$1" 2>/dev/null && ! mv "$1" "$1-away" 2>/dev/null', place, node=node)
+    if then == "launch":
+        result = cluster.mnrun(*SRUN_HOST, "--", "sleep", "2", nodes=2, tasks=1)
+    elif then == "clean":
+        result = cluster.alice(["salloc", "-Q", "-N2", "mnrun", "clean", "--nodes"])
+        assert f"removed {left[FIRST]}" in result.out, result
+    else:
+        epilog = (TOP / "examples/epilog.sh").read_text()
+        for node in left:
+            cluster.root(node, "env", f"SLURM_JOB_ID={number}", f"SLURM_JOB_UID={ALICE}", "bash", "-c", epilog)
+        result = Result(0, b"", "")
+    assert result.code == 0, result
+    begin = time.monotonic()
+    for node, place in left.items():
+        wait_for(lambda node=node, place=place: not cluster.path(place, node).exists(), "gone", 20)  # type: ignore[misc]
+        assert cluster.path(f"{place}-bob", node).exists(), f"{time.monotonic() - begin:.0f} s: not alice's to remove"
+        assert not list(cluster.path("/dev/shm", node).glob("mnrun.*"))
