@@ -5,7 +5,7 @@
 # where this node says what it has
 mnrun_driver=/proc/driver/nvidia/version mnrun_infiniband=/dev/infiniband
 mnrun_selinux=/sys/fs/selinux/booleans mnrun_dockerd=/run/docker.pid
-mnrun_cdi=(/etc/cdi /var/run/cdi) mnrun_mounts=/proc/self/mountinfo
+mnrun_cdi=(/etc/cdi /var/run/cdi) mnrun_mounts=/proc/self/mountinfo mnrun_tmp=/tmp
 # mnrun_engine: for its images; mnrun_boxes: for the job's containers; mnrun_at_once: `rm --force` without a word to what runs there
 mnrun_at_once=()
 case $mnrun_runtime in
@@ -49,6 +49,11 @@ usable() { # whether the engine can be used here; says why not
       { echo "$mnrun_store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
     new_enough || return 1
+    if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then # an earlier mnrun's, say
+      echo "$mnrun_store is of podman's driver vfs, and jobs need overlay: remove it on this node (podman unshare rm -rf $mnrun_store), or name another place with --podman-root"
+      return 1
+    fi
+    ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp" # Slurm 24.11 opens it for the job's own user alone, who is none of a container's
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
     return 1

@@ -324,3 +324,30 @@ def test_a_podman_without_keep_groups_is_refused(node: Node, version: str, new: 
         said = node.run(script, code=0 if new else 1)
         assert said == [] if new else "is too old on this node" in said[0]
     assert (node.has / "asked").read_text().count("x") == (1 if new else 2)
+
+
+def test_a_store_of_another_driver_is_refused(node: Node) -> None:
+    """podman 4.3 made it as vfs by itself, and its database remembers; the job's containers need overlay."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", "echo podman version 4.3.1")
+    (node.has / "store/root/vfs-images").mkdir(parents=True)
+    script = f"source ./job.sh; mnrun_podman={node.has}/store; source ./engines.sh"
+    (line,) = node.run(f"{script}; usable", code=1)
+    assert "podman unshare rm -rf" in line
+    assert "--storage-driver=overlay" in node.run(f'{script}; printf "%s\\n" "${{mnrun_engine[@]}}"')
+
+
+def test_podman_in_a_tmp_of_the_jobs_own(node: Node, tmp_path: Path) -> None:
+    """Slurm 24.11 opens it for the user alone, and a container's root is another there."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", "echo podman version 5.4.2")
+    (node.has / "mounts").write_text("94 78 0:201 /jobs/7/.7/_tmp /tmp rw,relatime - tmpfs run rw,mode=755\n")
+    tmp = node.has / "tmp"
+    tmp.mkdir(mode=0o700)
+    names = f"mnrun_podman={node.has}/store; source ./engines.sh; mnrun_mounts={node.has}/mounts mnrun_tmp={tmp}"
+    node.run(f"source ./job.sh; {names}; usable", {"SLURM_JOB_ID": "8"})
+    assert tmp.stat().st_mode & 0o777 == 0o700
+    node.run(f"source ./job.sh; {names}; usable", {"SLURM_JOB_ID": "7"})
+    assert tmp.stat().st_mode & 0o777 == 0o711

@@ -14,7 +14,9 @@ OFFERS = (Path(__file__).parents[2] / "wrappers" / "offers.sh").read_text()
 OLDEST = "printf 'srun: MPI types are...\\nsrun: pmix\\nsrun: pmix_v4\\nsrun: pmi2\\n' >&2"
 NEWER = "printf 'MPI plugin types are...\\n\\tpmix\\n\\tpmi2\\nspecific pmix plugin versions available: pmix_v4\\n'"
 FINE = "echo 'allocation failure: Invalid node name specified' >&2; exit 1"
-BROKEN = "echo 'srun: error: Could not load specified plugin name for mpi/pmix: Plugin init() callback failed' >&2; exit 1"
+BROKEN = (
+    "echo 'srun: error: Could not load specified plugin name for mpi/pmix: Plugin init() callback failed' >&2; exit 1"
+)
 SRUN = """#!/bin/sh
 case $1 in --mpi=list) {listed} ;; *) [ -z "${{SLURM_JOB_ID-}}" ] || exit 0; {tried} ;; esac
 """
