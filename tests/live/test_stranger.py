@@ -248,10 +248,7 @@ def test_stranger_leads_to_another_job_of_hers(cluster: Cluster, bob: Stranger, 
         up(cluster, 1)
         place = place_of(cluster)
         before = sorted(path.name for path in cluster.path(place, FIRST).iterdir())
-        with (
-            slow(cluster, DIRECTORY, FIRST),
-            bob.watching(f'ln -s {place} "$1" && echo planted', other(place)) as watcher,
-        ):
+        with slow(cluster, DIRECTORY, FIRST), bob.watching(f'ln -s {place} "$1" && echo planted', other(place)) as watcher:
             result = start(cluster, desk, "inside-out")
             planted(watcher)
         refusal(result, 121, FIRST, "somebody else has made it")
