@@ -32,7 +32,9 @@ def held(job: JobSpec) -> tuple[Allocation, Site]:
 
     if not job.local:
         if "SLURM_JOB_ID" in os.environ:
-            return cluster.current(os.environ)
+            allocation, site = cluster.current(os.environ)
+            cluster.refuse_gpus(job, site.slurm, site.gpus.values())
+            return allocation, site
         if cluster.has_slurm():
             raise UsageError(
                 "there is no Slurm allocation here",
@@ -48,7 +50,11 @@ def held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
     from . import cluster
 
     on_paper = not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
-    return (None, cluster.on_paper(os.environ)) if on_paper else held(job)
+    if not on_paper:
+        return held(job)
+    site = cluster.on_paper(os.environ)
+    cluster.refuse_gpus(job, site.slurm)
+    return None, site
 
 
 def salloc_line(job: JobSpec, words: Sequence[str]) -> str:

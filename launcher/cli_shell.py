@@ -23,8 +23,9 @@ def shell(command: tuple[str, ...], **given: object) -> None:
     job = cli.spec_of(command, dict(given), kind, live=True)
     if not _needs_allocation(job):
         sys.exit(cli.launch(job))
-    from . import allocate
+    from . import allocate, cluster
 
+    cluster.refuse_gpus(job, cluster.version())
     words = cli_nodes.asked_of_salloc(job)
     if not job.job_name:
         words.append("--job-name=mnrun")  # else that of the command which holds it

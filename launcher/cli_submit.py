@@ -37,10 +37,12 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> tuple[JobSpec, s
         raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
     if not cluster.has_slurm():
         raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
+    site = cluster.on_paper(os.environ, script.SLURM_JOB)
+    cluster.refuse_gpus(job, site.slurm)
     job, _ = asking.judged(asking.Asker(job, None, Site("slurm", script.SLURM_JOB), os.environ, None))
     laid = layout.lay_out(job, None)
     made = planner.make(planner.on_paper(job), script.on_paper(laid), script.JOB)
-    where = slurm.on_paper(cluster.on_paper(os.environ, script.SLURM_JOB), job, laid)
+    where = slurm.on_paper(site, job, laid)
     stage = os.path.join(job.job_dir, "stage", f"{time.strftime('%Y%m%d-%H%M%S')}-{cli.token()}")
     source = f" from {os.path.normpath(os.path.join(cli.cwd(), job.job_file))}" if job.job_file else ""
     asked = str(layout.gpus(job, laid) or "")

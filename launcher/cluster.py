@@ -7,11 +7,11 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from . import commands, environment, node
-from .errors import NoAnswerError, SchedulerError
+from .errors import Impossible, NoAnswerError, SchedulerError
 from .model import Allocation, JobSpec, Site
 from .schedulers import slurm
 
@@ -81,6 +81,16 @@ def _binds(release: tuple[int, int], environ: Mapping[str, str]) -> bool:
 def version() -> tuple[int, int]:
     """This Slurm's."""
     return slurm.version(_ask("srun", "--version"))
+
+
+def refuse_gpus(job: JobSpec, release: tuple[int, int], held: Iterable[int] = ()) -> None:
+    """Raise where the job has GPUs, `held` on its nodes or asked for, that its steps could not share: up to 21.08
+    --overlap shares CPUs alone, and the second step of a launch would wait for ever."""
+    asked = f"{job.gpus}{job.gpus_per_node}{job.gpus_per_task}" or re.search(r"\bgpu\b", job.gres)
+    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in job.slurm)
+    if release < (22, 5) and not job.no_gpu and (asked or words or any(held)):
+        what = f"Slurm {release[0]}.{release[1]:02} does not let a job's steps share its GPUs"
+        raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
 
 
 def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -120,7 +120,9 @@ def _by_slurm(job: Job, ended: Ended | None) -> int:
         return _ENDED_BY_SLURM[job.state]
     if ended is not None:
         return ended.code
-    return SIGNALLED + job.signal if job.signal else job.code
+    if job.signal:
+        return SIGNALLED + job.signal
+    return job.code or int(job.state != "COMPLETED")  # one that could not be started has left with nothing
 
 
 def see(identity: str, job: Job | None, kept: Kept | None, now: float) -> Seen:
@@ -190,6 +192,7 @@ _REASONS = (
     ("BeginTime", "its time to start has not come"),
     ("JobArrayTaskLimit", "its array lets no more tasks run at a time"),
     ("None", "was handed in just now"),
+    ("NonZeroExitCode", "is to be started again: its last start failed"),
     ("PartitionTimeLimit", "asks for more time than the partition allows"),
     ("PartitionNodeLimit", "asks for more nodes than the partition has or allows"),
     ("PartitionDown", "its partition is closed"),

@@ -21,9 +21,9 @@ from .mpi import starter as mpi_starter
 from .resources import folder
 from .schedulers.slurm import PMI
 
-SURVEY, ASKING, NODE = "survey.sh", "image_facts.sh", "node_facts.sh"
+SURVEY, ASKING, NODE, OFFERS = "survey.sh", "image_facts.sh", "node_facts.sh", "offers.sh"
 FABRIC_FACTS = "fabric.sh"
-BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE)  # what hosts are given before there is a job
+BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE, OFFERS)  # what hosts are given before there is a job
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
@@ -100,9 +100,9 @@ def pullers(told: str = "") -> dict[str, str]:
 def survey() -> str:
     """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it, as
     are the networks'."""
-    names = (ENGINES, FABRIC_FACTS, SURVEY)
-    engines, facts, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
-    return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{asking}"
+    names = (ENGINES, FABRIC_FACTS, OFFERS, SURVEY)
+    engines, facts, offers, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{offers}{asking}"
 
 
 def remains() -> str:
@@ -124,10 +124,9 @@ def asking() -> str:
 
 def asking_of_mpi() -> str:
     """What a node runs to tell of its MPIs, and of an image's."""
-    engines, mpis, image, node = (
-        (folder("wrappers") / name).read_text(encoding="utf-8") for name in (ENGINES, "mpis.sh", ASKING, NODE)
-    )
-    return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{node}"
+    names = (ENGINES, "mpis.sh", ASKING, OFFERS, NODE)
+    engines, mpis, image, offers, node = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
 def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:

@@ -153,10 +153,15 @@ def _mpi(known: Facts) -> Iterator[Row]:
     else:
         yield "MPI", PART, "no mpirun on the node", "inside-out needs none; for outside-in load one: --module openmpi"
     if "slurm" in known:
-        offered = known.get("pmi", "")
-        kinds = [kind for kind in ("pmix", "pmi2") if kind in offered]
+        offered, broken = known.get("pmi", ""), known.get("unloadable", "").split()
+        kinds = [kind for kind in ("pmix", "pmi2") if kind in offered and kind not in broken]
         fix = "" if kinds else "outside-in by srun needs Slurm's PMIx or PMI2 plugin"
-        yield "srun", OK if kinds else PART, f"{known['slurm']}, {' and '.join(kinds) or 'neither pmix nor pmi2'}", fix
+        said = f"{known['slurm']}, {' and '.join(kinds) or 'neither pmix nor pmi2'}"
+        if "pmix" in broken:
+            fix = "an admin gives its plugin the libpmix that it looks for; until then --launcher mpirun or inside-out"
+            yield "srun", PART, f"{said}; pmix is listed and cannot be loaded", fix
+        else:
+            yield "srun", OK if kinds else PART, said, fix
 
 
 def _mpi_name(said: str) -> str:

@@ -58,6 +58,14 @@ class Facts:
     node: Side
     image: Side
     offers: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()  # what is listed there as well, and cannot be loaded
+
+    @property
+    def offered(self) -> str:
+        """That in words."""
+        words = ", ".join(self.offers) or "neither pmix nor pmi2"
+        unloaded = f"; {', '.join(self.broken)} {'is' if len(self.broken) == 1 else 'are'} listed and cannot be loaded"
+        return f"srun --mpi offers {words}{unloaded if self.broken else ''}"
 
     @property
     def silent(self) -> str:
@@ -121,9 +129,11 @@ def facts(said: str) -> Facts | None:
     if not any((*values.values(), *mpis.values())):
         return None
     words = dict.fromkeys(values["node"].get("srun", "").split())
-    offers = tuple(word for word in words if re.fullmatch(r"pmix(_v\d+)?|pmi2", word))
+    listed = [word for word in words if re.fullmatch(r"pmix(_v\d+)?|pmi2", word)]
+    broken = tuple(word for word in listed if word in values["node"].get("unloadable", "").split())
+    offers = tuple(word for word in listed if word not in broken)
     node, image = (Side(tuple(mpis[side]), values[side]) for side in ("node", "image"))
-    return Facts(node, image, offers)
+    return Facts(node, image, offers, broken)
 
 
 def _mpi(value: str) -> Mpi:
@@ -244,11 +254,15 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
 
     if "srun" not in found.node.said:
         return way("", False, "the node has no srun that answers")
-    offered = f"srun --mpi offers {', '.join(found.offers) or 'neither pmix nor pmi2'}"
+    offered = found.offered
     asked = job.mpi if job.mpi in ("pmix", "pmi2") and "mpi" not in job.left else ""
     kinds = _kinds(job, found)
+    if asked in found.broken:
+        return way(asked, False, f"srun lists {asked} on the node, and cannot load it (its libpmix is missing)")
     if asked and asked not in found.offers:
         return way(asked, False, f"{offered}, not {asked}")
+    if not asked and kinds and _PMI[kinds[0]] in found.broken:
+        return way("", False, f"the image has {MPIS[kinds[0]].NAME}, which needs pmix: {offered}")
     for kind in kinds:
         mpi = _PMI[kind]
         if asked not in ("", mpi) or mpi not in found.offers:
@@ -319,7 +333,7 @@ def single_copy(job: JobSpec, found: Facts | None = None) -> str:
 
 def _notes(job: JobSpec, found: Facts) -> Iterable[str]:
     yield f"image: {_side(found.image)}" if not found.silent else f"image: has not answered ({found.silent})"
-    offers = f"; srun --mpi: {', '.join(found.offers)}" if found.offers else ""
+    offers = f"; {found.offered}" if found.offers or found.broken else ""
     name = found.node.said.get("name", "")
     yield f"node{f' {name}' if name else ''}: {_side(found.node)}{offers}"
     if "userns" not in found.node.said:

@@ -26,6 +26,12 @@ fi
 # where srun's PMIx leaves a directory when it is killed
 if [[ $mnrun_context == srun* && ${SLURM_STEP_ID-} =~ ^[0-9]+$ ]]; then echo "$SLURM_STEP_ID" >pmix; fi
 
+# In a /tmp that Slurm has given the job for itself (engines.sh: own_tmp), PMIx's shared memory of srun's is not found by the ranks.
+if [[ $mnrun_context == srun* && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -z ${PMIX_MCA_gds-} ]] &&
+  grep -qE "/$SLURM_JOB_ID/\.$SLURM_JOB_ID(/_tmp)? /tmp " /proc/self/mountinfo; then
+  export PMIX_MCA_gds=hash
+fi
+
 at_least() { # NAME LETTER NUMBER: the soft limit, as far as the hard one lets it, where nobody says (--ulimit)
   local now
   now=$(ulimit -S "-$2")

@@ -5,7 +5,7 @@
 # where this node says what it has
 mnrun_driver=/proc/driver/nvidia/version mnrun_infiniband=/dev/infiniband
 mnrun_selinux=/sys/fs/selinux/booleans mnrun_dockerd=/run/docker.pid
-mnrun_cdi=(/etc/cdi /var/run/cdi)
+mnrun_cdi=(/etc/cdi /var/run/cdi) mnrun_mounts=/proc/self/mountinfo mnrun_tmp=/tmp
 # mnrun_engine: for its images; mnrun_boxes: for the job's containers; mnrun_at_once: `rm --force` without a word to what runs there
 mnrun_at_once=()
 case $mnrun_runtime in
@@ -16,7 +16,8 @@ case $mnrun_runtime in
     # kills podman's helpers, podman cannot make anything any more of what it then finds there (5.4).
     mnrun_own=${mnrun_here-}/podman
     mnrun_store=${mnrun_podman:-/tmp/mnrun-podman.$(id -u)}
-    mnrun_engine=(podman --root "$mnrun_store/root" --runroot "$mnrun_store/run" --tmpdir "$mnrun_store/tmp" --cgroup-manager=cgroupfs)
+    mnrun_engine=(podman --root "$mnrun_store/root" --runroot "$mnrun_store/run" --tmpdir "$mnrun_store/tmp"
+      --storage-driver=overlay --cgroup-manager=cgroupfs) # up to 4.3 its own choice may be vfs
     mnrun_boxes=(env "XDG_RUNTIME_DIR=$mnrun_own/user" podman --root "$mnrun_own/root" --runroot "$mnrun_own/run" --tmpdir "$mnrun_own/tmp"
       --storage-driver=overlay --storage-opt "additionalimagestore=$mnrun_store/root" --cgroup-manager=cgroupfs)
     mnrun_at_once=(--time 0)
@@ -47,8 +48,18 @@ usable() { # whether the engine can be used here; says why not
     (umask 077 && mkdir -p "$mnrun_store" && [[ -O $mnrun_store && ! -L $mnrun_store ]] && mkdir -p "$mnrun_store/user/containers") 2>/dev/null ||
       { echo "$mnrun_store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
+    new_enough || return 1
+    if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then # an earlier mnrun's, say
+      echo "$mnrun_store is of podman's driver vfs, and jobs need overlay: remove it on this node (podman unshare rm -rf $mnrun_store), or name another place with --podman-root"
+      return 1
+    fi
+    ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp" # Slurm 24.11 opens it for the job's own user alone, who is none of a container's
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
+    return 1
+  fi
+  if own_tmp; then
+    echo "dockerd does not see the /tmp that Slurm gives each job of its own here (job_container/tmpfs): use --runtime podman or apptainer"
     return 1
   fi
   said=$(ask 20 info --format '{{json .}}' 2>&1) || code=$? # 0 as well where dockerd did not answer
@@ -61,6 +72,22 @@ usable() { # whether the engine can be used here; says why not
       ;;
   esac
   return 1
+}
+
+own_tmp() { # whether Slurm has given the job a /tmp of its own: it mounts …/JOB/.JOB there, and in it _tmp since 23.02
+  [[ ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]] &&
+    grep -qE "^[0-9]+ [0-9]+ [0-9:]+ [^ ]*/$SLURM_JOB_ID/\.$SLURM_JOB_ID(/_tmp)? /tmp " "$mnrun_mounts"
+}
+
+new_enough() { # whether this podman has keep-groups; asked until the store has a mark that it has. Says why not
+  local said
+  [[ ! -e $mnrun_store/keeps-groups ]] || return 0
+  said=$(HOME=$mnrun_store/user XDG_CONFIG_HOME=$mnrun_store/user timeout -k 1 20 podman --version 2>/dev/null </dev/null)
+  if [[ $said =~ ([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] < 3002)); then
+    echo "podman ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is too old on this node, which cannot keep a user's groups (it is from 3.2 on): install a newer one, or use another --runtime"
+    return 1
+  fi
+  : >"$mnrun_store/keeps-groups"
 }
 
 rootless() { # INFO: docker without root: its user is root inside, and until 29.5 `--network=host` was no host's

@@ -10,7 +10,10 @@ shift 2
 
 tell name "${SLURMD_NODENAME:-$(uname -n)}"
 (sh -c "$mnrun_asking" | sed 's/^image/node/')
-if command -v srun >/dev/null; then tell srun "$(asked srun --mpi=list 2>&1 | tail -n +2)"; fi
+if command -v srun >/dev/null; then
+  tell srun "$(offers)" # offers.sh, which stands in front of this
+  tell unloadable "$(unloadable)"
+fi
 if unshare --user true 2>/dev/null; then tell userns yes; fi
 tell ptrace "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null)"
 tell driver "$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"

@@ -71,8 +71,9 @@ while IFS= read -r line; do tell fabric "$line"; done < <(fabric) # fabric.sh, w
 
 if has mpirun; then tell mpirun "$(asked mpirun --version | head -n 2)"; fi
 if has srun; then
-  tell slurm "$(first srun --version)"
-  tell pmi "$(asked srun --mpi=list | tail -n +2 | tr -s '[:space:]' ' ')"
+  tell slurm "$(srun --version 2>/dev/null </dev/null | head -n 1)" # on standard error there may be warnings
+  tell pmi "$(offers | tr -s '[:space:]' ' ')" # offers.sh, which stands in front of this
+  tell unloadable "$(unloadable)"
 fi
 if has pdsh; then tell pdsh "$(first pdsh -V)"; fi
 exit 0

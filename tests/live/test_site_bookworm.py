@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import test_ends, test_env, test_exit_codes, test_signals, test_submit
+from . import test_ends, test_env, test_exit_codes, test_signals, test_sites, test_submit
 from .cells import HELLO, Way, cells, one, some
 from .conftest import NAME, up
 from .reports import check, everybody_spoke, mine
@@ -89,6 +89,7 @@ def test_older_slurm_says_what_cannot_be(cluster: Cluster) -> None:
     assert [line for line in checked.out.splitlines() if line.startswith("charliecloud") and why in line], checked
     refused = cluster.mnrun("--runtime", "charliecloud", "--image", "/images/ompi5", "--", HELLO, nodes=2)
     assert (refused.code, len([line for line in mine(refused) if why in line])) == (121, 1), refused
+    test_sites.cannot(cluster, "bookworm")
 
 
 def test_older_docker_runs(cluster: Cluster) -> None:

@@ -13,7 +13,8 @@ from .stage import LOGIN, Cluster
 pytestmark = pytest.mark.live
 
 Variant = Callable[..., Cluster]
-OLDER = {"bullseye": "20.11", "sid": ""}  # bookworm: test_site_bookworm
+IMAGE = "login:5000/mpi/ompi5:1"
+OLDER = {"bookworm": "22.05", "bullseye": "20.11", "sid": ""}
 
 
 def test_site_private_tmp(variant: Variant) -> None:
@@ -21,6 +22,13 @@ def test_site_private_tmp(variant: Variant) -> None:
     ours = variant(2, "--private-tmp")
     for way in one(1, (INSIDE, MPIRUN)):
         check(ours.mnrun(*way.words, "--", HELLO, nodes=2), *ours.nodes)
+    check(ours.mnrun("--launcher", "srun", "--runtime", "host", "--", HELLO, nodes=2), *ours.nodes)  # PMIX_MCA_gds
+    result = ours.mnrun(*Way("inside", "ompi5", runtime="docker").words, "--", HELLO, nodes=2)
+    assert result.code == 121, result
+    assert "--runtime podman or apptainer" in result.err.splitlines()[-1], result
+    ours.tool("registry")  # podman's store in such a /tmp is a fresh one
+    ours.settle()
+    check(ours.mnrun("--runtime", "podman", "--image", IMAGE, "--", HELLO, nodes=2), *ours.nodes)
     before = [entry.name for entry in ours.path("/tmp", "node01").iterdir()]
     look = "touch /tmp/one /dev/shm/two; ls /tmp"
     result = ours.mnrun(*INSIDE.words, "--", "sh", "-c", look, nodes=1, tasks=1)
@@ -28,12 +36,37 @@ def test_site_private_tmp(variant: Variant) -> None:
     assert [entry.name for entry in ours.path("/tmp", "node01").iterdir()] == before
 
 
-@pytest.mark.parametrize("debian", some(tuple(OLDER), ()))
+def cannot(ours: Cluster, debian: str) -> None:
+    """What that Slurm and its programs cannot do is said by name, in one line."""
+    host = ("--runtime", "host", "--", HELLO)
+    alone = ours.alice(["sh", "-c", "id=$(sbatch --parsable -o /dev/null --wrap 'exit 3'); mnrun wait $id"])
+    assert alone.code == 3, alone
+    if debian == "bullseye":
+        result = ours.mnrun(*host, nodes=2, salloc=("--gres=gpu:2",))
+        assert result.code == 122, result
+        said = "mnrun: Slurm 20.11 does not let a job's steps share its GPUs; use --no-gpu, or Slurm 22.05 or newer"
+        assert result.err.splitlines()[-1] == said
+        check(ours.mnrun("--no-gpu", *host, nodes=2, salloc=("--gres=gpu:2",)), *ours.nodes)
+        check(ours.mnrun("--launcher", "srun", *host, nodes=2), *ours.nodes)
+        asked = ours.alice(["mnrun", "check"])
+        assert "20.11" in asked.out, asked
+        assert "podman 3.0 is too old" in asked.out, asked
+    if debian == "bookworm":
+        result = ours.mnrun("--launcher", "srun", *host, nodes=2)
+        assert result.code == 122, result
+        assert "cannot be loaded" in result.err.splitlines()[-1], result
+        check(ours.mnrun("--mode", "outside-in", *host, nodes=2), *ours.nodes)
+        ours.tool("registry")
+        check(ours.mnrun("--runtime", "podman", "--image", IMAGE, "--", HELLO, nodes=2), *ours.nodes)
+
+
+@pytest.mark.parametrize("debian", some(tuple(OLDER), ()))  # bookworm: test_site_bookworm
 def test_site_debian(variant: Variant, debian: str) -> None:
     """Nodes of another Debian: Slurm, docker, bash and Python of another age."""
     ours = variant(2, f"--debian={debian}")
     assert OLDER[debian] in ours.root(LOGIN, "srun", "--version")
     check(ours.mnrun("--runtime", "host", "--", HELLO, nodes=2), *ours.nodes)
+    cannot(ours, debian)
     ours.tool("engines")
     ours.settle()
     for start in ("inside", "mpirun"):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 from pytest_mock import MockerFixture
 
 from launcher import cluster
-from launcher.errors import NoAnswerError, SchedulerError
+from launcher.errors import Impossible, NoAnswerError, SchedulerError
 from launcher.model import Site
 from launcher.resources import folder
 
@@ -299,3 +300,28 @@ def batch_job_goes_on(sh: Shell, said: str) -> str:
     mnrun_runs && echo yes || echo no; echo "${{mnrun_preempted:+preempted}}" """
     found = sh(f"cat >said; {script}", shell="bash", stdin=said.encode()).decode().split()
     return " ".join(found) if len(found) == 2 else f"{found[0]} no"
+
+
+@pytest.mark.parametrize(
+    ("given", "held", "refused"),
+    [
+        ({}, (), False),
+        ({}, (0, 0), False),
+        ({}, (2, 2), True),
+        ({"no_gpu": True}, (2, 2), False),
+        ({"gres": "gpu:2"}, (), True),
+        ({"gres": "shard:2"}, (), False),
+        ({"gpus_per_node": "1"}, (), True),
+        ({"gpus": "4"}, (), True),
+        ({"slurm": ("gpus-per-node=1",)}, (), True),
+        ({"slurm": ("gres=gpu:a100:2",)}, (), True),
+        ({"slurm": ("comment=gpu",)}, (), False),
+    ],
+)
+def test_gpus_where_steps_cannot_share_them(given: dict[str, Any], held: tuple[int, ...], refused: bool) -> None:
+    """Up to Slurm 21.08, and before anything waits for ever."""
+    job = build("./app", **given)
+    cluster.refuse_gpus(job, (22, 5), held)
+    said = "Slurm 20.11 does not let a job's steps share its GPUs; use --no-gpu, or Slurm 22.05 or newer"
+    with pytest.raises(Impossible, match=said) if refused else nullcontext():
+        cluster.refuse_gpus(job, (20, 11), held)

@@ -290,3 +290,64 @@ def test_podman_copies_an_image_for_the_users_ids_before_it_says_that_it_is_ther
     assert first[-1].startswith("image node01 sha256:") and first[-1].endswith(" 1234") and second == first[-1:]
     asked = (node.has / "store.asked").read_text()
     assert asked.count(" create --userns=keep-id 1234 true\n") == 1, asked
+
+
+@pytest.mark.parametrize(
+    ("root", "own"),
+    [
+        ("/jobs/node01/7/.7", True),  # Slurm 22.05
+        ("/jobs/node01/7/.7/_tmp", True),  # 24.11
+        ("/7/.7", True),
+        ("/", False),
+        ("/jobs/node01/17/.17", False),
+        ("/nodes/node01/tmp", False),
+    ],
+)
+def test_docker_cannot_serve_a_tmp_of_the_jobs_own(node: Node, root: str, own: bool) -> None:
+    """As job_container/tmpfs mounts it: refused by name, and nothing of dockerd asked."""
+    node.fill("docker")
+    (node.has / "mounts").write_text(f"97 88 0:131 {root} /tmp rw,relatime - tmpfs run rw,mode=755\n")
+    node.program("docker", """echo '{"ServerVersion":"26.1.5"}'""")
+    script = f"source ./job.sh; source ./engines.sh; mnrun_mounts={node.has}/mounts; usable"
+    (line,) = node.run(script, {"SLURM_JOB_ID": "7"}, code=1) if own else (*node.run(script, {"SLURM_JOB_ID": "7"}), "")
+    assert ("--runtime podman or apptainer" in line) == own
+
+
+@pytest.mark.parametrize(("version", "new"), [("3.0.1", False), ("3.1.2", False), ("3.2.0", True), ("5.4.2", True)])
+def test_a_podman_without_keep_groups_is_refused(node: Node, version: str, new: bool) -> None:
+    """By name, and asked once for each store where it is new enough."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", f'echo x >>{node.has}/asked; echo "podman version {version}"')
+    script = f"source ./job.sh; mnrun_podman={node.has}/store; source ./engines.sh; usable"
+    for _ in range(2):
+        said = node.run(script, code=0 if new else 1)
+        assert said == [] if new else "is too old on this node" in said[0]
+    assert (node.has / "asked").read_text().count("x") == (1 if new else 2)
+
+
+def test_a_store_of_another_driver_is_refused(node: Node) -> None:
+    """podman 4.3 made it as vfs by itself, and its database remembers; the job's containers need overlay."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", "echo podman version 4.3.1")
+    (node.has / "store/root/vfs-images").mkdir(parents=True)
+    script = f"source ./job.sh; mnrun_podman={node.has}/store; source ./engines.sh"
+    (line,) = node.run(f"{script}; usable", code=1)
+    assert "podman unshare rm -rf" in line
+    assert "--storage-driver=overlay" in node.run(f'{script}; printf "%s\\n" "${{mnrun_engine[@]}}"')
+
+
+def test_podman_in_a_tmp_of_the_jobs_own(node: Node, tmp_path: Path) -> None:
+    """Slurm 24.11 opens it for the user alone, and a container's root is another there."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", "echo podman version 5.4.2")
+    (node.has / "mounts").write_text("94 78 0:201 /jobs/7/.7/_tmp /tmp rw,relatime - tmpfs run rw,mode=755\n")
+    tmp = node.has / "tmp"
+    tmp.mkdir(mode=0o700)
+    names = f"mnrun_podman={node.has}/store; source ./engines.sh; mnrun_mounts={node.has}/mounts mnrun_tmp={tmp}"
+    node.run(f"source ./job.sh; {names}; usable", {"SLURM_JOB_ID": "8"})
+    assert tmp.stat().st_mode & 0o777 == 0o700
+    node.run(f"source ./job.sh; {names}; usable", {"SLURM_JOB_ID": "7"})
+    assert tmp.stat().st_mode & 0o777 == 0o711

@@ -236,3 +236,10 @@ def test_a_closed_partition() -> None:
     place = answers.Place("p", False, "n1", "idle", "", 0, 0, 8, 8, False, "infinite", "")
     assert [one.words for one in follow.partitions([place], "p")] == ["closed: takes no jobs now"]
     assert follow.partitions([place], "q") == []
+
+
+@pytest.mark.parametrize(("more", "code"), [({"code": 3}, 3), ({"signal": 9}, 137), ({}, 1)])
+def test_a_failed_job_that_mnrun_did_not_hand_in(more: dict[str, Any], code: int) -> None:
+    """Slurm's word is its code, which is never 0 for what failed."""
+    assert follow.code(job("FAILED", **more), None) == code
+    assert follow.code(job("COMPLETED"), None) == 0

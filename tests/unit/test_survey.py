@@ -154,3 +154,11 @@ def test_a_bash_that_is_too_old(version: str, good: bool) -> None:
     assert survey.usable(found) is good
     wanted = [] if good else [("n", NO, version, "install bash 4.4 or later: guards need it")]
     assert [(one.node, one.state, one.found, one.fix) for one in found if one.subject == "bash"] == wanted
+
+
+def test_a_pmix_that_cannot_be_loaded() -> None:
+    """srun lists it all the same."""
+    row = state("srun", slurm="slurm-wlm 22.05.8", pmi="none pmix pmi2 pmix_v4", unloadable="pmix pmix_v4")
+    assert row[0] == PART
+    assert row[1] == "slurm-wlm 22.05.8, pmi2; pmix is listed and cannot be loaded"
+    assert "--launcher mpirun" in row[2]

@@ -198,3 +198,22 @@ def test_a_driver_that_is_too_old_is_told_with_the_text_that_it_would_give() -> 
         "is enough for the image's CUDA 12.4.1" in note
         for note in verdict.judge(build("./app"), told(image, newer)).notes
     )
+
+
+OLD = NODE.replace("pmix_v5\n", "pmix_v4\nnode\tunloadable\tpmix pmix_v4\n")  # Debian 12's 22.05
+
+
+@pytest.mark.parametrize("given", [{"launcher": "srun"}, {"launcher": "srun", "mpi": "pmix"}])
+def test_a_plugin_that_is_listed_may_not_load(given: dict[str, Any]) -> None:
+    """It is not counted among what srun offers, and what works instead is said; auto goes another way."""
+    found = told(OMPI4, OLD)
+    assert (found.offers, found.broken) == (("pmi2",), ("pmix", "pmix_v4"))
+    job = build("./app", **given)
+    with pytest.raises(Impossible) as refused:
+        verdict.decided(job, verdict.judge(job, found))
+    for word in ("pmix", "cannot", "--mode inside-out works"):
+        assert word in str(refused.value)
+    auto = build("./app", **OUTSIDE)
+    assert verdict.decided(auto, verdict.judge(auto, found)).launcher == "mpirun"
+    job = build("./app", launcher="srun")
+    assert verdict.judge(job, told(MPICH, OLD)).chosen.mpi == "pmi2"

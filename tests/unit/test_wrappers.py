@@ -234,6 +234,28 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     assert start == Path(f"/proc/{session}/stat").read_text().rpartition(") ")[2].split()[19]
 
 
+@pytest.mark.parametrize(
+    ("context", "root", "own", "gds"),
+    [
+        ("srun", "/jobs/7/.7/_tmp", "", "hash"),
+        ("srun-bare", "/jobs/7/.7", "", "hash"),
+        ("srun", "/jobs/7/.7/_tmp", "shmem", "shmem"),
+        ("srun", "/", "", ""),
+        ("mpirun", "/jobs/7/.7/_tmp", "", ""),
+    ],
+)
+def test_ranks_of_srun_in_a_tmp_of_the_jobs_own(node: Node, context: str, root: str, own: str, gds: str) -> None:
+    """They do not see what srun's PMIx shares there, and are told to do without; unless somebody has said how."""
+    node.fill(1)
+    (node.path / "sessions").write_text("")
+    (node.path / "mounts").write_text(f"94 78 0:201 {root} /tmp rw,relatime - tmpfs run rw\n")
+    box = node.path / "box.sh"
+    box.write_text(box.read_text().replace("/proc/self/mountinfo", str(node.path / "mounts")))
+    environ = {"SLURM_JOB_ID": "7", **({"PMIX_MCA_gds": own} if own else {})}
+    said = node.run("box.sh", context, "tmp", "sh", "-c", "echo ${PMIX_MCA_gds-}", shell="bash", environ=environ)
+    assert said.decode().strip() == gds
+
+
 def test_without_a_driver_no_word_of_it(node: Node) -> None:
     """--nv only where an NVIDIA driver is; what Slurm granted goes along by itself."""
     node.fill(1)
