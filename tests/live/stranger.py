@@ -79,8 +79,6 @@ class Stranger:
 def lair(cluster: Cluster) -> Iterator[Stranger]:
     """Bob comes, and goes with all that is his."""
     names = {path.name for path in (TOP / "wrappers").glob("*.sh")} | {"pour", "say"}
-    # of earlier versions, and later ones
-    names |= {"guard.sh", "head.sh", "box.sh", "go.sh", "node.sh", "rank.sh", "sweep.sh", "stop.sh", "undertaker.sh"}
     everywhere = (LOGIN, *cluster.nodes)
     watcher = (Path(__file__).parent / "programs" / "watcher.py").read_bytes()
     namesake = (Path(__file__).parent / "programs" / "namesake.py").read_bytes()
@@ -148,9 +146,7 @@ def undertakers(cluster: Cluster, node: str = FIRST) -> list[Process]:
 
 
 def guards(cluster: Cluster, node: str = FIRST) -> list[Process]:
-    return [p for p in found(cluster, "bash -p ./guard.sh", node=node) if p.argv[0] == "bash"] or [
-        p for p in found(cluster, "bash -p", "/guard.sh", node=node)
-    ]
+    return [process for process in found(cluster, "bash -p", "/guard.sh", node=node) if process.argv[0] == "bash"]
 
 
 def kill(processes: Sequence[Process], signum: int = signal.SIGKILL) -> None:
@@ -173,7 +169,11 @@ def bystander(cluster: Cluster, node: str = FIRST) -> Iterator[Process]:
 
 def up(cluster: Cluster, count: int, node: str = FIRST) -> None:
     """So many of alice's programs run there."""
-    wait_for(lambda: len(found(cluster, *SLEEP, node=node)) >= count, "running")
+    wait_for(lambda: len(programs(cluster, node)) >= count, "running")
+
+
+def programs(cluster: Cluster, node: str = FIRST) -> list[Process]:
+    return [process for process in found(cluster, *SLEEP, node=node) if process.argv == SLEEP]
 
 
 def planted(job: Job) -> None:
@@ -182,5 +182,9 @@ def planted(job: Job) -> None:
 
 def place_of(cluster: Cluster, node: str = FIRST) -> str:
     """The job's directory there."""
-    (name,) = [path.name for path in cluster.path("/tmp", node).glob("mnrun.*-*") if path.stat().st_uid == ALICE]
+    (name,) = [
+        path.name
+        for path in cluster.path("/tmp", node).glob("mnrun.*-*")
+        if path.name[-6:] != ".lease" and path.stat().st_uid == ALICE
+    ]
     return f"/tmp/{name}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,7 +12,6 @@ from .cells import HELLO, OMPI5, SRUN, Way
 from .reports import check, mine, refusal
 from .stage import LOGIN, Cluster, Desk, Process, Result, wait_for
 from .stranger import (
-    ALICE,
     BARE,
     BARE_MPIRUN,
     DIRECTORY,
@@ -22,7 +20,6 @@ from .stranger import (
     LAIR,
     LEASE,
     PLANT,
-    PULL,
     SECOND,
     SHM,
     SLEEP,
@@ -35,14 +32,13 @@ from .stranger import (
     kill,
     place_of,
     planted,
+    programs,
     slow,
     undertakers,
     up,
 )
 
 pytestmark = pytest.mark.live
-
-OPEN = "login:5000"
 
 # A1: the job's directory
 
@@ -73,7 +69,7 @@ def refused(result: Result) -> None:
 
 @pytest.mark.parametrize("how", ["inside-out", "mpirun", "batch"])
 def test_stranger_makes_the_directory_first(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
-    """A1: a directory with a gate, a head and all the rest: nothing of it runs, and the launch says who was first."""
+    """A1: a directory with a gate, a head and all the rest: nothing of it runs; the launch says who was first."""
     with slow(cluster, DIRECTORY, FIRST), bob.watching(PLANT) as watcher:
         result = start(cluster, desk, how)
         planted(watcher)
@@ -95,7 +91,7 @@ def test_stranger_leads_to_a_directory_of_hers(cluster: Cluster, bob: Stranger, 
 
 
 def test_stranger_leads_to_nowhere(cluster: Cluster, bob: Stranger, desk: Desk) -> None:
-    """A1: a link whose end could be made at any time: the directory is not entered by it, and the reason is the true one."""
+    """A1: a link whose end could be made at any time: it is not entered, and the reason is the true one."""
     with slow(cluster, DIRECTORY, FIRST), bob.watching(f'ln -s {LAIR}/later "$1" && echo planted') as watcher:
         result = start(cluster, desk, "inside-out")
         planted(watcher)
@@ -147,7 +143,7 @@ def lure(cluster: Cluster, process: Process, precious: str) -> str:
 
 @pytest.mark.parametrize("how", ["normal", "killed"])
 def test_stranger_takes_the_name_after_the_end(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
-    """A2: the job has ended, its undertaker is slow, and the name is bob's by then: nothing that he wrote is believed."""
+    """A2: the job has ended, its undertaker is slow, and the name is bob's by then: nothing of it is believed."""
     precious = f"{desk.path}/precious"
     cluster.alice(["mkdir", precious])
     with ExitStack() as stack:
@@ -178,7 +174,7 @@ exec /usr/bin/srun "$@"
 
 
 def test_stranger_takes_the_name_before_the_last_step(cluster: Cluster, bob: Stranger, desk: Desk) -> None:
-    """A4: one node's guard is killed with its undertaker, so that a step looks at all nodes; on another the name is bob's."""
+    """A4: a guard is killed with its undertaker, so that a step looks at all nodes; on another the name is bob's."""
     desk.put("srun", LATE.replace("FOLDER", desk.path), 0o755)
     env = {"PATH": f"{desk.path}:/usr/local/bin:/usr/bin:/bin"}
     wait = f'while [ -e "$1" ]; do sleep 0.05; done\n{PLANT}'
@@ -195,106 +191,6 @@ def test_stranger_takes_the_name_before_the_last_step(cluster: Cluster, bob: Str
     assert result.code != 0, result
     assert bob.ran() == [], result
     assert not list(cluster.path("/tmp", SECOND).glob("mnrun.*")), "the node whose guard was killed is not clean"
-
-
-# A3, A8, A9: images
-
-
-PACK = """\
-#!/bin/sh
-: >/tmp/packing
-until [ -e /tmp/packing.go ]; do sleep 0.1; done
-exec /usr/local/bin/mksquashfs.away "$@"
-"""
-
-
-@contextmanager
-def packing(cluster: Cluster, node: str) -> Iterator[None]:
-    """A node that converts images once it is told to."""
-    cluster.root(node, "mv", "/usr/local/bin/mksquashfs", "/usr/local/bin/mksquashfs.away")
-    cluster.put("/usr/local/bin/mksquashfs", PACK, 0o755, node)
-    try:
-        yield
-    finally:
-        cluster.root(node, "mv", "/usr/local/bin/mksquashfs.away", "/usr/local/bin/mksquashfs")
-        cluster.root(node, "rm", "-f", "/tmp/packing", "/tmp/packing.go")
-
-
-@pytest.fixture
-def registry(cluster: Cluster) -> None:
-    cluster.tool("registry")
-
-
-def test_stranger_takes_the_name_of_a_pull(cluster: Cluster, bob: Stranger, registry: None) -> None:
-    """A3: one node has the image and another not yet; the first one's spare directory is bob's by then, with a group of 1."""
-    again = 'until [ -e "$1" ]; do sleep 0.02; done; while [ -e "$1" ]; do sleep 0.05; done\n'
-    again += 'mkdir -m 755 "$1" && echo 1 >"$1/group" && echo planted'
-    words = ("-Q", *SRUN.words[:4], "--image", f"{OPEN}/small:1", "--image-cache", "/var/tmp/own", "--", "cat")
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(packing(cluster, SECOND))
-            watcher = stack.enter_context(bob.watching(again, PULL))
-            stack.enter_context(bystander(cluster))
-            line = cluster.launch(*words, "/etc/version", nodes=2, tasks=1)
-            job = stack.enter_context(cluster.running(line))
-            planted(watcher)
-            wait_for(lambda: cluster.path("/tmp/packing", SECOND).exists(), "packing", state=lambda: str(job.so_far()))
-            cluster.put("/tmp/packing.go", "", node=SECOND)
-            result = job.end()
-            assert (result.code, result.out.split()) == (0, ["1", "1"]), result
-    finally:
-        for node in cluster.nodes:
-            cluster.root(node, "rm", "-rf", "/var/tmp/own")
-
-
-@pytest.mark.parametrize("verb", ["plan", "run"])
-def test_stranger_has_made_podmans_store(cluster: Cluster, bob: Stranger, verb: str) -> None:
-    """A8: podman is not asked about images in a directory that others could fill, nor is anything written there."""
-    store = f"/tmp/mnrun-podman.{ALICE}"
-    words = ["mnrun", verb, "--mode", "outside-in", "--runtime", "podman", "--image", "localhost/ompi5", "--", "true"]
-    saved = f"{store}.saved"
-    cluster.root(FIRST, "sh", "-c", f"[ ! -e {store} ] || mv {store} {saved}")
-    try:
-        bob.does(f"mkdir -m 777 {store} && chmod 777 {store}")
-        result = cluster.alice(["salloc", "-Q", "-N1", "-w", FIRST, *words])
-        inside = sorted(path.name for path in cluster.path(store, FIRST).rglob("*"))
-    finally:
-        cluster.root(FIRST, "sh", "-c", f"rm -rf {store}; [ ! -e {saved} ] || mv {saved} {store}")
-    assert inside == [], result
-    assert f"{store} cannot be made or is not ours" in result.out + result.err, result
-
-
-def planted_cache(cluster: Cluster, bob: Stranger, place: str, reference: str) -> None:
-    """A cache in which a reference is known, by an image of somebody's choice: ompi5."""
-    digest = "b" * 64
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)
-    script = """
-        umask 022
-        mkdir -p "$1/refs" && cp "$2" "$1/sha256-$3.sif"
-        echo "sha256:$3 key job $4" >"$1/refs/$5-$(echo "$4" | cksum | cut -d' ' -f1)"
-    """
-    for node in cluster.nodes:
-        bob.does(script, place, OMPI5, digest, reference, name, node=node)
-
-
-@pytest.mark.parametrize("by", ["tag", "digest"])
-def test_stranger_has_filled_the_cache(cluster: Cluster, bob: Stranger, by: str) -> None:
-    """A9: what an image cache of somebody else's holds is not believed, whether by a tag or by a digest."""
-    place = f"{LAIR}/cache"
-    reference = f"docker://{OPEN}/small:1" if by == "tag" else f"docker://{OPEN}/small@sha256:{'b' * 64}"
-    planted_cache(cluster, bob, place, reference)
-    words = ("-Q", *SRUN.words[:4], "--image-cache", place, "--image", reference, "--", "true")
-    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"{place} is not ours", "--image-cache")
-
-
-def test_stranger_may_write_where_the_cache_is(cluster: Cluster, bob: Stranger) -> None:
-    """A9: a cache of alice's in a directory of everybody's, who could give its name to another."""
-    place = f"{LAIR}/open/cache"
-    for node in cluster.nodes:
-        bob.does(f"mkdir -m 777 {LAIR}/open && chmod 777 {LAIR}/open", node=node)
-        assert cluster.alice(["mkdir", place], node=node).code == 0
-    words = ("-Q", *SRUN.words[:4], "--image-cache", place, "--image", f"{OPEN}/small:1", "--", "true")
-    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"anybody may write to {LAIR}/open", "--image-cache")
 
 
 # A5: pdsh's lease
@@ -369,8 +265,8 @@ def test_stranger_has_a_name_like_a_line(cluster: Cluster, bob: Stranger) -> Non
         away = stack.enter_context(bystander(cluster))
         stubborn = ("--", "sh", "-c", 'trap "" TERM; exec "$@"', "sh", *SLEEP)  # it is for the guards to end it
         job = stack.enter_context(cluster.running(cluster.launch(*SRUN_HOST, *stubborn, nodes=1, tasks=1)))
-        wait_for(lambda: any(p.argv == SLEEP for p in found(cluster, *SLEEP)), "running")
-        (program,) = [p for p in found(cluster, *SLEEP) if p.argv == SLEEP]
+        up(cluster, 1)
+        (program,) = programs(cluster)
         words = ["python3", f"{LAIR}/namesake.py", inner(away)[0], inner(program)[0]]
         # it leaves those before it behind, and so what started it
         script = '"$@" </dev/null >{LAIR}/said 2>&1 & sleep 3600'.replace("{LAIR}", LAIR)

@@ -1,4 +1,4 @@
-"""A stranger's watcher: reads the list of processes until a name like PATTERN is in it, and becomes WORDS with that name.
+"""A stranger's watcher: waits until a name like PATTERN is in the list of processes, and becomes WORDS with it.
 
 usage: watcher.py PATTERN WORDS…
 """
