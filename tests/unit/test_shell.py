@@ -164,6 +164,7 @@ def salloc(mocker: MockerFixture, tmp_path: Path) -> Iterator[Salloc]:
     mocker.patch.object(allocate, "start", played.start)
     mocker.patch.object(allocate, "tied", lambda argv, signum: (f"tied to {signum.name[3:]}", *argv))
     mocker.patch.object(cluster, "end", side_effect=played.done.append)
+    mocker.patch.object(cluster, "version", return_value=(24, 11))
     before = signal.getsignal(signal.SIGINT)
     yield played
     assert signal.getsignal(signal.SIGINT) == before
