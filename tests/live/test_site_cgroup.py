@@ -144,9 +144,9 @@ def test_all_launchers_killed_at_once(cluster: Cluster) -> None:
         cluster.root(LOGIN, "scancel", *sorted(jobs)[1:])
         wait_for(lambda: time.monotonic() > begin + SILENT, "stopped for longer than that", 2 * SILENT)
         assert {p.pid for p in programs(cluster)} == lasting
-        for process in cluster.mnruns():
-            os.kill(process.pid, signal.SIGCONT)
-            os.kill(process.pid, signal.SIGINT)
+        for pid in mine_alone:  # salloc stops with its command
+            os.kill(pid, signal.SIGCONT)
+        os.kill(launcher(cluster), signal.SIGINT)
         assert stopped.end().code == 130
     clean_soon(cluster, begin, killed=True)
 
