@@ -76,7 +76,7 @@ def test_older_slurm_environment(cluster: Cluster, desk: Desk, way: Way) -> None
 def test_older_slurm_submits(cluster: Cluster, desk: Desk, way: Way) -> None:
     """A submitted job is cancelled; one that fails is shown with its own code, by Slurm's word, too."""
     test_submit.test_submit_and_scancel(cluster, desk, way)
-    batch = ["sbatch", "-Q", "--parsable", "-o", "/dev/null", "--wait", "--wrap", "exit 7"]
+    batch = ["sbatch", "--parsable", "-o", "/dev/null", "--wait", "--wrap", "exit 7"]
     number = cluster.alice(batch).out.strip()
     shown = cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "status", number])
     assert [shown.out.splitlines()[-1].split()[n] for n in (2, -1)] == ["failed", "7"], shown
