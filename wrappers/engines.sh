@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # for who sources it; job.sh's
-# Docker and podman as this node has them, and whether Charliecloud can be used. Their containers are no children of ours: they are found
-# by the job's label. Sourced, after job.sh, from the job's node directory.
+# Docker and podman as this node has them, and whether Charliecloud can be used. The containers of those two are no
+# children of ours: they are found by the job's label. Sourced, after job.sh, from the job's node directory.
 
 # where this node says what it has
 mnrun_driver=/proc/driver/nvidia/version mnrun_infiniband=/dev/infiniband

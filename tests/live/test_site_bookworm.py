@@ -31,12 +31,10 @@ def cluster() -> Iterator[Cluster]:
         yield ours
 
 
-@pytest.mark.parametrize("way", HOSTS, ids=str)
-def test_older_slurm_runs(cluster: Cluster, way: Way) -> None:
-    """Ranks on all nodes, and nothing said that nobody asked for."""
-    result = cluster.mnrun("-Q", *way.words, "--", HELLO)
-    check(result, *cluster.nodes)
-    assert result.err == "", result
+def test_older_slurm_runs(cluster: Cluster) -> None:
+    """Each way, each verb."""
+    test_sites.every_way(cluster)
+    test_sites.every_verb(cluster)
 
 
 @pytest.mark.parametrize("end", some(tuple(test_exit_codes.ENDS), ("7", "SIGKILL", "not found", "not executable")))

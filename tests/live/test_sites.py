@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from .batch import forget, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, Way, one, some
 from .reports import check
-from .stage import LOGIN, Cluster
+from .stage import LOGIN, Cluster, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -62,12 +63,54 @@ def cannot(ours: Cluster, debian: str) -> None:
         ours.settle()  # podman makes directories of its own in a home that it has not seen
 
 
+def every_way(ours: Cluster) -> None:
+    """Each mode and each connect, with the nodes' own MPI, says nothing that nobody asked for."""
+    for words in (["--connect", "ssh"], ["--connect", "pipe"], ["--launcher", "env"], ["--mode", "outside-in"]):
+        result = ours.mnrun("-Q", *words, "--runtime", "host", "--", HELLO, nodes=2)
+        if "env" not in words:  # whose ranks are each alone
+            check(result, *ours.nodes[:2])
+        assert (result.code, result.err) == (0, ""), result
+    check(ours.alice(["mnrun", "--hosts", "node01:2,node02:2", "--runtime", "host", "--", HELLO]), *ours.nodes[:2])
+
+
+def every_verb(ours: Cluster) -> None:
+    """Each verb answers, of jobs in each of their states."""
+    host = ("--runtime", "host", "--")
+    shell = ["salloc", "-Q", "-N2", "mnrun", "shell", "-Q", "--runtime", "host"]
+    assert ours.alice(shell, b"mpirun -n 2 uname -n\n").out.split() == ["node01", "node02"]
+    with ours.desk() as desk:
+        failed = submit(ours, desk, "-N", "2", *host, "sh", "-c", "echo said; exit 3")
+        assert ours.alice(["mnrun", "wait", failed]).code == 3
+        assert "said" in ours.alice(["mnrun", "logs", failed]).out
+        lasting = submit(ours, desk, "-N", "2", *host, "sleep", "600")
+        wait_for(lambda: state(ours, lasting)["JobState"] == "RUNNING", "running")
+        assert ours.alice(["mnrun", "cancel", lasting]).code == 0
+        assert ours.alice(["mnrun", "wait", lasting]).code == 143
+        shown = ours.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "status"]).out.splitlines()
+        states = {line.split()[0]: line.split()[2] for line in shown}
+        assert (states[failed], states[lasting]) == ("failed", "cancelled"), shown
+        answers: dict[tuple[str, ...], str] = {
+            ("nodes",): "free",
+            ("check", "-N", "2"): "Open MPI",
+            ("plan", "-N", "2", *host, HELLO): "serve on all",
+            ("profile", "list"): "",
+            ("clean", "--nodes"): "",
+            ("clean", "--older", "30d"): "",
+        }
+        for words, wanted in answers.items():
+            result = ours.alice(["mnrun", *words])
+            assert result.code in (0, 122 if words[0] == "check" else 0), result  # no runtime on the login node
+            assert wanted in result.out, result
+    forget(ours)
+
+
 @pytest.mark.parametrize("debian", some(tuple(OLDER), ()))  # bookworm: test_site_bookworm
 def test_site_debian(variant: Variant, debian: str) -> None:
     """Nodes of another Debian: Slurm, docker, bash and Python of another age."""
     ours = variant(2, f"--debian={debian}")
     assert OLDER[debian] in ours.root(LOGIN, "srun", "--version")
-    check(ours.mnrun("--runtime", "host", "--", HELLO, nodes=2), *ours.nodes[:2])
+    every_way(ours)
+    every_verb(ours)
     cannot(ours, debian)
     ours.tool("engines")
     ours.settle()

@@ -284,6 +284,33 @@ def test_a_node_that_says_no_farewell(
     )
 
 
+def test_a_head_that_waits_for_no_guard_is_told(launch: Launcher, stage: Stage) -> None:
+    """Where a node refuses, nobody waits for the step of a program that has not begun."""
+    with pytest.raises(NodeError, match="cannot make /tmp/mnrun"):
+        launch(Play(kit=say("fail node01 cannot make /tmp/mnrun.7", READY[1]), close=[]))
+    assert stage.started["run"].signals[0] == signal.SIGTERM
+
+
+def test_scheduler_is_asked_after_the_lease_is_closed(
+    launch: Launcher, stage: Stage, slurm: Slurm, mocker: MockerFixture
+) -> None:
+    """Nothing comes before the lease's end: no question why the job ends, nor what Slurm thinks of a node."""
+    closed: list[bool] = []
+    for question in ("ending", "why_down"):
+        answer = getattr(slurm, {"why_down": "thoughts"}.get(question, question))
+        found = mocker.patch(f"launcher.cluster.{question}")
+        found.side_effect = lambda *_, answer=answer: (closed.append(stage.lease.closed), answer)[1]
+    for play in (
+        Play(go=say(*RANKS) + ended("serve", 143), close=[]),
+        Play(kit=say("fail node01 no image", READY[1]), close=[]),
+        Play(go=say(*RANKS, "gone node01 9"), close=[]),
+    ):
+        with pytest.raises(LaunchError):
+            launch(play)
+    assert closed, "nobody was asked"
+    assert all(closed)
+
+
 def test_guards_that_were_killed_are_swept_after(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
     """Their step has ended without a farewell: a step of its own does their last work."""
     with pytest.raises(NodeError):
