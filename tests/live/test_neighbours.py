@@ -9,9 +9,10 @@ from itertools import product
 
 import pytest
 
+from .batch import forget
 from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, one, some
 from .reports import check, everybody_spoke
-from .stage import LOGIN, Cluster, Job
+from .stage import LOGIN, Cluster, Desk, Job, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -50,6 +51,27 @@ def test_neighbours_in_one_allocation(cluster: Cluster) -> None:
     assert len(lines) == 32, result
     for rank in range(8):
         assert sum(line.startswith(f"rank {rank} of 8 ") for line in lines) == 4, result
+
+
+@pytest.mark.parametrize("how", ["sbatch", "mnrun submit"])
+def test_neighbours_that_were_handed_in_from_a_job(cluster: Cluster, desk: Desk, how: str) -> None:
+    """B1: a job that a job hands in, on the same node, is not ended with it; where mnrun hands it in, its TMPDIR is
+    its own (sbatch takes that of the first along)."""
+    desk.put("next", "#!/bin/sh\nsleep 4; echo lived >lived; mktemp\n", 0o755)
+    words = {
+        "sbatch": f"sbatch -Q -w node01 -o {desk.path}/next.out next",
+        "mnrun submit": f"mnrun submit -Q --nodelist node01 -o {desk.path}/next.out --runtime host -- {desk.path}/next",
+    }
+    desk.put(
+        "first", f"#!/bin/sh\n{words[how]} && until squeue -h -t R -n next | grep -q .; do sleep 0.2; done\n", 0o755
+    )
+    run = ["--runtime", "host", "--launcher", "env", "--", "./first"]
+    result = cluster.mnrun(*run, nodes=1, tasks=1, salloc=["-w", "node01"], cwd=desk.path)
+    assert result.code == 0, result
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h", "-n", "next"), "ended")
+    assert "lived" in desk.names(), desk.read("next.out")
+    assert how == "sbatch" or b"/tmp/mnrun." in desk.read("next.out"), desk.read("next.out")
+    forget(cluster)
 
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)

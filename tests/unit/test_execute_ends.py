@@ -296,10 +296,13 @@ def test_scheduler_is_asked_after_the_lease_is_closed(
 ) -> None:
     """Nothing comes before the lease's end: no question why the job ends, nor what Slurm thinks of a node."""
     closed: list[bool] = []
-    for question in ("ending", "why_down"):
-        answer = getattr(slurm, {"why_down": "thoughts"}.get(question, question))
-        found = mocker.patch(f"launcher.cluster.{question}")
-        found.side_effect = lambda *_, answer=answer: (closed.append(stage.lease.closed), answer)[1]
+
+    def noting(answer: object) -> object:
+        closed.append(stage.lease.closed)
+        return answer
+
+    mocker.patch("launcher.cluster.ending", side_effect=lambda job: noting(slurm.ending))
+    mocker.patch("launcher.cluster.why_down", side_effect=lambda names: noting(slurm.thoughts))
     for play in (
         Play(go=say(*RANKS) + ended("serve", 143), close=[]),
         Play(kit=say("fail node01 no image", READY[1]), close=[]),
