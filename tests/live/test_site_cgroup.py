@@ -125,7 +125,7 @@ def test_launcher_killed_as_slurm_ends_the_job(cluster: Cluster, way: Way) -> No
 
 
 def test_all_launchers_killed_at_once(cluster: Cluster) -> None:
-    """Where mnrun, salloc and every srun die in one moment nobody closes the lease: the nodes miss the launcher's
+    """B9: where mnrun, salloc and every srun die in one moment nobody closes the lease: the nodes miss the launcher's
     pulse. A launcher that is only stopped, as by Ctrl-Z, goes on having one."""
     with ExitStack() as stack:
         stopped = stack.enter_context(cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER, nodes=1)))
@@ -176,8 +176,8 @@ def test_out_of_memory(cluster: Cluster, way: Way, rank: str) -> None:
 
 @pytest.mark.parametrize("way", one(1, MODES), ids=str)
 def test_remains_of_a_step_that_was_killed(cluster: Cluster, way: Way) -> None:
-    """Whose processes Slurm has all killed leaves files, and nobody on the node: the user's next launch there takes
-    them away, and so does `mnrun clean --nodes`."""
+    """B9: a job whose processes Slurm has all killed leaves files, and nobody on the node: the user's next launch there
+    takes them away, and so does `mnrun clean --nodes`."""
     for cleaner in ("launch", "clean"):
         with cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2)) as job:
             job.saying(everybody_spoke(4), "running on all ranks")
