@@ -297,8 +297,6 @@ class Launch:
         if self.serving is None:
             return
         self.serving.close()
-        if self.running is not None and self.code is None and not self.went:
-            self.running.end(signal.SIGTERM)  # it waits for a guard that may never have been there
         deadline = time.monotonic() + FAREWELL
         while not (self.serving_ended and (self.running is None or self.code is not None)):
             try:

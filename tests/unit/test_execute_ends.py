@@ -284,13 +284,6 @@ def test_a_node_that_says_no_farewell(
     )
 
 
-def test_a_head_that_waits_for_no_guard_is_told(launch: Launcher, stage: Stage) -> None:
-    """Where a node refuses, nobody waits for the step of a program that has not begun."""
-    with pytest.raises(NodeError, match="cannot make /tmp/mnrun"):
-        launch(Play(kit=say("fail node01 cannot make /tmp/mnrun.7", READY[1]), close=[]))
-    assert stage.started["run"].signals[0] == signal.SIGTERM
-
-
 def test_scheduler_is_asked_after_the_lease_is_closed(
     launch: Launcher, stage: Stage, slurm: Slurm, mocker: MockerFixture
 ) -> None:
