@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shlex
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +37,7 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
     Raises SchedulerError where there is no salloc, or it says no; leaves with 128+n at a signal.
     """
     argv = ("salloc", *words, "sh", "-c", HOLD)
-    screen.command(argv)
+    screen.command(shlex.join(argv))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with tempfile.TemporaryFile() as errors:
         with starting("salloc", "load Slurm's module, or use --local"):

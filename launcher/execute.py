@@ -125,7 +125,7 @@ class Launch:
 
     def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
         argv = self.commands[phase].argv
-        self.screen.command(argv)
+        self.screen.command(kit.typed(argv))
         with starting(argv[0]):
             return (self.starter or start)(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import io
+import shlex
 import tarfile
 from collections.abc import Mapping
 from functools import cache
@@ -60,6 +61,12 @@ def spoken(name: str) -> str:
     text = (folder("wrappers") / name).read_text(encoding="utf-8")
     lines = (line.partition(" # ")[0].rstrip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("#"))
+
+
+def typed(argv: Words) -> str:
+    """Return a command as it would be typed, with the names of those of our scripts that are words of it."""
+    names = {spoken(name): f"<{name}>" for name in (BOOT, FETCH, AWAIT, INTO)}
+    return shlex.join(names.get(word, word) for word in argv)
 
 
 # bash -p throughout: without it CDPATH, SHELLOPTS and exported functions of the user's would work in our scripts.

@@ -38,7 +38,7 @@ def prepare(
     command = next((c for c in carry(plan, site) if c.step.phase is Phase.PREPARE), None)
     if command is None:
         return plan
-    screen.command(command.argv)
+    screen.command(kit.typed(command.argv))
     with starting(command.argv[0]):
         step = starter("prepare", command.argv, dict(environ), events, held=True)
     begin, roster = time.monotonic(), Roster(plan.layout.nodes)

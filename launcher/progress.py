@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -34,9 +33,9 @@ class Screen:
         """Another program's word."""
         self._print(text)
 
-    def command(self, argv: Sequence[str]) -> None:
+    def command(self, line: str) -> None:
         if self.verbose:
-            self._print("+ " + " ".join(shlex.quote(word) for word in argv))
+            self._print(f"+ {line}")
 
     def phase(self, text: str) -> None:
         """What we wait for now; one line that changes on a terminal, a plain line when verbose."""

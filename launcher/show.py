@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,7 +52,7 @@ def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
         where = "" if step.where is Where.HERE else f" on {step.where.value}"
         lines.append(f"{number}. {step.phase.value}{where}: {step.why}")
         if step in carried:
-            lines.append("   " + _typed(_shown(carried[step])) + (" &" if step.background else ""))
+            lines.append("   " + kit.typed(_shown(carried[step])) + (" &" if step.background else ""))
     lines.append("")
     lines.append(f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})")
     lines.append(f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})")
@@ -101,12 +100,6 @@ def as_json(plan: Plan, site: Site, judged: Judged) -> str:
 def _shown(argv: Words) -> Words:
     """Names of ours for what only the job knows, as a terminal can show them."""
     return tuple(word.replace(MARK, MARK[1:]) for word in argv)
-
-
-def _typed(argv: Words) -> str:
-    """Return the words as they would be typed, with the names of those of our scripts that are words of a command."""
-    names = {kit.spoken(name): f"<{name}>" for name in (kit.BOOT, kit.FETCH, kit.AWAIT, kit.INTO)}
-    return shlex.join(names.get(word, word) for word in argv)
 
 
 def _values(plan: Plan) -> dict[str, tuple[str, str]]:

@@ -7,12 +7,13 @@ import sys
 import pytest
 from pytest_mock import MockerFixture
 
+from launcher import kit
 from launcher.progress import Screen
 
 
 def everything(screen: Screen) -> None:
     screen.say("4 nodes")
-    screen.command(("srun", "a b", "$x", "it's"))
+    screen.command(kit.typed(("srun", "a b", "$x", "it's", kit.spoken(kit.INTO))))
     screen.phase("waiting: 1/4")
     screen.phase("waiting: 2/4")
     screen.warn("no farewell")
@@ -26,7 +27,7 @@ def everything(screen: Screen) -> None:
         (
             False,
             True,
-            "mnrun: 4 nodes\n+ srun 'a b' '$x' 'it'\"'\"'s'\n"
+            "mnrun: 4 nodes\n+ srun 'a b' '$x' 'it'\"'\"'s' '<into.sh>'\n"
             "mnrun: waiting: 1/4\nmnrun: waiting: 2/4\nmnrun: warning: no farewell\n",
         ),
         (True, False, "mnrun: warning: no farewell\n"),
