@@ -103,7 +103,8 @@ def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, s
     kept = ("SLURM_CONF", "SLURM_CLUSTER")
     clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(kept)}
     # of the job that we are in: the mark of all that ends with it, and a directory that goes with it
-    clean.pop("MNRUN_JOB_ID", None)
+    for mark in ("MNRUN_JOB_ID", "MNRUN_JOB_START"):
+        clean.pop(mark, None)
     if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
         del clean["TMPDIR"]
     perhaps = "the job may be handed in all the same: look at mnrun status before you try again"

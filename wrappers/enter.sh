@@ -53,7 +53,7 @@ mnrun_hold() { # SIGNAL, before the program has begun: what is for the program w
 }
 
 # Of the job that handed this one in, where one did: the mark of all that ends with that, and a directory that goes with it.
-unset MNRUN_JOB_ID
+unset MNRUN_JOB_ID MNRUN_JOB_START
 case ${TMPDIR-} in /tmp/mnrun.*) unset TMPDIR ;; esac
 
 mnrun_restart=${SLURM_RESTART_COUNT:-0} mnrun_why='' mnrun_early='' mnrun_said='' mnrun_preempted=''

@@ -43,9 +43,15 @@ while [ "$local_rank" -lt "$count" ]; do
   local_rank=$((local_rank + 1))
 done
 
-all() { # SIGNAL: to the ranks here and all that they have started, however far it has gone
-  # shellcheck disable=SC2046  # pids
-  kill -s "$1" $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ | cut -d/ -f3)
+all() { # SIGNAL: to the ranks here and all that they have started, however far it has gone, but not to another job of Slurm's
+  pids=''
+  for environ in $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ); do
+    job=$(tr '\0' '\n' <"$environ" | sed -n 's/^SLURM_JOB_ID=//p')
+    environ=${environ#/proc/}
+    case $job in '' | "${SLURM_JOB_ID-}") pids="$pids ${environ%/environ}" ;; esac
+  done 2>/dev/null
+  # shellcheck disable=SC2086  # pids
+  [ -n "$pids" ] && kill -s "$1" $pids
 }
 
 bad=0 ending=''
