@@ -128,7 +128,7 @@ shared_memory() { # the job's directory there, which says whose it is as the oth
 
 listen() { # for a line of the lease; false at its end, and where it is silent for longer than it may be
   local waited=0 part='' line # in short rounds: while Slurm suspends the job time goes on, and then lines wait
-  until IFS= read -r ${mnrun_silence:+-t 5} line; do
+  until read -r ${mnrun_silence:+-t 5} line; do # a trap that ends it would have an IFS of its own
     (($? > 128 && (waited += 5) < mnrun_silence)) || return
     part+=$line
   done
@@ -268,6 +268,7 @@ finish() {
   say "bye $left"
   wait "$mnrun_forwarder"
   wipe
+  trap '' PIPE # of an undertaker who has been killed
   echo 'done' >&"$mnrun_life"
 }
 

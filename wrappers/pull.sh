@@ -46,9 +46,8 @@ clean() { # SPARE LOCK OWNER JOB
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
     mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
   fi
-  chmod -R u+rwX . 2>/dev/null
-  (shopt -s dotglob nullglob && rm -rf -- ./*)
-  cd / && rmdir -- "$1"
+  [[ ! -O . || ! . -ef $1 ]] || chmod -R u+rwX . 2>/dev/null
+  [[ ! -O . || ! . -ef $1 ]] || rm -rf -- "$1" # it is ours, and we are in it
 }
 
 undertake() {
@@ -68,10 +67,12 @@ finish() {
 
 cleaned() { # once, and its undertaker has nothing more to do
   [[ -n ${life-} ]] || return 0
-  clean "$spare" "$lock" "$owner" "$job"
-  echo 'done' >&"$life"
-  exec {life}>&-
+  local told=$life
   life=''
+  clean "$spare" "$lock" "$owner" "$job"
+  trap '' PIPE # of an undertaker who has been killed
+  echo 'done' >&"$told"
+  exec {told}>&-
 }
 
 # --- what a runtime says, in a person's words

@@ -11,11 +11,6 @@ is_left() { # DIRECTORY: enters it; whether it is a job's that has ended there
   if { read -r pid start <undertaker; } 2>/dev/null; then ! lives "$pid" "$start"; fi
 }
 
-empty() { # what is in this directory, then its name
-  (shopt -s dotglob nullglob && rm -rf -- ./*)
-  cd / && rmdir -- "$1"
-}
-
 remains() { # says what it has taken away
   local place
   for place in /tmp/mnrun.* /dev/shm/mnrun.*; do
@@ -24,7 +19,7 @@ remains() { # says what it has taken away
     ( # which enters it
       is_left "$place" || exit 0
       [[ ! -e stop.sh ]] || bash -p -c "$mnrun_into" "$place" stop.sh
-      [[ ! . -ef $place ]] || empty "$place"
+      [[ ! -O . || ! . -ef $place ]] || rm -rf -- "$place"
       echo "$place"
     ) </dev/null 2>/dev/null || true
   done

@@ -162,8 +162,7 @@ herald='
     ((${#left[@]} < here)) || break
     sleep 0.1
   done
-  rm -f -- ./*
-  cd / && rmdir "$place"
+  [[ ! -O . || ! . -ef $place ]] || rm -rf -- "$place"
 '
 lease=9 # none
 clean=() # what the step that we are in says of steps is not for others

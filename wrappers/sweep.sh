@@ -94,7 +94,11 @@ wipe_beside() { # DIRECTORY: one of the job's that is not in its own, if it is o
   [[ ! -O $1 || -L $1 || ! -d $1 ]] || rm -rf -- "$1"
 }
 
-wipe() { # from within, and the name last
+remove_here() { # DIRECTORY: our own, in which we are; nothing where we are anywhere else, or its name is another's
+  [[ -O . && . -ef $1 ]] && rm -rf -- "$1"
+}
+
+wipe() {
   local parent step
   { read -r _ parent <holder; } 2>/dev/null && unname "$parent"
   if { read -r step <pmix; } 2>/dev/null; then
@@ -105,8 +109,7 @@ wipe() { # from within, and the name last
   wipe_beside "$mnrun_here.lease"
   if [[ -z $mnrun_keep ]]; then
     wipe_beside "$mnrun_shm"
-    (shopt -s dotglob nullglob && rm -rf -- ./*)
-    cd / && rmdir -- "$mnrun_here" 2>/dev/null
+    remove_here "$mnrun_here"
   else
     rm -f {key,hostkey,user.env,session.env,launch.env,own} # what may be secret; and it is nobody's remains
   fi || true

@@ -292,7 +292,7 @@ def test_runtime_epilog(engines: Cluster) -> None:
     run = "docker run -d --network=host --entrypoint sleep --label mnrun.job={} localhost/ompi5 600"
     engines.root("node01", "sh", "-c", " && ".join(run.format(label) for label in ("998-ab", "999-ab", "999")))
     epilog = (TOP / "examples/epilog.sh").read_text()
-    engines.root("node01", "env", "SLURM_JOB_ID=999", "bash", "-c", epilog)
+    engines.root("node01", "env", "SLURM_JOB_ID=999", "SLURM_JOB_UID=1500", "bash", "-c", epilog)
     left = engines.root("node01", "docker", "ps", "-a", "--format", '{{.Label "mnrun.job"}}')
     engines.root("node01", "sh", "-c", "docker rm -f $(docker ps -aq)")
     assert left.split() == ["998-ab"]
