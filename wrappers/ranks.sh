@@ -45,6 +45,7 @@ done
 
 all() { # SIGNAL: to the ranks here and all that they have started, however far it has gone, but not to another job of Slurm's
   pids=''
+  # shellcheck disable=SC2013  # no blanks in them
   for environ in $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ); do
     job=$(tr '\0' '\n' <"$environ" | sed -n 's/^SLURM_JOB_ID=//p')
     environ=${environ#/proc/}
