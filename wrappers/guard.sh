@@ -128,7 +128,7 @@ shared_memory() { # the job's directory there, which says whose it is as the oth
 
 listen() { # for a line of the lease; false at its end, and where it is silent for longer than it may be
   local waited=0 part='' line # in short rounds: while Slurm suspends the job time goes on, and then lines wait
-  until read -r ${mnrun_silence:+-t 5} line; do # a trap that ends it would have an IFS of its own
+  until read -r ${mnrun_silence:+-t 5} line; do # no IFS= before it: a trap that interrupts it would run with that
     (($? > 128 && (waited += 5) < mnrun_silence)) || return
     part+=$line
   done

@@ -37,7 +37,7 @@ unpulled() {
 
 # Ends what was begun, whatever ended: by the main shell, or by its undertaker, which outlives a `kill -9`, since it
 # is no child of the step's and notices by a pipe. Both have the directory SPARE as their own since it was made: nobody
-# asks for its name in /tmp again but to remove it, when it is empty.
+# asks for its name in /tmp again but to remove it, while it is still this very directory.
 clean() { # SPARE LOCK OWNER JOB
   local group=''
   grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
@@ -46,8 +46,10 @@ clean() { # SPARE LOCK OWNER JOB
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
     mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
   fi
-  [[ ! -O . || ! . -ef $1 ]] || chmod -R u+rwX . 2>/dev/null
-  [[ ! -O . || ! . -ef $1 ]] || rm -rf -- "$1" # it is ours, and we are in it
+  if [[ -O . && . -ef $1 ]]; then # it is ours, and we are in it
+    chmod -R u+rwX . 2>/dev/null
+    rm -rf -- "$1"
+  fi
 }
 
 undertake() {
