@@ -13,10 +13,9 @@ source ./rules.sh
 source ./home.sh
 source ./processes.sh
 
-read -r _ _ _ _ _ mnrun_session _ </proc/self/stat
-began "$mnrun_session" || REPLY=0 # hidden from us
 # The guard ends whatever is left of it; but a prompt on this very machine shares its user's session.
-[[ $mnrun_shell == terminal && $mnrun_session != "$$" ]] || echo "$mnrun_session $REPLY" >>sessions
+session
+[[ $mnrun_shell == terminal && ${REPLY% *} != "$$" ]] || echo "$REPLY" >>sessions
 if [[ $mnrun_place == */hold ]]; then # by the second of them Apptainer names what others join
   echo "$$ $PPID" >holder
   source ./sweep.sh

@@ -289,9 +289,8 @@ trap 'sent USR2' USR2
 trap : CONT
 
 mkdir -m 700 tmp serve hold heard
-read -r _ _ _ _ _ mnrun_session _ </proc/$$/stat
-began "$mnrun_session" || REPLY=0 # hidden from us
-echo "$mnrun_session $REPLY" >sessions
+session
+echo "$REPLY" >sessions
 bash -p ./user.sh
 mnrun_fit=''
 if shared_memory; then

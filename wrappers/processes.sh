@@ -16,3 +16,12 @@ began() { # PID: sets REPLY to the time of its start, in ticks since the node's,
 lives() { # PID BEGAN: whether that very process is there
   [[ $1 =~ ^[0-9]+$ ]] && began "$1" && [[ $REPLY == "$2" ]]
 }
+
+session() { # sets REPLY to this shell's session and the time when its leader began (0: hidden from us); to nothing where the
+  # leader is outside of this container: its number is then 0, and that of all who are in here
+  local session
+  read -r _ _ _ _ _ session _ <"/proc/$$/stat"
+  began "$session" || REPLY=0
+  REPLY="$session $REPLY"
+  ((session)) || REPLY=''
+}

@@ -230,8 +230,19 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     assert {name: arrived[name] for name in kept} == kept
     assert (arrived["MNRUN_JOB_ID"], arrived["TMPDIR"]) == ("7-abcdef", f"{node.path}/tmp")
     assert (set(leaks) - {"TMPDIR"}) & set(arrived) == set()
-    session, start = (node.path / "sessions").read_text().split()
-    assert start == Path(f"/proc/{session}/stat").read_text().rpartition(") ")[2].split()[19]
+    session = os.getsid(0)  # 0 where its leader is outside of this container: then nothing is noted
+    began = session and Path(f"/proc/{session}/stat").read_text().rpartition(") ")[2].split()[19]
+    assert (node.path / "sessions").read_text() == (f"{session} {began}\n" if session else "\n")
+
+
+def test_a_box_names_no_session_that_a_whole_container_has(sh: Shell) -> None:
+    """A container's shell whose session began outside of it: what is noted would be everything in there."""
+    line = """unshare ${1:+-Ur} -pf --mount-proc true 2>/dev/null || { echo no; exit; }
+    exec unshare ${1:+-Ur} -pf --mount-proc bash -c '. "$0" && session && echo "[$REPLY]"' "$2\""""
+    found = sh(line, "user" if os.getuid() else "", str(folder("wrappers") / "processes.sh"))
+    if found == b"no\n":
+        pytest.skip("no namespaces are to be had here")
+    assert found == b"[]\n"
 
 
 @pytest.mark.parametrize(
