@@ -6,6 +6,7 @@
 # The line `here` comes before the kit, since srun hands on no input before all nodes have answered. The kit's size
 # comes before the kit, since tar would read on into the lease. Of several tasks on a node one is enough.
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
+set +o posix
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 echo "here $mnrun_node"
 mnrun_fail() { echo "fail $mnrun_node $1" && exit 1; }
@@ -21,6 +22,15 @@ trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
 IFS= read -rd '' mnrun_stat <"/proc/$$/stat"
 mnrun_stat=(${mnrun_stat##*) })
 echo "$0 $mnrun_node $$ ${mnrun_stat[19]}" >own || mnrun_fail "cannot write to $0 on this node"
+# Where somebody kills us, or the guard that we become, an undertaker notices: it reads a pipe that we alone write, as no
+# child of our step. Until the kit is here all that it does is to remove the directory.
+# shellcheck disable=SC2016  # its own words
+exec {mnrun_life}> >(setsid bash -p -c 'bash -p -c "$1" "$0" <&0 >/dev/null 2>&1 &' "$0" '
+  trap "" HUP INT TERM USR1 USR2
+  read -r _ && exec bash -p ./undertaker.sh "$0"
+  [[ ! -O . || ! . -ef $0 ]] || rm -rf -- "$0" "$0.lease"
+')
+export mnrun_life
 read -rt "${MNRUN_WAIT:-3600}" mnrun_size || exit 1
 mnrun_said=$({ head -c "$mnrun_size" | tar -xzf -; } 2>&1) || {
   mnrun_said=${mnrun_said%$'\n'*} # tar's last line says only that it has failed

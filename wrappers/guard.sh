@@ -272,10 +272,10 @@ finish() {
   echo 'done' >&"$mnrun_life"
 }
 
-# Where even this guard is killed (srun's own helper does that to the tasks of a killed srun), its
-# undertaker notices: it reads a pipe that this shell alone writes, as no child of its step.
-# shellcheck disable=SC2016  # its own words
-exec {mnrun_life}> >(setsid bash -p -c 'bash -p ./undertaker.sh "$0" <&0 >/dev/null 2>&1 &' "$mnrun_here")
+# Where even this guard is killed (srun's own helper does that to the tasks of a killed srun), the undertaker that boot.sh
+# has started notices: from here on it ends what the kit's files say.
+export -n mnrun_life
+echo kit >&"$mnrun_life"
 
 echo "$mnrun_node" >self
 address >own.address # for who starts ranks here, too

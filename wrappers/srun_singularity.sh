@@ -110,10 +110,10 @@ fi
 # system is needed, and where the first task is killed that step's input ends, and it writes too.
 # Its name can be foretold, and anybody may make it: so it is entered, and then judged, as into.sh does.
 place=/tmp/mnrun.door.${SLURM_JOB_ID:-0}.${SLURM_STEP_ID:-0}
-told() { # whether the step has said the code here: enters its directory
+told() { # whether the step has said the code here, and sets `code` to it: enters its directory
   local there
   cd -- "$place" 2>/dev/null || return
-  [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there <own && [[ $there == "$place" ]] && return
+  [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there code <own && [[ $there == "$place" ]] && return
   cd /
   [[ ! -e $place || -O $place ]] || leave 121 "$place is somebody else's on $(uname -n): the job's end cannot be told here"
 }
@@ -129,8 +129,6 @@ stand_by() {
     ((left-- != 0)) || exit 143
     read -rt 0.2 -u "$pause" || true
   done
-  # shellcheck disable=SC2094  # a variable, and a file
-  read -r code <code
   : >"left.${SLURM_LOCALID:-0}"
   exit "$code"
 }
@@ -153,8 +151,7 @@ herald='
   read -r code || true
   umask 077
   mkdir "$place" && cd "$place" || exit # somebody else has it: nothing of ours belongs there
-  echo "${code:-137}" >code
-  echo "$place" >new
+  echo "$place ${code:-137}" >new
   mv new own # from now on it counts
   shopt -s nullglob
   for round in {1..300}; do

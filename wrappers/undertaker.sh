@@ -7,8 +7,12 @@ mnrun_here=$1
 source ./sweep.sh
 trap '' HUP INT TERM USR1 USR2
 began $$ && echo "$$ $REPLY" >undertaker
-while read -r word; do [[ $word != 'done' ]] || exit 0; done
-for place in "$mnrun_here".script.*; do wipe_beside "$place"; done # of a batch script that was killed as well
+word=''
+while read -r word && [[ $word != 'done' ]]; do :; done
+for place in "$mnrun_here".script.*; do # of a batch script that was killed as well
+  if ! { read -r pid start _ <"$place/pid"; } 2>/dev/null || ! lives "$pid" "$start"; then wipe_beside "$place"; fi
+done
+[[ $word != 'done' ]] || exit 0
 rm -f key hostkey
 sweep_all >/dev/null
 wipe

@@ -60,6 +60,8 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   : >"$mnrun_record/log"
   exec {mnrun_log}>>"$mnrun_record/log" # which takes a while on a shared filesystem, and there are many lines
   write_kit
+  . "$mnrun_mine/kit/pid.sh"
+  mnrun_noted "$mnrun_mine/pid"
   clean_environment
   mkfifo "$mnrun_mine/up" "$mnrun_mine/lease"
   exec {mnrun_up}<>"$mnrun_mine/up" {mnrun_lease}<>"$mnrun_mine/lease"

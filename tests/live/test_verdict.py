@@ -62,7 +62,7 @@ def test_verdict_of_a_plan(cluster: Cluster) -> None:
     for said in (
         "image: Open MPI 4.1.4 (/usr/bin/mpirun), PMIx 4.2.2, glibc 2.36",
         "(PMIx 5.0.7 on the node, 4.2.2 in the image)",
-        "srun --mpi: ",
+        "srun --mpi offers ",
         "else inside-out: works",
         "single copy: on, the ranks of a node share one container",
     ):

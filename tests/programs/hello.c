@@ -56,13 +56,14 @@ int main(int argc, char **argv) {
     if (seconds)
         sleep(seconds);
     if (sig) {
-        /* By then the others use no MPI, which might fail before anybody knows of the last rank. */
+        /* By then the others use no MPI, which might fail before anybody knows of the last rank: MPI_Ssend ends when
+           its message has begun to be received, and one integer is all there at once. */
         if (rank == size - 1) {
-            for (int others = size - 1; others > 0; others--)
-                MPI_Recv(&one, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            for (int other = 0; other < size - 1; other++)
+                MPI_Ssend(&one, 1, MPI_INT, other, 0, MPI_COMM_WORLD);
             raise(sig);
         } else
-            MPI_Ssend(&one, 1, MPI_INT, size - 1, 0, MPI_COMM_WORLD);
+            MPI_Recv(&one, 1, MPI_INT, size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         pause();
     }
     MPI_Finalize();
