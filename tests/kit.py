@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from launcher import kit, plan
-from launcher.environment import exports
-from launcher.model import JobSpec, Layout, Plan, Variable
+from mnrun.environment import exports
+from mnrun.model import JobSpec, Layout, Plan, Variable
+from mnrun.nodes import kit
+from mnrun.planning import plan
 
 
 def sample() -> Plan:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # into.sh's
 # `CONTEXT PLACE WORDS…`, by into.sh: runs WORDS, a container runtime's, as a process of the job: without
-# what leaks from the host and its scheduler in this context (launcher/environment.py has the
+# what leaks from the host and its scheduler in this context (launcher/mnrun/environment.py has the
 # rules), with the job's mark, and with PLACE in the node directory as its own TMPDIR.
 # WORDS begin in the job's directory, so that adverbs are read from there; where there is no container to set another,
 # rank.sh goes back to where its starter had put it.

@@ -39,7 +39,7 @@ mnrun_runs() { # whether the job goes on, or nobody knows better
   mnrun_said=$(trap '' HUP INT QUIT TERM USR1 USR2 ALRM && scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null) || return 0
   [[ ! $'\n'$mnrun_said =~ $own ]] || mnrun_said=${BASH_REMATCH[0]}
   [[ $mnrun_said != *PreemptTime=[0-9]* ]] || mnrun_preempted=1 # in its grace time, after which Slurm ends it
-  [[ $mnrun_said =~ JobState=(RUNNING|SUSPENDED|SIGNALING|RESIZING) ]] # as launcher/schedulers/slurm.py
+  [[ $mnrun_said =~ JobState=(RUNNING|SUSPENDED|SIGNALING|RESIZING) ]] # as schedulers/slurm/steps.py
 }
 
 mnrun_hold() { # SIGNAL, before the program has begun: what is for the program waits for it, as does a TERM that only warns

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What networks, adapters and GPUs this node has, and its limits: facts only, in lines `KIND NAME KEY=VALUE…`
-# (launcher/fabric.py). It runs on every node of every job, so nearly all is read without starting a process.
+# (launcher/mnrun/network/facts.py). It runs on every node of every job, so nearly all is read without starting a process.
 # `fabric.sh [ROOT]`: where /sys, /proc and /dev begin, for tests.
 set -u
 shopt -s nullglob

@@ -2,7 +2,7 @@
 # How ask.sh and answer.sh, on two nodes of a job, speak to each other without a network of their own.
 #
 # A line `ask FROM TO ID KIND DATA` or `answer FROM TO ID KIND DATA` into the node's pipe `across` goes by its
-# guard to the launcher, down the lease, and to whom it is for (relay.py, carry.sh).
+# guard to the launcher, down the lease, and to whom it is for (nodes/relay.py, carry.sh).
 #     ask      words DATA   the command, in as many lines as it takes     answer   out DATA   err DATA
 #              run INPUT N  all words are there, in N lines; 1: input follows      code N …   it has ended
 #              in DATA  eof N                                                      got N      room for so many `in`

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shellcheck disable=SC2034,SC2154  # walk.sh has the rest
-# The batch script's side of PREPARE, as launcher/prepare.py is a live launch's; walk.sh's, where the image is a registry's.
+# The batch script's side of PREPARE, as running/prepare.py is a live launch's; walk.sh's, where the image is a registry's.
 
 declare -A mnrun_pulling=() mnrun_image_id=() mnrun_image_at=()
 mnrun_image='' mnrun_pulled='' mnrun_unpulled='' mnrun_pull=''

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # walk.sh's, and words.sh's
-# Of walk.sh: limits that are too small for what the nodes have, as launcher/fabric.py judges them for a live run.
+# Of walk.sh: limits that are too small for what the nodes have, as launcher/mnrun/network/facts.py judges them for a live run.
 
 declare -A mnrun_has=() # NODE:WHAT -> its value, or how many
 

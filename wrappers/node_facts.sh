@@ -1,7 +1,7 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # engines.sh's, which is a function `engines` in front of this; so are mpis.sh and $mnrun_asking
 # What a node and an image have for MPI: `node_facts.sh RUNTIME PODMAN_ROOT [CONTAINER WORDS…]` says it in lines
-# `node|image<tab>NAME<tab>VALUE`, the image's from a container of it. What it means is launcher/verdict.py's.
+# `node|image<tab>NAME<tab>VALUE`, the image's from a container of it. What it means is launcher/mnrun/planning/compatibility.py's.
 set -u
 tell() { [[ -z $2 ]] || printf 'node\t%s\t%s\n' "$1" "$(tr '\n\t' '  ' <<<"${2:0:300}")"; }
 asked() { timeout -k 1 10 "$@" 2>/dev/null </dev/null; } # a daemon that does not answer must not hold us up

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # walk.sh's
-# Of walk.sh: what the run has shown, as launcher/proof.py has it for a live one.
+# Of walk.sh: what the run has shown, as launcher/mnrun/nodes/transport.py has it for a live one.
 
 declare -A mnrun_used=() # TRANSPORT DEVICES LIBRARY: on which nodes, each with a comma before it
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # what engines.sh sets
 # The node's side of PREPARE, before anything of the job's runs: the image that a reference names, on
-# this node. Comes down standard input (launcher/kit.py, FETCH), is run as
+# this node. Comes down standard input (launcher/mnrun/nodes/kit.py, FETCH), is run as
 #     pull.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
 # and what is left of its input is a lease: at its end everything of it ends, and nothing half-done stays. Where
 # mnrun_beat and mnrun_silence are set, both sides show that they live, as guards do (guard.sh).

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a node has for jobs in containers: `survey.sh` says it in lines `NODE<tab>NAME<tab>VALUE`. Facts only: what
-# they mean, and what to do about it, is launcher/survey.py's.
+# they mean, and what to do about it, is launcher/mnrun/nodes/survey.py's.
 set -u
 node=${SLURMD_NODENAME:-$(uname -n)}
 tell() { # NAME VALUE…

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shellcheck disable=SC2034,SC2154  # what is given, and what pack.sh, prove.sh and image.sh read
-# The batch script's side of a launch, as launcher/execute.py is a live one's. The generated script
+# The batch script's side of a launch, as launcher/mnrun/running/execute.py is a live one's. The generated script
 # sources it, and says in its own lines what runs:
 #     begin; prepare SECONDS REFERENCE WORDS; serve WORDS; run WORDS; await SECONDS; speak WORDS; go; finish SWEEPING WORDS
 # Given, each with mnrun_ in front: stage, ranks (how many on each node), variables (NAME=VALUE of every rank, NAME
@@ -67,7 +67,7 @@ begin() { # the job's nodes, its records, its keys, and what its nodes are sent
   exec {mnrun_up}<>"$mnrun_mine/up" {mnrun_lease}<>"$mnrun_mine/lease"
 }
 
-list_each() { # every node once for each of its ranks, as schedulers/slurm.py has it; nobody asks where all have as many
+list_each() { # every node once for each of its ranks, as schedulers/slurm/steps.py has it; nobody asks where all have as many
   local i even=1
   for i in "${!mnrun_ranks[@]}"; do ((mnrun_ranks[i] == mnrun_ranks[0])) || even=''; done
   [[ -z $even ]] || return 0
@@ -155,7 +155,7 @@ hear() { # SECONDS: take in one line; false where none came in time
   return 1
 }
 
-carry() { # `ask|answer FROM TO ID KIND DATA`: from one node to another, as launcher/relay.py
+carry() { # `ask|answer FROM TO ID KIND DATA`: from one node to another, as nodes/relay.py
   local word from to what rest
   read -r word from to what rest <<<"$1"
   if [[ -n ${mnrun_ready[$to]-} && -z ${mnrun_failed[$to]-}${mnrun_gone[$to]-} ]]; then

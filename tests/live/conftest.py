@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 
 import pytest
+
 from rehearsal import trees
 
 from . import matrix

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from rehearsal import trees
 
 from .cells import INSIDE, MPIRUN, OMPI5, full

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from launcher import gather
+from mnrun.config import load
 
 from . import texts
 from .played import launch as launch
@@ -49,7 +49,7 @@ def _no_world(
         monkeypatch.delenv(name)
     monkeypatch.delenv("PYTHONNOUSERSITE", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr(gather, "SITE", Path("/nonexistent/etc/mnrun"))  # what this machine's site says is no matter
+    monkeypatch.setattr(load, "SITE", Path("/nonexistent/etc/mnrun"))  # what this machine's site says is no matter
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     with world.forbidden(rooms(tmp_path_factory)):
         yield

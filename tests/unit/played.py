@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
-from launcher import execute, transports
-from launcher.job_dir import Records
-from launcher.model import Outcome, Plan, Site, Words
-from launcher.progress import Screen
-from launcher.transports import Event
+from mnrun.model import Outcome, Plan, Site, Words
+from mnrun.running import execute
+from mnrun.running.job_dir import Records
+from mnrun.system import process
+from mnrun.system.process import Event
+from mnrun.system.screen import Screen
 
 from .samples import build, held, make
 
@@ -123,7 +124,7 @@ class Process:
         return 0
 
 
-class Played(transports.Running):
+class Played(process.Running):
     """The real one but for its end, which reaches no process."""
 
     def __init__(self, stage: Stage, name: str, stdin: Lease | None) -> None:
@@ -189,10 +190,10 @@ class Slurm:
 @pytest.fixture
 def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
-    mocker.patch("launcher.cluster.why_down", side_effect=lambda names: answers.thoughts)
-    mocker.patch("launcher.cluster.ending", side_effect=lambda job: answers.ending)
-    mocker.patch("launcher.cluster.runs", side_effect=lambda job: answers.runs)
-    mocker.patch("launcher.cluster.end", side_effect=answers.ended_steps.append)
+    mocker.patch("mnrun.schedulers.slurm.cluster.why_down", side_effect=lambda names: answers.thoughts)
+    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda job: answers.ending)
+    mocker.patch("mnrun.schedulers.slurm.cluster.runs", side_effect=lambda job: answers.runs)
+    mocker.patch("mnrun.schedulers.slurm.cluster.end", side_effect=answers.ended_steps.append)
     return answers
 
 
@@ -201,7 +202,7 @@ def stage(mocker: MockerFixture, slurm: Slurm) -> Iterator[Stage]:
     """Every launch of the test ends with its lease closed, whatever became of it."""
     stage = Stage()
     mocker.patch.object(execute, "start", stage.start)
-    mocker.patch.object(transports, "_pulse", return_value=mocker.Mock())
+    mocker.patch.object(process, "_pulse", return_value=mocker.Mock())
     mocker.patch.object(execute, "GRACE", 0.05)
     mocker.patch.object(execute, "FAREWELL", 0.05)
     mocker.patch.object(execute, "ANSWER", 0.05)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher import plan, settings, spec
-from launcher.model import Allocation, JobSpec, Layout, Node, Plan, Site
+from mnrun.config import layers
+from mnrun.model import Allocation, JobSpec, Layout, Node, Plan, Site
+from mnrun.planning import plan, spec
 
 RECORDED = Path(__file__).parent / "recorded"
 SITE = Site("slurm", "7", (24, 11))
@@ -31,7 +32,7 @@ def build(
 ) -> JobSpec:
     """The job of these options (by their keys) and this command, given by alice in her project."""
     words = {"image": "app.sif", **given}
-    merged = settings.merge(settings.builtin(), settings.from_command_line(words))
+    merged = layers.merge(layers.builtin(), layers.from_command_line(words))
     return spec.build(merged, command, spec.Surroundings("/home/alice/run", "/home/alice", environ, env_files), shell)
 
 

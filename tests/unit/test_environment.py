@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from launcher import environment
-from launcher.environment import BARE, CONTEXTS, INSIDE, MPIRUN, SRUN, dropped
-from launcher.errors import UsageError
-from launcher.model import Variable
-
-from .conftest import Shell
+from mnrun import environment
+from mnrun.environment import BARE, CONTEXTS, INSIDE, MPIRUN, SRUN, dropped
+from mnrun.errors import UsageError
+from mnrun.model import Variable
+from unit.conftest import Shell
 
 # name -> the contexts in which it is taken away
 FATES: dict[str, set[str]] = {

@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 
-from launcher import errors, model
-from launcher.model import JobSpec, Layout, Mount, Phase
-from launcher.plan import on_paper
-
-from .samples import make
+from mnrun import errors, model
+from mnrun.model import JobSpec, Layout, Mount, Phase
+from mnrun.planning.plan import on_paper
+from unit.samples import make
 
 CODES = {
     "UsageError": 2,

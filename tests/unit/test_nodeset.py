@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher import nodeset
-from launcher.errors import UsageError
+from mnrun import nodeset
+from mnrun.errors import UsageError
 
 
 @pytest.mark.parametrize(

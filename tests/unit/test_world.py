@@ -13,8 +13,8 @@ from typing import Callable
 
 import pytest
 
-from . import texts
-from .conftest import Shell
+from unit import texts
+from unit.conftest import Shell
 
 HERE = Path(__file__)
 NOWHERE = HERE.with_name("nowhere")  # should the guard ever fail, nothing comes to harm

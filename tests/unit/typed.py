@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from launcher import asking, cli, cluster, execute
-from launcher.job_dir import Records
-from launcher.model import Allocation, Outcome, Plan, Site
-from launcher.progress import Screen
+from mnrun.cli import main
+from mnrun.model import Allocation, Outcome, Plan, Site
+from mnrun.running import execute, probe
+from mnrun.running.job_dir import Records
+from mnrun.schedulers.slurm import cluster
+from mnrun.system.screen import Screen
 
 from .samples import SITE, held
 
@@ -65,7 +67,7 @@ class Terminal:
     def __call__(self, *words: str) -> Answer:
         self._mocker.patch.object(sys, "argv", ["mnrun", *words])
         with pytest.raises(SystemExit) as left:
-            cli.entry()
+            main.entry()
         out, err = self._capsys.readouterr()
         assert isinstance(left.value.code, int)
         return Answer(left.value.code, out, err)
@@ -81,8 +83,8 @@ def mnrun(
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch.object(cluster, "has_slurm", return_value=True)
     mocker.patch.object(cluster, "on_paper", return_value=SITE)
-    mocker.patch.object(asking.Asker, "ask", return_value=None)
-    mocker.patch.object(asking.Asker, "networks", return_value=[])
+    mocker.patch.object(probe.Asker, "ask", return_value=None)
+    mocker.patch.object(probe.Asker, "networks", return_value=[])
     return Terminal(mocker, capsys)
 
 

@@ -1,0 +1,118 @@
+"""`mnrun clean`: records of jobs that ended long ago, and images that no job has used for as long."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from mnrun import nodeset
+from mnrun.cli import jobs as verbs
+from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, standing
+from mnrun.errors import UsageError
+from mnrun.images import cache
+from mnrun.jobs import archive, state
+from mnrun.nodes import kit
+from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers.slurm.queue import Answer
+from mnrun.system import process
+from mnrun.system.screen import Screen
+
+
+@click.command(context_settings=CONTEXT)
+@click.option("--older", default="30d", show_default=True, metavar="TIME", help="That ended longer ago than this.")
+@click.option("--images", is_flag=True, help="Converted images instead, that no job has used for as long.")
+@click.option("--nodes", is_flag=True, help="Instead what killed jobs of yours left on the job's nodes, or here.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@job_dir_option
+@click.option("--image-cache", metavar="DIR", help="Where the images are.  [default: ~/.mnrun/cache]")
+def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | None, image_cache: str | None) -> None:
+    """Remove mnrun's records of jobs that ended long ago. Their output stays."""
+    now = time.time()
+    if nodes:
+        _nodes(dry_run)
+    elif images:
+        _images(Path(image_cache or str(standing("image_cache"))).expanduser().absolute(), now, _age(older), dry_run)
+    else:
+        _records(bases_of(job_dir), now, _age(older), dry_run)
+
+
+def _nodes(dry_run: bool) -> None:
+    """What was killed outright could not take away; nothing of a job that still runs there."""
+    if dry_run:
+        raise UsageError("--nodes takes away what it finds: it has no --dry-run", "leave one of them out")
+    words = ("bash", "-p", "-c", kit.remains())
+    if "SLURM_JOB_ID" in os.environ:
+        allocation, _ = cluster.current(os.environ)
+        names = tuple(node.name for node in allocation.nodes)
+        said, where = cluster.on_each(allocation, names, words, os.environ), nodeset.fold(names)
+    else:
+        said, where = process.ask(words), "this machine"
+    gone = said.split()
+    for place in sorted(set(gone)):
+        click.echo(f"removed {place}" + (f" on {gone.count(place)} nodes" if gone.count(place) > 1 else ""))
+    Screen().say(f"{len(gone)} directories of killed jobs removed from {where}")
+
+
+def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
+    kept, before = archive.kept(bases), now - age
+    stages = archive.forsaken(bases, before)
+    # no question where there is nothing to remove
+    jobs = verbs.queue_of_mine().jobs().jobs if stages or state.removable(kept, (), before) else ()
+    gone = state.removable(kept, jobs, before)
+    for found in gone:
+        path = found.place if dry_run else archive.remove(found)
+        click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, found.time)} old")
+    if state.unrecorded(kept, jobs):
+        stages = {}  # one of them may be that job's
+    for path, written in stages.items():
+        if not dry_run:
+            archive.remove_folder(path)
+        click.echo(f"{_would(dry_run, 'remove')} {path}: of a job without a number, {_days(now, written)} old")
+    Screen().say(
+        f"{len(gone)} of {len(kept)} jobs' records {_would(dry_run, 'be removed')} from {archive.named(bases)}"
+    )
+
+
+def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
+    """Those in a cache that this machine sees."""
+    ours = cache.owned(place)
+    there = cache.images(place) if ours else []
+    known = Answer((), now)
+    if any(image.used < now - age for image in there) and cluster.has_slurm():
+        known = verbs.queue_of_mine().jobs()
+    before = cache.unneeded(now - age, known.jobs, known.time)
+    gone = []
+    for image in there:
+        if image.used < before and (dry_run or cache.remove(image, before)):
+            gone.append(image)
+            names = ", ".join(image.names) or "no tag leads to it any more"
+            said = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
+            click.echo(f"{_would(dry_run, 'remove')} {image.path}: {said}")
+    if ours and not dry_run:
+        cache.tidy(place, min(before, now - cache.BEATING))
+    freed = f", {_size(sum(image.size for image in gone))}" if gone else ""
+    Screen().say(f"{len(gone)} of {len(there)} images {_would(dry_run, 'be removed')} from {place}{freed}")
+
+
+def _would(dry_run: bool, what: str) -> str:
+    return f"would {what}" if dry_run else "removed"
+
+
+def _days(now: float, then: float) -> str:
+    return f"{int((now - then) / state.DAY)} days"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _age(text: str) -> float:
+    found = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
+    if not found:
+        raise UsageError(f"--older {text!r} is not a time", "write 30d, 12h or 4w")
+    return int(found[1]) * {"m": 60.0, "h": 3600.0, "d": state.DAY, "w": 7 * state.DAY}[found[2]]

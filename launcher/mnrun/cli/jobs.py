@@ -1,0 +1,301 @@
+"""The verbs that follow submitted jobs: status, nodes, logs, cancel, wait. Reads words, prints answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mnrun import nodeset
+from mnrun.config import layers
+from mnrun.errors import SchedulerError, UsageError
+from mnrun.jobs import records, state
+from mnrun.jobs.state import Kept, Seen
+from mnrun.schedulers.slurm.answers import span
+from mnrun.system.screen import Screen, table
+
+LOOK = 0.5  # seconds between two looks at files
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+_ids = click.argument("ids", nargs=-1, metavar="[ID]…")
+_json = click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
+job_dir_option = click.option(
+    "--job-dir", metavar="DIR", help="Where jobs leave their records.  [default: ~/.mnrun/jobs]"
+)
+
+
+@click.command(context_settings=CONTEXT)
+@_ids
+@_json
+@job_dir_option
+def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
+    """Show jobs: their state, why they wait, where they run, and how they ended.
+
+    Without an ID: all of yours that wait or run, or were there in the last 7 days.
+    """
+    _check(ids)
+    bases = bases_of(job_dir)
+    kept = _kept(bases, ids)
+    now = time.time()
+    jobs: tuple[Any, ...] = ()
+    history: tuple[Any, ...] = ()
+    age = 0.0
+    if not ids or any(state.final(kept.get(identity)) is None for identity in ids):
+        queue = queue_of_mine()
+        answer = queue.jobs()
+        jobs, age = answer.jobs, now - answer.time
+        _, lost = state.ends(ids, kept, jobs, (), now)
+        history = queue.history(lost) if lost or not ids else ()
+    seen, unknown = state.gather(ids, jobs, history, kept, now)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in seen], indent=2))
+    elif seen:
+        table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(one) for one in seen])
+    elif not ids:
+        Screen().say("no jobs of yours in the last 7 days")
+    if unknown:
+        old = f"; Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s" if age > 1 else ""
+        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_named(bases)} knows it{old}")
+
+
+def _row(seen: Seen) -> tuple[str, ...]:
+    left = span(seen.left) if seen.left is not None else "no limit" if seen.state == "RUNNING" else ""
+    return (
+        seen.id,
+        seen.name,
+        seen.words,
+        seen.nodelist or str(seen.nodes or ""),
+        str(seen.gpus or ""),
+        left,
+        "" if seen.code is None else str(seen.code),
+        seen.why,
+    )
+
+
+@click.command(context_settings=CONTEXT)
+@click.option("-p", "--partition", metavar="NAME", default="", help="This partition alone.")
+@_json
+def nodes(partition: str, as_json: bool) -> None:
+    """Show partitions, and how many of their nodes and GPUs are free."""
+    places = queue_of_mine().places()
+    found = state.partitions(places, partition)
+    if not found:
+        there = ", ".join(sorted({place.partition for place in places}))
+        raise UsageError(f"--partition {partition} is not there", f"Slurm has {there}" if there else "Slurm shows none")
+    if as_json:
+        click.echo(json.dumps([{**asdict(one), "words": one.words} for one in found], indent=2))
+        return
+    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in found]
+    table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)
+
+
+@click.command(context_settings=CONTEXT)
+@_ids
+@click.option("-s", "--signal", metavar="SIG", default="", help="Send this signal to the job's program instead.")
+@job_dir_option
+def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
+    """End jobs, or send them a signal."""
+    if not ids:
+        raise UsageError("cancel needs the ID of a job", "mnrun status shows them")
+    for identity in ids:
+        if not re.fullmatch(r"[1-9]\d*(_(\d+|\[[\d,:-]+\]))?", identity, re.ASCII):
+            raise UsageError(f"{identity!r} is not the ID of a job", "it is one as 123, 123_4 or 123_[0-3]")
+    scripts = _with_records(bases_of(job_dir), ids) if signal else []
+    if scripts and not layers.passed(signal):
+        what = f"--signal {signal} is no signal that a job hands on to its program"
+        raise UsageError(what, f"it is one of {', '.join(layers.PASSED)}; without -s the job is ended")
+    for note in queue_of_mine().cancel(ids, signal, scripts):
+        Screen().say(note)
+
+
+def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
+    """Those that mnrun submit has handed in."""
+    arrays = {found.array for found in _kept(bases, [identity.partition("_")[0] for identity in ids]).values()}
+    return [identity for identity in ids if identity.partition("_")[0] in arrays]
+
+
+@click.command(context_settings=CONTEXT)
+@_ids
+@job_dir_option
+def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
+    """Wait until jobs have ended, and leave with the exit code of the job; of several, the largest.
+
+    124 is the time limit, 143 cancelled, 121 a node failure.
+    """
+    if not ids:
+        raise UsageError("wait needs the ID of a job", "mnrun status shows them")
+    _check(ids)
+    from mnrun.jobs import waiting
+
+    sys.exit(waiting.wait(ids, bases_of(job_dir), queue_of_mine()))
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("identity", metavar="ID")
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the job has ended.")
+@click.option("-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Only the last lines of each file.")
+@click.option("--rank", type=click.IntRange(0), metavar="R", help="What this rank said (with --split-output).")
+@click.option("--node", default="", metavar="N", help="What the ranks on this node said, and mnrun of this node.")
+@job_dir_option
+def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
+    """Show what a job has said. Reads files; Slurm is asked, seldom, only about a job that has fallen silent."""
+    from mnrun.jobs.tail import Tail
+
+    _check([identity])
+    if rank is not None and node:
+        raise UsageError("--rank and --node together", "choose one")
+    bases = bases_of(job_dir)
+    tails: dict[tuple[Path, bool], Tail] = {}
+    first = True
+    silence = _silence(identity, bases) if following else None
+    while True:
+        kept = _the_one(bases, identity)
+        if not following and kept.begun is None:
+            raise UsageError(f"job {identity} has not begun, so it has said nothing", "wait for it with -f")
+        for path, prefix, error, only in _sources(kept, rank, node):
+            if (path, error) not in tails:
+                tails[path, error] = Tail(path, prefix, lines if first else None, only)
+        first = first and not tails
+        said = _drain(tails)
+        if silence is None or kept.over or silence.is_the_end(said):
+            break
+        time.sleep(LOOK)
+    if kept.begun is None:
+        raise UsageError(f"job {identity} ended before it began", f"mnrun status {identity} tells why")
+    if following:
+        time.sleep(LOOK)  # what was written beside the outcome
+        _drain(tails)
+    _drain(tails, last=True)
+    if not tails and rank is not None:
+        raise UsageError(f"rank {rank} of job {identity} has said nothing", "was there such a rank?")
+    if not any(path.exists() for path, _ in tails):
+        names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
+        raise UsageError(f"{names} is not there", "was it moved?")
+
+
+def _silence(identity: str, bases: Sequence[Path]) -> Any:
+    from mnrun.jobs import waiting
+
+    return waiting.Silence(identity, bases, queue_of_mine())
+
+
+def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
+    """Pass on all that has come, and say whether anything has; with `last`, also a line that has no end."""
+    some = False
+    for (_, error), tail in tails.items():
+        stream = sys.stderr.buffer if error else sys.stdout.buffer
+        while said := tail.more():
+            stream.write(said)
+            some = True
+        if last:
+            stream.write(tail.rest())
+        stream.flush()
+    return some
+
+
+def _the_one(bases: Sequence[Path], identity: str) -> Kept:
+    found = _kept(bases, [identity])
+    if identity in found:
+        tasks = [name for name in found if name != identity]
+        if tasks and found[identity].begun is None:
+            raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
+        return found[identity]
+    if found:
+        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(found)[:4])}")
+    raise UsageError(
+        f"there are no records of job {identity} in {_named(bases)}", "logs knows the jobs that mnrun submit handed in"
+    )
+
+
+def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
+    """(file, prefix of its lines, whether it is standard error, the word that its lines must hold)."""
+    from mnrun.jobs import archive
+
+    begun = kept.begun
+    if begun is None:
+        return []
+    apart = begun.split_output or (kept.submitted.split_output if kept.submitted is not None else "")
+    if rank is not None and not apart:
+        raise UsageError(
+            f"job {kept.id} did not keep its ranks' output apart", "hand it in with --split-output DIR for that"
+        )
+    files = archive.rank_files(apart) if apart else {}
+    if rank is not None:
+        return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
+    if node:
+        mine = _ranks_on(kept, node)
+        shown = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in mine]
+        return [(archive.log(kept), b"", True, node), *shown]
+    whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
+    whole = whole[:1] if begun.error == begun.output else whole
+    return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
+
+
+def _ranks_on(kept: Kept, node: str) -> set[int]:
+    """The ranks on a node, as they have said themselves: mpirun may have placed them in any way."""
+    from mnrun.jobs import archive
+
+    assert kept.begun is not None
+    if node not in (nodeset.expand(kept.begun.nodes) if kept.begun.nodes else ()):
+        raise UsageError(f"job {kept.id} has no node {node}", f"it has {kept.begun.nodes or 'not said which'}")
+    return archive.ranks(kept).get(node, set())
+
+
+def _check(ids: Sequence[str]) -> None:
+    for identity in ids:
+        if not records.is_id(identity):
+            raise UsageError(
+                f"{identity!r} is not the ID of a job", "it is one as 123, or 123_4 for a task of an array"
+            )
+
+
+def bases_of(job_dir: str | None) -> tuple[Path, ...]:
+    """Where jobs may lie: there alone, where it was said, else also where any was handed in from."""
+    from mnrun.jobs import archive
+
+    said = job_dir or os.environ.get("MNRUN_JOB_DIR")
+    if said:
+        return (Path(said).expanduser().absolute(),)
+    home = Path.home()
+    here = Path(str(standing("job_dir"))).expanduser().absolute()
+    return tuple(dict.fromkeys((here, archive.usual(home), *archive.places(home))))
+
+
+def standing(name: str) -> object:
+    """What site, profile, user and environment say of every job."""
+    from mnrun.config import load
+
+    return load.standing(os.environ, str(Path.home()))[name].value
+
+
+def _kept(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, Kept]:
+    from mnrun.jobs import archive
+
+    return archive.kept(bases, ids)
+
+
+def _named(bases: Sequence[Path]) -> str:
+    from mnrun.jobs import archive
+
+    return archive.named(bases)
+
+
+def _poll() -> float:
+    value = standing("slurm_poll")
+    assert isinstance(value, int)
+    return float(value)
+
+
+def queue_of_mine() -> Any:
+    """Slurm's answers about my jobs, asked for as seldom as slurm_poll says."""
+    from mnrun.schedulers.slurm import queue
+
+    return queue.Queue(os.environ, Path.home(), _poll())

@@ -1,0 +1,110 @@
+"""The command line: `mnrun [VERB] [OPTIONS] [--] COMMAND…`. A verb counts only as the very first word."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from mnrun import __version__
+from mnrun.errors import BUG, LaunchError, UsageError
+
+# verb -> its module in this package; only the one that was asked for is read
+VERBS = {
+    "run": "run",
+    "plan": "plan",
+    "submit": "submit",
+    "init": "profile",
+    "profile": "profile",
+    "completion": "profile",
+    "status": "jobs",
+    "logs": "jobs",
+    "wait": "jobs",
+    "cancel": "jobs",
+    "nodes": "jobs",
+    "clean": "clean",
+    "shell": "shell",
+    "check": "check",
+}
+
+
+class DefaultVerb(click.Group):
+    """`mnrun OPTIONS COMMAND` is `mnrun run OPTIONS COMMAND`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        found: click.Command = getattr(importlib.import_module(f".{VERBS[name]}", __package__), name)
+        return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        run = self.get_command(ctx, "run")
+        assert run is not None
+        seen = {item.value for item in found}
+        also = run.shell_complete(click.Context(run, parent=ctx, info_name="run"), incomplete)
+        return [*found, *(item for item in also if item.value not in seen)]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            args = ["--help"]
+        if args[0] not in (*VERBS, "-h", "--help", "-V", "--version"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=DefaultVerb, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="mnrun", message="%(prog)s %(version)s")
+def main() -> None:
+    """Run one job on many nodes, in containers.
+
+    \b
+    mnrun [run] [OPTIONS] COMMAND…    run it on the nodes of the Slurm job that you are in
+    mnrun [run] --hosts LIST …        or on hosts that you can log in to
+    mnrun plan [OPTIONS] COMMAND…     show what run would do
+    mnrun submit [OPTIONS] COMMAND…   or JOB.toml, as everywhere: hand it in
+    mnrun status | logs | wait | cancel ID…   follow and end submitted jobs
+    mnrun shell [OPTIONS]             a prompt in the job's container; allocates where nobody has
+    mnrun check [OPTIONS]             what the nodes have for this, and what is missing
+
+    Options of a job end at the first word that is none; what follows is the program's own.
+    """
+
+
+def entry() -> NoReturn:
+    """The console script: one line for what we foresaw, a report for what we did not."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a word that the terminal cannot show is no error
+    try:
+        main.main(standalone_mode=False)
+        code = 0
+    except LaunchError as error:
+        code = _complain(str(error), error.code)
+    except click.ClickException as error:
+        code = _complain(error.format_message(), UsageError.code)
+    except (click.Abort, KeyboardInterrupt):
+        code = 130
+    except BrokenPipeError:
+        code = 141
+    except Exception:
+        code = _complain("a bug of mnrun's own; please report what stands above", BUG, traceback.format_exc())
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    sys.exit(code)
+
+
+def _complain(message: str, code: int, before: str = "") -> int:
+    print(f"{before}mnrun: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+__all__ = ["entry", "main"]

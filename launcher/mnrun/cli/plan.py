@@ -1,0 +1,31 @@
+"""`mnrun plan`: what run would do, or what submit would hand in."""
+
+from __future__ import annotations
+
+import click
+
+from mnrun.cli.parsing import COMMAND, JobVerb, job_options
+from mnrun.planning import show
+from mnrun.running import session, submission
+
+FORMATS = ("steps", "sbatch", "json")
+
+
+@click.command(cls=JobVerb, context_settings=COMMAND)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    metavar="|".join(FORMATS),
+    help="How to show it.  [default: steps]",
+)
+@job_options
+def plan(command: tuple[str, ...], form: str, **given: object) -> None:
+    """Show what run would do: every step, every value and where it came from."""
+    if form == "sbatch":
+        click.echo(submission.written(command, given).script.text, nl=False)
+        return
+    looked = session.look(command, given)
+    as_text = show.as_json if form == "json" else show.as_steps
+    click.echo(as_text(looked.plan, looked.site, looked.judged), nl=False)

@@ -1,0 +1,97 @@
+"""`mnrun init`, `profile` and `completion`: what a person does once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from mnrun.cli import learn
+from mnrun.config import docs, load, profiles
+from mnrun.config.layers import Setting
+from mnrun.errors import SchedulerError, UsageError
+from mnrun.planning import spec
+from mnrun.running import session
+from mnrun.system.screen import Screen
+
+
+@click.command()
+@click.argument("file", default="job.toml")
+def init(file: str) -> None:
+    """Write a commented job file; never over another."""
+    known = load.gather({}, "", os.environ, session.cwd(), str(Path.home())).settings
+    try:
+        with open(file, "x", encoding="utf-8") as page:
+            page.write(docs.job_file(known))
+    except FileExistsError:
+        raise UsageError(f"{file} exists", "name another: mnrun init FILE") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+    click.echo(file)
+
+
+@click.group()
+def profile() -> None:
+    """What this site, and you, have set for every job."""
+
+
+@profile.command("list")
+def list_() -> None:
+    """The profiles that there are; `*` is the one that is chosen here."""
+    shelf = load.find(os.environ, str(Path.home()))
+    for warning in shelf.warnings:
+        Screen().warn(warning)
+    chosen = None
+    try:
+        chosen = load.usual(shelf, os.environ)
+    except (SchedulerError, profiles.TwoMatchError) as error:
+        Screen().warn(str(error))
+    for found in shelf.profiles:
+        when = [f"cluster={name}" for name in found.cluster] + [f"hostname={name}" for name in found.hostname]
+        click.echo("  ".join(["*" if found is chosen else " ", found.name, found.path, *when]))
+
+
+@profile.command()
+@click.argument("name", default="")
+def show(name: str) -> None:
+    """Every value that a job begins with, and where it comes from."""
+    found = load.gather({"profile": name} if name else {}, "", os.environ, session.cwd(), str(Path.home()))
+    for key, setting in found.settings.items():
+        for value, origin in _parts(setting):
+            if key == "env":  # values may be secrets
+                origin = spec.reason(found.whys.get(value, ""), origin)
+                value = value.partition("=")[0]
+            click.echo(f"{key} = {value}    # {origin}")
+    for warning in found.warnings:
+        Screen().warn(warning)
+
+
+def _parts(setting: Setting) -> tuple[tuple[str, str], ...]:
+    """(value as text, where it comes from): of a list each word, and whence it came."""
+    if isinstance(setting.value, tuple):
+        return setting.words
+    text = str(setting.value)
+    return ((text.lower() if isinstance(setting.value, bool) else text, setting.origin),)
+
+
+@profile.command()
+def schema() -> None:
+    """The JSON Schema of job files, for editors."""
+    click.echo(docs.schema(), nl=False)
+
+
+profile.add_command(learn.learn)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """The words that make SHELL complete mnrun's options: `eval "$(mnrun completion bash)"`."""
+    from click.shell_completion import get_completion_class
+
+    from mnrun.cli import main
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(main.main, {}, "mnrun", "_MNRUN_COMPLETE").source())

@@ -1,0 +1,17 @@
+"""`mnrun run`, the verb that need not be typed."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from mnrun.cli.parsing import COMMAND, JobVerb, job_options
+from mnrun.running import session
+
+
+@click.command(cls=JobVerb, context_settings=COMMAND)
+@job_options
+def run(command: tuple[str, ...], **given: object) -> None:
+    """Run COMMAND on every rank, and leave with its exit code."""
+    sys.exit(session.launch(session.spec_of(command, given, live=True)))

@@ -1,0 +1,33 @@
+"""`mnrun submit`: the job as a batch script, handed in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mnrun.cli.parsing import COMMAND, JobVerb, job_options
+from mnrun.jobs import waiting
+from mnrun.running import submission
+from mnrun.system.screen import Screen
+
+
+@click.command(cls=JobVerb, context_settings=COMMAND)
+@click.option("--dry-run", is_flag=True, help="Print the script, and hand nothing in.")
+@click.option("--wait", is_flag=True, help="Leave when the job ends, with its exit code.")
+@job_options
+def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) -> None:
+    """Hand the job in as a batch script; prints its id."""
+    made = submission.written(command, given)
+    if dry_run:
+        click.echo(made.script.text, nl=False)
+        return
+    number, said = submission.hand_in(made)
+    click.echo(number)  # first of all: whatever fails from here on, the job is handed in
+    for line in said.splitlines():
+        Screen().say(line)
+    mine = submission.remember(number, made)
+    if wait:
+        sys.exit(waiting.wait((number,), [Path(made.job.job_dir)], mine))

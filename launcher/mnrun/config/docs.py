@@ -1,0 +1,216 @@
+"""What is written about verbs and options, all from the one table and from the verbs themselves: documents, man page,
+schema, a first job file. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mnrun import __version__
+from mnrun.config.layers import EXCLUSIVE, Setting
+from mnrun.config.options import ALIASES, OPTIONS, Option
+
+_TOML_TYPES = {"flag": "boolean", "number": "integer", "list": "array", "words": "array"}
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb as the command line has it."""
+
+    usage: str  # status [ID]…
+    what: str
+    options: Mapping[str, str] = field(default_factory=dict)  # its own, as they are spelt: what they do
+    takes_all: bool = False  # a job file, and every option of the table
+
+
+def sections() -> Iterator[tuple[str, list[Option]]]:
+    """The options by section, in the table's order."""
+    for name in dict.fromkeys(option.section for option in OPTIONS):
+        yield name, [option for option in OPTIONS if option.section == name]
+
+
+def table(verbs: Sequence[Verb]) -> str:
+    """docs/options.md."""
+    lines = [
+        "# Verbs and options",
+        "",
+        "Written by the command line itself (`mnrun VERB --help`). Without a verb, `mnrun` is `mnrun run`.",
+        "",
+        "| verb | its own options | what |",
+        "|---|---|---|",
+    ]
+    for verb in verbs:
+        lines.append(f"| `{_cell(verb.usage)}` | | {_cell(verb.what)} |")
+        lines += [f"| | `{_cell(spelt)}` | {_cell(what)} |" for spelt, what in verb.options.items()]
+    lines += ["", _ALL.format(_listed_in_words([f"`{verb.usage.split()[0]}`" for verb in verbs if verb.takes_all]))]
+    for name, options in sections():
+        lines += ["", f"## {name}", "", "| option | key | variable | what |", "|---|---|---|---|"]
+        for option in options:
+            what = option.help + (f" Default: `{option.default}`." if option.default else "")
+            variable = f"`{option.variable}`" if option.variable else ""
+            lines.append(f"| `{_cell(_spelt(option))}` | `{option.key}` | {variable} | {_cell(what)} |")
+    return "\n".join([*lines, ""])
+
+
+_ALL = """\
+{} take a job file and every option below; a job file's key is the long option with `_` for `-`."""
+_DESCRIPTION = """\
+Options end at the first word that is none; what follows is the program's own. A first such word that ends in
+.toml is a job file, and options may follow it. Without a verb it is run."""
+_LAYERS = """\
+A value is taken from the last of these that has one: built in, the site's defaults, the one profile that is
+chosen, the user's own, the job file, MNRUN_ variables, SBATCH_ variables, the command line. Lists and variables
+add up; "!X" takes X away. mnrun plan shows every value with where it came from."""
+_FILES = {
+    "/etc/mnrun/config.toml": "Site defaults. A site's files must belong to root, who alone may write them.",
+    "/etc/mnrun/profiles/NAME.toml": "Profiles: a job file's keys, and tables: match, site, policy, partition, fabric.",
+    "~/.config/mnrun/": "The same two of the user's own.",
+    "~/.mnrun/jobs": "Records of jobs (--job-dir).",
+}
+_STATUS = {
+    "2": "A wrong command line, job file or value.",
+    "120": "A bug of mnrun's own.",
+    "121": "A node was lost, or never ready.",
+    "122": "Refused, because it cannot work or the site does not want it.",
+    "123": "The scheduler said no.",
+    "124": "A time limit.",
+    "125": "The container runtime failed.",
+    "143": "The job was cancelled.",
+    "other": "The program's own.",
+}
+
+
+def man(verbs: Sequence[Verb]) -> str:
+    """docs/mnrun.1, for man(1)."""
+    lines = [
+        f'.TH MNRUN 1 "" "mnrun {__version__}"',
+        ".SH NAME",
+        r"mnrun \- run one job on many nodes, in containers",
+        ".SH SYNOPSIS",
+        r".B mnrun \fR[\fIVERB\fR] [\fIJOB.toml\fR] [\fIOPTIONS\fR] [\-\-] \fICOMMAND\fR [\fIARGS\fR]",
+        ".SH DESCRIPTION",
+        _escaped(_DESCRIPTION),
+        '.SH "VERBS"',
+    ]
+    for verb in verbs:
+        lines += _item(verb.usage, verb.what)
+        own = [line for spelt, what in verb.options.items() for line in _item(spelt, what)]
+        lines += [".RS", *own, ".RE"] if own else []
+    lines += [".PP", _escaped(_ALL.format(_listed_in_words([v.usage.split()[0] for v in verbs if v.takes_all])))]
+    for name, options in sections():
+        said = {_spelt(o): o.help + (f" Default: {o.default}." if o.default else "") for o in options}
+        lines += _listed(name.upper(), said)
+    lines += [".SH VALUES", _escaped(_LAYERS), *_listed("FILES", _FILES), *_listed("EXIT STATUS", _STATUS)]
+    return "\n".join([*lines, ""])
+
+
+def _listed(title: str, said: Mapping[str, str]) -> list[str]:
+    lines = [f'.SH "{title}"']
+    for name, text in said.items():
+        lines += _item(name, text)
+    return lines
+
+
+def _item(name: str, text: str) -> list[str]:
+    return [".TP", f".B {_escaped(name)}", _escaped(text)]
+
+
+def _listed_in_words(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _cell(text: str) -> str:
+    """For a table of Markdown, in which a bar would begin another cell."""
+    return text.replace("|", "\\|")
+
+
+def schema() -> str:
+    """docs/job.schema.json, by which editors check and complete a job file."""
+    names = {o.name: o.name for o in OPTIONS if o.kind != "env"}
+    names.update({alias: name for alias, name in ALIASES.items() if alias not in names})
+    words = {"type": "array", "items": {"type": "string"}}
+    section = {"$ref": "#/$defs/section"}
+    rest = {"type": ["string", "integer", "boolean"]}  # of sbatch, unread by mnrun
+    keys: dict[str, object] = {
+        "command": {**words, "description": "The program and its arguments: words, never a shell line."},
+        **_refs(names),
+        "env": {"$ref": "#/$defs/env"},
+        "slurm": {"anyOf": [words, {"type": "object", "properties": _refs(names), "additionalProperties": rest}]},
+        "setup": {"anyOf": [{"$ref": "#/$defs/setup"}, section]},
+    }
+    env = {
+        "type": "object",
+        "description": "Variables of every rank. true: the job's own value, never written down; false: removed.",
+        "additionalProperties": {"type": ["string", "number", "boolean"]},
+    }
+    whole = {"type": "object", "properties": keys, "additionalProperties": section}
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A job file of mnrun",
+        **whole,
+        "$defs": {
+            **{option.name: _type(option) for option in OPTIONS if option.kind != "env"},
+            "env": env,
+            "section": {"description": "Sections are for the eye.", **whole},
+        },
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _refs(names: Mapping[str, str]) -> dict[str, object]:
+    return {key: {"$ref": f"#/$defs/{name}"} for key, name in names.items()}
+
+
+def job_file(known: Mapping[str, Setting]) -> str:
+    """A first job file: every key as a comment, but for what nearly every job says."""
+    lines = ["# A job of mnrun: `mnrun job.toml` runs it in an allocation, `mnrun submit job.toml` hands it in.",
+             "# Every key is a long option with _ for -; sections are for the eye.",
+             "", 'command = ["./app"]  # words, never a shell line', 'image = "app.sif"']  # fmt: skip
+    for name, options in sections():
+        lines += ["", f"# {name}"]
+        for option in options:
+            if option.name in ("image", "env"):
+                continue
+            said = known.get(option.name)
+            value = _toml(said.value) if said else _sample(option)
+            origin = f"  ({said.origin})" if said else ""
+            lines.append(f"# {option.key} = {value}  # {option.help}{origin}")
+    lines += ["", "[env]  # of every rank; true: from the job's environment, never written down; false: removed",
+              '# OMP_NUM_THREADS = "4"']  # fmt: skip
+    return "\n".join([*lines, ""])
+
+
+def _spelt(option: Option) -> str:
+    value = "|".join(option.choices) or option.metavar
+    return ", ".join(option.flags) + (f" {value}" if option.takes_value else "")
+
+
+def _escaped(text: str) -> str:
+    """For roff: a line that begins with a full stop would be a request."""
+    return re.sub(r"^(?=[.'])", r"\\&", text.replace("\\", "\\\\").replace("-", "\\-"), flags=re.MULTILINE)
+
+
+def _type(option: Option) -> dict[str, object]:
+    kind = _TOML_TYPES.get(option.kind, "string")
+    found: dict[str, object] = {"type": kind, "description": option.help}
+    if kind == "array":
+        found["items"] = {"type": "string"}
+    if option.choices:
+        found["enum"] = list(option.choices)
+    if option.name == "exclusive":
+        found.update(type=["boolean", "string"], enum=[True, False, *EXCLUSIVE])
+    if kind == "string" and not option.choices:
+        found["type"] = ["string", "integer"]
+    return found
+
+
+def _toml(value: object) -> str:
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+def _sample(option: Option) -> str:
+    kind = _TOML_TYPES.get(option.kind, "string")
+    text = option.default or (option.choices[0] if option.choices else option.metavar)
+    return {"boolean": "true", "integer": "1", "array": "[]"}.get(kind, json.dumps(text))

@@ -1,0 +1,353 @@
+"""Job files and profiles: TOML to a layer of settings. Pure.
+
+A key is a long option with `_` for `-`, in whatever section: sections are for the eye, but for
+[env] (variables of every rank) and [slurm] (also long options of sbatch that mnrun does not read).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os.path
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mnrun.config.layers import EXCLUSIVE, Setting, parse
+from mnrun.config.options import ALIASES, BY_NAME, Option
+from mnrun.environment import NAME
+from mnrun.errors import UsageError
+from mnrun.images.reference import clearly
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PROFILES_OWN = ("match", "site", "policy", "partition", "fabric")  # tables of a profile that a job file has not
+PATHS = (
+    *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
+    *("output", "error", "hostfile", "podman_root"),
+)
+# Which a profile leaves to the directory of whoever hands a job in: nobody writes beside it.
+OUTPUTS = ("output", "error", "split_output")
+
+Path = tuple[str, ...]  # of a key in the tables: ("resources", "nodes")
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """What a job file says: its settings, and its command if it has one."""
+
+    settings: Mapping[str, Setting]
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A file that is read: its text, where its relative paths begin, and what `${X}` means in it."""
+
+    name: str  # as messages call it: job.toml, profile cluster1
+    text: str
+    folder: str
+    environ: Mapping[str, str]
+    by_line: bool = True  # whether an origin names the line, and not the file alone
+    job: bool = True  # a job file, and not what holds for many
+
+    def at(self, path: Path) -> str:
+        """`job.toml line 12`: where a key stands."""
+        line = self._lines.get(path)
+        return f"{self.name} line {line}" if line else self.name
+
+    def origin(self, path: Path) -> str:
+        """Where a value came from, as plans and scripts say it."""
+        return self.at(path) if self.by_line else self.name
+
+    @functools.cached_property
+    def _lines(self) -> dict[Path, int]:
+        """The line of every key: the first that names it."""
+        found: dict[Path, int] = {}
+        table: Path = ()
+        for line, _, said in statements(self.text):
+            if said is None:
+                break
+            header = self.text.split("\n")[line - 1].lstrip().startswith("[")
+            paths = list(_paths(said))
+            for path in paths:
+                found.setdefault(path if header else (*table, *path), line)
+            if header and paths:
+                table = paths[-1]
+        return found
+
+
+def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
+    """The statements of a TOML text: first line, last line, and what it says alone; None where it is none.
+
+    A statement is as many lines as TOML's own parser needs, so that no second parser is here.
+    """
+    lines = text.split("\n")
+    first = 0
+    while first < len(lines):
+        if not lines[first].strip() or lines[first].lstrip().startswith("#"):
+            first += 1
+            continue
+        for last in range(first, len(lines)):
+            if last > first and not re.search(r"\]|\"{3}|'{3}", lines[last]):
+                continue  # what takes more than one line ends with one of these
+            try:
+                said = tomllib.loads("\n".join(lines[first : last + 1]) + "\n")
+            except tomllib.TOMLDecodeError:
+                continue
+            yield first + 1, last + 1, said
+            break
+        else:
+            yield first + 1, len(lines), None
+            return
+        first = last + 1
+
+
+def _paths(tables: Any, above: Path = ()) -> Iterator[Path]:
+    for key, value in tables.items() if isinstance(tables, dict) else ():
+        yield (*above, key)
+        yield from _paths(value, (*above, key))
+
+
+def load(page: Page) -> dict[str, Any]:
+    """The tables of a TOML file. Raises UsageError with the line where it is none."""
+    if page.text.startswith("\ufeff"):
+        raise UsageError(f"{page.name} line 1: it begins with a byte order mark", "save it as UTF-8 without one")
+    try:
+        tables = tomllib.loads(page.text)
+        _refuse_nul(tables, page)
+        return tables
+    except RecursionError:
+        raise UsageError(f"{page.name}: tables or lists are nested too deeply", "sections are for the eye") from None
+    except tomllib.TOMLDecodeError as error:
+        said = re.sub(r"\s*\(at .*\)$", "", str(error))
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found[1]) if found else _first_wrong(page.text)
+        if said == "Illegal character '\\n'":
+            said = "a quote is missing"
+        hint = "strings stand in quotes, lists in []"
+        raise UsageError(f"{page.name} line {line}: {said[:1].lower()}{said[1:]}", hint) from None
+
+
+def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
+    """No program can be given one: not as a word, not in a path, not in a variable."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_nul(inner, page, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_nul(inner, page, path)
+    elif isinstance(value, str) and "\0" in value:
+        raise UsageError(f"{page.at(path)}: {path[-1]} has a NUL character in it", "take it out")
+
+
+def _first_wrong(text: str) -> int:
+    """Where a text goes wrong of which the parser only says that it is wrong at the end."""
+    lines = text.split("\n")
+    for first, last, said in statements(text):
+        try:
+            tomllib.loads("\n".join(lines[:last]) + "\n")
+        except tomllib.TOMLDecodeError:
+            return first
+        if said is None:
+            return first
+    return len(lines)
+
+
+def read(page: Page) -> JobFile:
+    """What a job file says. Raises UsageError with the line of what it cannot say."""
+    tables = load(page)
+    for name in PROFILES_OWN:
+        if isinstance(tables.get(name), dict):
+            raise UsageError(f"{page.at((name,))}: {name} is a table of profiles", "mnrun profile list shows yours")
+    command = _command(tables, page)
+    return JobFile(layer(tables, page), command)
+
+
+def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str, ...]:
+    """The command, taken out of the tables."""
+    found: tuple[str, ...] = ()
+    for key, value in list(tables.items()):
+        if key == "command" and "env" not in where:
+            if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+                raise UsageError(
+                    f"{page.at((*where, key))}: command is not a list of words", 'command = ["python", "train.py"]'
+                )
+            inner = tuple(tables.pop(key))
+        elif isinstance(value, dict):
+            inner = _command(value, page, (*where, key))
+        else:
+            continue
+        if found and inner:
+            raise UsageError(f"{page.at((*where, key))}: command is said twice", "one job runs one command")
+        found = inner or found
+    return found
+
+
+def layer(tables: Mapping[str, Any], page: Page, where: Path = ()) -> dict[str, Setting]:
+    """The settings in the tables of a job file, or of what a profile has of one."""
+    found: dict[str, tuple[Path, Setting]] = {}
+    for path, name, said in _entries(tables, page, where):
+        if name == "slurm" and name in found:  # also other tables, and what --exclusive cannot say
+            before = found[name][1]
+            said = Setting((*_words(before), *_words(said)), before.origin, (*before.each, *said.each))
+        elif name in found:
+            raise UsageError(f"{page.at(path)}: {path[-1]} is said twice", f"also in {page.at(found[name][0])}")
+        found[name] = (path, said)
+    return {name: said for name, (_, said) in found.items()}
+
+
+def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tuple[Path, str, Setting]]:
+    """(where it stands, the option's name, its setting) of everything in the tables."""
+    for key, value in tables.items():
+        path = (*where, key)
+        if isinstance(value, dict) and key == "env":
+            words = tuple(_variable(v, page, (*path, n)) for n, v in value.items())
+            if words:
+                yield path, "env", Setting(words, page.origin(path), tuple(page.origin((*path, n)) for n in value))
+        elif isinstance(value, dict) and key == "slurm":
+            known = {k: v for k, v in value.items() if _name(k.replace("-", "_")) in BY_NAME}
+            yield from _entries({k.replace("-", "_"): v for k, v in known.items()}, page, path)
+            rest = {k: _passed(v, page, (*path, k)) for k, v in value.items() if k not in known}
+            if rest:
+                each = tuple(page.origin((*path, k)) for k in rest)
+                yield path, "slurm", Setting(tuple(rest.values()), page.origin(path), each)
+        elif isinstance(value, dict):
+            yield from _entries(value, page, path)
+        elif key == "exclusive" and value in EXCLUSIVE:
+            yield path, "slurm", Setting((f"exclusive={value}",), page.origin(path), (page.origin(path),))
+        else:
+            option = _option(page, path)
+            yield path, option.name, setting(option, value, page, path)
+
+
+def _words(setting: Setting) -> tuple[str, ...]:
+    assert isinstance(setting.value, tuple)
+    return setting.value
+
+
+def _name(key: str) -> str:
+    return ALIASES.get(key, key)
+
+
+def _option(page: Page, path: Path) -> Option:
+    key = path[-1]
+    if _name(key) in BY_NAME:
+        return BY_NAME[_name(key)]
+    if key == "command":
+        raise UsageError(f"{page.at(path)}: command is a job file's", "what holds for many jobs runs nothing")
+    near = difflib.get_close_matches(key.replace("-", "_"), [*BY_NAME, *ALIASES, "command", "env"], 1)
+    raise UsageError(
+        f"{page.at(path)}: {key} is no key",
+        f"did you mean {near[0]} ({_accepted(near[0])})?" if near else "the keys are the long options, with _ for -",
+    )
+
+
+def _accepted(key: str) -> str:
+    """What a key may be: its choices, or its type."""
+    if key == "command":
+        return "a list of words"
+    option = BY_NAME[_name(key)]
+    return ", ".join(option.choices) or _TYPES.get(option.kind, _TEXT)[1]
+
+
+_TEXT: tuple[Any, str] = ((str, int), "a string")
+_TYPES: dict[str, tuple[Any, str]] = {
+    "seconds": ((str, int), 'a time: "120s"'),
+    "flag": (bool, "true or false"),
+    "number": (int, "a number"),
+    "list": (list, "a list of strings"),
+    "words": (list, "a list of words"),
+    "env": (dict, "a table: [env]"),
+}
+
+
+def setting(option: Option, value: Any, page: Page, path: Path) -> Setting:
+    """The value that stands at `path`, as the option's. Raises UsageError with the line where it is of another type."""
+    return Setting(_value(option, value, page, path), page.origin(path))
+
+
+def _value(option: Option, value: Any, page: Page, path: Path) -> Any:
+    kind, called = _TYPES.get(option.kind, _TEXT)
+    right = isinstance(value, kind) and (option.kind == "flag" or not isinstance(value, bool))
+    if not right or (isinstance(value, list) and not all(isinstance(word, str) for word in value)):
+        shown = "" if option.kind == "env" else f" = {_toml(value)}"
+        raise UsageError(f"{page.at(path)}: {path[-1]}{shown} is not {called}", _remedy(option, value, path[-1]))
+    if option.kind == "words":
+        return tuple(value)  # words already: nothing is split
+    if option.name in PATHS:  # `${X}` is filled in
+        value = [_path(v, option, page, path) for v in value] if kind is list else _path(value, option, page, path)
+    return parse(option, value, page.at(path))
+
+
+def _toml(value: Any) -> str:
+    """As it is written in the file; a date or time too, which is what an unquoted 12:00:00 is."""
+    return json.dumps(value, ensure_ascii=False, default=str) if not hasattr(value, "isoformat") else str(value)
+
+
+def _remedy(option: Option, value: Any, key: str) -> str:
+    if option.kind in ("list", "words") and isinstance(value, str):
+        return f"write {key} = [{_toml(value)}]"
+    if option.kind == "number" and isinstance(value, str) and value.isdecimal():
+        return f"write {key} = {value}"
+    if option.kind in ("text", "seconds", "choice") and not isinstance(value, (bool, list, dict)):
+        return f'write {key} = "{value}"'
+    return option.help
+
+
+def _path(value: Any, option: Option, page: Page, path: Path) -> str:
+    """`${X}` filled in, and relative to the file: but not an image's address."""
+    text = expand(str(value), page.environ, page.at(path))
+    if option.name not in PATHS or not text:
+        return text
+    mark, text = ("!", text[1:]) if option.kind == "list" and text.startswith("!") else ("", text)
+    source, colon, rest = text.partition(":") if option.name == "bind" else (text, "", "")
+    if option.name == "image" and clearly(source):
+        return text
+    source = re.sub(r"^~(?=/|$)", lambda _: page.environ.get("HOME", "~"), source)
+    if option.name in OUTPUTS and not page.job:
+        return source
+    return mark + os.path.normpath(os.path.join(page.folder, source)) + colon + rest
+
+
+def expand(text: str, environ: Mapping[str, str], place: str) -> str:
+    """`${X}` as the variable's value, `$${X}` as it stands. Raises UsageError where X is not set."""
+
+    def filled(match: re.Match[str]) -> str:
+        if match[0].startswith("$$"):
+            return match[0][1:]
+        if match[1] not in environ:
+            raise UsageError(f"{place}: ${{{match[1]}}} is not set", f"set it, or write $${{{match[1]}}} for the text")
+        return environ[match[1]]
+
+    return re.sub(r"\$?\$\{(\w+)\}", filled, text)
+
+
+def _variable(value: Any, page: Page, path: Path) -> str:
+    """A word of -x; true passes the job's own value on, false takes the variable away. No message holds a value."""
+    name = path[-1]
+    if not NAME.match(name):
+        raise UsageError(f"{page.at(path)}: {name!r} is no name of a variable", "letters, digits and _ make one")
+    if isinstance(value, bool):
+        return name if value else f"!{name}"
+    if isinstance(value, (str, int, float)):
+        return f"{name}={value}"
+    raise UsageError(f"{page.at(path)}: {name} is neither a string nor true or false", f'write {name} = "VALUE"')
+
+
+def _passed(value: Any, page: Page, path: Path) -> str:
+    """A word of --slurm: NAME=VALUE, NAME alone for true, and !NAME for false."""
+    name = path[-1].replace("_", "-")
+    if isinstance(value, bool):
+        return name if value else f"!{name}"
+    if isinstance(value, (str, int)):
+        word = parse(BY_NAME["slurm"], f"{name}={value}", page.at(path))
+        assert isinstance(word, tuple)
+        return word[0]
+    raise UsageError(f"{page.at(path)}: {path[-1]} = {_toml(value)} is not a string", f'write {path[-1]} = "VALUE"')

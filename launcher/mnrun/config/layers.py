@@ -1,0 +1,262 @@
+"""Layers of option values, merged, each value with its origin:
+
+built-in < site defaults < profile < its partition < user < job file < MNRUN_* < SBATCH_* < command line
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Union
+
+from mnrun.config.options import BY_NAME, OPTIONS, Option
+from mnrun.errors import UsageError
+
+Value = Union[str, int, bool, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value of an option, and where it came from; of a list, `each` says it word by word."""
+
+    value: Value
+    origin: str
+    each: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def words(self) -> tuple[tuple[str, str], ...]:
+        """A list's words, each with its own origin."""
+        value = self.value if isinstance(self.value, tuple) else ()
+        return tuple(zip(value, self.each or (self.origin,) * len(value)))
+
+
+Settings = Mapping[str, Setting]
+
+
+def builtin() -> Settings:
+    return {o.name: Setting(parse(o, o.default, "built-in"), "built-in") for o in OPTIONS if o.default is not None}
+
+
+def from_environment(environ: Mapping[str, str]) -> Settings:
+    """MNRUN_<OPTION> variables; lists are split at commas. MNRUN_JOB_* are ours, not options'."""
+    found = {}
+    for option in OPTIONS:
+        text = environ.get(option.variable or "")
+        if text:
+            raw = text.split(",") if option.kind == "list" else text
+            found[option.name] = Setting(parse(option, raw, str(option.variable)), str(option.variable))
+    return found
+
+
+def from_command_line(given: Mapping[str, object]) -> Settings:
+    """What click collected: strings, lists of strings, True for flags; nothing where not given."""
+    return {
+        name: Setting(parse(BY_NAME[name], raw, "command line"), "command line")
+        for name, raw in given.items()
+        if raw not in (None, ())  # False is --no-X
+    }
+
+
+# sbatch's own variables (sbatch(1), INPUT ENVIRONMENT VARIABLES); the script's lines would yield to them.
+SBATCH = {
+    "SBATCH_TIMELIMIT": "time",
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_MEM_PER_NODE": "mem",
+    **{
+        f"SBATCH_{name.upper()}": name
+        for name in (
+            *(
+                "account",
+                "constraint",
+                "error",
+                "exclusive",
+                "export",
+                "gpus",
+                "gpus_per_node",
+                "gpus_per_task",
+                "job_name",
+            ),
+            *("mem_per_cpu", "mem_per_gpu", "output", "partition", "qos", "requeue", "reservation", "signal", "gres"),
+        )
+    },
+}
+# And those of its options that are none of ours; a name alone is a flag.
+SBATCH_REST = {
+    "SBATCH_REQ_SWITCH": "switches=",
+    "SBATCH_WAIT_ALL_NODES": "wait-all-nodes=",
+    "SBATCH_BURST_BUFFER": "bb=",
+    **{
+        f"SBATCH_{name.upper().replace('-', '_')}": f"{name}="
+        for name in (
+            *("acctg-freq", "clusters", "core-spec", "cpus-per-gpu", "delay-boot", "distribution", "gpu-bind"),
+            *(
+                "gpu-freq",
+                "gres-flags",
+                "hint",
+                "mem-bind",
+                "threads-per-core",
+                "container",
+                "network",
+                "open-mode",
+                "thread-spec",
+                "wckey",
+            ),
+        )
+    },
+    **{
+        f"SBATCH_{name.upper().replace('-', '_')}": name
+        for name in ("no-kill", "no-requeue", "overcommit", "spread-job", "use-min-nodes")
+    },
+}
+
+
+EXCLUSIVE = ("user", "mcs", "topo")  # what --exclusive may be given in Slurm's words alone
+
+
+def from_sbatch(environ: Mapping[str, str]) -> Settings:
+    """SBATCH_* variables; a flag is set by being there, and an empty value is none."""
+    found = {}
+    for variable, name in SBATCH.items():
+        if environ.get(variable) or (variable in environ and BY_NAME[name].kind == "flag"):
+            option = BY_NAME[name]
+            raw = "true" if option.kind == "flag" else environ[variable]
+            found[name] = Setting(parse(option, raw, variable), variable)
+    rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
+    if environ.get("SBATCH_EXCLUSIVE") in EXCLUSIVE:
+        rest["SBATCH_EXCLUSIVE"] = f"exclusive={environ['SBATCH_EXCLUSIVE']}"
+        del found["exclusive"]
+    if rest:
+        found["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), ", ".join(rest)), ", ".join(rest))
+    return found
+
+
+def lost_of_sbatch(environ: Mapping[str, str]) -> list[str]:
+    """SBATCH_* variables that shape a job, and that this mnrun does not know."""
+    known = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS"}
+    return sorted(name for name in environ if name.startswith("SBATCH_") and environ[name] and name not in known)
+
+
+# Each says what another says too: who names one above another layer's means it in its place.
+RIVALS = (("gres", "gpus_per_node", "gpus"), ("mem", "mem_per_cpu", "mem_per_gpu"))
+
+
+def merge(*layers: Settings) -> dict[str, Setting]:
+    """The layers, later ones first to be believed; lists and words add up, and `!X` takes X away."""
+    merged: dict[str, Setting] = {}
+    for layer in layers:
+        for rivals in RIVALS:
+            if any(name in layer for name in rivals):
+                merged = {name: setting for name, setting in merged.items() if name not in rivals or name in layer}
+        for name, setting in layer.items():
+            if BY_NAME[name].repeats:
+                setting = _added(merged.get(name), setting, BY_NAME[name])
+            merged[name] = setting
+    return merged
+
+
+def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
+    words = below.words if below is not None else ()
+    for word, origin in above.words:
+        kept = tuple(old for old in words if not _is(option, old[0], word[1:])) if word.startswith("!") else words
+        if option.kind == "env" and word.startswith("!"):
+            words = (*kept, (word, origin))  # not only those named below: the job's own variable too
+        elif kept != words or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
+            words = kept
+        else:
+            words = (*words, (word, origin))  # `! grep -q x` is a line of shell
+    origin = f"{below.origin}, {above.origin}" if below is not None else above.origin
+    return Setting(tuple(word for word, _ in words), origin, tuple(where for _, where in words))
+
+
+def _is(option: Option, word: str, name: str) -> bool:
+    """Whether `!name` means `word`: whole, or by its variable, path or module before what it is given."""
+    if word == name:
+        return True
+    ends = {"env": "=", "bind": ":", "slurm": "=", "ulimit": "=", "module": "/"}.get(option.name)
+    return ends is not None and word.partition(ends)[0] == name
+
+
+def parse(option: Option, raw: object, origin: str) -> Value:
+    """The typed value of what a person wrote; raises UsageError naming option, value and origin."""
+    name = next(flag for flag in option.flags if flag.startswith("--"))
+    if option.kind == "flag":
+        return _flag(name, raw, origin)
+    if option.repeats:
+        words = [raw] if isinstance(raw, str) else [str(word) for word in raw]  # type: ignore[attr-defined]
+        if option.name in ("slurm", "module", "ulimit"):
+            _refuse_control(name, words, origin)
+        return _split(name, words, origin) if option.kind == "words" else tuple(words)
+    text = str(raw)
+    if option.kind == "number":
+        if re.fullmatch(r"\d+-\d+", text) and option.name == "nodes":
+            least = text.partition("-")[0]
+            hint = f"write {name} {least}; a live run takes what it is given: salloc -N {text} mnrun …"
+            raise UsageError(f"{name} {text}: which rank is where is laid out before Slurm chooses ({origin})", hint)
+        if not text.isdecimal() or int(text) < 1:
+            raise UsageError(f"{name} {text!r} is not a number from 1 up ({origin})")
+        return int(text)
+    if option.kind == "seconds":
+        return _seconds(name, text, origin)
+    if option.choices and text not in option.choices:
+        near = difflib.get_close_matches(text, option.choices, 1)
+        hint = (f"did you mean {near[0]}? " if near else "") + "it is one of " + ", ".join(option.choices)
+        raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
+    if not text and not option.batch:  # which takes back what a layer below says
+        raise UsageError(f"{name} is empty ({origin})")
+    if option.batch:
+        _refuse_control(name, [text], origin)
+    if option.name == "signal" and text:
+        _refuse_signal(text, origin)
+    return text
+
+
+# What a job's script hands on to the program (wrappers/walk.sh), with Linux's numbers.
+PASSED = {"TERM": 15, "INT": 2, "HUP": 1, "QUIT": 3, "USR1": 10, "USR2": 12, "ALRM": 14, "CONT": 18}
+
+
+def passed(text: str) -> str:
+    """The name of such a signal, written as Slurm takes it: USR1, SIGUSR1, usr1, 10; "" for any other."""
+    name = re.sub("^SIG", "", text.upper())
+    return next((known for known, number in PASSED.items() if name in (known, str(number))), "")
+
+
+def _refuse_signal(text: str, origin: str) -> None:
+    if not passed(re.sub(r"^[RB]+:|@.*$", "", text, flags=re.IGNORECASE)):
+        what = f"--signal {text} is no signal that a job hands on to its program ({origin})"
+        raise UsageError(what, f"it is one of {', '.join(PASSED)}, as USR1@120")
+
+
+def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:
+    """A line of a batch script is one line; a tab in a name was never meant."""
+    for word in words:
+        if re.search(r"[\x00-\x1f\x7f]", word):
+            raise UsageError(f"{name} {word!r} has a tab, a newline or another control character in it ({origin})")
+
+
+def _flag(name: str, raw: object, origin: str) -> bool:
+    text = str(raw).lower()
+    if text in ("true", "1", "yes"):
+        return True
+    if text in ("false", "0", "no"):
+        return False
+    raise UsageError(f"{name} {raw!r} is neither true nor false ({origin})")
+
+
+def _split(name: str, lines: Sequence[str], origin: str) -> tuple[str, ...]:
+    words: list[str] = []
+    for line in lines:
+        try:
+            words += shlex.split(line)
+        except ValueError as error:
+            raise UsageError(f"{name} {line!r}: {str(error).lower()} ({origin})") from None
+    return tuple(words)
+
+
+def _seconds(name: str, text: str, origin: str) -> int:
+    match = re.fullmatch(r"(\d+)(s|m|h|)", text)
+    if not match or int(match[1]) == 0:
+        raise UsageError(f"{name} {text!r} is not a time ({origin})", "write 120s, 5m or 1h")
+    return int(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]

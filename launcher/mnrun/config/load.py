@@ -1,0 +1,195 @@
+"""Everything that was said about a job, wherever it was said, as one set of settings.
+
+    /etc/mnrun/config.toml            site defaults
+    /etc/mnrun/profiles/NAME.toml     one is chosen: by name, by match.cluster or by match.hostname
+    ~/.config/mnrun/…                 the same two of the user's own
+
+Nothing is read from the current directory but the job file that was named, and no two profiles are merged.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mnrun.config import jobfile, profiles
+from mnrun.config import layers as settings
+from mnrun.config.layers import Setting, Settings
+from mnrun.config.profiles import Sheet
+from mnrun.errors import SchedulerError, UsageError
+from mnrun.model import NOTHING_LEARNED, Learned
+from mnrun.schedulers.slurm import cluster
+
+SITE = Path("/etc/mnrun")
+OWNER = 0  # whose a site's files are
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The merged settings, the job file's command, why variables have their values, and what to warn of."""
+
+    settings: dict[str, Setting]
+    command: tuple[str, ...] = ()
+    whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
+    warnings: tuple[str, ...] = ()
+    profile: str = ""
+    learned: Learned = NOTHING_LEARNED
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The files that there are; warnings for those that were passed over."""
+
+    site: Sheet | None
+    user: Sheet | None
+    profiles: tuple[Sheet, ...]
+    warnings: tuple[str, ...]
+
+
+def gather(
+    given: Mapping[str, object], path: str, environ: Mapping[str, str], cwd: str, home: str, *, batch: bool = False
+) -> Gathered:
+    """The layers from built-in to command line. `path` is the job file's, or ""; `batch`: the job is for sbatch.
+
+    Raises UsageError for what is wrong in a file or a value, Impossible for what the site does not want.
+    """
+    shelf = find(environ, home)
+    line = settings.from_command_line(given)
+    variables = settings.from_environment(environ)
+    file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
+    # inside an allocation they are no matter: the job runs
+    sbatch = settings.from_sbatch(environ) if batch or "SLURM_JOB_ID" not in environ else {}
+    lost = settings.lost_of_sbatch(environ) if batch else []
+    own = (file.settings, variables, sbatch, line)
+    site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
+    named = settings.merge(site.settings, user.settings, *own).get("profile")
+    chosen = choose(shelf, str(named.value) if named else "", environ)
+    said = profiles.understood(chosen)
+    sheets = (site, said, user)
+    merged, partition = profiles.merged(settings.builtin(), sheets, own)
+    if chosen is not None:
+        why = named.origin if named else "it matches this place"
+        merged["profile"] = Setting(chosen.name, why)
+    if "force" not in merged or not merged["force"].value:
+        asked = settings.merge(user.settings, *own)
+        profiles.refuse_unwanted(asked, said.policy, f"profile {chosen.name if chosen else ''}")
+        profiles.refuse_unwanted(asked, site.policy, "this site")
+    return Gathered(
+        merged,
+        _command(file, merged),
+        profiles.whys(sheets, partition),
+        (*shelf.warnings, *(f"{name} is ignored: say it with --slurm" for name in lost)),
+        chosen.name if chosen else "",
+        profiles.fabric(sheets, partition),
+    )
+
+
+def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
+    """What holds before any job is named: where records lie, how often Slurm is asked."""
+    shelf = find(environ, home)
+    names = ("MNRUN_JOB_DIR", "MNRUN_SLURM_POLL", "MNRUN_PROFILE")
+    variables = settings.from_environment({name: environ[name] for name in names if name in environ})
+    site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
+    try:
+        chosen = usual(shelf, environ)
+    except (SchedulerError, profiles.TwoMatchError):  # files are read while Slurm is away, too
+        chosen = None  # which of two it was, was said when the job was handed in
+    sheets = (site, profiles.understood(chosen), user)
+    return profiles.merged(settings.builtin(), sheets, (variables,))[0]
+
+
+def usual(shelf: Shelf, environ: Mapping[str, str]) -> Sheet | None:
+    """The profile of a job that names none. Raises SchedulerError, or TwoMatchError, where it cannot be known."""
+    said = (profiles.understood(shelf.site).settings, profiles.understood(shelf.user).settings)
+    variable = {name: value for name, value in environ.items() if name == "MNRUN_PROFILE"}
+    named = settings.merge(*said, settings.from_environment(variable)).get("profile")
+    return choose(shelf, str(named.value) if named else "", environ)
+
+
+def _command(file: jobfile.JobFile, merged: Settings) -> tuple[str, ...]:
+    """The file's, but where a script was named instead of it."""
+    return file.command if merged.get("script") == file.settings.get("script") else ()
+
+
+def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
+    """The profile of this place, or that of this name."""
+
+    def here() -> str:
+        try:
+            return cluster.name(environ)
+        except SchedulerError as error:
+            raise SchedulerError(str(error), "which profile it is cannot be known: name it with --profile") from None
+
+    return profiles.choose(shelf.profiles, name, here, platform.node())
+
+
+def own_profiles(environ: Mapping[str, str], home: str) -> Path:
+    """Where the user's lie."""
+    return _own(environ, home) / "profiles"
+
+
+def _own(environ: Mapping[str, str], home: str) -> Path:
+    config = environ.get("XDG_CONFIG_HOME", "")  # whose own rule is that a relative one says nothing
+    return Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"
+
+
+def find(environ: Mapping[str, str], home: str) -> Shelf:
+    """Read what there is. Raises UsageError with file and line of what is wrong."""
+    own = _own(environ, home)
+    warnings: list[str] = []
+
+    def sheet(path: Path, name: str, read: Callable[[Path, list[str]], str | None]) -> Sheet | None:
+        text = read(path, warnings)
+        if text is None:
+            return None
+        page = jobfile.Page(
+            f"profile {name}" if name else str(path), text, str(path.parent), environ, not name, job=False
+        )
+        return profiles.sheet(name, str(path), page)
+
+    found = [
+        sheet(path, path.stem, read)
+        for folder, read in ((SITE, _of_the_site), (own, _of_the_user))
+        for path in sorted((folder / "profiles").glob("*.toml"))
+    ]
+    site = sheet(SITE / "config.toml", "", _of_the_site)
+    user = sheet(own / "config.toml", "", _of_the_user)
+    return Shelf(site, user, tuple(one for one in found if one is not None), tuple(warnings))
+
+
+def _of_the_site(path: Path, warnings: list[str]) -> str | None:
+    """The text of a file that only the site can have written; None, and a warning, where others could."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            places = [os.fstat(file.fileno()), *map(os.stat, {path.parent, SITE})]
+            if all(place.st_uid == OWNER and not place.st_mode & 0o022 for place in places):
+                return file.read()
+        warnings.append(f"{path} is ignored: it and its directory must belong to root, and nobody else may write them")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        warnings.append(f"{path} is ignored: {error.strerror}")
+    except UnicodeDecodeError:
+        warnings.append(f"{path} is ignored: it is not text in UTF-8")
+    return None
+
+
+def _of_the_user(path: Path, warnings: list[str]) -> str | None:
+    return _text(str(path), str(path)) if path.is_file() else None
+
+
+def _job_file(path: str, environ: Mapping[str, str], cwd: str) -> jobfile.JobFile:
+    place = os.path.join(cwd, path)
+    return jobfile.read(jobfile.Page(path, _text(place, f"job file {path}"), os.path.dirname(place), environ))
+
+
+def _text(place: str, called: str) -> str:
+    try:
+        return Path(place).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{called}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{called} is not text in UTF-8") from None

@@ -1,0 +1,222 @@
+"""Site defaults, profiles and the user's own: which of them count here, and what they say. Pure.
+
+A profile has a job file's keys, and these tables:
+
+    match.cluster, match.hostname    where it is chosen (globs, one or a list of them); all that are given must hold
+    site.*                           modules, jobs, ports, connect, slurm_poll, cache
+    policy.OPTION = "…"              the option is refused, in these words
+    partition.NAME.*                 keys that hold in that partition; env.X = { value = …, why = … }
+    fabric.nics, .hcas, .env         networks and adapters, which `mnrun profile learn` finds; partition.NAME.fabric
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mnrun.config import jobfile
+from mnrun.config.layers import Setting, Settings, merge
+from mnrun.config.options import ALIASES, BY_NAME
+from mnrun.errors import Impossible, UsageError
+from mnrun.model import Learned, Variable
+
+SITE_KEYS = {
+    "modules": "module",
+    "jobs": "job_dir",
+    "ports": "ports",
+    "connect": "connect",
+    "slurm_poll": "slurm_poll",
+    "cache": "image_cache",
+}
+NAMED = re.compile(r"[\w.:-]+\Z")  # a NIC or an adapter
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")  # as every sh exports it
+
+
+class TwoMatchError(UsageError):
+    """Which profile is this place's is not known."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A file of the site's or the user's that was read, and not yet understood but for when it is chosen."""
+
+    name: str  # the profile's; "" for defaults
+    path: str
+    page: jobfile.Page
+    tables: Mapping[str, Any]
+    cluster: tuple[str, ...] = ()
+    hostname: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a sheet says."""
+
+    settings: Settings = field(default_factory=dict)
+    partitions: Mapping[str, Settings] = field(default_factory=dict)
+    policy: Mapping[str, str] = field(default_factory=dict)  # option -> why the site does not want it
+    whys: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # partition or "" -> NAME=VALUE -> why
+    fabric: Mapping[str, Learned] = field(default_factory=dict)  # partition or "" ->
+
+
+def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
+    """A file's tables, and when it is chosen. Raises UsageError with file and line of what is wrong."""
+    tables = jobfile.load(page)
+    for special in jobfile.PROFILES_OWN:
+        if not isinstance(tables.get(special, {}), dict):
+            raise UsageError(
+                f"{page.at((special,))}: {special} is a table here", f"write resources.{special} for the key"
+            )
+    match = tables.pop("match", {})
+    if match and not name:
+        raise UsageError(f"{page.at(('match',))}: only a profile is chosen by match", "put it into profiles/NAME.toml")
+    for key, value in match.items():
+        patterns = [value] if isinstance(value, str) else value
+        right = isinstance(patterns, list) and patterns and all(isinstance(p, str) and p for p in patterns)
+        if key not in ("cluster", "hostname") or not right:
+            raise UsageError(
+                f"{page.at(('match', key))}: match.{key} is not understood", 'match.cluster = "…" or match.hostname'
+            )
+    found = {key: (value,) if isinstance(value, str) else tuple(value) for key, value in match.items()}
+    return Sheet(name, path, page, tables, found.get("cluster", ()), found.get("hostname", ()))
+
+
+def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostname: str) -> Sheet | None:
+    """The one profile of this place, or the one that is asked for by name; a later one of a name goes before.
+
+    `cluster` is asked only where some profile names a cluster. Raises UsageError where two match,
+    or none has the name.
+    """
+    by_name = {found.name: found for found in sheets}
+    if name:
+        if name not in by_name:
+            raise UsageError(f"there is no profile {name}", f"there is {', '.join(sorted(by_name)) or 'none'}")
+        return by_name[name]
+    here = cluster() if any(found.cluster for found in by_name.values()) else ""
+    matching = [
+        found
+        for found in by_name.values()
+        if (found.cluster or found.hostname)
+        and (not found.cluster or _any(here.lower(), [pattern.lower() for pattern in found.cluster]))
+        and (not found.hostname or _any(hostname, found.hostname))
+    ]
+    if len(matching) > 1:
+        both = " and ".join(f"{found.name} ({found.path})" for found in matching)
+        raise TwoMatchError(f"two profiles match this place: {both}", "name one with --profile, or MNRUN_PROFILE")
+    return matching[0] if matching else None
+
+
+def _any(text: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def understood(found: Sheet | None) -> Said:
+    """What a sheet says. Raises UsageError with file and line of what it cannot say."""
+    if found is None:
+        return Said()
+    page, tables = found.page, dict(found.tables)
+    special: dict[str, dict[str, Any]] = {
+        name: tables.pop(name, {}) for name in ("site", "policy", "partition", "fabric")
+    }
+    fabric = {"": _fabric(special["fabric"], page, ("fabric",))} if special["fabric"] else {}
+    whys: dict[str, dict[str, str]] = {}
+    plain, whys[""] = _with_whys(tables)
+    partitions = {}
+    for name, table in special["partition"].items():
+        if not isinstance(table, dict):
+            raise UsageError(
+                f"{page.at(('partition', name))}: partition.{name} is no table", f'resources.partition = "{name}"'
+            )
+        table = dict(table)
+        if "fabric" in table:
+            fabric[name] = _fabric(table.pop("fabric"), page, ("partition", name, "fabric"))
+        bare, whys[name] = _with_whys(table)
+        partitions[name] = jobfile.layer(bare, page, ("partition", name))
+    settings = jobfile.layer(plain, page)
+    for name, setting in _site(special["site"], page).items():
+        settings[name] = merge({name: settings[name]}, {name: setting})[name] if name in settings else setting
+    if found.name and "profile" in settings:
+        raise UsageError(f"{page.at(('profile',))}: a profile names no other", "one is chosen, none are merged")
+    return Said(settings, partitions, _policy(special["policy"], page), whys, fabric)
+
+
+def _site(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for key, value in table.items():
+        if key not in SITE_KEYS:
+            raise UsageError(f"{page.at(('site', key))}: site.{key} is no key", f"it is one of {', '.join(SITE_KEYS)}")
+        found[SITE_KEYS[key]] = jobfile.setting(BY_NAME[SITE_KEYS[key]], value, page, ("site", key))
+    return found
+
+
+def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
+    """An option that mnrun has not is no mistake: a site's rules may be older, or newer."""
+    for key, value in table.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{page.at(('policy', key))}: policy.{key} is not a string", "write what users are told")
+    return {ALIASES.get(key, key.replace("-", "_")): value for key, value in table.items()}
+
+
+def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The table with plain values in its env; `{ value = …, why = … }` leaves its reason in the second."""
+    given = table.get("env")
+    if not isinstance(given, dict):
+        return dict(table), {}
+    env, whys = dict(given), {}
+    for name, value in given.items():
+        if isinstance(value, dict) and "value" in value:
+            env[name] = value["value"]
+            whys[f"{name}={value['value']}"] = str(value.get("why", ""))
+    return {**table, "env": env}, whys
+
+
+def _fabric(table: Any, page: jobfile.Page, path: jobfile.Path) -> Learned:
+    if not isinstance(table, dict):
+        raise UsageError(f"{page.at(path)}: {'.'.join(path)} is no table", "mnrun profile learn writes one")
+    plain, whys = _with_whys(table)
+    for key, value in plain.items():
+        kind, right = (dict, "a table of variables") if key == "env" else (list, "a list of names")
+        if key not in ("nics", "hcas", "env"):
+            raise UsageError(f"{page.at((*path, key))}: fabric.{key} is no key", "it is one of nics, hcas, env")
+        named = VARIABLE if key == "env" else NAMED
+        if not isinstance(value, kind) or not all(isinstance(one, str) and named.match(one) for one in value):
+            raise UsageError(f"{page.at((*path, key))}: fabric.{key} is not {right}", "mnrun profile learn writes it")
+    origin = page.origin(path)
+    env = tuple(
+        Variable(name, str(value), why=f"{why} ({origin})" if (why := whys.get(f"{name}={value}", "")) else origin)
+        for name, value in plain.get("env", {}).items()
+    )
+    return Learned(tuple(plain.get("nics", ())), tuple(plain.get("hcas", ())), env)
+
+
+def fabric(sheets: Sequence[Said], partition: str) -> Learned:
+    """What the last of them says of networks and adapters, in that partition or in all."""
+    found = [said.fabric[name] for said in sheets for name in ("", partition) if name in said.fabric]
+    return found[-1] if found else Learned()
+
+
+def merged(below: Settings, sheets: Sequence[Said], own: Sequence[Settings]) -> tuple[dict[str, Setting], str]:
+    """Every layer in its order, with what the sheets say of the job's partition; and that partition."""
+    found = merge(below, *(said.settings for said in sheets), *own)
+    partition = str(found["partition"].value) if "partition" in found else ""
+    layers = [layer for said in sheets for layer in (said.settings, said.partitions.get(partition, {}))]
+    return merge(below, *layers, *own), partition
+
+
+def whys(sheets: Sequence[Said], partition: str) -> dict[str, str]:
+    """NAME=VALUE -> why, of the variables that the sheets set."""
+    found: dict[str, str] = {}
+    for said in sheets:
+        found.update({**said.whys.get("", {}), **(said.whys.get(partition, {}) if partition else {})})
+    return found
+
+
+def refuse_unwanted(asked: Settings, policy: Mapping[str, str], whose: str) -> None:
+    """Raise Impossible where something is asked for that the site does not want."""
+    for name, why in policy.items():
+        if name in asked and asked[name].value is not False:
+            option = f"--{name.replace('_', '-')} ({asked[name].origin})"
+            raise Impossible(f"{option} is not wanted by {whose}: {why}", "--force overrides it")

@@ -1,0 +1,278 @@
+"""Which variables of the surrounding job reach a container, and how ours get in.
+
+Values never travel through `apptainer --env` (splits at commas), `--env-file` or
+APPTAINERENV_* (both are evaluated by a shell in the container): a file of
+single-quoted `export` lines, mode 0600, is read by our own wrapper inside.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mnrun.errors import UsageError
+from mnrun.model import Variable
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+# What bash does not let anyone set.
+SHELLS_OWN = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
+
+OURS = ("mnrun_", "MNRUN_JOB_ID")  # of the wrappers around a program, and their mark
+
+INSIDE = "inside"  # inside-out: the containers that serve and the one that runs mpirun
+MPIRUN = "mpirun"  # outside-in: a rank that the host's mpirun started
+SRUN = "srun"  # outside-in: a rank that srun started; SLURM_* is its own step's
+CONTEXTS = (INSIDE, MPIRUN, SRUN)
+BARE = "-bare"  # the same without a container: the host's files are its own
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Variables that match `pattern` are taken away in `contexts`, because of `why`.
+
+    `boxed`: only where there is a container, whose files are not the host's.
+    """
+
+    pattern: str
+    contexts: tuple[str, ...]
+    why: str
+    boxed: bool = False
+
+
+OF_HOSTS = ("MNRUN_NODE", "MNRUN_WAIT")  # what a guard is told where no scheduler says it
+_OWN = (INSIDE,)  # mpirun there must see nothing of the surrounding scheduler
+_MODULE = "a module system's, absent in the image"
+
+RULES: tuple[Rule, ...] = (
+    Rule("SLURM_*", (INSIDE, MPIRUN), "mpirun would start its daemons by srun; in ranks it is another step's"),
+    Rule("SRUN_*", CONTEXTS, "inputs of srun"),
+    Rule("SBATCH_*", CONTEXTS, "inputs of sbatch"),
+    Rule("SALLOC_*", CONTEXTS, "inputs of salloc"),
+    *(Rule(name, CONTEXTS, "a guard's own: an mnrun within this job would take itself for it") for name in OF_HOSTS),
+    Rule("HOSTNAME", CONTEXTS, "of the machine where this was typed, or where the script runs"),
+    Rule("PMI_*", _OWN, "an MPI program would take itself for a rank of the surrounding step"),
+    Rule("PMI2_*", _OWN, "as PMI_*"),
+    Rule("PMIX_*", _OWN, "as PMI_*"),
+    Rule("OMPI_COMM_WORLD_*", _OWN, "a surrounding mpirun's ranks"),
+    Rule("OMPI_UNIVERSE_SIZE", _OWN, "a surrounding mpirun's"),
+    Rule("OMPI_MCA_ess*", _OWN, "a surrounding mpirun's"),
+    Rule("OMPI_MCA_orte_*", _OWN, "a surrounding mpirun's"),
+    Rule("OMPI_MCA_prte_*", _OWN, "a surrounding mpirun's"),
+    Rule("PRTE_MCA_prte_*", _OWN, "a surrounding mpirun's"),
+    Rule("MPI_LOCAL*", _OWN, "a surrounding Hydra's ranks"),
+    Rule("HYDI_*", _OWN, "a surrounding Hydra's"),
+    Rule("MV2_COMM_WORLD_*", _OWN, "a surrounding MVAPICH2's ranks"),
+    Rule("MPIRUN_RANK", _OWN, "as MV2_COMM_WORLD_*"),
+    Rule("MPISPAWN_*", _OWN, "as MV2_COMM_WORLD_*"),
+    Rule("OMPI_MCA_plm*", _OWN, "Slurm sets plm_slurm_args=--external-launcher"),
+    Rule("OMPI_MCA_ras*", _OWN, "the hostfile says which nodes"),
+    Rule("PRTE_MCA_plm*", _OWN, "as OMPI_MCA_plm*"),
+    Rule("PRTE_MCA_ras*", _OWN, "as OMPI_MCA_ras*"),
+    Rule("HYDRA_BOOTSTRAP*", _OWN, "Slurm sets it to slurm"),
+    Rule("HYDRA_LAUNCHER*", _OWN, "Slurm sets HYDRA_LAUNCHER_EXTRA_ARGS"),
+    Rule("HYDRA_RMK", _OWN, "the hostfile says which nodes"),
+    Rule("HYDRA_HOST_FILE", _OWN, "as HYDRA_RMK"),
+    Rule("I_MPI_HYDRA_*", _OWN, "Slurm sets the bootstrap to slurm"),
+    Rule("I_MPI_PERHOST", _OWN, "the hostfile says how many ranks"),
+    Rule("I_MPI_PMI_LIBRARY", _OWN, "Intel MPI's mpirun has one of its own; Slurm's is the host's"),
+    Rule("I_MPI_ROOT", CONTEXTS, "the host's Intel MPI", True),
+    Rule("PBS_*", _OWN, "another scheduler's, which mpirun would ask for hosts"),
+    Rule("PE_HOSTFILE", _OWN, "as PBS_*: Grid Engine's"),
+    Rule("SGE_*", _OWN, "as PBS_*: Grid Engine's"),
+    Rule("LSB_*", _OWN, "as PBS_*: LSF's"),
+    Rule("LSF_*", _OWN, "as PBS_*: LSF's"),
+    Rule("COBALT_*", _OWN, "as PBS_*"),
+    Rule("FLUX_*", _OWN, "as PBS_*"),
+    Rule(
+        "OMPI_MCA_mca_base_component_path",
+        CONTEXTS,
+        "the host's Open MPI 5 exports it; an image with 4 then finds no components",
+        True,
+    ),
+    Rule("OPAL_PREFIX", CONTEXTS, "the host's Open MPI", True),
+    Rule("PMIX_PREFIX", (MPIRUN, SRUN), "the host's PMIx", True),
+    Rule("PRTE_PREFIX", CONTEXTS, "the host's PRRTE", True),
+    Rule("LD_LIBRARY_PATH", CONTEXTS, "the host's libraries", True),
+    Rule("LD_PRELOAD", CONTEXTS, "the host's libraries (XALT's, for one)", True),
+    Rule("PYTHONPATH", CONTEXTS, "the host's Python packages", True),
+    Rule("PYTHONHOME", CONTEXTS, "the host's Python", True),
+    Rule("PYTHONSTARTUP", CONTEXTS, "the host's Python", True),
+    Rule("BASH_ENV", CONTEXTS, _MODULE, True),
+    Rule("ENV", CONTEXTS, _MODULE, True),
+    Rule("BASH_FUNC_*", CONTEXTS, _MODULE, True),
+)
+
+# What docker and podman are told of, name by name; all else of theirs is the image's own. What is
+# taken away above does not come back here.
+PASSED = (
+    *("MNRUN_*", "TMPDIR", "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TERM"),
+    *("SLURM_*", "PMI_*", "PMI2_*", "PMIX_*", "PRTE_*", "OMPI_*", "OPAL_*", "MPI_*", "MPICH_*", "MPIR_*", "HYDRA_*"),
+    *(
+        "HYDI_*",
+        "I_MPI_*",
+        "MV2_*",
+        "UCX_*",
+        "FI_*",
+        "PSM2_*",
+        "PSM3_*",
+        "NCCL_*",
+        "GLOO_*",
+        "TP_*",
+        "OMP_*",
+        "CUDA_*",
+        "ROCR_*",
+    ),
+    *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "http_proxy", "https_proxy", "no_proxy"),
+)
+
+# What leads to a registry: credentials, the way, and where there is room.
+OF_REGISTRIES = (
+    *("APPTAINER_DOCKER_*", "SINGULARITY_DOCKER_*", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+)
+
+# What a rank gets back of its job: facts that are the same for every rank of every step.
+GIVEN_BACK = (
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_ARRAY_*",
+    "SLURM_RESTART_COUNT",
+    "SLURM_JOB_END_TIME",
+    "SLURM_SUBMIT_DIR",
+)
+
+# srun's own environment: what these leave is all that may shape a step of ours.
+SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
+
+
+# What would shape our steps, or have a rank take itself for one of a surrounding mpirun's.
+SRUN_DROPS = (
+    "SRUN_*",
+    "OMPI_COMM_WORLD_*",
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "PMI_PORT",
+    *OF_HOSTS,
+)
+
+
+def dropped(name: str, context: str) -> bool:
+    """Whether the variable `name` is taken away in `context`."""
+    return any(context in _contexts(rule) and fnmatch.fnmatchcase(name, rule.pattern) for rule in RULES)
+
+
+def _contexts(rule: Rule) -> tuple[str, ...]:
+    return rule.contexts if rule.boxed else (*rule.contexts, *(context + BARE for context in rule.contexts))
+
+
+def for_srun(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without srun's inputs: they leak from the surrounding job and would shape our steps."""
+
+    def stays(name: str) -> bool:
+        if not fnmatch.fnmatchcase(name, "SLURM_*"):
+            return not any(fnmatch.fnmatchcase(name, leak) for leak in SRUN_DROPS)
+        return any(fnmatch.fnmatchcase(name, kept) for kept in SRUN_KEEPS)
+
+    return {name: value for name, value in environ.items() if stays(name)}
+
+
+def srun_script() -> str:
+    """A shell function `shapes_a_step NAME` that says which variables `for_srun` leaves out."""
+    keeps, drops = " | ".join(SRUN_KEEPS), " | ".join(("SLURM_*", *SRUN_DROPS))
+    lines = ["# shellcheck shell=sh", "# Written by mnrun: inputs of srun, which leak from the surrounding job."]
+    return "\n".join(
+        [
+            *lines,
+            f"shapes_a_step() {{\n  case $1 in\n    {keeps}) return 1 ;;\n    {drops}) ;;",
+            "    *) return 1 ;;\n  esac\n}\n",
+        ]
+    )
+
+
+def is_given_back(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, kept) for kept in GIVEN_BACK)
+
+
+def given_back(environ: Mapping[str, str]) -> dict[str, str]:
+    """The job's variables that its ranks get back."""
+    return {name: value for name, value in environ.items() if is_given_back(name)}
+
+
+def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """What is set here for whoever pulls an image."""
+    names = (name for name in environ if any(fnmatch.fnmatchcase(name, known) for known in OF_REGISTRIES))
+    return tuple(Variable(name, environ[name]) for name in sorted(names) if NAME.match(name))
+
+
+def rules_script() -> str:
+    """A shell function `dropped CONTEXT=NAME` that says what `dropped` says here; no name has another `=`."""
+    lines = ["# shellcheck shell=sh", "# Written by mnrun from its table of rules.", "dropped() {", "  case $1 in"]
+    for rule in RULES:
+        also_bare = "" if rule.boxed else "*"
+        patterns = " | ".join(f"{context}{also_bare}={rule.pattern}" for context in rule.contexts)
+        lines.append(f"    {patterns}) ;; # {rule.why}")
+    lines += ["    *) return 1 ;;", "  esac", "}", ""]
+    lines += [
+        "passed() { # NAME, into docker's and podman's containers",
+        "  case $1 in",
+        f"    {' | '.join(PASSED)}) ;;",
+    ]
+    return "\n".join([*lines, "    *) return 1 ;;", "  esac", "}", ""])
+
+
+def quote(value: str) -> str:
+    """`value` for a shell, always in single quotes, so that nothing in it is ever read as code."""
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def exports(variables: Iterable[Variable]) -> str:
+    """`export NAME='value'` lines, and `unset NAME` for those taken away."""
+    return "".join(f"unset {v.name}\n" if v.value is None else f"export {v.name}={quote(v.value)}\n" for v in variables)
+
+
+def assignments(values: Mapping[str, object]) -> str:
+    """`name='value'` lines for our own wrappers."""
+    return "".join(f"{name}={quote(str(value))}\n" for name, value in values.items())
+
+
+def owner(name: str) -> str:
+    """Whose a variable is that no user can set; "" where he can."""
+    return "the shell's" if name in SHELLS_OWN else "mnrun's" if name.startswith(OURS) else ""
+
+
+def masked(words: Iterable[str]) -> list[str]:
+    """What was typed, to be shown again: without the values of -x, which may be secrets."""
+    shown: list[str] = []
+    ours = True
+    for word in words:
+        ours = ours and word != "--"
+        option, given = re.fullmatch(r"(-x|--env=)?(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
+        name, equals, _ = given.partition("=")
+        told = ours and equals and NAME.match(name) and (option or (shown and shown[-1] in ("-x", "--env")))
+        shown.append(f"{option or ''}{name}=…" if told else word)
+    return shown
+
+
+def read_file(text: str, path: str) -> tuple[Variable, ...]:
+    """The variables of an --env-file: NAME=VALUE or NAME lines, values as they stand (as docker reads it).
+
+    Raises UsageError with the line's number where a line is neither.
+    """
+    variables = []
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not NAME.match(name):
+            shown = repr(f"{name}=…" if equals else name)  # its value may be a secret
+            raise UsageError(f"{path}, line {number}: {shown} is not NAME=VALUE")
+        if owner(name):
+            raise UsageError(f"{path}, line {number}: {name} is {owner(name)} own, and cannot be set")
+        variables.append(Variable(name, value if equals else None))
+    return tuple(variables)

@@ -1,0 +1,45 @@
+"""Find the files that ship with mnrun, and fill in its templates."""
+
+from __future__ import annotations
+
+import os.path
+from importlib.resources import files
+from pathlib import Path
+
+from mnrun.errors import UsageError
+
+
+def folder(name: str) -> Path:
+    """Return the folder `name`, as "wrappers": in the package once it is installed, else in the checkout."""
+    inside = Path(str(files("mnrun"))) / name
+    return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / name
+
+
+def render(template: str, before: str = "", **values: object) -> str:
+    """The text of `sbatch_templates/<template>` with `values`, or of its namesake in the directory `before`.
+
+    Raises UsageError with file and line where it is no template, or has a name that is unknown.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+
+    if before and not os.path.isdir(before):
+        raise UsageError(f"--templates {before} is no directory", "templates are files in one, slurm.sh first of all")
+
+    environment = Environment(
+        loader=FileSystemLoader([*([before] if before else []), folder("sbatch_templates")]),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    try:
+        return environment.get_template(template).render(**values)
+    except TemplateSyntaxError as error:
+        raise UsageError(f"{error.filename} line {error.lineno}: {error.message}") from None
+    except TemplateError as error:
+        place = environment.get_template(template).filename
+        raise UsageError(f"{place}: {error.message}", "CONTRIBUTING.md lists what a template is given") from None
+    except Exception as error:  # whatever its own words do: it is not text in UTF-8, divides by zero
+        own = os.path.join(before, template)
+        place = own if before and os.path.exists(own) else template
+        raise UsageError(f"{place}: {type(error).__name__}: {error}", "mend that template") from None

@@ -1,0 +1,84 @@
+"""What `--image` names: a file or directory of the nodes, or an image of a registry. Pure.
+
+./app, ../app, /images/app, app.sif        a path
+docker://…, oras://…, library://…          a reference, by its scheme
+name:tag, name@sha256:…, host.name/…       a reference, as docker writes it
+anything else                              a path if it is there, else nobody can tell
+"""
+
+from __future__ import annotations
+
+import re
+
+from mnrun.errors import Impossible, UsageError
+
+SCHEMES = ("docker", "oras", "library")
+_PATH = re.compile(r"[/.~]|.*\.(sif|simg|sqsh|sqfs|squashfs|img)$")
+_HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+(?=:\d))(?::\d+)?"
+_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_NAME = re.compile(
+    rf"(?P<host>{_HOST}/)?(?P<name>{_PART}(?:/{_PART})*)"
+    r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_PINNED = re.compile(r":[^/@]*(?=@sha256:)")
+
+
+def clearly(text: str) -> bool:
+    """Whether `text` is written as a reference, wherever a path of that name may exist; a wrong one is, too."""
+    if "://" in text:
+        return True
+    return not _PATH.match(text) and bool(re.search(r":[\w.-]*$|@", text) or _told(text))
+
+
+def _told(text: str) -> bool:
+    found = _NAME.fullmatch(text)
+    return bool(found and (found["host"] or found["tag"] or found["digest"]))
+
+
+def is_reference(text: str, there: bool) -> bool:
+    """Whether `text` names an image of a registry; `there`: a path of that name exists here.
+
+    Raises UsageError where it is neither clearly a path nor a reference.
+    """
+    scheme, sign, rest = text.partition("://")
+    if sign:
+        if scheme not in SCHEMES:
+            raise UsageError(f"--image {text}: {scheme}:// is not understood", f"it is one of {', '.join(SCHEMES)}")
+        if not rest or re.search(r"\s", rest):
+            raise UsageError(f"--image {text} names no image", f"write {scheme}://NAME:TAG")
+        if scheme == "docker":
+            _check(text, rest.lstrip("/"))
+        return True
+    if _PATH.match(text) or there:
+        return False
+    if _told(text):
+        return True
+    if re.search(r"[:@]", text):
+        _check(text, text)
+    raise UsageError(
+        f"--image {text} may be a file, which is not here, or an image of a registry",
+        f"write ./{text} or docker://{text}",
+    )
+
+
+def _check(text: str, name: str) -> None:
+    if _NAME.fullmatch(name):
+        return
+    if "@" in name and not re.search(r"@sha256:[0-9a-f]{64}$", name):
+        raise UsageError(f"--image {text} has no whole digest", "it is @sha256: and 64 digits of 0-9a-f")
+    if name != name.lower() and _NAME.fullmatch(name.lower()):
+        raise UsageError(f"--image {text} has capitals in its name", "registries take lower case only")
+    raise UsageError(f"--image {text} is no name of an image", "it is [HOST/]NAME[:TAG][@sha256:…], or a path with ./")
+
+
+def for_files(text: str) -> str:
+    """As the runtimes have it that make a file of an image: with a scheme, and never a tag beside a digest."""
+    return _PINNED.sub("", text if "://" in text else f"docker://{text}")
+
+
+def for_stores(text: str, runtime: str) -> str:
+    """As the runtimes have it that keep images in a store: without a scheme. Raises Impossible for other schemes."""
+    scheme, sign, rest = text.partition("://")
+    if sign and scheme != "docker":
+        raise Impossible(f"{runtime} does not pull {text}", "it pulls docker://…; apptainer pulls the others")
+    return rest if sign else text

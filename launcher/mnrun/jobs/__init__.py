@@ -1,0 +1,1 @@
+"""Submitted jobs, as people follow them."""

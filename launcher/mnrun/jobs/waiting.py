@@ -1,0 +1,118 @@
+"""Waits until submitted jobs have ended: looks at their directories first, and asks Slurm now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from mnrun.errors import SchedulerError
+from mnrun.jobs import archive, state
+from mnrun.jobs.state import Kept
+from mnrun.schedulers.slurm.answers import Job
+from mnrun.schedulers.slurm.queue import Answer, Queue
+
+LOOK = 0.5  # seconds between two looks at the directories
+PATIENCE = 10  # questions in a row that slurmctld may leave without an answer, once it gave one
+
+
+def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
+    """The exit code of the jobs, the largest of several, once all have ended. Raises SchedulerError where nobody
+    knows one of them, or its end."""
+    begun, asked = time.time(), 0.0
+    codes: dict[str, int] = {}
+    memory = _Memory(queue)
+    fresh = False
+    while True:
+        kept = archive.kept(bases, _open(ids, codes))
+        codes.update({i: code for i in _open(ids, codes) if (code := state.final(kept.get(i))) is not None})
+        waited = _open(ids, codes)
+        if waited and time.time() - asked >= queue.poll:
+            answer = memory.ask()
+            asked = answer.time if answer is not None else time.time()
+            ended, lost = _ends(waited, kept, memory.jobs, queue)
+            now = answer is not None and answer.time >= begun
+            fresh = fresh or now
+            # an older answer may not know of all tasks of an array
+            tasks = {name.partition("_")[0] for name in (*kept, *(job.id for job in memory.jobs)) if "_" in name}
+            codes.update({name: code for name, code in ended.items() if fresh or name not in tasks})
+            if lost and now:
+                raise _nobody_knows(lost, kept, bases)
+            waited = _open(ids, codes)
+        if not waited:
+            return max(codes.values())
+        time.sleep(LOOK)
+
+
+class Silence:
+    """A job that says nothing: it may have been killed before it could leave a word of its end. Slurm is asked once
+    it has been silent for as long as lies between two questions."""
+
+    def __init__(self, identity: str, bases: Sequence[Path], queue: Queue) -> None:
+        self._id, self._bases, self._queue = identity, bases, queue
+        self._since = time.time()
+
+    def is_the_end(self, broken: bool) -> bool:
+        """Whether the job has ended by Slurm's word, unless it has just been `broken`; not where Slurm does not
+        answer, or knows nothing of the job."""
+        if broken:
+            self._since = time.time()
+        if time.time() - self._since < self._queue.poll:
+            return False
+        self._since = time.time()
+        kept = archive.kept(self._bases, [self._id])
+        try:
+            return bool(_ends([self._id], kept, self._queue.jobs().jobs, self._queue)[0])
+        except SchedulerError:
+            return False
+
+
+def _open(ids: Sequence[str], codes: Mapping[str, int]) -> list[str]:
+    return [identity for identity in ids if identity not in codes]
+
+
+class _Memory:
+    """What Slurm has said of jobs while we wait: it forgets those that have ended, and may be restarting."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._jobs: dict[str, Job] = {}
+        self._silent = PATIENCE  # no patience before its first answer
+
+    @property
+    def jobs(self) -> Collection[Job]:
+        return self._jobs.values()
+
+    def ask(self) -> Answer | None:
+        """Its answer; None where it gave none this time. Raises SchedulerError when that lasts."""
+        try:
+            answer = self._queue.jobs()
+        except SchedulerError:
+            self._silent += 1
+            if self._silent > PATIENCE:
+                raise
+            return None
+        self._silent = 0
+        self._jobs = {job.id: job for job in self._jobs.values() if not job.active}
+        self._jobs.update({job.id: job for job in answer.jobs})
+        return answer
+
+
+def _ends(
+    waited: Sequence[str], kept: Mapping[str, Kept], jobs: Collection[Job], queue: Queue
+) -> tuple[dict[str, int], list[str]]:
+    ended, lost = state.ends(waited, kept, jobs, (), time.time())
+    if lost:
+        ended, lost = state.ends(waited, kept, jobs, queue.history(lost), time.time())
+    return ended, lost
+
+
+def _nobody_knows(lost: Sequence[str], kept: Mapping[str, Kept], bases: Sequence[Path]) -> SchedulerError:
+    base = archive.named(bases)
+    which = ", ".join(lost)
+    if any(identity in kept for identity in lost):
+        return SchedulerError(
+            f"nobody knows how job {which} ended: Slurm has forgotten it, and it left no word in {base}",
+            "it was killed before it could; its output may tell",
+        )
+    return SchedulerError(f"no job {which} of yours: neither Slurm nor {base} knows it")

@@ -1,0 +1,27 @@
+"""Intel MPI: a Hydra of its own, with names of its own. Its agent is called as MPICH's."""
+
+from __future__ import annotations
+
+from mnrun.model import Variable
+from mnrun.mpi.places import Places
+
+NAME = "Intel MPI"
+STARTER = "mpiexec.hydra"
+
+
+def environment(places: Places) -> tuple[Variable, ...]:
+    settings = {
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": places.agent,
+        "I_MPI_HYDRA_RMK": "user",
+        "I_MPI_HYDRA_HOST_FILE": places.hostfile + ".hydra",
+    }
+    if places.bind_to == "none":
+        settings["I_MPI_PIN"] = "0"
+    elif places.bind_to in ("core", "socket", "numa"):
+        settings["I_MPI_PIN_DOMAIN"] = places.bind_to
+    return tuple(Variable(name, value) for name, value in settings.items())
+
+
+def apart() -> tuple[Variable, ...]:
+    return ()  # versions since 2019 warn of the older ones' I_MPI_SHM_LMT, and have nothing in its place

@@ -1,0 +1,24 @@
+"""MVAPICH2: its mpirun is Hydra too, and takes what mpich.py says; its own names begin with MV2_."""
+
+from __future__ import annotations
+
+from mnrun.model import Variable
+from mnrun.mpi.places import Places
+
+NAME = "MVAPICH2"
+STARTER = "mpiexec.hydra"
+
+
+def environment(places: Places) -> tuple[Variable, ...]:
+    # Its library binds ranks by itself, whatever Hydra was told; the words for a unit are its own.
+    units = {"core": ("bunch", "core"), "socket": ("scatter", "socket"), "numa": ("scatter", "numanode")}
+    if places.bind_to == "none":
+        return (Variable("MV2_ENABLE_AFFINITY", "0"),)
+    if places.bind_to not in units:
+        return ()
+    policy, level = units[places.bind_to]
+    return (Variable("MV2_CPU_BINDING_POLICY", policy), Variable("MV2_CPU_BINDING_LEVEL", level))
+
+
+def apart() -> tuple[Variable, ...]:
+    return (Variable("MV2_SMP_USE_CMA", "0"),)

@@ -1,0 +1,48 @@
+"""Open MPI 4 (ORTE) and 5 (PRRTE). Version 4 ignores PRTE_MCA_*, and 5 ignores
+OMPI_MCA_orte_* and OMPI_MCA_plm_rsh_* in the environment: so both families are set."""
+
+from __future__ import annotations
+
+from mnrun.model import Variable
+from mnrun.mpi.places import Places
+
+NAME = "Open MPI"
+STARTER = "mpirun"
+
+
+def environment(places: Places) -> tuple[Variable, ...]:
+    settings = {
+        "OMPI_MCA_plm": "rsh",
+        "OMPI_MCA_ras": "^slurm",
+        "OMPI_MCA_plm_rsh_agent": places.agent,
+        "OMPI_MCA_orte_default_hostfile": places.hostfile,
+        "PRTE_MCA_plm": "ssh",
+        "PRTE_MCA_ras": "^slurm",
+        "PRTE_MCA_plm_ssh_agent": places.agent,
+        "PRTE_MCA_prte_default_hostfile": places.hostfile,
+        # Short names in the hostfile: without this PRRTE on a host with a long name sshes to itself.
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "0",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "0",
+    }
+    settings.update(binding(places))
+    return tuple(Variable(name, value) for name, value in settings.items())
+
+
+def binding(places: Places) -> dict[str, str]:
+    settings = {}
+    if places.bind_to:
+        settings["OMPI_MCA_hwloc_base_binding_policy"] = places.bind_to
+        settings["PRTE_MCA_hwloc_default_binding_policy"] = places.bind_to
+    if places.bind_to == "core" and places.cores > 1:
+        # else one core each; PRRTE takes this as words only (planning/plan.py has a note)
+        settings["OMPI_MCA_rmaps_base_mapping_policy"] = f"slot:PE={places.cores}"
+    if places.oversubscribe:
+        settings["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
+        # without the first word, PRRTE 3 puts all on the first node
+        settings["PRTE_MCA_rmaps_default_mapping_policy"] = "slot:oversubscribe"
+    return settings
+
+
+def apart() -> tuple[Variable, ...]:
+    # 4.1 hangs on large messages; 5 copies twice by itself
+    return (Variable("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),)

@@ -1,0 +1,361 @@
+"""Networks and adapters of a job's nodes -> what NCCL, UCX, libfabric and the MPIs must be told, and why. Pure.
+
+Nothing is chosen where there is nothing to choose: one node, or one network and no adapter. UCX_TLS is never: UCX
+finds by itself which of its transports go, and a list of them switches off what it does not name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mnrun import nodeset
+from mnrun.environment import quote
+from mnrun.model import NOTHING_LEARNED, JobSpec, Learned, Variable
+from mnrun.network.facts import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, parse, shared, too_small
+
+Nodes = Mapping[str, Facts]
+PEERS = 8  # so many of the others tell which way they all are
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variable of every rank, unless somebody else sets it, or its rival."""
+
+    name: str
+    value: str
+    why: str
+    apart: Mapping[str, str] = field(default_factory=dict)  # node -> its own value, where that is another
+
+    @property
+    def rival(self) -> str:
+        """Open MPI's words for networks exclude each other."""
+        return self.name.replace("if_include", "if_exclude")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The NIC of each node that carries the route between them."""
+
+    nics: Mapping[str, Nic]
+    why: str
+    cidr: str = ""  # of all of them, where they are in one
+
+    @property
+    def speed(self) -> int:
+        """The slowest NIC's, in Mb/s; 0 where one does not say."""
+        return min(nic.speed for nic in self.nics.values())
+
+
+# Who speaks how: what data goes by, and the starters' own words, for which the route that is known to go is enough.
+_DATA = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "FI_TCP_IFACE")
+_OPENMPI_DATA = ("OMPI_MCA_btl_tcp_if_include",)
+_OPENMPI_OWN = ("OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include")  # ORTE's, PRRTE's
+
+
+def choose(nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
+    """The choices for a job on these nodes. `addresses`: by which they know each other, as far as they could say."""
+    if len(nodes) < 2:
+        return ()
+    network = routed(nodes, addresses)
+    return (*_of_network(nodes, network), *_of_adapters(nodes, network))
+
+
+def routed(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
+    """The NIC of each node through which the others are reached; None where that cannot be told."""
+    known = [address for address in addresses.values() if address]
+    if len(set(known)) == len(nodes):
+        some = known[:PEERS]
+        ways = {node: [facts.way(a) for a in some if a != addresses[node]] for node, facts in nodes.items()}
+        nics = {node: found[0] for node, found in ways.items() if found[0] and len(set(found)) == 1}
+        if len(nics) == len(nodes):
+            nets = {net for nic in nics.values() for net in nic.networks}  # few, of however many nodes
+            return Network(
+                nics, "carries the route between the nodes", _only(net for net in nets if _all_in(known, net))
+            )
+    return max(_all_common(nodes), key=lambda network: network.speed, default=None)
+
+
+def quickest(nodes: Nodes, known: Network) -> Network:
+    """Where data goes: by the network that is known to go, or by a faster one that all nodes are in, too."""
+    best = max(_all_common(nodes), key=lambda network: network.speed, default=known)
+    if not 0 < known.speed < best.speed:
+        return known
+    return replace(best, why=f"is in the fastest network of all nodes, with {best.speed / 1000:g} Gb/s")
+
+
+def _only(values: Iterable[str]) -> str:
+    found = set(values)
+    return found.pop() if len(found) == 1 else ""
+
+
+def _in(address: str, net: str) -> bool:
+    return _all_in((address,), net)
+
+
+def _all_in(addresses: Iterable[str], net: str) -> bool:
+    network = ipaddress.IPv4Network(net)
+    return all(ipaddress.IPv4Address(address) in network for address in addresses)
+
+
+def _real(facts: Facts) -> list[Nic]:
+    return [nic for nic in facts.nics.values() if nic.kind != "loopback" and nic.addresses]
+
+
+def _all_common(nodes: Nodes) -> list[Network]:
+    first = next(iter(nodes.values()))
+    found = (_common(nodes, net) for nic in _real(first) for net in nic.networks)
+    return [network for network in found if network is not None]
+
+
+def _common(nodes: Nodes, net: str) -> Network | None:
+    """A network that all nodes are in, each with an address of its own."""
+    found: dict[str, Nic] = {}
+    seen: set[str] = set()
+    for node, facts in nodes.items():
+        for nic in _real(facts):
+            if net in nic.networks and nic.state in ("up", "unknown"):
+                found[node] = nic
+                seen.add(nic.addresses[nic.networks.index(net)])
+                break
+    if len(seen) < len(nodes):
+        return None
+    return Network(found, "is in a network of all nodes", net)
+
+
+def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
+    """Which NIC, for all who would try each: those of containers and virtual machines lead nowhere."""
+    if network is None or not _others(nodes, network):
+        return
+    data = quickest(nodes, network)
+    names = {node: nic.name for node, nic in data.nics.items()}
+    # NCCL takes names for beginnings
+    exact = any(other != name and other.startswith(name) for node, name in names.items() for other in nodes[node].nics)
+    yield _by_name(nodes, data, "NCCL_SOCKET_IFNAME", "=" if exact else "")
+    for name in _DATA:
+        yield _by_name(nodes, data, name)
+    if not any(facts.usable for facts in nodes.values()):
+        yield _by_name(nodes, data, "UCX_NET_DEVICES")
+    iface = _by_name(nodes, network, "HYDRA_IFACE")  # which the first node's is, for all
+    if not iface.apart:
+        yield iface
+    for name in (*_OPENMPI_DATA, *_OPENMPI_OWN):
+        one = _by_name(nodes, data if name in _OPENMPI_DATA else network, name)
+        where = (data if name in _OPENMPI_DATA else network).cidr if one.apart else one.value
+        if where:
+            yield replace(one, value=where, apart={})
+
+
+def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> Choice:
+    """The name of each node's NIC in this network."""
+    names = {node: nic.name for node, nic in network.nics.items()}
+    first = next(iter(names.values()))
+    place = f" ({network.cidr})" if network.cidr else ""
+    why = f"{first} {network.why}{place}; not {', '.join(_others(nodes, network))}"
+    return Choice(variable, mark + first, why, {node: mark + name for node, name in names.items() if name != first})
+
+
+def _others(nodes: Nodes, network: Network) -> list[str]:
+    """The other NICs with addresses, each with what is to be said of it."""
+    said: dict[str, str] = {}
+    for node, facts in nodes.items():
+        for nic in _real(facts):
+            if nic.name != network.nics[node].name and nic.name not in said:
+                said[nic.name] = _about(nodes, nic)
+    return [f"{name} ({about})" for name, about in said.items()]
+
+
+def _about(nodes: Nodes, nic: Nic) -> str:
+    everywhere = [facts.nics[nic.name] for facts in nodes.values() if nic.name in facts.nics]
+    address = nic.addresses[0].partition("/")[0]
+    if len(everywhere) > 1 and all(other.has(address) for other in everywhere):
+        return f"{address} on every node" if len(everywhere) == len(nodes) else f"{address} on several nodes"
+    return f"down, {nic.addresses[0]}" if nic.state == "down" else nic.addresses[0]
+
+
+def _of_adapters(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
+    """What adapters need, of the kind that all nodes have."""
+    kinds = {node: fast(facts) for node, facts in nodes.items()}
+    if all(facts.slingshot for facts in nodes.values()):
+        yield from _SLINGSHOT
+        return
+    if set(kinds.values()) == {EFA}:
+        yield from _efa(nodes)
+        return
+    if not any(facts.hcas for facts in nodes.values()):
+        return
+    chosen = {node: chosen_of(facts) for node, facts in nodes.items()}
+    links = {hcas[0].kind if hcas else "" for hcas in chosen.values()}
+    if len(links) > 1 or links == {""}:
+        lacks = [node for node, hcas in chosen.items() if not hcas]
+        what = "InfiniBand on some nodes and RoCE on others"
+        if "" in links:
+            what = f"{lacks[0]} has no active InfiniBand or RoCE port"
+        yield Choice("NCCL_IB_DISABLE", "1", f"{what}, and all ranks must go the same way")
+        return
+    yield from _of_hcas(nodes, chosen, network)
+
+
+def chosen_of(facts: Facts) -> tuple[Hca, ...]:
+    """The ports for ranks to speak through: of one kind, the fastest, and nearest to some GPU where there are any."""
+    usable = [hca for hca in facts.usable if hca.kind in (INFINIBAND, ROCE)]
+    usable = [hca for hca in usable if hca.kind == INFINIBAND] or usable
+    fastest = max((hca.rate for hca in usable), default=0)
+    usable = [hca for hca in usable if hca.rate == fastest]
+    near = {str(hca) for gpu in facts.gpus for hca in _nearest(usable, gpu)}
+    return tuple(hca for hca in usable if str(hca) in near or not near)
+
+
+def _nearest(hcas: Iterable[Hca], gpu: tuple[str, ...]) -> list[Hca]:
+    ways = {hca: shared(hca.place, gpu) for hca in hcas}
+    best = max(ways.values(), default=0)
+    return [hca for hca, steps in ways.items() if steps == best]
+
+
+def _of_hcas(nodes: Nodes, chosen: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
+    names = {node: ",".join(map(str, hcas)) for node, hcas in chosen.items()}
+    head = next(iter(nodes))
+    apart = {node: name for node, name in names.items() if name != names[head]}
+    first = chosen[head]
+    gpus = ", the nearest to its GPUs" if nodes[head].gpus else ""
+    left = [f"{hca} ({_less(hca, first[0])})" for hca in nodes[head].hcas if hca not in first]
+    why = f"active {first[0].kind} at {first[0].rate:g} Gb/s{gpus}" + (f"; not {', '.join(left)}" if left else "")
+    yield Choice("NCCL_IB_HCA", f"={names[head]}", why, {node: f"={name}" for node, name in apart.items()})
+    if any(len(facts.usable) > len(chosen[node]) for node, facts in nodes.items()):
+        yield Choice("UCX_NET_DEVICES", names[head], why, apart)
+    if first[0].kind == ROCE:
+        yield from _gid(chosen, network)
+    direct = [one for one in ("peermem", "dmabuf") if all(one in facts.have for facts in nodes.values())]
+    if direct and all(_beside(nodes[node], hcas) for node, hcas in chosen.items()):
+        what = {"peermem": "nvidia_peermem is loaded", "dmabuf": "the driver has dmabuf"}[direct[0]]
+        yield Choice("NCCL_NET_GDR_LEVEL", "PXB", f"{what}, and every GPU has an adapter behind its own PCIe switches")
+
+
+def _less(hca: Hca, chosen: Hca) -> str:
+    if not hca.active:
+        return "down"
+    if hca.kind != chosen.kind:
+        return hca.kind or "of another kind"
+    return f"{hca.rate:g} Gb/s" if hca.rate < chosen.rate else "far from the GPUs"
+
+
+def _beside(facts: Facts, hcas: tuple[Hca, ...]) -> bool:
+    """Whether each GPU has an adapter that it reaches without the CPU."""
+    return bool(facts.gpus) and all(any(shared(hca.place, gpu) > 1 for hca in hcas) for gpu in facts.gpus)
+
+
+def _gid(chosen: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
+    """RoCE v2 with an IPv4 address, which routers know; of several the one in the nodes' network."""
+    indexes: set[int] = set()
+    for hca in (hca for hcas in chosen.values() for hca in hcas):
+        found = [gid for gid in hca.gids if gid.version == "v2" and gid.address]
+        inside = [gid for gid in found if network and network.cidr and _in(gid.address, network.cidr)]
+        best = inside or found
+        if not best:
+            return
+        indexes.add(best[0].index)
+    if len(indexes) == 1:
+        nic = best[0].nic
+        why = f"RoCE v2 with the address of {nic} ({best[0].address})"
+        yield Choice("NCCL_IB_GID_INDEX", str(best[0].index), why)
+
+
+def _efa(nodes: Nodes) -> Iterator[Choice]:
+    yield Choice("FI_PROVIDER", "efa", "every node has EFA")
+    if all(hca.model > 0xEFA0 for facts in nodes.values() for hca in facts.usable):
+        yield Choice(
+            "FI_EFA_USE_DEVICE_RDMA", "1", "this EFA reads and writes the other side's memory (not so the first)"
+        )
+    if any(_version(facts.have.get("kernel", "")) < (5, 15) for facts in nodes.values()):
+        yield Choice("FI_EFA_FORK_SAFE", "1", "kernels before 5.15 lose registered memory when a program forks")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.partition("-")[0].split(".")[:2] if part.isdecimal())
+
+
+_WHY = "Slingshot, as its sites set it"
+_SLINGSHOT = (
+    Choice("FI_PROVIDER", "cxi", "every node has Slingshot"),
+    Choice("FI_CXI_DISABLE_HOST_REGISTER", "1", f"{_WHY}: CUDA calls within libfabric may lock up"),
+    Choice("FI_CXI_DEFAULT_CQ_SIZE", "131072", f"{_WHY}: NCCL's many messages overflow the usual one"),
+    Choice("FI_MR_CACHE_MONITOR", "userfaultfd", f"{_WHY}: the usual one and NCCL's threads may lock up"),
+    Choice("NCCL_CROSS_NIC", "1", f"{_WHY}: every NIC reaches every other"),
+    Choice("NCCL_NET_GDR_LEVEL", "PHB", f"{_WHY}: its NICs hang on the GPUs' own CPU"),
+)
+
+
+def asked(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """What nodes have answered to `kit.asking`: of each its lines, and its address, where the others reach it."""
+    said: dict[str, list[str]] = {}
+    addresses: dict[str, str] = {}
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        node, _, words = rest.partition(" ")
+        if word == "fact":
+            said.setdefault(node, []).append(words)
+        elif word == "ready":
+            addresses[node] = words.partition("=")[2]
+    return said, {node: addresses.get(node, "") for node in said}
+
+
+def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], addresses: Mapping[str, str]) -> tuple[Choice, ...]:
+    """What is chosen for a job whose nodes have said this of themselves; nothing that it sets itself."""
+    if spec.fabric == "off" or set(said) != set(addresses):
+        return ()
+    chosen = choose({node: parse(lines) for node, lines in said.items()}, addresses)
+    own = own_words(spec.env, (*spec.mpi_args, *(spec.command if spec.once else ())))
+    return tuple(one for one in chosen if one.name not in own)
+
+
+def own_words(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
+    """What a job says itself, by its variables or to its mpirun; who excludes networks includes none."""
+    own = {variable.name for variable in env}
+    own |= {name.replace("exclude", "include") for name in own if "if_exclude" in name}
+    return own | {*_OPENMPI_DATA, *_OPENMPI_OWN} if "if_exclude" in " ".join(words) else own
+
+
+def left(learned: Learned, env: Iterable[Variable], words: Iterable[str], asked: str) -> Learned:
+    """What a profile knows, without what a job says itself; nothing where it is `asked` to be off."""
+    if asked == "off":
+        return NOTHING_LEARNED
+    own = own_words(env, words)
+    return replace(learned, env=tuple(variable for variable in learned.env if variable.name not in own))
+
+
+def told(choices: Iterable[Choice]) -> list[str]:
+    """A line for each reason, with all that it is the reason of."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for one in choices:
+        value = ", ".join([one.value, *(f"{value} on {node}" for node, value in one.apart.items())])
+        names.setdefault((value, one.why), []).append(one.name)
+    return [f"{', '.join(alike)} = {value}: {why}" for (value, why), alike in names.items()]
+
+
+def warnings(said: Mapping[str, Sequence[str]], slurm: bool) -> list[str]:
+    """What is too small on these nodes for what they have."""
+    found: dict[str, list[str]] = {}
+    for node, lines in said.items():
+        for line in too_small(parse(lines), len(said), slurm):
+            found.setdefault(line, []).append(node)
+    return [f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()]
+
+
+def shell(choices: Iterable[Choice]) -> str:
+    """fabric.env: what a rank's shell sets on any of the nodes, unless it is set."""
+    lines, apart = ["# shellcheck shell=sh disable=SC2154"], False
+    for one in choices:
+        if not one.apart:
+            either = "".join(f"${{{name}+x}}" for name in dict.fromkeys((one.name, one.rival)))
+            lines.append(f'[ -n "{either}" ] || export {one.name}={quote(one.value)}')
+            continue
+        # another node's value, which an MPI may have brought along, is ours, too
+        ours = " | ".join(quote(value) for value in dict.fromkeys((one.value, *one.apart.values())))
+        each = "".join(f"{node}) export {one.name}={quote(value)} ;; " for node, value in one.apart.items())
+        set_here = f"case $mnrun_self in {each}*) export {one.name}={quote(one.value)} ;; esac"
+        lines.append(f'case "${{{one.name}-}}" in "" | {ours}) {set_here} ;; esac')
+        apart = True
+    if apart:
+        lines.insert(1, 'read -r mnrun_self <"$mnrun_here/self"')
+    return "\n".join(lines) + "\n"

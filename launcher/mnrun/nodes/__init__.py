@@ -1,0 +1,1 @@
+"""What nodes are sent at the start of a job, and what they say."""

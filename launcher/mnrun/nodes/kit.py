@@ -1,0 +1,316 @@
+"""What every node is given at the start of a job: our wrappers, the job's values, its keys.
+
+It travels down the lease, so that nothing of it ever lies on a shared filesystem, and it is
+unpacked into the job's own directory on the node (0700), whether or not nodes share a home.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import shlex
+import tarfile
+from collections.abc import Mapping
+from functools import cache
+
+from mnrun import environment
+from mnrun.files import folder
+from mnrun.model import JobSpec, Layout, Phase, Plan, Variable, Words
+from mnrun.mpi import MPIS, PMI, WITHOUT_MPI, Places, openmpi, rank_settings
+from mnrun.mpi import environment as mpi_environment
+from mnrun.mpi import starter as mpi_starter
+
+SURVEY, ASKING, NODE, OFFERS = "survey.sh", "image_facts.sh", "node_facts.sh", "offers.sh"
+FABRIC_FACTS = "fabric.sh"
+BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE, OFFERS)  # what hosts are given before there is a job
+
+BEAT = 5  # seconds: how often a node without a scheduler says that it is there
+PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
+SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
+# The same under Slurm, which hands on the end of a lease but where all that mnrun has started was killed at once, srun
+# included: there a process of ours writes a word more often than that (system/process.py).
+PULSE_SILENCE = 45
+PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_BUF could be torn by that word
+
+# The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
+FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
+WALKER = (
+    "enter.sh",
+    "walk.sh",
+    "pack.sh",
+    "prove.sh",
+    "limits.sh",
+)  # the batch script's side of a launch: no use on the other nodes either
+# PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
+PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
+
+# What a node is told to run in one word of a command, before anything of ours lies there: bash's or sh's -c.
+BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
+
+# What was chosen for the job by its nodes' facts (network/choose.py), before what it sets itself.
+FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
+[ ! -r "$mnrun_here/fabric.env" ] || . "$mnrun_here/fabric.env"
+"""
+
+
+@cache
+def spoken(name: str) -> str:
+    """Return that wrapper as one word of a command line: without its comments, which are for who reads the file."""
+    text = (folder("wrappers") / name).read_text(encoding="utf-8")
+    lines = (line.partition(" # ")[0].rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
+
+
+def typed(argv: Words) -> str:
+    """Return a command as it would be typed, with the names of those of our scripts that are words of it."""
+    names = {spoken(name): f"<{name}>" for name in (BOOT, FETCH, AWAIT, INTO)}
+    return shlex.join(names.get(word, word) for word in argv)
+
+
+# bash -p throughout: without it CDPATH, SHELLOPTS and exported functions of the user's would work in our scripts.
+def guard(plan_dir: str, container: Words) -> Words:
+    return ("bash", "-p", "-c", spoken(BOOT), plan_dir, *container)
+
+
+def fetch(words: Words) -> Words:
+    return ("bash", "-p", "-c", spoken(FETCH), "pull.sh", *words)
+
+
+def head(plan_dir: str, words: Words) -> Words:
+    return ("bash", "-p", "-c", spoken(AWAIT), plan_dir, *words)
+
+
+def node(plan_dir: str, script: str, *words: str) -> Words:
+    """Return the words that run `script` of the job's directory on a node, once that is proven to be this job's."""
+    return ("bash", "-p", "-c", spoken(INTO), plan_dir, script, *words)
+
+
+def inside(plan_dir: str, script: str, *words: str) -> Words:
+    """Return the same for a container, which may have no bash."""
+    return ("sh", "-c", spoken(INTO), plan_dir, script, *words)
+
+
+def walker() -> dict[str, str]:
+    """The batch script's side of a launch, by name."""
+    return {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in WALKER}
+
+
+def pullers(told: str = "") -> dict[str, str]:
+    """What PREPARE needs; `told` comes before it."""
+    found = {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in (PULL, IMAGE, ENGINES)}
+    given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n"
+    return {PULL: given + told + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
+
+
+def survey() -> str:
+    """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it, as
+    are the networks'."""
+    names = (ENGINES, FABRIC_FACTS, OFFERS, SURVEY)
+    engines, facts, offers, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{offers}{asking}"
+
+
+def remains() -> str:
+    """What `mnrun clean --nodes` runs on a node: it takes away what killed jobs had left there, and names it."""
+    names = ("processes.sh", "remains.sh")
+    texts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    own = environment.assignments({"mnrun_into": spoken(INTO)})
+    return "".join(texts) + own + "mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}\nremains\n"
+
+
+def asking() -> str:
+    """What `mnrun profile learn` runs on nodes, which then speak as guards do."""
+    address, facts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in ("address.sh", FABRIC_FACTS))
+    return (
+        f"{address}\nfabric() (\n{facts})\nnode=${{SLURMD_NODENAME:-$(uname -n)}}\n"
+        'fabric | while IFS= read -r line; do echo "fact $node $line"; done\necho "ready $node address=$(address)"\n'
+    )
+
+
+def asking_of_mpi() -> str:
+    """What a node runs to tell of its MPIs, and of an image's."""
+    names = (ENGINES, "mpis.sh", ASKING, OFFERS, NODE)
+    engines, mpis, image, offers, node = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
+
+
+def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
+    """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
+    told = ""
+    if spec.hosts:
+        told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
+        told += environment.exports(environment.of_registries(environ))
+    elif pulse:
+        told = environment.assignments({"mnrun_silence": PULSE_SILENCE})
+    text = pullers(told)[PULL].encode("utf-8", "surrogateescape")
+    return b"%d\n%s" % (len(text), text)
+
+
+def wrappers() -> dict[str, str]:
+    """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
+    root = folder("wrappers")
+    here = (*FRONT_DOORS, *WALKER, *BEFORE, PULL, IMAGE, BOOT, FETCH, AWAIT, INTO)
+    found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
+    found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
+    for name in ("mpirun", "mpiexec", "prterun"):
+        found[f"bin/{name}"] = (root / "bin/mpirun").read_text(encoding="utf-8")
+    return found
+
+
+def file_lines(name: str, text: str) -> list[bytes]:
+    """Return the lines by which guards are sent a file after the kit."""
+    data = base64.b64encode(text.encode("utf-8", "surrogateescape"))
+    pieces = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
+    words = [b"file+"] * (len(pieces) - 1) + [b"file"]
+    return [b"%s %s %s\n" % (word, name.encode(), piece) for word, piece in zip(words, pieces)]
+
+
+def values(plan: Plan, pulse: bool = False) -> str:
+    """Return job.sh: what the wrappers know of this job."""
+    spec = plan.spec
+    silence = SILENCE if spec.hosts else PULSE_SILENCE if pulse else ""
+    return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
+        {
+            "mnrun_id": plan.job,
+            "mnrun_nodes": ",".join(plan.layout.nodes),
+            "mnrun_chdir": spec.chdir,
+            "mnrun_inside": "1" if spec.mode == "inside-out" else "",
+            "mnrun_connect": plan.connect,
+            "mnrun_beat": (PDSH_BEAT if spec.rsh == "pdsh" else BEAT) if spec.hosts else "",
+            "mnrun_silence": silence,
+            "mnrun_runtime": spec.runtime,
+            "mnrun_image": _compared(plan),
+            "mnrun_podman": spec.podman_root,
+            "mnrun_hardened": "1" if spec.hardened else "",
+            "mnrun_starter": plan.starter,
+            "mnrun_mpi": spec.mpi if spec.mpi in MPIS else "",
+            "mnrun_by_mpi": "" if plan.starter in WITHOUT_MPI else "1",
+            "mnrun_stdin": plan.stdin,
+            "mnrun_overhear": "1" if spec.verbose or spec.require != "any" else "",
+            "mnrun_no_gpu": "1" if spec.no_gpu else "",
+            "mnrun_gpu_bind": "" if plan.starter == "srun" or spec.gpu_bind == "none" else spec.gpu_bind,
+            "mnrun_judge": "" if spec.force or spec.mode == "inside-out" else _starter(plan),
+            "mnrun_ports": spec.ports,
+            "mnrun_umask": plan.spec.umask,
+            "mnrun_split": spec.split_output,
+            "mnrun_label": "1" if spec.label else "",
+            "mnrun_limited": " ".join(limit.partition("=")[0] for limit in spec.ulimit),
+            "mnrun_keep": "1" if spec.keep else "",
+            "mnrun_into": spoken(INTO),
+            "mnrun_shell": spec.shell,
+        }
+    )
+
+
+def _compared(plan: Plan) -> str:
+    """The image file that must be the same on all nodes; "" where PREPARE has seen to that."""
+    fetched = any(step.phase is Phase.PREPARE for step in plan.steps)
+    return "" if fetched or plan.spec.force else plan.spec.image
+
+
+def _starter(plan: Plan) -> str:
+    if plan.starter == "srun":
+        return "srun" if plan.spec.mpi == PMI else f"srun --mpi={plan.spec.mpi}"
+    return mpi_starter(plan.spec.mpi)
+
+
+def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
+    """Return name -> text of everything in the kit. `pulse`: the launcher shows on the lease that it lives."""
+    return {
+        **wrappers(),
+        "job.sh": values(plan, pulse),
+        "rules.sh": environment.rules_script(),
+        "needs": "".join(f"{kind}\t{what}\n" for kind, what in plan.needs),
+        "layout": layout_table(plan.layout),
+        "user.env": FABRIC + environment.exports(user_variables(plan)),
+        **extra,
+    }
+
+
+def user_variables(plan: Plan) -> tuple[Variable, ...]:
+    """The ranks' variables: ours, then the user's, whose PATH keeps our `ssh` and `mpirun` in front."""
+    ours = rank_settings(alone=plan.alone, shm=shm_dir(plan.node_dir))
+    front = f"{plan.node_dir}/bin:" if plan.spec.mode == "inside-out" else ""
+    return (
+        *ours,
+        *(
+            Variable(v.name, f"{front}{v.value}") if v.name == "PATH" and v.value is not None else v
+            for v in plan.spec.env
+        ),
+    )
+
+
+def shm_dir(node_dir: str) -> str:
+    """The job's directory in the node's shared memory: its guard makes and removes it."""
+    return f"/dev/shm/{node_dir.rpartition('/')[2]}"
+
+
+def pack(contents: Mapping[str, str]) -> bytes:
+    """The kit as it goes down the lease: its size on a line, then a tar file."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, text in sorted(contents.items()):
+            data = text.encode("utf-8", "surrogateescape")
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            entry.mode = 0o700 if name.startswith("bin/") else 0o600
+            tar.addfile(entry, io.BytesIO(data))
+    packed = gzip.compress(buffer.getvalue(), mtime=0)
+    return b"%d\n%s" % (len(packed), packed)
+
+
+def layout_table(layout: Layout) -> str:
+    """`NODE RANKS` lines, the head's node first."""
+    return "".join(f"{node} {ranks}\n" for node, ranks in zip(layout.nodes, layout.ranks))
+
+
+def hostfiles(layout: Layout) -> dict[str, str]:
+    """The hostfile in Open MPI's words and in Hydra's."""
+    pairs = list(zip(layout.nodes, layout.ranks))
+    return {
+        "hostfile": "".join(f"{node} slots={ranks}\n" for node, ranks in pairs),
+        "hostfile.hydra": "".join(f"{node}:{ranks}\n" for node, ranks in pairs),
+    }
+
+
+def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
+    """launch.env of outside-in: what the host's mpirun must see, its scheduler's variables first."""
+    own = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
+    if plan.connect:  # no scheduler starts its daemons
+        own += mpi_environment(_places(plan))
+    else:
+        settings = openmpi.binding(_places(plan))
+        own += (Variable(*pair) for pair in settings.items())
+    return FABRIC + environment.exports((*scheduler, *own))
+
+
+def _places(plan: Plan) -> Places:
+    return Places(
+        agent=f"{plan.node_dir}/bin/ssh",
+        hostfile=f"{plan.node_dir}/hostfile",
+        bind_to=plan.spec.bind_to,
+        cores=plan.spec.cpus_per_task or 1,
+        oversubscribe=plan.spec.force,
+    )
+
+
+def inside_environment(plan: Plan, layout: Layout) -> str:
+    """launch.env of inside-out: where mpirun in the master container finds everything, and what
+    scripts of the older tools read (hostlist, np, ENVLIST)."""
+    spec = plan.spec
+    old = (
+        Variable("hostlist", ",".join(f"{node}:{ranks}" for node, ranks in zip(layout.nodes, layout.ranks))),
+        Variable("np", str(layout.ntasks)),
+        Variable("ENVLIST", ",".join(spec.passed)),
+    )
+    # The scheduler's variables are hidden from mpirun; Open MPI hands these to every rank all the same.
+    back = ";".join(
+        f"{v.name}={v.value}"
+        for v in spec.env
+        if v.name.startswith("SLURM_") and v.value is not None and ";" not in v.value
+    )
+    given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
+    own = environment.exports((*mpi_environment(_places(plan)), *given_back, *old))
+    path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"
+    return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{own}. "$mnrun_here/user.env"\n'

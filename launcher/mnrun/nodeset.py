@@ -1,0 +1,59 @@
+"""The one door to ClusterShell's NodeSet: `dgx[01-03,7]` to names and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mnrun.errors import UsageError
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """`node[01-03]` -> ("node01", "node02", "node03"), in the order of writing.
+
+    Raises UsageError where the text is no node set.
+    """
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    names: dict[str, None] = {}
+    try:
+        for part in _parts(text):
+            names.update(dict.fromkeys(NodeSet(part)))
+    except NodeSetException as error:
+        raise UsageError(f"{text!r} is not a list of nodes ({error})", "write node[01-04,7] or a,b,c") from None
+    return tuple(names)
+
+
+def fold(names: Iterable[str]) -> str:
+    """("node01", "node02") -> `node[01-02]`."""
+    from ClusterShell.NodeSet import NodeSet
+
+    return str(NodeSet.fromlist(list(names)))
+
+
+def folded(reasons: Mapping[str, str]) -> str:
+    """`node[01-03]: reason; node04: another`."""
+    nodes: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        nodes.setdefault(reason, []).append(node)
+    return "; ".join(f"{fold(names)}: {reason}" for reason, names in nodes.items())
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """The text split at the commas that are outside brackets; NodeSet itself would sort."""
+    parts, depth, word = [], 0, ""
+    for char in text:
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth == 0:
+            parts.append(word)
+            word = ""
+        else:
+            word += char
+    return tuple(part.strip() for part in [*parts, word] if part.strip())
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """`node[01-02] x 4, node03 x 2`: nodes of one number together."""
+    alike: dict[int, list[str]] = {}
+    for node, count in sorted(numbers.items()):
+        alike.setdefault(count, []).append(node)
+    return ", ".join(f"{fold(nodes)} x {count}" for count, nodes in alike.items()) or "no node"

@@ -1,0 +1,121 @@
+"""A plan as text for people, and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mnrun.model import JobSpec, Plan, Site, Where, Words
+from mnrun.nodes import kit
+from mnrun.planning.commands import carry
+from mnrun.planning.compatibility import Verdict, single_copy
+from mnrun.schedulers.slurm.steps import MARK
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, if there is one, and whence what is known of node and image."""
+
+    verdict: Verdict | None
+    origin: str
+    job: JobSpec
+    networks: Sequence[str] = ()  # what ranks will be told of them
+
+    @property
+    def lines(self) -> list[str]:
+        return [*self._of_mpi, *(["networks:"] if self.networks else []), *(f"  {line}" for line in self.networks)]
+
+    @property
+    def _of_mpi(self) -> list[str]:
+        if self.verdict is None:
+            return [f"verdict: none, {self.origin}", f"  {single_copy(self.job)}"]
+        chosen, others = self.verdict.chosen, [way for way in self.verdict.ways if way is not self.verdict.chosen]
+        return [
+            f"verdict: {chosen}",
+            *(f"  {line}" for line in (*self.verdict.notes, *(f"else {way}" for way in others), self.origin)),
+        ]
+
+
+def verdict_line(verdict: Verdict | None, origin: str) -> str:
+    """It in one line."""
+    if verdict is None:
+        return f"verdict: none, {origin or 'inside-out needs nothing of the node; `mnrun plan` asks the image'}"
+    return f"verdict: {verdict.chosen}; {verdict.notes[0]}; {origin}"
+
+
+def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
+    """Each step with the words that start it, what is known of the MPIs, then every value with its origin."""
+    lines: list[str] = []
+    carried = {command.step: command.argv for command in carry(plan, site)}
+    for number, step in enumerate(plan.steps, 1):
+        where = "" if step.where is Where.HERE else f" on {step.where.value}"
+        lines.append(f"{number}. {step.phase.value}{where}: {step.why}")
+        if step in carried:
+            lines.append("   " + kit.typed(_shown(carried[step])) + (" &" if step.background else ""))
+    lines.append("")
+    lines.append(f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})")
+    lines.append(f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})")
+    for node, ranks in zip(plan.layout.nodes, plan.layout.ranks):
+        lines.append(f"  {node}: {ranks}")
+    lines += [f"note: {note}" for note in plan.notes]
+    lines += [f"in a batch job: {v.name} = {v.value}    # {v.why}" for v in plan.spec.learned.env]
+    lines += ["", *judged.lines, ""]
+    lines += [f"{name} = {value}    # {origin}" for name, (value, origin) in _values(plan).items()]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(plan: Plan, site: Site, judged: Judged) -> str:
+    carried = {command.step: command.argv for command in carry(plan, site)}
+    return (
+        json.dumps(
+            {
+                "job": plan.job,
+                "mode": plan.spec.mode,
+                "layout": {
+                    "ranks": list(plan.layout.ranks),
+                    "nodes": list(plan.layout.nodes),
+                    "why_ranks": plan.layout.why_ranks,
+                    "why_nodes": plan.layout.why_nodes,
+                },
+                "steps": [
+                    {
+                        "phase": step.phase.value,
+                        "where": step.where.value,
+                        "why": step.why,
+                        "argv": list(_shown(carried.get(step, ()))),
+                    }
+                    for step in plan.steps
+                ],
+                "values": {n: {"value": v, "origin": o} for n, (v, o) in _values(plan).items()},
+                "notes": list(plan.notes),
+                "verdict": judged.lines,
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+
+
+def _shown(argv: Words) -> Words:
+    """Names of ours for what only the job knows, as a terminal can show them."""
+    return tuple(word.replace(MARK, MARK[1:]) for word in argv)
+
+
+def _values(plan: Plan) -> dict[str, tuple[str, str]]:
+    """option -> (its value as text, where it came from). Values of -x stay out: they may be secrets."""
+    spec = plan.spec
+    found = {}
+    for name, origin in spec.origins.items():
+        if name in ("env", "env_file"):
+            text = " ".join(spec.passed)
+        elif name == "hosts":
+            text = ",".join(map(str, spec.hosts))
+        elif name == "no_home":
+            text = str(not spec.home).lower()
+        else:
+            value = getattr(spec, {"bind": "binds"}.get(name, name))
+            text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            text = text.lower() if isinstance(value, bool) else text
+        found[name] = (_shown((text,))[0], origin)
+    return found

@@ -1,0 +1,57 @@
+"""Who starts the ranks, of what was asked for by --mode, --launcher and --mpi. Pure."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+
+from mnrun.config.layers import Settings
+from mnrun.errors import Impossible
+from mnrun.model import Words
+from mnrun.mpi import WITHOUT_MPI
+
+PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")  # those that a command may begin with
+
+
+def mode(settings: Settings) -> str:
+    """inside-out where that is left to us, but for what only srun can do."""
+    asked = str(settings["mode"].value)
+    by_srun = settings["launcher"].value == "srun" or settings["mpi"].value in ("pmix", "pmi2")
+    return asked if asked != "auto" else "outside-in" if by_srun else "inside-out"
+
+
+def left(settings: Settings, launcher: str) -> Words:
+    """Which of mode, launcher and mpi are left to us, where an MPI starts the ranks; each --mpi has one launcher."""
+    ours: Words = ("mode",) if settings["mpi"].value != "auto" else ("mode", "launcher", "mpi")
+    return tuple(name for name in ours if settings[name].value == "auto" and launcher not in WITHOUT_MPI)
+
+
+def launcher(settings: Settings, command: Sequence[str], mode: str) -> str:
+    """Who starts the ranks: mpirun where nothing else is asked for, in words that only one of them knows."""
+    asked, mpi = str(settings["launcher"].value), str(settings["mpi"].value)
+    if asked == "auto" and mpi == "auto" and command and os.path.basename(command[0]) == "torchrun":
+        asked = "torchrun"
+    if asked in WITHOUT_MPI:
+        return _without_mpi(asked, settings)
+    wanted = "srun" if mpi in ("pmix", "pmi2") else asked if mpi == "auto" else "mpirun"
+    if asked not in ("auto", wanted):
+        raise Impossible(
+            f"--launcher {asked} and --mpi {mpi} exclude each other", f"{mpi} goes with --launcher {wanted}"
+        )
+    if wanted == "srun" and mode != "outside-in":
+        raise Impossible("srun starts ranks from outside the containers", "add --mode outside-in")
+    return "mpirun" if wanted == "auto" else wanted
+
+
+def _without_mpi(launcher: str, settings: Settings) -> str:
+    """env or torchrun, if nothing beside it is another's."""
+    if settings["mpi"].value != "auto":
+        what = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
+        raise Impossible(what, f"{launcher} starts ranks without an MPI")
+    if settings["mode"].value == "outside-in":
+        what = f"{launcher} starts ranks in containers that wait for them, which outside-in has not"
+        raise Impossible(what, "use --mode inside-out")
+    if launcher == "torchrun" and "gpu_bind" in settings:
+        what = "--gpu-bind: torchrun's processes see what their node's torchrun does"
+        raise Impossible(what, "LOCAL_RANK tells each of them which GPU is its own")
+    return launcher

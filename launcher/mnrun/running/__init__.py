@@ -1,0 +1,1 @@
+"""Carry a plan out: find the nodes, start what runs there, hear it, end it."""

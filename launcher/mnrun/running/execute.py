@@ -1,0 +1,394 @@
+"""Carry out a plan: start the steps, watch them, stop cleanly whatever happened.
+
+    prepare ─ serve ─ every node ready ─ go ─ run ─ its end ─ close the lease ─ bye from every node
+
+The lease is the serving step's standard input. Closing it, for whatever reason, is all
+that is needed for everything of the job to end on every node.
+"""
+
+from __future__ import annotations
+
+import copy
+import queue
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from mnrun import connect, nodeset
+from mnrun.errors import LaunchError, NodeError
+from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
+from mnrun.network import choose
+from mnrun.nodes import kit, relay, transport
+from mnrun.nodes.status import Roster
+from mnrun.planning.commands import carry
+from mnrun.running import reasons
+from mnrun.running.job_dir import Records
+from mnrun.running.prepare import prepare
+from mnrun.running.reasons import Broken
+from mnrun.schedulers import SCHEDULERS
+from mnrun.schedulers.slurm import cluster
+from mnrun.system import keys, terminal
+from mnrun.system.process import Event, Running, Signals, Stopped, start, starting
+from mnrun.system.screen import Screen
+
+GRACE = 3.0  # seconds for a program to end by itself after a signal
+ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
+EXITED = re.compile(r"task 0: Exited with exit code \d+")  # what srun says of a shell whose last command failed
+FAREWELL = 10.0  # seconds for the guards to end everything and say so
+
+
+class Launch:
+    """One launch under way. `execute` below is the only way in."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        site: Site,
+        environ: Mapping[str, str],
+        records: Records,
+        screen: Screen,
+        starter: Callable[..., Running] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.site = site
+        self.environ = dict(SCHEDULERS[site.scheduler].client_environment(environ, plan))
+        self.records = records
+        self.screen = screen
+        self.starter = starter  # what starts a command, where there is no scheduler's client to
+        self.asked: Any = cluster if site.scheduler == "slurm" else cluster.Nobody
+        self.reasons = reasons.Reasons(plan, site.job, self.asked)
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put may interrupt itself: signals come so
+        self.roster = Roster(plan.layout.nodes)
+        self.noise: list[str] = []
+        self.commands: dict[Phase, Command] = {}
+        self.prompt = plan.spec.shell == "terminal"
+        self.serving: Running | None = None
+        self.running: Running | None = None
+        self.code: int | None = None
+        self.went = False
+        self.serving_ended = False
+        self.cut_off = False  # the serving step did not end because of us
+        self.over: bool | None = None  # whether the job is, where Slurm was asked because of a TERM
+        self.silent: tuple[str, ...] = ()  # nodes that were there, and did not say farewell
+
+    def run(self) -> Outcome:
+        with Signals(self.events, told=True), terminal.kept() if self.prompt else nullcontext():
+            stopped: Stopped | None = None
+            broken: Broken | None = None
+            try:
+                self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter or start)
+                self.commands = {c.step.phase: c for c in carry(self.plan, self.site)}
+                self._serve()
+                # Its start is off the critical path: it waits on the node for go. But a prompt's srun
+                # has the terminal from its start, and until all is ready Ctrl-C is for us.
+                if self.commands[Phase.RUN].step.where is Where.HEAD and not self.prompt:
+                    self._start_run()
+                self._await_ready()
+                self._go()
+                if self.running is None:
+                    self._start_run()
+                self._await_end()
+            except Stopped as stop:
+                stopped = stop
+            except Broken as reason:
+                broken = reason
+            finally:
+                self.screen.done()
+                self._ask_to_end()
+                self._stop()
+        if stopped is not None:
+            return Outcome(128 + stopped.signum)
+        if broken is not None:
+            raise broken.why()
+        self._tell_proof()
+        return self._judge()
+
+    def _serve(self) -> None:
+        self.serving = self._start("serve", Phase.SERVE, held=True)
+        own: dict[str, str] = {}
+        if self.plan.connect and connect.keyed(self.plan.connect):
+            own.update(keys.make())
+        if self.plan.spec.mode == "outside-in":
+            launch = SCHEDULERS[self.site.scheduler].launch_environment(self.plan, self.site)
+            own["launch.env"] = kit.outside_environment(self.plan, launch)
+        pulse = self.site.scheduler == "slurm"
+        self._send(kit.pack(kit.files(self.plan, own, pulse)))
+        if pulse:
+            self.serving.pulse()
+
+    def _start_run(self) -> None:
+        # srun brings the errors of what runs on a terminal with its output: on its own are only srun's
+        apart = self.prompt and self.site.scheduler == "slurm"
+        self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt, apart=apart)
+
+    def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
+        argv = self.commands[phase].argv
+        self.screen.command(kit.typed(argv))
+        with starting(argv[0]):
+            return (self.starter or start)(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
+
+    def _send(self, data: bytes, node: str = "") -> None:
+        """Down the lease to every node; those that reach each of them alone need no other than `node`."""
+        if self.serving is not None:
+            self.serving.send(data, node)
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + self.plan.spec.start_timeout
+        while not self.roster.complete:
+            self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
+            refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
+            if self.serving_ended or self.code is not None or (refused and self.roster.settled):
+                raise self._not_ready()
+            if refused:
+                deadline = min(deadline, time.monotonic() + GRACE)  # the rest has a moment to speak too
+            if not self._next(deadline):
+                self._ask_for_logs()
+                raise self._not_ready(late=True)
+        if apart := nodeset.folded(self.roster.images_apart):
+            what = f"{self.plan.spec.image} is not the same on all nodes: {apart}"
+            raise NodeError(what, "copy one of them to all, or name one that all nodes see")
+        for worker in self.roster.in_order():
+            self.records.ready(worker)
+
+    def _ask_for_logs(self) -> None:
+        """What the containers that are not ready have said so far."""
+        self._send(b"log\n")
+        deadline = time.monotonic() + ANSWER
+        while self._next(deadline):
+            pass
+
+    def _go(self) -> None:
+        layout = self.plan.layout
+        workers = self.roster.in_order()
+        files: dict[str, str] = {}
+        if self.plan.connect:
+            files = self._connect().files(self.plan.node_dir, workers)
+            files = {**files, **kit.hostfiles(layout)}
+            if self.plan.spec.mode == "inside-out":
+                files["launch.env"] = kit.inside_environment(self.plan, layout)
+        for name, text in {**files, **self._fabric()}.items():
+            for line in kit.file_lines(name, text):
+                self._send(line)
+        self._send(b"go\n")
+        self.went = True
+        self.screen.phase("running")
+        self.screen.done()
+
+    def _fabric(self) -> dict[str, str]:
+        """Networks and adapters for the ranks, by what the nodes have said of theirs."""
+        chosen = choose.of_job(
+            self.plan.spec, self.roster.facts, {name: worker.address for name, worker in self.roster.workers.items()}
+        )
+        for line in choose.told(chosen):
+            self.screen.detail(line)
+        for line in choose.warnings(self.roster.facts, self.site.scheduler == "slurm"):
+            self.screen.warn(line)
+        self.records.fabric(choose.told(chosen))
+        return {"fabric.env": choose.shell(chosen)} if chosen else {}
+
+    def _connect(self) -> ModuleType:
+        """How the nodes' containers reach each other: as asked, or as the nodes can."""
+        asked, without = self.plan.connect, self.roster.without_ssh
+        chosen = connect.choose(asked, without)
+        if asked == "auto":
+            self.screen.say(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
+        return connect.CONNECTS[chosen]
+
+    def _await_end(self) -> None:
+        late = time.monotonic() + self.plan.spec.start_timeout if self.plan.counted else None
+        while self.code is None:
+            heard = self._next(late)
+            if late is not None and self.roster.all_there(self.plan):
+                late = None
+            elif not heard:
+                raise self.roster.not_started(self.plan)
+            if self.roster.failed or self.roster.gone or self.roster.lost:
+                raise Broken(partial(self._failure, copy.deepcopy(self.roster)))
+            if self.code is None and (self.serving_ended or self.over):
+                raise Broken(self._why_cut_off)
+            self._ask_whether_over()
+
+    def _ask_whether_over(self) -> None:
+        """Have Slurm asked, of each TERM once, whether it was a mere warning. Nobody waits for the answer, which may be
+        long in coming: the program may end meanwhile."""
+        asked, self.roster.warned = self.roster.warned, False
+        if asked:
+            runs, job, events = self.asked.runs, self.site.job, self.events
+            threading.Thread(target=lambda: events.put(("over", "", not runs(job))), daemon=True).start()
+
+    def _is_over(self) -> bool:
+        """Whether a TERM of the scheduler's was no mere warning."""
+        asked, self.roster.warned = self.roster.warned, False
+        return bool(self.over) or (asked and not self.asked.runs(self.site.job))
+
+    def _next(self, deadline: float | None) -> bool:
+        """Take in one event; False where none came before `deadline`."""
+        try:
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            kind, name, what = self.events.get(timeout=timeout)
+        except queue.Empty:
+            return False
+        if kind == "signal":
+            assert isinstance(what, int)
+            raise Stopped(what)
+        if kind == "told":
+            self._tell(name)
+        else:
+            self._take(kind, name, what)
+        return True
+
+    def _tell(self, name: str) -> None:
+        """A signal for the program. What a scheduler sends, it sends to the guards as well: it has one way only."""
+        if self.site.scheduler != "slurm" and self.went:
+            self._send(b"signal %s\n" % name.encode())
+
+    def _take(self, kind: str, name: str, what: object) -> None:
+        if kind == "over":
+            self.over = bool(what)
+            return
+        if kind == "ended":
+            assert isinstance(what, int)
+            if name == "run":
+                self.code = what
+            elif name == "serve":
+                self.serving_ended = True
+                # a guard that ends at its lease's end leaves with 0; with 143 where Slurm ended it
+                self.cut_off = what != 0
+            return
+        line = str(what)
+        if kind == "line" and line.startswith(relay.WORDS):
+            self._relay(line)
+            return
+        if name == "run":
+            if not self.roster.hear(line) and not EXITED.search(line):
+                self.screen.relay(line)
+            return
+        self.records.log(line)
+        if (kind == "noise" or not self.roster.hear(line)) and line:
+            self.noise.append(line)
+
+    def _relay(self, line: str) -> None:
+        """From one node to another."""
+        gone = {node: self.roster.why(node, {}) for node in (*self.roster.failed, *self.roster.gone, *self.roster.lost)}
+        routed = relay.route(line, self.roster.nodes, gone)
+        if routed is not None:
+            node, words = routed
+            self._send(words.encode() + b"\n", node)
+
+    def _ask_to_end(self) -> None:
+        """Where the program still runs, let it end by itself for a moment."""
+        if self.running is None or self.code is not None or not self.went:
+            return
+        if self.prompt:
+            self.running.end(signal.SIGHUP)  # as when its terminal is closed: a shell takes no notice of TERM
+        else:
+            self._send(b"end\n")
+        deadline = time.monotonic() + GRACE
+        try:
+            while self.code is None and self._next(deadline):
+                pass
+        except Stopped:
+            pass  # told twice: at once, then
+
+    def _stop(self) -> None:
+        """Close the lease, and hear from every guard that nothing is left."""
+        if self.serving is None:
+            return
+        self.serving.close()
+        deadline = time.monotonic() + FAREWELL
+        while not (self.serving_ended and (self.running is None or self.code is not None)):
+            try:
+                if not self._next(deadline):
+                    break
+            except Stopped:
+                continue  # we are stopping
+        self._force_end()
+        for node, pids in self.roster.left.items():
+            self.screen.warn(f"on {node} these processes could not be ended: {pids}")
+
+    def _force_end(self) -> None:
+        """What did not end by itself: a cut node, or guards whose srun was killed and they with it."""
+        self.silent = tuple(node for node in self.roster.workers if node not in self.roster.bye)
+        for process in filter(None, (self.running, self.serving)):
+            process.end(signal.SIGKILL)
+        if set(self.silent) - set(self.roster.lost) and self.serving_ended:
+            self._sweep()
+        elif self.silent:
+            self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: {self.asked.ENDS}")
+            step = next((worker.step for worker in self.roster.workers.values()), "")
+            self.asked.end(f"{self.site.job}.{step}")
+
+    def _sweep(self) -> None:
+        """Do the guards' last work in a step of its own; quick where they, or their undertakers, have done it."""
+        sweeping = self._start("sweep", Phase.STOP, held=True)
+        sweeping.close()
+        if not sweeping.wait(FAREWELL):
+            sweeping.end(signal.SIGKILL)
+
+    def _judge(self) -> Outcome:
+        """The program's own exit code, unless ranks are missing: no silent single node, no silent singletons."""
+        assert self.code is not None
+        if starved := self.roster.out_of_memory(self.roster.first_bad or self.code):
+            raise starved
+        if (self.roster.failed or self.roster.lost) and self.code:
+            raise self._failure(self.roster)
+        if self.roster.gone and not self.cut_off:  # whatever mpirun made of it
+            raise self._failure(self.roster)
+        if self.cut_off or self._is_over():  # whatever it left with: an mpirun that Slurm ends may say 0
+            raise self._why_cut_off()
+        if self.code == 0 and self.silent and not self.asked.runs(self.site.job):  # for a node that Slurm has lost
+            raise self._why_cut_off()
+        if self.code and self.silent and not self.serving_ended:
+            raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
+        if self.code == 0 and self.plan.counted:
+            transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone)
+        if self.code == 0:
+            transport.required(self.plan.spec.require, self.roster.used, self.plan.layout.nnodes)
+        # srun's own is that of the ranks that it ended because one failed
+        return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
+
+    def _tell_proof(self) -> None:
+        """Where ranks ran, and by what they talked: for the records; for the user where it is known or asked for."""
+        text = transport.summary(self.roster.counts, self.roster.used)
+        self.records.prove(text, self.roster.topologies)
+        if self.roster.counts and (self.roster.used or self.screen.verbose):
+            self.screen.say(text)
+        if slow := transport.slow(self.roster.used):
+            self.screen.warn(slow)
+
+    def _not_ready(self, late: bool = False) -> Broken:
+        """By what is known now."""
+        return Broken(partial(self.reasons.not_ready, copy.deepcopy(self.roster), list(self.noise), late))
+
+    def _failure(self, roster: Roster) -> LaunchError:
+        """What a node said of its failure, unless that is because the job is over."""
+        return self._why_cut_off() if self._is_over() else reasons.failure(roster)
+
+    def _why_cut_off(self) -> LaunchError:
+        return self.reasons.cut_off(self.noise)
+
+
+def execute(
+    plan: Plan,
+    allocation: Allocation,
+    site: Site,
+    environ: Mapping[str, str],
+    records: Records,
+    screen: Screen,
+    starter: Callable[..., Running] | None = None,
+) -> Outcome:
+    """Carry out `plan` on the nodes of `allocation`; the program's exit code, or a LaunchError.
+
+    `starter` starts commands there as transports.start does, where no client of a scheduler's does.
+    """
+    cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
+    if plan.layout.ntasks > cpus:
+        site = replace(site, overcommit=True)
+    return Launch(plan, site, environ, records, screen, starter).run()

@@ -1,0 +1,147 @@
+"""The image of a registry, on every node before anything else starts there: PREPARE, carried out.
+
+Its step's standard input is a lease, too: when it ends, whatever is half-done goes, on every node.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+from mnrun import nodeset
+from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
+from mnrun.model import Phase, Plan, Site
+from mnrun.nodes import kit
+from mnrun.nodes.status import Roster
+from mnrun.planning import plan as planner
+from mnrun.planning.commands import carry
+from mnrun.schedulers.slurm import cluster
+from mnrun.system.process import Event, Running, Stopped, starting
+from mnrun.system.screen import Screen
+
+MOMENT = 3.0  # seconds for the other nodes to say what is wrong there
+FAREWELL = 10.0  # seconds for the nodes to take away what is half-done
+
+
+def prepare(
+    plan: Plan,
+    site: Site,
+    environ: Mapping[str, str],
+    events: queue.SimpleQueue[Event],
+    screen: Screen,
+    starter: Callable[..., Running],
+) -> Plan:
+    """The plan with what every node calls the image. Raises LaunchError, or Stopped at a signal.
+
+    `events` has signals, and is left without anything of the step's.
+    """
+    command = next((c for c in carry(plan, site) if c.step.phase is Phase.PREPARE), None)
+    if command is None:
+        return plan
+    screen.command(kit.typed(command.argv))
+    with starting(command.argv[0]):
+        step = starter("prepare", command.argv, dict(environ), events, held=True)
+    begin, roster = time.monotonic(), Roster(plan.layout.nodes)
+    try:
+        pulse = site.scheduler == "slurm"
+        step.send(kit.fetched(plan.spec, environ, pulse))
+        if pulse:
+            step.pulse()
+        told = _listen(plan, site, roster, events, screen)
+    finally:
+        _end(step, events)
+    place = _same(plan, roster)
+    if told:
+        screen.say(f"{plan.spec.image} is {place}, after {time.monotonic() - begin:.0f} s")
+    return planner.with_image(plan, place)
+
+
+def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Event], screen: Screen) -> bool:
+    """Return once every node has the image; whether any had to pull it."""
+    spec = plan.spec
+    deadline = time.monotonic() + spec.pull_timeout
+    told = False
+    shown = ""
+    noise: list[str] = []
+    while len(roster.images) < len(roster.nodes):
+        try:
+            kind, _, what = events.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise _late(plan, roster) from None
+        if kind == "signal":
+            raise Stopped(int(str(what)))
+        if kind == "ended":
+            events.put((kind, "prepare", what))  # for who waits for it
+            raise _ended(plan, site, roster, noise)
+        if not roster.hear(str(what)) and what:
+            noise.append(str(what))
+        if roster.lost and not roster.failed:
+            raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
+        if roster.failed and roster.settled:
+            raise _failed(roster)
+        if roster.failed:
+            deadline = min(deadline, time.monotonic() + MOMENT)
+        elif roster.pulling:
+            if not told:
+                screen.say(f"pulling {spec.image}, for {spec.pull_timeout} s at most (--pull-timeout)")
+                told = True
+            if events.empty():  # of thousands of nodes not at every word
+                now = nodeset.folded(roster.pulling)
+                if now != shown:
+                    screen.phase(f"pulling: {now}")
+                shown = now
+    return told
+
+
+def _late(plan: Plan, roster: Roster) -> LaunchError:
+    if roster.failed:
+        return _failed(roster)
+    missing = {node: roster.pulling.get(node, "no word from it") for node in roster.nodes if node not in roster.images}
+    what = f"{plan.spec.image} is not there after {plan.spec.pull_timeout} s: {nodeset.folded(missing)}"
+    return DeadlineError(what, "--pull-timeout gives it longer")
+
+
+def _failed(roster: Roster) -> LaunchError:
+    why = nodeset.folded(roster.failed)
+    return (
+        RuntimeFailed(why)
+        if roster.unpulled
+        else NodeError(f"{len(roster.failed)} of {len(roster.nodes)} nodes not ready: {why}")
+    )
+
+
+def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchError:
+    """The step has ended, and not every node has the image."""
+    if roster.failed:
+        return _failed(roster)
+    over = job_over(site.job, cluster.ending(site.job)) if site.scheduler == "slurm" else None
+    if over is not None:
+        return over
+    said = " | ".join(noise[-3:]) or "without a word"
+    return NodeError(f"the step that pulls {plan.spec.image} ended ({said})")
+
+
+def _same(plan: Plan, roster: Roster) -> str:
+    """What all nodes call the image, if it is one and the same."""
+    digests = {node: digest for node, (digest, _) in roster.images.items()}
+    if len(set(digests.values())) > 1:
+        what = f"{plan.spec.image} is not the same on all nodes: {nodeset.folded(digests)}"
+        raise NodeError(what, "--pull always asks the registry anew on each; what none has, load anew on each")
+    places = {place for _, place in roster.images.values()}
+    return places.pop() if len(places) == 1 else plan.spec.image  # the same, under ids of the nodes' own
+
+
+def _end(step: Running, events: queue.SimpleQueue[Event]) -> None:
+    """Close its lease, and hear of its end; other signals than the first one say nothing new."""
+    step.close()
+    deadline = time.monotonic() + FAREWELL
+    while True:
+        try:
+            kind, name, _ = events.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            step.end(signal.SIGKILL)
+            return
+        if (kind, name) == ("ended", "prepare"):
+            return

@@ -1,0 +1,179 @@
+"""Asks a node of the job about its MPI and the image's, once, and remembers the answer.
+
+planning/compatibility.py judges.
+
+IMAGE_CACHE/facts/KEY has what was said, of one image (its digest, or its path, inode, size and times), as it is
+mounted there, and of one cluster with these modules. It is believed for a day, and never to refuse a job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mnrun.errors import LaunchError
+from mnrun.images import cache
+from mnrun.model import Allocation, Box, JobSpec, Site, Words
+from mnrun.network import choose
+from mnrun.nodes import kit
+from mnrun.planning import compatibility, layout
+from mnrun.planning.compatibility import Facts, Verdict
+from mnrun.runtimes import RUNTIMES
+from mnrun.schedulers.slurm import cluster
+from mnrun.system import process
+
+DAY = 86400.0
+UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembers"
+
+
+class Asker:
+    """Who can be asked for one job: its first node, if it has one, and what such a node said before."""
+
+    def __init__(self, job: JobSpec, allocation: Allocation | None, site: Site, environ: Mapping[str, str], way: Any):
+        self.job = job
+        self.allocation = allocation
+        self.site = site
+        self.environ = environ
+        self.way = way  # to hosts that no scheduler gives
+        self.origin = ""  # of the last answer, in words
+
+    def remembered(self) -> Facts | None:
+        """What was said before of this image on such nodes."""
+        place = self._place()
+        with suppress(OSError):
+            if place and place.stat().st_uid == os.getuid() and place.stat().st_mtime > time.time() - DAY:
+                found = compatibility.facts(place.read_text(encoding="utf-8", errors="replace"))
+                at = time.strftime("%Y-%m-%d %H:%M", time.localtime(place.stat().st_mtime))
+                self.origin = f"as a node said at {at}"
+                return found
+        return None
+
+    def ask(self) -> Facts | None:
+        """What the job's first node says now; None where there is none, or it says nothing."""
+        if self.allocation is None:
+            self.origin = UNASKED
+            return None
+        names = layout.lay_out(self.job, self.allocation).nodes[:1]
+        try:
+            said = self._said(names, self._of_mpi())
+        except LaunchError as error:
+            self.origin = f"{names[0]} could not be asked: {error.message}"
+            return None
+        found = compatibility.facts(said)
+        self.origin = f"asked on {names[0]}" if found else f"{names[0]} has said nothing"
+        place = self._place()
+        if found and not found.silent and place:
+            with suppress(OSError):
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                beside = place.with_name(f"{place.name}.{os.getpid()}")
+                beside.write_text(said, encoding="utf-8", errors="surrogateescape")
+                os.replace(beside, place)
+        return found
+
+    def judge(self, found: Facts) -> Verdict:
+        """The verdict on the job, on as many nodes as it will really have."""
+        held = self.allocation
+        nodes = len(layout.lay_out(self.job, held).nodes) if held else self.job.nodes
+        return compatibility.judge(replace(self.job, nodes=nodes), found)
+
+    def networks(self) -> list[str]:
+        """What the job's ranks will be told of networks and adapters, and why; what is too small there. Nothing where
+        its nodes do not say."""
+        if self.allocation is None:
+            return []
+        names = layout.lay_out(self.job, self.allocation).nodes
+        try:
+            said, addresses = choose.asked(self._said(names, ("bash", "-p", "-c", kit.asking())))
+        except LaunchError:
+            return []
+        small = choose.warnings(said, self.site.scheduler == "slurm")
+        return [*choose.told(choose.of_job(self.job, said, addresses)), *(f"warning: {line}" for line in small)]
+
+    def _of_mpi(self) -> Words:
+        job = self.job
+        return ("bash", "-p", "-c", kit.asking_of_mpi(), kit.NODE, job.runtime, job.podman_root, *self._container())
+
+    def _said(self, names: tuple[str, ...], words: Words) -> str:
+        if self.way is not None:
+            return "".join(str(answer.out) for answer in self.way.ask(words, only=names).values())
+        if self.site.scheduler == "slurm":
+            assert self.allocation is not None
+            return cluster.on_each(self.allocation, names, words, self.environ)
+        return process.ask(words)
+
+    def _container(self) -> Words:
+        """A container of the image, as the job's are, or nothing where there is none to be had yet."""
+        job, runtime = self.job, RUNTIMES[self.job.runtime]
+        if not runtime.CONTAINED:
+            return ("env",)
+        image = self._image()
+        if not image:
+            return ()
+        never = ("--pull=never",) if runtime.NAMED else ()
+        box = Box(image, job.binds, "", "/", (*never, *job.container_args), "facts")
+        path = [f"PATH={v.value}" for v in job.env if v.name == "PATH" and v.value]
+        words: Words = runtime.node(box)
+        return (*words, "env", *path) if path else words
+
+    def _image(self) -> str:
+        """The image, that of a registry as it is in the cache; "" where it is not."""
+        if not self.job.by_reference or RUNTIMES[self.job.runtime].NAMED:
+            return self.job.image
+        found = cache.known(Path(self.job.image_cache), self.job.image)
+        return str(found) if found else ""
+
+    def _place(self) -> Path | None:
+        """The file of this question; None where nobody here can tell whether the image is the same."""
+        job, image = self.job, self._image()
+        state: list[object] = []
+        if re.search(r"/sha256-[0-9a-f]{64}\.sif$", image):
+            state = [image]
+        elif image.startswith("/"):
+            for below in ("", "bin", "usr/bin", "usr/local/bin"):
+                with suppress(OSError):
+                    found = os.stat(os.path.join(image, below) if below else image)
+                    state += [below, found.st_ino, found.st_size, found.st_mtime_ns]
+        if not state and RUNTIMES[job.runtime].CONTAINED:
+            return None
+        path = [v.value for v in job.env if v.name == "PATH"]
+        where = ",".join(map(str, job.hosts)) or self._cluster()
+        asked = (kit.asking_of_mpi(), job.runtime, image, *job.binds, *job.container_args, path)
+        words = (*asked, *state, where, self.environ.get("PATH", ""))
+        key = hashlib.sha256("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        return Path(job.image_cache) / cache.FACTS / key
+
+    def _cluster(self) -> str:
+        with suppress(LaunchError):
+            return cluster.name(self.environ) if self.site.scheduler == "slurm" else os.uname().nodename
+        return ""
+
+
+def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
+    """The job as it will run, and why, where that is known; `look`: for a plan, which asks and refuses nothing.
+
+    A job that is inside-out asks nothing, since it needs nothing of the node. Raises Impossible.
+    """
+    job = asker.job
+    direct = not (job.once or job.script or job.shell)
+    found = asker.remembered() if direct or look else None
+    asks = look or (direct and job.mode == "outside-in")
+    fresh = False
+    if asks and (look or found is None or not asker.judge(found).chosen.works):
+        said = asker.ask()
+        fresh = said is not None
+        found = said or (asker.remembered() if found else None)  # once more, for where it is from
+    if found is None:
+        return job, None
+    made = asker.judge(found)
+    if not made.chosen.works and not fresh:
+        return job, made  # what is only remembered refuses nothing
+    if look and not made.chosen.works:
+        return job, made
+    return (compatibility.decided(job, made) if direct else job), made

@@ -1,0 +1,59 @@
+"""Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of it.
+
+Its processes are ours, and see the node's /dev, /proc and /tmp. What only the node knows
+(whether the image has variables of its own) wrappers/ch-run.sh adds.
+"""
+
+from __future__ import annotations
+
+from mnrun.errors import Impossible, LaunchError
+from mnrun.model import Box, Mount, Words
+
+BINARY = "ch-run"
+CONTAINED = True
+NAMED = False
+ADVERB = "ch-run.sh"
+SHARES = True
+APART = True
+FILES = True
+USERS = True
+
+
+def node(box: Box) -> Words:
+    return _run(box)
+
+
+def rank(box: Box) -> Words:
+    return _run(box)
+
+
+def hold(box: Box) -> Words:
+    return _run(box)
+
+
+def join(box: Box) -> Words:
+    return _run(box, "--join-pid=MNRUN_HOLDER")
+
+
+def refuse(reference: str) -> LaunchError | None:
+    return Impossible(
+        f"mnrun does not pull {reference} for charliecloud",
+        f"make a directory with `ch-image pull {reference.rpartition('://')[2]}` and `ch-convert`, "
+        "or use --runtime apptainer",
+    )
+
+
+def address(reference: str) -> str:
+    return reference
+
+
+def _run(box: Box, *flags: str) -> Words:
+    mounts = (Mount(box.home), *box.binds) if box.home else box.binds
+    for mount in mounts:
+        if mount.options == "ro":
+            raise Impossible(
+                f"charliecloud cannot mount {mount.source} read-only", "leave :ro out, or use --runtime podman"
+            )
+    binds = [word for mount in mounts for word in ("--bind", f"{mount.source}:{mount.target or mount.source}")]
+    # --write-fake: places to mount on may be made, and programs may write where they like
+    return (BINARY, "--write-fake", "--no-passwd", *flags, *binds, "--cd", box.chdir, *box.args, box.image, "--")

@@ -1,0 +1,35 @@
+"""Docker. Its containers are children of dockerd, not of ours: the guard ends them by their label."""
+
+from __future__ import annotations
+
+from mnrun.errors import LaunchError
+from mnrun.images import reference as names
+from mnrun.model import Box, Words
+from mnrun.runtimes import oci
+
+BINARY = "docker"
+CONTAINED = True
+NAMED = True
+ADVERB = "engine.sh"
+SHARES = False
+APART = False  # all in the node's own user namespace
+FILES = False  # dockerd starts the container, which inherits nothing
+USERS = True
+
+
+def node(box: Box) -> Words:
+    # A pid namespace of its own, whose first process reaps what others leave.
+    return oci.run(BINARY, box, "--init")
+
+
+def rank(box: Box) -> Words:
+    # One pid namespace for all ranks of a node: CMA and CUDA IPC want it.
+    return oci.run(BINARY, box, "--pid=host")
+
+
+def refuse(reference: str) -> LaunchError | None:
+    return oci.refuse(BINARY, reference)
+
+
+def address(reference: str) -> str:
+    return names.for_stores(reference, BINARY)

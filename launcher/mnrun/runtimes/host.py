@@ -1,0 +1,31 @@
+"""No container: the null runtime. A debugging aid, and the bare-metal baseline."""
+
+from __future__ import annotations
+
+from mnrun.errors import LaunchError
+from mnrun.model import Box, Words
+
+BINARY = ""
+CONTAINED = False
+NAMED = False
+ADVERB = "gpus.sh"
+SHARES = False
+APART = False
+FILES = True
+USERS = False
+
+
+def node(box: Box) -> Words:
+    return ()
+
+
+def rank(box: Box) -> Words:
+    return ()
+
+
+def refuse(reference: str) -> LaunchError | None:
+    return None
+
+
+def address(reference: str) -> str:
+    return ""

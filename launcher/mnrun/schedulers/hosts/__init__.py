@@ -1,0 +1,1 @@
+"""Hosts that no scheduler gives, reached by paramiko, pdsh or ssh."""

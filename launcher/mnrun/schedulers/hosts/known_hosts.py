@@ -1,0 +1,59 @@
+"""Which lines of known_hosts files are about a host, as ssh reads them (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Pure."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mnrun.model import Words
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a host's keys: each as `TYPE BASE64`."""
+
+    keys: Words = ()
+    by_ca: bool = False  # a CA is named that signs them
+
+
+def known(lines: Iterable[str], names: Sequence[str]) -> Known:
+    """What they say of the first of these names that they know; nothing is understood of lines that are no such."""
+    found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
+    for line in lines:
+        marker, *fields = line.split() if line.startswith("@") else ("", *line.split())
+        if len(fields) < 3 or fields[0].startswith("#"):
+            continue
+        for name in names:
+            if _about(fields[0], name.lower()):
+                found[name].append((marker, f"{fields[1]} {fields[2]}"))
+    all_of_it = [one for said in found.values() for one in said]
+    said = next((said for said in found.values() if any(not marker for marker, _ in said)), all_of_it)
+    revoked = {key for marker, key in said if marker == "@revoked"}
+    keys = tuple(key for marker, key in said if not marker and key not in revoked)
+    return Known(keys, any(marker == "@cert-authority" for marker, _ in said))
+
+
+def _about(patterns: str, name: str) -> bool:
+    """Whether a line's first field, with its commas, is about that name; one that is excluded is not."""
+    if patterns.startswith("|1|"):
+        return _hashed(patterns, name)
+    fitting = [pattern for pattern in patterns.lower().split(",") if _pattern(pattern.lstrip("!")).fullmatch(name)]
+    return bool(fitting) and not any(pattern.startswith("!") for pattern in fitting)
+
+
+def _hashed(field: str, name: str) -> bool:
+    try:
+        salt, digest = (base64.b64decode(part) for part in field.split("|")[2:])
+    except ValueError:  # broken, or not two of them
+        return False
+    return hmac.digest(salt, name.encode(), "sha1") == digest
+
+
+@functools.cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """With * and ? alone: brackets are those of [HOST]:PORT."""
+    return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."))

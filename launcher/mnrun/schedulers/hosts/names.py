@@ -1,0 +1,217 @@
+"""Hosts without a scheduler: who was named, what each has said of itself, and ssh in front of a step."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mnrun import nodeset
+from mnrun.errors import NodeError, UsageError
+from mnrun.model import Allocation, Asked, Node, Plan, Site, Variable, Where, Words
+
+EACH = "MNRUN_NODE={node}"  # as `reach` writes it: the name of each host in turn
+JOB = "hosts"
+
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
+
+
+def parse(text: str) -> tuple[Asked, ...]:
+    """`node[01-04]`, `ws1:2,ws2:1`: each host once, with the ranks that it takes if that is said.
+
+    A host that is written twice takes as many more. Raises UsageError where the text is no such list.
+    """
+    found: list[Asked] = []
+    for part in re.split(r",(?![^\[]*\])", text):
+        names, colon, slots = part.strip().partition(":")
+        if not names:
+            continue
+        if colon and not (slots.isdecimal() and int(slots)):
+            raise UsageError(f"--hosts {part.strip()!r} is not HOST or HOST:RANKS", _ODD)
+        found += [Asked(name, int(slots) if colon else None) for name in nodeset.expand(names)]
+    if not found:
+        raise UsageError(f"--hosts {text!r} names no host", "write node[01-04], or ws1:2,ws2:1")
+    return _merged(found, "--hosts")
+
+
+def parse_file(text: str, path: str) -> tuple[Asked, ...]:
+    """A hostfile, as mpirun and mpiexec read it: `host`, `host slots=2` or `host:2` on each line.
+
+    Raises UsageError with the line's number where one is none of these.
+    """
+    found: list[Asked] = []
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        match = re.fullmatch(r"([^\s:]+)(?::(\d+))?", words[0])
+        rest = [word for word in words[1:] if not re.fullmatch(r"max[-_]slots=\d+", word)]
+        slots = re.fullmatch(r"slots=(\d+)", rest[0]) if len(rest) == 1 else None
+        if not match or (rest and not slots) or (match[2] and slots):
+            raise UsageError(f"{path}, line {number}: {line.strip()!r} is not `HOST`, `HOST slots=N` or `HOST:N`", _ODD)
+        count = match[2] or (slots[1] if slots else None)
+        if count == "0":
+            raise UsageError(f"{path}, line {number}: {words[0]} has no slots", "leave the line out")
+        found += [Asked(name, int(count) if count else None) for name in nodeset.expand(match[1])]
+    if not found:
+        raise UsageError(f"--hostfile {path} names no host", "write one to a line: HOST, or HOST slots=N")
+    return _merged(found, path)
+
+
+_ODD = "give users, ports and addresses with colons a name in ~/.ssh/config, or use --ssh-user and --ssh-port"
+
+
+def _merged(found: Iterable[Asked], origin: str) -> tuple[Asked, ...]:
+    """Each once, in the order of writing; where some say their ranks, the others take one."""
+    slots: dict[str, int | None] = {}
+    for host in found:
+        if not _NAME.match(host.name):
+            raise UsageError(f"{origin}: {host.name!r} is not a host's name", _ODD)
+        if host.name in slots:
+            slots[host.name] = (slots[host.name] or 1) + (host.slots or 1)
+        else:
+            slots[host.name] = host.slots
+    some = any(count is not None for count in slots.values())
+    return tuple(Asked(name, (count or 1) if some else None) for name, count in slots.items())
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a host has said of itself (wrappers/facts.sh)."""
+
+    cpus: int = 1
+    gpus: int = 0
+    busy: Words = ()  # a GPU and the process on it
+    image: str = ""  # what tells its file from a copy; "" if it is not there, "directory" for a tree
+    size: int = 0
+    home: str = ""
+
+
+def facts(said: str) -> Facts:
+    """The `name value` lines of facts.sh; whatever a user's own profile prints among them is passed over."""
+    found: dict[str, str] = {}
+    busy: list[str] = []
+    for line in said.splitlines():
+        word, _, value = line.partition(" ")
+        if word == "busy":
+            busy.append(value)
+        elif word in ("cpus", "gpus", "image", "size", "home"):
+            found[word] = value
+
+    def number(name: str, default: int) -> int:
+        return int(found[name]) if found.get(name, "").isdecimal() else default
+
+    return Facts(
+        number("cpus", 1),
+        number("gpus", 0),
+        tuple(busy),
+        found.get("image", ""),
+        number("size", 0),
+        found.get("home", ""),
+    )
+
+
+def allocation(asked: Sequence[Asked], found: Mapping[str, Facts]) -> Allocation:
+    """The hosts as nodes that we hold."""
+    nodes = (Node(h.name, found[h.name].cpus, found[h.name].gpus, h.slots) for h in asked)
+    return Allocation("hosts", JOB, tuple(nodes))
+
+
+def site(asked: Sequence[Asked]) -> Site:
+    return Site("hosts", JOB)
+
+
+def reach(where: Where, plan: Plan, site: Site) -> Words:
+    """`ssh HOST`, which every way to reach hosts puts into its own words, and the name by which we know it."""
+    names = plan.layout.nodes
+    if where is Where.HEAD:
+        return ("ssh", names[0], "exec", "env", f"MNRUN_NODE={names[0]}")
+    return ("ssh", nodeset.fold(names), "exec", "env", EACH)
+
+
+def named(words: Words, node: str) -> Words:
+    """What `reach` has written, on that node; whatever a user's own words are, they stay."""
+    place = words.index("env") + 1 if "env" in words else 0
+    return (*words[:place], EACH.format(node=node), *words[place + 1 :]) if words[place] == EACH else words
+
+
+def unnamed(words: Words) -> Words:
+    """The same without that word, for those that are told by their environment."""
+    place = words.index("env") + 1 if "env" in words else 0
+    return (*words[:place], *words[place + 1 :]) if words[place] == EACH else words
+
+
+# A login shell that reads it may be csh or fish: in single quotes theirs are `!`, a newline and a backslash alone.
+_READ = """'mnrun_words=$(printf %s "$@" | base64 -d | gzip -d) && eval "exec $mnrun_words"'"""
+_PIECE = 900  # letters; a csh's words may have no more than 1024
+LONGEST = 128 * 1024 - 1  # letters of a line, which is one word of that shell's
+
+
+def program(words: Words) -> Words:
+    """The same for who starts it without a shell."""
+    return words[1:] if words[0] == "exec" else words
+
+
+def in_one_line(words: Words) -> str:
+    """`exec sh …` in one line that means these words in every login shell, whatever bytes are in them."""
+    said = shlex.join(program(words)).encode("utf-8", "surrogateescape")
+    packed = base64.b64encode(gzip.compress(said, mtime=0)).decode("ascii")
+    pieces = (packed[place : place + _PIECE] for place in range(0, len(packed), _PIECE))
+    return f"exec sh -c {_READ} sh {' '.join(pieces)}"
+
+
+def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
+    return ()
+
+
+def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
+    return environ
+
+
+# What ssh, paramiko and the system say of a host that cannot be reached; what it means; and the fix.
+_REASONS = (
+    (  # first, since ssh says of it what it says of an unknown one, too
+        r"identification has changed|does not match",
+        "its host key has CHANGED",
+        "ask its admin whether it was installed anew; `ssh {host}` then says which line of known_hosts is to go",
+    ),
+    (
+        r"host key verification failed|not found in known_hosts|no acceptable host key",
+        "its host key is not known here",
+        "`ssh {host}` once and compare it, or ssh-keyscan {host} >>~/.ssh/known_hosts",
+    ),
+    (
+        r"known by a CA only",
+        "its host key is known by a CA only",
+        "--rsh pdsh leaves that to ssh; or ssh-keyscan {host} >>~/.ssh/known_hosts",
+    ),
+    (r"passphrase|encrypted", "the key for it has a passphrase", "ssh-add it to an agent first"),
+    (
+        r"permission denied|authentication|no existing session",
+        "the login was refused",
+        "see --ssh-user; `ssh {host} true` must work without a password",
+    ),
+    (
+        r"could not resolve|name or service|no address associated|name resolution",
+        "there is no host of that name",
+        "look for a typing error",
+    ),
+    (r"refused|unable to connect", "no ssh server answers", "see --ssh-port"),
+    (r"timed out|timeout", "it does not answer", "it is down, or a firewall is in between"),
+    (r"no route|unreachable", "there is no way to it", "it is down, or not on this network"),
+)
+
+
+def unreachable(reasons: Mapping[str, str], count: int) -> NodeError:
+    """All hosts that cannot be reached, of `count`, in one line with the fix."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for host, said in reasons.items():
+        known = ((why, fix) for pattern, why, fix in _REASONS if re.search(pattern, said, re.IGNORECASE))
+        alike.setdefault(next(known, (said, "")), []).append(host)
+    parts = []
+    for (why, fix), hosts in alike.items():
+        parts.append(f"{nodeset.fold(hosts)}: {why}" + (f" ({fix.format(host=hosts[0])})" if fix else ""))
+    return NodeError(f"{len(reasons)} of {count} hosts cannot be reached: {'; '.join(parts)}")

@@ -1,0 +1,387 @@
+"""Hosts by ssh from within Python: the one door to paramiko.
+
+Names, users, ports, keys and jump hosts are what the OpenSSH client itself makes of them (`ssh -G`), where there
+is one. A host's key must be known: none is ever taken on trust.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import logging
+import os
+import queue
+import re
+import shlex
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mnrun.errors import NodeError
+from mnrun.model import JobSpec, Words
+from mnrun.schedulers.hosts import known_hosts
+from mnrun.schedulers.hosts.names import in_one_line, program, unreachable
+from mnrun.schedulers.hosts.wires import AT_ONCE, Run, Way, Wire, unopened
+from mnrun.system import process, terminal
+from mnrun.system.process import Event
+
+if TYPE_CHECKING:
+    import paramiko
+
+PATIENCE = 15.0  # seconds for each step of a login
+SILENT = 30000  # milliseconds that what we send may stay without an answer
+SSH = 22
+LOGIN = re.compile(r"permission denied|authentication|encrypted", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host as the OpenSSH client would reach it."""
+
+    name: str
+    address: str
+    port: int = SSH
+    user: str = ""
+    keys: Words = ()
+    known: Words = ()  # files
+    alias: str = ""  # the name by which known_hosts has it
+    jump: str = ""
+    command: str = ""  # its ProxyCommand
+    agent: bool = True
+    only: bool = False  # of the agent's keys none but `keys`
+    timeout: float = PATIENCE
+
+
+def place(name: str, user: str = "", port: int | None = None) -> Place:
+    """What `ssh -G` says of a host; paramiko's own reading of ~/.ssh/config where there is no ssh."""
+    asked = [*(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
+    said: dict[str, list[str]] = {}
+    for line in process.ask(("ssh", "-G", *asked, "--", name)).splitlines():
+        key, _, value = line.partition(" ")
+        said.setdefault(key.lower(), []).append(value)
+    if not said:
+        said = {key: values if isinstance(values, list) else [values] for key, values in _config(name).items()}
+
+    def one(key: str, default: str = "") -> str:
+        value = said.get(key, [default])[0]
+        return "" if value == "none" else value
+
+    timeout = one("connecttimeout")
+    known = " ".join(
+        [one("userknownhostsfile", "~/.ssh/known_hosts"), one("globalknownhostsfile", "/etc/ssh/ssh_known_hosts")]
+    )
+    return Place(
+        name,
+        one("hostname", name),
+        port or int(one("port") or SSH),
+        user or one("user") or getpass.getuser(),
+        tuple(os.path.expanduser(key) for key in said.get("identityfile", _KEYS)),
+        tuple(map(os.path.expanduser, known.split())),
+        one("hostkeyalias"),
+        one("proxyjump"),
+        one("proxycommand"),
+        one("identityagent", "yes") != "",
+        one("identitiesonly") == "yes",
+        float(timeout) if timeout.isdecimal() else PATIENCE,
+    )
+
+
+_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+
+
+def _config(name: str) -> Mapping[str, str | list[str]]:
+    import paramiko
+
+    path = os.path.expanduser("~/.ssh/config")
+    return paramiko.SSHConfig.from_path(path).lookup(name) if os.path.exists(path) else {}
+
+
+def places(asked: JobSpec) -> list[Place]:
+    """All of the hosts."""
+    with ThreadPoolExecutor(min(AT_ONCE, len(asked.hosts))) as pool:
+        return list(pool.map(lambda host: place(host.name, asked.ssh_user, asked.ssh_port), asked.hosts))
+
+
+def _agents(where: Place) -> list[paramiko.AgentKey]:
+    """The agent's keys that may be used for it."""
+    import paramiko
+
+    keys = paramiko.Agent().get_keys() if where.agent else ()
+    own = {_public(path) for path in where.keys}
+    return [key for key in keys if not where.only or key.asbytes() in own]
+
+
+def _public(path: str) -> bytes:
+    """What an agent knows a key by, from the file beside it."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"{path}.pub", encoding="utf-8") as file:
+        return base64.b64decode(file.read().split()[1])
+    return b""
+
+
+def why_refused(where: Place, said: str) -> str:
+    """What was said of a login that failed; but where one of our keys could not be tried, that."""
+    if LOGIN.search(said) and _locked(where):
+        return "the key for it has a passphrase"
+    return said
+
+
+def _locked(where: Place) -> bool:
+    """Whether a key for it has a passphrase, and no agent holds that key."""
+    import paramiko
+
+    held = {key.asbytes() for key in _agents(where)}
+    for path in where.keys:
+        try:
+            paramiko.RSAKey.from_private_key_file(path)
+        except paramiko.PasswordRequiredException:
+            if _public(path) not in held:
+                return True
+        except (paramiko.SSHException, OSError, ValueError):
+            pass  # not there, or of another kind
+    return False
+
+
+def is_here(where: Place) -> bool:
+    """Whether it is this very machine, which needs no ssh server."""
+    if where.jump or where.command or where.port != SSH or where.user != getpass.getuser():
+        return False
+    with contextlib.suppress(OSError), socket.create_server((socket.gethostbyname(where.address), 0)):
+        return True
+    return False
+
+
+def _read(files: Words) -> Iterator[str]:
+    for path in files:
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            yield from file
+
+
+class ChannelWire:
+    """A command on a host, through a channel of its connection."""
+
+    def __init__(self, channel: paramiko.Channel, line: str) -> None:
+        self._channel = channel
+        channel.exec_command(line)
+
+    def receive(self, stream: int) -> bytes:
+        try:
+            return self._channel.recv(65536) if stream == 1 else self._channel.recv_stderr(65536)
+        except OSError:
+            return b""
+
+    def send(self, data: bytes) -> None:
+        self._channel.sendall(data)
+
+    def shut(self) -> None:
+        self._channel.shutdown_write()
+
+    def wait(self) -> int | None:
+        code = self._channel.recv_exit_status()
+        return None if code < 0 else code
+
+    def cut(self) -> None:
+        self._channel.close()
+
+
+class PromptWire(ChannelWire):
+    """A command whose terminal on its host is ours."""
+
+    def __init__(self, channel: paramiko.Channel, line: str, term: str) -> None:
+        channel.get_pty(term, *terminal.size())
+        super().__init__(channel, line)
+        self._ours = terminal.Lent(channel.resize_pty)
+
+    def wait(self) -> int | None:
+        code = super().wait()
+        self._ours.back()
+        return code
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A host is believed that has any of these keys, as ssh has it; in the place of paramiko's policies, and of its
+    own comparison, which knows one of each kind."""
+
+    keys: tuple[paramiko.PKey, ...]
+
+    def unknown(self) -> Words:
+        """What a host need not sign with, since no key of that kind is known; nothing where none is."""
+        kinds = {key.get_name() for key in self.keys}
+        return tuple(way for kind, ways in _SIGNED.items() if kinds and kind not in kinds for way in ways)
+
+    def missing_host_key(self, client: object, name: str, key: paramiko.PKey) -> None:
+        import paramiko
+
+        if not self.keys:
+            raise paramiko.SSHException(f"{name} not found in known_hosts")
+        if key not in self.keys:
+            raise paramiko.BadHostKeyException(name, key, self.keys[0])
+
+    def admits(self, client: paramiko.SSHClient, user: str, keys: Sequence[paramiko.PKey]) -> bool:
+        """Whether the host takes one of these, on the connection on which it has refused others."""
+        import paramiko
+
+        transport = client.get_transport()
+        for key in keys:
+            with contextlib.suppress(paramiko.SSHException):
+                believed = transport and transport.get_remote_server_key() in self.keys
+                if transport and believed and not transport.auth_publickey(user, key):  # what else it wants
+                    return True
+        return False
+
+
+_SIGNED = {  # by the kind of a host's key
+    "ssh-ed25519": ("ssh-ed25519",),
+    **{f"ecdsa-sha2-nistp{size}": (f"ecdsa-sha2-nistp{size}",) for size in (256, 384, 521)},
+    "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
+    "ssh-dss": ("ssh-dss",),
+}
+
+
+class Door:
+    """Connections: one to each host, and one to each jump host that several may share."""
+
+    def __init__(self) -> None:
+        self._clients: list[paramiko.SSHClient] = []
+        self._jumps: dict[str, paramiko.SSHClient] = {}
+        self._lock = threading.Lock()
+        self._jumping = threading.RLock()
+        self._lines: dict[Words, list[str]] = {}
+
+    def client(self, where: Place) -> paramiko.SSHClient:
+        """A connection to a host, logged in. Raises what paramiko and the network say."""
+        import paramiko
+
+        client = paramiko.SSHClient()
+        trust = self._trust(where)
+        client.set_missing_host_key_policy(trust)  # type: ignore[arg-type]
+        line = self._way(where)
+        own = _agents(where) if where.only else []
+        try:
+            client.connect(
+                where.alias or where.address,
+                port=SSH if where.alias else where.port,
+                username=where.user,
+                key_filename=[key for key in where.keys if os.access(key, os.R_OK)],  # type: ignore[arg-type]
+                pkey=own[0] if own else None,
+                allow_agent=where.agent and not where.only,
+                look_for_keys=False,
+                sock=line,
+                timeout=where.timeout,
+                banner_timeout=where.timeout,
+                auth_timeout=where.timeout,
+                disabled_algorithms={"keys": trust.unknown()},
+            )
+        except paramiko.SSHException:
+            if not trust.admits(client, where.user, own[1:]):
+                raise
+        with self._lock:
+            self._clients.append(client)
+        return client
+
+    def _trust(self, where: Place) -> Trust:
+        """The keys by which the host is known. Raises SSHException where only a CA's is."""
+        import paramiko
+
+        with self._lock:
+            if where.known not in self._lines:
+                self._lines[where.known] = list(_read(where.known))
+        bare = where.alias or where.address
+        names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as ssh does
+        known = known_hosts.known(self._lines[where.known], names)
+        keys = []
+        for key in known.keys:
+            with contextlib.suppress(Exception):  # of whatever is wrong with it: a line that says nothing
+                entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{names[0]} {key}")
+                keys += [entry.key] if entry is not None else []
+        if known.by_ca and not keys:
+            raise paramiko.SSHException("known by a CA only")
+        return Trust(tuple(keys))
+
+    def _way(self, where: Place) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
+        """What the connection goes over."""
+        if where.jump:
+            transport = self._jump(where.jump).get_transport()
+            assert transport is not None
+            return transport.open_channel(
+                "direct-tcpip", (where.address, where.port), ("127.0.0.1", 0), timeout=where.timeout
+            )
+        if where.command:
+            import paramiko
+
+            values = {"%h": where.address, "%p": str(where.port), "%r": where.user, "%%": "%"}
+            command = re.sub("%[hpr%]", lambda m: values[m[0]], where.command)
+            # by a shell, as ssh has it; deaf to a Ctrl-C, after which we still have to clean up
+            return paramiko.ProxyCommand(shlex.join(("sh", "-c", f"trap '' INT; exec {command}")))
+        line = socket.create_connection((where.address, where.port), where.timeout)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT)
+        return line
+
+    def _jump(self, names: str) -> paramiko.SSHClient:
+        """The last of the jump hosts `[user@]host[:port],…`, each reached through the one before."""
+        before, _, last = names.rpartition(",")
+        user, _, address = last.rpartition("@")
+        host, _, port = address.partition(":")
+        with self._jumping:
+            if names not in self._jumps:
+                where = place(host, user, int(port) if port.isdecimal() else None)
+                self._jumps[names] = self.client(replace(where, jump=before) if before else where)
+            return self._jumps[names]
+
+    def close(self) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda client: client.close(), self._clients))
+
+
+@contextlib.contextmanager
+def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
+    """A way to the hosts that were asked for, until the end. Raises NodeError, with the name of each that cannot
+    be reached, and then nothing has been started on the others."""
+    names = tuple(host.name for host in asked.hosts)
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it would write to our errors
+    door = Door()
+    opened: dict[str, paramiko.SSHClient | None] = {}
+    reasons: dict[str, str] = {}
+
+    def reach(name: str) -> None:
+        where = Place(name, name)
+        try:
+            where = place(name, asked.ssh_user, asked.ssh_port)
+            opened[name] = None if is_here(where) else door.client(where)
+        except Exception as error:  # of paramiko's, the network's, and what lies in known_hosts and keys
+            reasons[name] = why_refused(where, unopened(error, len(names)))
+
+    def session(client: paramiko.SSHClient) -> paramiko.Channel:
+        transport = client.get_transport()
+        assert transport is not None
+        return transport.open_session(timeout=PATIENCE)
+
+    def start(node: str, words: Words) -> Wire:
+        client = opened[node]
+        if client is None:
+            return process.ProcessWire(("sh", "-c", 'exec "$@"', "sh", *program(words)))
+        return ChannelWire(session(client), in_one_line(words))
+
+    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> process.Running | Run:
+        client = opened[node]
+        if client is None:
+            argv = ("sh", "-c", 'exec "$@"', "sh", *program(words))
+            return process.start(name, argv, dict(environ), events, held=False, terminal=True)
+        try:
+            wire = PromptWire(session(client), in_one_line(words), environ.get("TERM", "dumb"))
+        except Exception as error:  # of paramiko's: the server allows none, or is gone
+            raise NodeError(f"{node} gives us no terminal ({error})", "see PermitTTY in its sshd_config") from None
+        return Run(name, node, wire, events)
+
+    try:
+        with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
+            list(pool.map(reach, names))
+        if reasons:
+            raise unreachable({name: reasons[name] for name in names if name in reasons}, len(names))
+        yield Way(names, start, prompt)
+    finally:
+        door.close()

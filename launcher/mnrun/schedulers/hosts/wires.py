@@ -1,0 +1,397 @@
+"""A command on each of several hosts, without a scheduler that would start and watch it.
+
+A wire is one such command: its three streams, and how it ended. Who opens wires (paramiko, or an ssh
+client's process) is a way; a lease is one wire to every host, the run is one to the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import queue
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from mnrun import nodeset
+from mnrun.model import Words
+from mnrun.schedulers.hosts.names import named
+from mnrun.system.process import Event, Output, Running
+
+TICK = 10.0  # seconds between two words to each node: it takes long silence for the end
+LOST = 30.0  # seconds without a word from a node that speaks every few: it is lost
+AT_ONCE = 32  # hosts that are connected to at a time
+ASK = 60.0  # seconds for a host to answer a question
+T = TypeVar("T")
+BROKE = "the connection to it broke"
+FILES, FILES_EACH = 256, 8  # open at the same time: for whatever else, and for each host
+UNHEARD = 141  # 128 + SIGPIPE
+GONE = 255  # for a command whose connection went before it could say how it ended
+
+
+class Wire(Protocol):
+    """A command on one host."""
+
+    def receive(self, stream: int) -> bytes:
+        """What it has written to its output (1) or its errors (2), once there is something; b"" at the end."""
+
+    def send(self, data: bytes) -> None:
+        """Write to its input; waits for as long as it does not read. Raises OSError where it is gone."""
+
+    def shut(self) -> None:
+        """End its input."""
+
+    def wait(self) -> int | None:
+        """Its exit code, once it has ended; None where the connection went before."""
+
+    def cut(self) -> None:
+        """Give it up at once."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a short command ended on a host: `code` None where the connection went."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+class Listener:
+    """What all leases on several hosts have in common: they hear, and notice silence."""
+
+    def __init__(self, name: str, nodes: Iterable[str], events: queue.SimpleQueue[Event]) -> None:
+        self.name = name
+        self._nodes = frozenset(nodes)
+        self._events = events
+        self._heard: dict[str, float] = {}  # of those whose guard has spoken
+        self._closed = False
+        self._ended = threading.Event()
+
+    def wait(self, seconds: float) -> bool:
+        return self._ended.wait(seconds)
+
+    def _hear(self, kind: str, line: str) -> None:
+        word, node, *_ = (*line.split(), "", "")
+        if node in self._nodes and word != "here":  # its guard speaks, and reads
+            self._heard[node] = time.monotonic()
+        if word != "alive" or node not in self._nodes:
+            self._events.put((kind, self.name, line))
+
+    def _lose(self, node: str, why: str) -> None:
+        self._heard.pop(node, None)
+        self._events.put(("line", self.name, f"lost {node} {why}"))
+
+    def _tick(self) -> None:
+        """Speak to those that do; a host that died or is cut off says nothing, and its connection lives on."""
+        last = time.monotonic()
+        while not self._ended.wait(TICK):
+            begin, last = last, time.monotonic()
+            silent = {node: last - heard for node, heard in list(self._heard.items())}
+            if last > begin + 1.5 * TICK:  # we have been stopped, and what they have said meanwhile waits to be read
+                silent = dict.fromkeys(silent, 0.0)
+            for node in [node for node in silent if silent[node] > LOST]:
+                self._lose(node, f"no word from it for {silent[node]:.0f} s")
+                self._give_up(node)
+            well = [node for node in silent if silent[node] < LOST / 2]
+            if well and not self._closed:
+                self._greet(well)
+
+    def _give_up(self, node: str) -> None:
+        raise NotImplementedError
+
+    def _greet(self, nodes: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def _end(self, code: int) -> None:
+        self._ended.set()
+        self._events.put(("ended", self.name, code))
+
+
+class Lease(Listener):
+    """One wire to every host, heard and written to together; the same to its owner as a single process."""
+
+    def __init__(self, name: str, wires: Mapping[str, Wire], events: queue.SimpleQueue[Event]) -> None:
+        super().__init__(name, wires, events)
+        self._wires = dict(wires)
+        self._down: dict[str, queue.Queue[bytes | None]] = {node: queue.Queue() for node in wires}
+        self._given_up: set[str] = set()
+        followers = [thread(self._follow, node, wire) for node, wire in self._wires.items()]
+        thread(self._finish, followers)
+        thread(self._tick)
+
+    def send(self, data: bytes, node: str = "") -> None:
+        """To one node, or to all; waits for nobody."""
+        for down in (self._down[node],) if node else self._down.values():
+            down.put(data)
+
+    def close(self) -> None:
+        self._closed = True
+        for down in self._down.values():
+            down.put(None)
+
+    def end(self, signum: int) -> None:
+        for node in self._wires:
+            self._give_up(node)
+
+    def _give_up(self, node: str) -> None:
+        self._given_up.add(node)
+        self._wires[node].cut()
+
+    def _greet(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            self._down[node].put(b"alive\n")
+
+    def _follow(self, node: str, wire: Wire) -> int | None:
+        writer = thread(self._write, node, wire)
+        readers = [thread(self._read, kind, wire, stream) for stream, kind in ((1, "line"), (2, "noise"))]
+        for reader in readers:
+            reader.join()  # its last words come before its end
+        code = wire.wait()
+        known = node not in self._given_up
+        self._heard.pop(node, None)
+        self._down[node].put(None)
+        writer.join()
+        if known and code is None:
+            self._lose(node, _why(wire))
+        elif known and code and not self._closed:
+            self._lose(node, f"its guard ended with {code}")
+        return code
+
+    def _write(self, node: str, wire: Wire) -> None:
+        with contextlib.suppress(OSError):  # its end is on its way to us
+            for data in iter(self._down[node].get, None):
+                wire.send(data)
+            wire.shut()
+
+    def _read(self, kind: str, wire: Wire, stream: int) -> None:
+        for line in lines(wire, stream):
+            self._hear(kind, line)
+
+    def _finish(self, followers: list[_Thread]) -> None:
+        codes = [follower.result() for follower in followers]
+        self._end(max(GONE if code is None else code for code in codes))
+
+
+class Run:
+    """One wire with our own standard input, and our output and errors, or the files in their place."""
+
+    def __init__(
+        self,
+        name: str,
+        node: str,
+        wire: Wire,
+        events: queue.SimpleQueue[Event],
+        output: Output = (None, None),
+    ) -> None:
+        self.name = name
+        self._node = node
+        self._wire = wire
+        self._ended = threading.Event()
+        self._unheard = False  # our own output has been closed
+        thread(self._feed)
+        thread(self._finish, [thread(self._copy, stream, output[stream - 1] or stream) for stream in (1, 2)], events)
+
+    def send(self, data: bytes, node: str = "") -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def wait(self, seconds: float) -> bool:
+        return self._ended.wait(seconds)
+
+    def end(self, signum: int) -> None:
+        self._wire.cut()
+
+    def _feed(self) -> None:
+        with contextlib.suppress(OSError):  # nobody reads it any more; or we have none
+            if not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp():  # else reading it would stop us
+                while data := os.read(0, 65536):
+                    self._wire.send(data)
+            self._wire.shut()
+
+    def _copy(self, stream: int, to: int) -> None:
+        try:
+            while data := self._wire.receive(stream):
+                _put(to, data)
+        except OSError:
+            self._unheard = True
+            self._wire.cut()
+
+    def _finish(self, readers: list[_Thread], events: queue.SimpleQueue[Event]) -> None:
+        for reader in readers:
+            reader.join()
+        code = self._wire.wait()
+        self._ended.set()
+        if code is None and not self._unheard:
+            events.put(("line", self.name, f"lost {self._node} {_why(self._wire)}"))
+        events.put(("ended", self.name, UNHEARD if self._unheard else GONE if code is None else code))
+
+
+Prompt = Callable[[str, str, Words, "queue.SimpleQueue[Event]"], "Running | Run"]  # its name, its host, its words
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to the hosts: their names, and what opens a wire to a command on one of them."""
+
+    hosts: tuple[str, ...]
+    wire: Callable[[str, Words], Wire]
+    prompt: Prompt | None = None  # what starts a command that has our terminal
+    lease: Callable[[str, Sequence[str], Words, queue.SimpleQueue[Event]], Listener] | None = (
+        None  # in place of many wires
+    )
+
+    def start(
+        self,
+        name: str,
+        argv: Words,
+        environ: Mapping[str, str],
+        events: queue.SimpleQueue[Event],
+        held: bool,
+        *,
+        terminal: bool = False,
+        apart: bool = False,
+        output: Output = (None, None),
+    ) -> Listener | Run | Running:
+        """Start `ssh HOSTS WORDS…` as names.py writes it."""
+        _, where, *words = argv
+        nodes = nodeset.expand(where)
+        if held and self.lease is not None and name == "serve":
+            return self.lease(name, nodes, tuple(words), events)
+        if terminal:
+            assert self.prompt is not None
+            return self.prompt(name, nodes[0], tuple(words), events)
+        wires = each(nodes, lambda node: self._opened(node, named(tuple(words), node)))
+        return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events, output)
+
+    def ask(self, words: Words, given: bytes = b"", only: Sequence[str] | None = None) -> dict[str, Answer]:
+        """The answers of all hosts, or of `only` those, to a short command with `given` on its input."""
+        hosts = self.hosts if only is None else only
+        return each(hosts, lambda node: _answer(self._opened(node, words), (given,), ASK))
+
+    def give(self, words: Words, chunks: Callable[[], Iterable[bytes]], only: Sequence[str]) -> dict[str, Answer]:
+        """The answers of these hosts to a command that reads as much, in its own time."""
+        return each(only, lambda node: _answer(self._opened(node, words), chunks(), None))
+
+    def _opened(self, node: str, words: Words) -> Wire:
+        try:
+            return self.wire(node, words)
+        except Exception as error:  # of whatever it goes through; a wire that is gone is known from its end
+            return _Broken(unopened(error, len(self.hosts)))
+
+
+def room(hosts: int) -> None:
+    """Have so many wires opened at the same time, as far as the system lets us: what it lets a process have at first
+    are often 1024 files. No more than these need, since what we start here has as many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES + FILES_EACH * hosts
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def unopened(error: Exception, hosts: int) -> str:
+    """Why a connection to one of so many hosts could not be opened, in words that say what to do."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"too many open files here: {hosts} hosts, limit {limit} (ulimit -n)"
+    return str(error) or type(error).__name__
+
+
+class _Broken:
+    """What is left where a wire could not be opened."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def receive(self, stream: int) -> bytes:
+        return b""
+
+    def send(self, data: bytes) -> None:
+        raise BrokenPipeError
+
+    def shut(self) -> None:
+        pass
+
+    def wait(self) -> int | None:
+        return None
+
+    def cut(self) -> None:
+        pass
+
+
+def _why(wire: Wire) -> str:
+    """Why the connection has gone."""
+    return wire.why if isinstance(wire, _Broken) else BROKE
+
+
+def each(names: Sequence[str], act: Callable[[str], T]) -> dict[str, T]:
+    """What `act` gives for each name, many at a time."""
+    with ThreadPoolExecutor(min(AT_ONCE, len(names) or 1)) as pool:
+        return dict(zip(names, pool.map(act, names)))
+
+
+def _answer(wire: Wire, given: Iterable[bytes], seconds: float | None) -> Answer:
+    if isinstance(wire, _Broken):
+        return Answer(None, "", wire.why)
+    timer = threading.Timer(seconds or threading.TIMEOUT_MAX, wire.cut)
+    timer.daemon = True
+    timer.start()
+    output, errors = (thread(lambda stream=stream: b"".join(_chunks(wire, stream))) for stream in (1, 2))
+    with contextlib.suppress(OSError):
+        for chunk in given:
+            wire.send(chunk)
+        wire.shut()
+    said = [thread.result().decode("utf-8", "replace") for thread in (output, errors)]
+    code = wire.wait()
+    timer.cancel()
+    return Answer(code, *said)
+
+
+def _chunks(wire: Wire, stream: int) -> Iterator[bytes]:
+    return iter(lambda: wire.receive(stream), b"")
+
+
+def lines(wire: Wire, stream: int) -> Iterator[str]:
+    """What a command writes there, line by line."""
+    rest = b""
+    for chunk in _chunks(wire, stream):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode("utf-8", "replace") for line in whole)
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+def _put(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+class _Thread(threading.Thread):
+    """A thread with a result."""
+
+    def __init__(self, act: Callable[..., Any], words: tuple[Any, ...]) -> None:
+        super().__init__(daemon=True)
+        self._act, self._words = act, words
+        self._result: Any = None
+        self.start()
+
+    def run(self) -> None:
+        self._result = self._act(*self._words)
+
+    def result(self) -> Any:
+        self.join()
+        return self._result
+
+
+def thread(act: Callable[..., Any], *words: Any) -> _Thread:
+    """Begin to do something beside."""
+    return _Thread(act, words)

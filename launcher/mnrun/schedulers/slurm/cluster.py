@@ -1,0 +1,242 @@
+"""What the scheduler says of the job that we are in: asks; steps.py understands."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mnrun import environment
+from mnrun.errors import Impossible, NoAnswerError, SchedulerError
+from mnrun.model import Allocation, JobSpec, Site
+from mnrun.schedulers.slurm import steps
+from mnrun.system import commands
+
+# Where Slurm's configuration lies: packages', Debian's of old, and what "configless" slurmd and sackd keep.
+CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+ENDS = "Slurm ends what is left there once it can"
+ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions, of which there is one more
+SBATCH = 60  # seconds for it to answer
+_ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # as --parsable says it, with the cluster's name
+# What sbatch says where slurmctld may have taken the job all the same.
+_UNSURE = re.compile("timed out|zero bytes|receive failure", re.IGNORECASE)
+
+
+def has_slurm() -> bool:
+    """Whether this machine is part of a Slurm site."""
+    return shutil.which("sbatch") is not None
+
+
+def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
+    """The Slurm job that we are in. Raises SchedulerError where Slurm does not know it."""
+    job = environ["SLURM_JOB_ID"]
+    allocation = steps.allocation(steps.of_job(job, _ask("scontrol", "-d", "-o", "show", "job", job)), environ)
+    gpus = {node.name: node.gpus for node in allocation.nodes}
+    release = version()
+    extra = environ.get("PRTE_MCA_plm_slurm_args", "")
+    return allocation, Site("slurm", allocation.job, release, extra, gpus, _binds(release, environ))
+
+
+def on_paper(environ: Mapping[str, str], job: str = "JOB") -> Site:
+    """This Slurm site, for a plan that is made before there is a job."""
+    release = version()
+    return Site("slurm", job, release, binds=_binds(release, environ))
+
+
+def name(environ: Mapping[str, str]) -> str:
+    """Slurm's ClusterName; "" where there is no Slurm, which is asked only where its own file does not say.
+
+    Raises SchedulerError where it does not answer.
+    """
+    if environ.get("SLURM_CLUSTER_NAME"):
+        return environ["SLURM_CLUSTER_NAME"]
+    if not has_slurm():
+        return ""
+    return _setting("ClusterName", environ).lower()  # as Slurm does
+
+
+def _setting(name: str, environ: Mapping[str, str]) -> str:
+    """The word after `name =` in Slurm's configuration; "" where it is not there. Raises SchedulerError."""
+    line = re.compile(rf"^\s*{name}\s*=\s*(\S+)", re.MULTILINE | re.IGNORECASE)
+    for path in filter(None, (environ.get("SLURM_CONF"), *CONFIGURATIONS)):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            if found := line.search(file.read()):
+                return found[1]
+    said = line.search(_ask("scontrol", "show", "config"))
+    return said[1] if said else ""
+
+
+def _binds(release: tuple[int, int], environ: Mapping[str, str]) -> bool:
+    """Whether this Slurm binds tasks to CPUs; of newer ones that is no matter, and is not asked."""
+    return release >= (24, 5) or "affinity" in _setting("TaskPlugin", environ)
+
+
+def version() -> tuple[int, int]:
+    """This Slurm's."""
+    return steps.version(_ask("srun", "--version"))
+
+
+def refuse_gpus(job: JobSpec, release: tuple[int, int], held: Iterable[int] = ()) -> None:
+    """Raise where the job has GPUs, `held` on its nodes or asked for, that its steps could not share: up to 21.08
+    --overlap shares CPUs alone, and the second step of a launch would wait for ever."""
+    asked = f"{job.gpus}{job.gpus_per_node}{job.gpus_per_task}" or re.search(r"\bgpu\b", job.gres)
+    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in job.slurm)
+    if release < (22, 5) and not job.no_gpu and (asked or words or any(held)):
+        what = f"Slurm {release[0]}.{release[1]:02} does not let a job's steps share its GPUs"
+        raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
+
+
+def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Hand in the script at `path`; the job's id, and what sbatch said beside it. Its options are all in the
+    script: none comes from SBATCH_*, and nothing of a surrounding job is taken along.
+
+    Raises SchedulerError with sbatch's own words, and the option of ours that they are about; NoAnswerError where the
+    job may have been taken.
+    """
+    kept = ("SLURM_CONF", "SLURM_CLUSTER")
+    clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(kept)}
+    # of the job that we are in: the mark of all that ends with it, and a directory that goes with it
+    for mark in ("MNRUN_JOB_ID", "MNRUN_JOB_START"):
+        clean.pop(mark, None)
+    if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
+        del clean["TMPDIR"]
+    perhaps = "the job may be handed in all the same: look at mnrun status before you try again"
+    words, code = ("sbatch", "--parsable", path), 0
+    try:
+        done = commands.run(words, SBATCH, clean, instead="submit from a login node")
+        code, out, said = done.returncode, done.stdout, done.stderr.strip()
+    except NoAnswerError as error:
+        out, said = error.heard, error.message
+        if not _ID.search(out):
+            raise NoAnswerError(error.message, perhaps) from None
+    found = _ID.search(out)
+    if found:  # whatever else it says: that is a job
+        return found[1], said
+    if code and _UNSURE.search(said):
+        raise NoAnswerError(" | ".join(said.splitlines()), perhaps)
+    commands.refuse_silence(done)
+    raise steps.refusal(f"{' '.join(words)}: {said or out.strip() or code}", spec)
+
+
+def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """What `words` say on these nodes of our job, once on each. Raises SchedulerError where they cannot be asked."""
+    gpus = {node.gpus for node in allocation.nodes if node.name in names}
+    srun = steps.once_each(names, gpus.pop() if len(gpus) == 1 else 0)
+    return _ask(*srun, *words, environ=environment.for_srun(environ))
+
+
+@dataclass(frozen=True)
+class Partition:
+    nodes: int  # that are there
+    default: bool = False
+
+
+def partitions(environ: Mapping[str, str]) -> dict[str, Partition]:
+    """The partitions that have nodes to give. Raises SchedulerError where Slurm does not say."""
+    words = ("sinfo", "-h", "-t", "idle,mixed,allocated,completing", "-o", "%P %D")
+    found: dict[str, Partition] = {}
+    for line in _ask(*words, environ=environ).splitlines():
+        name, _, count = line.strip().partition(" ")
+        before = found.get(name.rstrip("*"), Partition(0)).nodes
+        if count.strip().isdecimal():
+            found[name.rstrip("*")] = Partition(before + int(count), name.endswith("*"))
+    return found
+
+
+def in_partition(
+    name: str, nodes: int, options: Sequence[str], words: Sequence[str], environ: Mapping[str, str]
+) -> str:
+    """What `words` say on so many nodes of a partition, in a short job of its own, which must begin within a minute."""
+    srun = ("srun", "--quiet", f"--partition={name}", f"--nodes={nodes}", "--ntasks-per-node=1", "--time=2")
+    given = (*(f"--{option}" for option in options), "--immediate=60", "--mpi=none", "--chdir=/tmp")
+    inside = "SLURM_JOB_ID" in environ  # it would be a step of that job
+    own = {n: v for n, v in environ.items() if not (inside and n.startswith("SLURM_") and n != "SLURM_CONF")}
+    done = commands.run((*srun, *given, *words), 180, own)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise SchedulerError(said[-1] if said else f"srun ended with {done.returncode}")
+    return done.stdout
+
+
+def why_down(names: Sequence[str]) -> dict[str, str]:
+    """node -> what Slurm thinks of it, for those that it does not think well of."""
+    try:
+        text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", ",".join(names))
+    except SchedulerError:
+        return {}
+    states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+    return {n: s for n, s in states.items() if s.endswith("*") or s.startswith(("down", "fail", "drain"))}
+
+
+def runs(job: str) -> bool:
+    """Whether a job goes on, or nobody knows better; else it is cancelled, out of time, being cleaned up …"""
+    try:
+        said = steps.of_job(job, _ask("scontrol", "-o", "show", "job", job))
+    except SchedulerError:
+        return True
+    found = re.search(r"JobState=(\w+)", said)
+    return found is None or found[1] in steps.RUNNING
+
+
+def ending(job: str) -> str:
+    """How a job that is ending ends: CANCELLED, TIMEOUT, NODE_FAIL …; "" where Slurm does not say.
+
+    COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds.
+    """
+    for pause in (*ENDING_WAITS, None):
+        try:
+            said = steps.of_job(job, _ask("scontrol", "-o", "show", "job", job))
+        except SchedulerError:
+            return ""
+        found = re.search(r"JobState=(\w+)", said)
+        if re.search(r"\bPreemptTime=\d", said):
+            return "PREEMPTED"  # its time of grace is over, though it may count as running for a moment more
+        if found is None or found[1] != "COMPLETING":
+            return found[1] if found else ""
+        if pause:
+            time.sleep(pause)
+    return ""
+
+
+def end(job: str) -> None:
+    """Have Slurm end a job or a step, on nodes that do not answer now once they do; one that has ended is fine."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
+
+
+class Nobody:
+    """The same questions, of a job that no scheduler holds."""
+
+    ENDS = "its guard ends what is left there, within two minutes where it is cut off"
+
+    @staticmethod
+    def why_down(names: Sequence[str]) -> dict[str, str]:
+        return {}
+
+    @staticmethod
+    def runs(job: str) -> bool:
+        return True
+
+    @staticmethod
+    def ending(job: str) -> str:
+        return ""
+
+    @staticmethod
+    def end(job: str) -> None:
+        pass
+
+
+def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
+    return _run(*argv, environ=environ).stdout
+
+
+def _run(*argv: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    done = commands.run(argv, 60, environ)
+    commands.refuse_silence(done)
+    if done.returncode:
+        raise SchedulerError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
+    return done

@@ -1,0 +1,1 @@
+"""This machine: processes, the terminal, the screen, keys and modules."""

@@ -1,0 +1,83 @@
+"""A short command of the scheduler's, or a call into its library, bounded in time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from mnrun.errors import NoAnswerError, SchedulerError
+
+T = TypeVar("T")
+
+
+def run(
+    words: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None, *, instead: str = "use --local"
+) -> subprocess.CompletedProcess[str]:
+    """How it ended and what it said. Raises SchedulerError where it is not there (do something `instead`),
+    NoAnswerError where it takes too long."""
+    try:
+        return subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            env=environ,
+            timeout=seconds,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise SchedulerError(f"{words[0]} is not on PATH", f"load Slurm's module, or {instead}") from None
+    except subprocess.TimeoutExpired as error:
+        heard = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        raise _silent(words[0], seconds, heard) from None
+
+
+def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
+    """What `ask` gives, asked by a child of ours, since what hangs in a library heeds nobody and can only be killed;
+    None where it fails, or ends its process. Raises SchedulerError where it takes too long."""
+    import multiprocessing  # what few need, for a moment of everybody's start
+
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe(duplex=False)
+    child = fork.Process(target=_answer, args=(ask, there), daemon=True)
+    child.start()
+    there.close()
+    try:
+        if not here.poll(seconds):
+            raise _silent(name, seconds)
+        found: T = here.recv()
+        return found
+    except EOFError:
+        return None
+    finally:
+        child.kill()
+        child.join()
+
+
+def _answer(ask: Callable[[], object], there: Any) -> None:
+    with suppress(Exception):  # whatever it is, its asker has another way
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # a library's last words are not ours
+        there.send(ask())
+
+
+def _silent(name: str, seconds: float, heard: str = "") -> SchedulerError:
+    said = f"{name} did not answer within {seconds:.0f} s"
+    return NoAnswerError(said, "ask the cluster's admins about slurmctld", heard)
+
+
+def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise where a command could not reach slurmctld: it will not do so in other words either."""
+    if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
+        kind = NoAnswerError if "timed out" in done.stderr else SchedulerError
+        said = f"{done.args[0]}: {last_line(done.stderr)}"
+        raise kind(said, "slurmctld does not answer: ask the cluster's admins")
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""

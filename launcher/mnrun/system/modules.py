@@ -1,0 +1,33 @@
+"""Environment modules for a live run, as a batch script loads them: what `module load` makes of the environment."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from mnrun.errors import Impossible
+
+# `module` is a shell function: exported by the login shell, or made by the profile.
+_LOAD = """
+type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1
+type module >/dev/null 2>&1 || { echo 'there is no `module` here'; exit 97; }
+for name; do module load "$name" >&2 || { echo "module load $name failed"; exit 98; }; done
+exec env -0
+"""
+
+
+def load(names: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """`environ` after `module load` of each name, in order.
+
+    Raises Impossible with the module system's own words where one cannot be loaded.
+    """
+    if not names:
+        return environ
+    done = subprocess.run(
+        ["bash", "-c", _LOAD, "mnrun", *names], env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    said = done.stdout.decode("utf-8", "surrogateescape")
+    if done.returncode:
+        own = " | ".join(done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:])
+        raise Impossible(f"{said.strip()}" + (f": {own}" if own else ""), "see `module avail`")
+    return dict(pair.split("=", 1) for pair in said.split("\0") if "=" in pair)

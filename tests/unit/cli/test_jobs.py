@@ -1,0 +1,360 @@
+"""The verbs that follow jobs, as they are typed: what is asked, what is printed, and the code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.cli import jobs as verbs
+from mnrun.cli import main
+from mnrun.errors import SchedulerError
+from mnrun.schedulers.slurm import answers
+from mnrun.schedulers.slurm.answers import Job
+from mnrun.schedulers.slurm.queue import Answer
+from mnrun.system import screen
+from unit.jobs.test_archive import made
+from unit.samples import RECORDED
+from unit.typed import Terminal
+
+
+class Slurm:
+    """What it knows, and what it was asked and told."""
+
+    poll = 30.0
+
+    def __init__(self) -> None:
+        self.known: tuple[Job, ...] = ()
+        self.past: tuple[Job, ...] = ()
+        self.asked: list[str] = []
+        self.down = False
+
+    def jobs(self) -> Answer:
+        self.asked.append("jobs")
+        if self.down:
+            raise SchedulerError("squeue: Unable to contact slurm controller")
+        return Answer(self.known, time.time())
+
+    def history(self, ids: tuple[str, ...] = ()) -> tuple[Job, ...]:
+        self.asked.append("history " + ",".join(ids))
+        return self.past
+
+    def places(self) -> list[answers.Place]:
+        self.asked.append("places")
+        return answers.sinfo_columns((RECORDED / "answers" / "sinfo_drained.txt").read_text())
+
+    def cancel(self, ids: tuple[str, ...], signal: str, scripts: list[str]) -> list[str]:
+        self.asked.append(f"cancel {','.join(ids)} {signal} {','.join(scripts)}".strip())
+        return []
+
+
+@pytest.fixture
+def mnrun(
+    mocker: MockerFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Terminal:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    mocker.patch("time.sleep")
+    return Terminal(mocker, capsys)
+
+
+@pytest.fixture
+def slurm(mocker: MockerFixture) -> Slurm:
+    slurm = Slurm()
+    mocker.patch.object(verbs, "queue_of_mine", return_value=slurm)
+    return slurm
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """Where jobs leave their records."""
+    return tmp_path / ".mnrun" / "jobs"
+
+
+def test_status_of_all(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Plain columns, since this is no terminal."""
+    later = time.time() + 3725
+    slurm.known = (
+        Job("12", "train", "RUNNING", nodes=2, nodelist="n[1-2]", gpus=8, end=later + 0.9),
+        Job("13", "a b", "PENDING", "Priority", nodes=4),
+        Job("14", "x", "RUNNING", nodes=1, nodelist="n3"),
+    )
+    made(jobs, "7", 3, time=time.time())
+    done = mnrun("status")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "JOB  NAME   STATE    NODES   GPUS  LEFT      CODE  WHY",
+        "7           failed   n[1-2]                  3",
+        "12   train  running  n[1-2]  8     1:02:05",
+        "13   a b    pending  4                             others are before it in the queue",
+        "14   x      running  n3            no limit",
+    ]
+    assert slurm.asked == ["jobs", "history "]
+
+
+def test_status_where_there_is_nothing(mnrun: Terminal, slurm: Slurm) -> None:
+    done = mnrun("status")
+    assert (done.code, done.out, done.err) == (0, "", "mnrun: no jobs of yours in the last 7 days\n")
+
+
+def test_status_for_programs(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """And no question about a job that has said all."""
+    made(jobs, "7", 3)
+    done = mnrun("status", "--json", "7")
+    (seen,) = json.loads(done.out)
+    assert (seen["id"], seen["state"], seen["code"], seen["left"]) == ("7", "FAILED", 3, None)
+    assert slurm.asked == []
+
+
+def test_status_of_a_job_that_slurm_forgot(mnrun: Terminal, slurm: Slurm) -> None:
+    """The accounting is asked for that one alone."""
+    slurm.known = (Job("8", "y", "RUNNING"),)
+    slurm.past = (Job("7", "x", "TIMEOUT"),)
+    assert "timed out" in mnrun("status", "7", "8").out
+    assert slurm.asked == ["jobs", "history 7"]
+
+
+def test_status_of_a_job_that_nobody_knows(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """The others are shown all the same."""
+    slurm.known = (Job("8", "y", "RUNNING"),)
+    done = mnrun("status", "8", "4711")
+    assert done.code == 123
+    assert "running" in done.out
+    assert done.err == f"mnrun: no job 4711 of yours: neither Slurm nor {jobs} knows it\n"
+
+
+def test_status_while_slurmctld_is_down(mnrun: Terminal, slurm: Slurm) -> None:
+    slurm.down = True
+    done = mnrun("status")
+    assert (done.code, done.err) == (123, "mnrun: squeue: Unable to contact slurm controller\n")
+
+
+@pytest.mark.parametrize("verb", ["status", "wait", "logs", "cancel"])
+def test_what_is_no_id(mnrun: Terminal, slurm: Slurm, verb: str) -> None:
+    """One line, before anything is asked."""
+    done = mnrun(verb, "../7")
+    assert (done.code, done.err.split(";")[0]) == (2, "mnrun: '../7' is not the ID of a job")
+    assert slurm.asked == []
+
+
+def test_cancel(mnrun: Terminal, slurm: Slurm) -> None:
+    """Never without an ID."""
+    done = mnrun("cancel")
+    assert (done.code, done.err) == (2, "mnrun: cancel needs the ID of a job; mnrun status shows them\n")
+    assert mnrun("wait").code == 2
+    assert slurm.asked == []
+    assert mnrun("cancel", "7", "8_1").code == 0
+    assert mnrun("cancel", "-s", "USR1", "9_[0-3]").code == 0
+    assert slurm.asked == ["cancel 7,8_1", "cancel 9_[0-3] USR1"]
+
+
+def test_a_signal_to_jobs_with_and_without_a_script_of_ours(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Only ours hands it on; what it does not hand on is refused, of a job that has it."""
+    made(jobs, "9")
+    made(jobs, "12_3", 0)
+    assert mnrun("cancel", "-s", "SIGusr1", "8", "9_[0-3]", "12_4").code == 0
+    assert slurm.asked == ["cancel 8,9_[0-3],12_4 SIGusr1 9_[0-3],12_4"]
+    assert mnrun("cancel", "-s", "KILL", "8").code == 0
+    for wrong in ("WINCH", "foo", "KILL"):
+        assert mnrun("cancel", "-s", wrong, "9").err == (
+            f"mnrun: --signal {wrong} is no signal that a job hands on to its program; "
+            "it is one of TERM, INT, HUP, QUIT, USR1, USR2, ALRM, CONT; without -s the job is ended\n"
+        )
+    assert len(slurm.asked) == 2
+
+
+def test_wait_gives_the_jobs_code(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Of several, the largest."""
+    made(jobs, "7", 3)
+    made(jobs, "8", 0)
+    assert mnrun("wait", "7").code == 3
+    assert mnrun("wait", "8", "7", "8").code == 3
+    slurm.known = (Job("9", "", "NODE_FAIL"),)
+    assert mnrun("wait", "9", "7").code == 121
+
+
+def test_nodes(mnrun: Terminal, slurm: Slurm) -> None:
+    done = mnrun("nodes")
+    assert done.out.splitlines() == [
+        "PARTITION  LIMIT     FREE NOW                                       TAKES NO JOBS",
+        "main*      infinite  0 of 2 nodes free, 1 partly, 1 of 8 GPUs free  node02 drained: bad fan: 3",
+    ]
+    (main,) = json.loads(mnrun("nodes", "--json", "-p", "main").out)
+    assert (main["free"], main["gpus_free"], main["out"]) == (0, 1, ["node02 drained: bad fan: 3"])
+    assert mnrun("nodes", "-p", "x").err == "mnrun: --partition x is not there; Slurm has main\n"
+
+
+def test_clean(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """What is old and has ended; Slurm is asked only where there is such."""
+    now = time.time()
+    made(jobs, "7", 0, time=now)
+    done = mnrun("clean")
+    assert (done.code, done.out, slurm.asked) == (0, "", [])
+    made(jobs, "8", 0, time=now - 41 * 86400)
+    made(jobs, "9", None, time=now - 41 * 86400)
+    os.utime(jobs / "9" / "0", (now - 41 * 86400,) * 2)
+    slurm.known = (Job("9", "", "RUNNING"),)
+    done = mnrun("clean", "--older", "30d")
+    assert done.out == f"removed {jobs / '8'}: 41 days old\n"
+    assert done.err == f"mnrun: 1 of 3 jobs' records removed from {jobs}\n"
+    assert sorted(path.name for path in jobs.iterdir()) == ["7", "9"]
+    slurm.down = True
+    assert mnrun("clean").code == 123
+    assert "--older 'x' is not a time; write 30d, 12h or 4w" in mnrun("clean", "--older", "x").err
+
+
+def test_clean_stages(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Those that no record points to, once Slurm has no job that could be theirs."""
+    old = time.time() - 41 * 86400
+    for name in ("old", "young", "known"):
+        (jobs / "stage" / name).mkdir(parents=True)
+        (jobs / "stage" / name / "script").write_text("")
+        os.utime(jobs / "stage" / name, (time.time() if name == "young" else old,) * 2)
+    known = {"id": "7", "time": time.time(), "stage": f"{jobs}/stage/known"}
+    (made(jobs, "7", None) / "submitted").write_text(json.dumps(known))
+    slurm.known = (Job("7", "", "RUNNING"), Job("8", "", "PENDING"))
+    assert (mnrun("clean").out, slurm.asked) == ("", ["jobs"])
+    (jobs / "8" / "0").mkdir(parents=True)  # it has begun, and nothing says for which stage
+    (jobs / "8" / "0" / "begun").write_text('{"time": 1, "nodes": "n1"}')
+    slurm.known = (Job("7", "", "RUNNING"), Job("8", "", "RUNNING"))
+    assert mnrun("clean").out == ""
+    slurm.known = (Job("7", "", "RUNNING"),)
+    line = f"{jobs}/stage/old: of a job without a number, 41 days old\n"
+    assert mnrun("clean", "--dry-run").out.endswith(f"would remove {line}") and (jobs / "stage" / "old").exists()
+    assert mnrun("clean").out.endswith(f"removed {line}")
+    assert sorted(path.name for path in (jobs / "stage").iterdir()) == ["known", "young"]
+
+
+def logged(jobs: Path, *starts: int | None, **begun: object) -> Path:
+    """Job 7, whose output lies beside its records."""
+    path = made(jobs, "7", *starts)
+    (jobs / "out").write_text("one\ntwo\n")
+    record = {"time": 5, "nodes": "n[1-2]", "output": str(jobs / "out"), **begun}
+    (path / str(len(starts) - 1) / "begun").write_text(json.dumps(record))
+    return path
+
+
+def test_logs(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """The output, or its end; Slurm is never asked."""
+    logged(jobs, 0)
+    assert mnrun("logs", "7").out == "one\ntwo\n"
+    assert mnrun("logs", "-n", "1", "7").out == "two\n"
+    assert mnrun("logs", "7", "-f").out == "one\ntwo\n"
+    assert slurm.asked == []
+
+
+def test_logs_follows_to_the_end(mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture) -> None:
+    """From before the job begins, through a restart, until its outcome is there."""
+    path = made(jobs, "7")
+    steps = iter(["begin", "end", "again", "more", "done"])
+
+    def sleep(seconds: float) -> None:
+        step = next(steps, "")
+        if step == "begin":
+            (path / "0").mkdir()
+            (jobs / "out").write_text("one\n")
+            (path / "0" / "begun").write_text(json.dumps({"time": 5, "output": str(jobs / "out")}))
+        elif step == "end":
+            (path / "0" / "outcome").write_text('{"time": 5, "code": 75, "why": "requeued"}')
+        elif step == "again":
+            (path / "1").mkdir()
+            (path / "1" / "begun").write_text(json.dumps({"time": 5, "output": str(jobs / "out2")}))
+        elif step == "more":
+            (jobs / "out2").write_text("two\nhal")
+        elif step == "done":
+            (jobs / "out2").write_text("two\nhalf")
+            (path / "1" / "outcome").write_text('{"time": 5, "code": 0}')
+
+    mocker.patch("time.sleep", side_effect=sleep)
+    done = mnrun("logs", "-f", "7")
+    assert (done.code, done.out) == (0, "one\ntwo\nhalf")
+
+
+def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """It leaves no word: Slurm's counts, which is asked as seldom as ever."""
+    made(jobs, "7")
+    slurm.poll = 0.0
+    slurm.known = (Job("7", "x", "CANCELLED"),)
+    done = mnrun("logs", "-f", "7")
+    assert (done.code, done.err) == (2, "mnrun: job 7 ended before it began; mnrun status 7 tells why\n")
+    assert slurm.asked == ["jobs"]
+
+
+def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Apart, together with a prefix, or those of a node; what went to standard error goes there."""
+    logged(jobs, 0, split_output=str(jobs / "split"), ranks=[1, 2])
+    (jobs / "split").mkdir()
+    for rank in range(3):
+        (jobs / "split" / f"rank.{rank}.out").write_text(f"I am {rank}\n")
+    (jobs / "split" / "rank.1.err").write_text("careful")
+    log = "ready n1 port=1\nready n2 port=2\nrank n2 0 3\nrank n1 1 3\nrank n2 2 3\n"  # mapped by node
+    (jobs / "7" / "0" / "log").write_text(log)
+    assert mnrun("logs", "7", "--rank", "1").out == "I am 1\n"
+    assert mnrun("logs", "7", "--rank", "1").err == "careful"
+    whole = mnrun("logs", "7")
+    assert whole.out == "one\ntwo\n[0] I am 0\n[1] I am 1\n[2] I am 2\n"
+    assert whole.err == "[1] careful\n"
+    two = mnrun("logs", "7", "--node", "n2")
+    assert (two.out, two.err) == ("[0] I am 0\n[2] I am 2\n", "ready n2 port=2\nrank n2 0 3\nrank n2 2 3\n")
+    assert "rank 9 of job 7 has said nothing" in mnrun("logs", "7", "--rank", "9").err
+    assert "job 7 has no node n9; it has n[1-2]" in mnrun("logs", "7", "--node", "n9").err
+    assert "choose one" in mnrun("logs", "7", "--node", "n1", "--rank", "0").err
+
+
+def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Each with what to do."""
+    assert "there are no records of job 7 in" in mnrun("logs", "7").err
+    made(jobs, "8")
+    assert "job 8 has not begun, so it has said nothing; wait for it with -f" in mnrun("logs", "8").err
+    made(jobs, "9")
+    made(jobs, "9_0", 0)
+    assert "job 9 is an array; name one of its tasks: 9_0" in mnrun("logs", "9").err
+    made(jobs, "10_1", 0)
+    assert "job 10 is an array; name one of its tasks: 10_1" in mnrun("logs", "10").err
+    logged(jobs, 0)
+    assert (
+        "did not keep its ranks' output apart; hand it in with --split-output" in mnrun("logs", "7", "--rank", "0").err
+    )
+    (jobs / "out").unlink()
+    assert "out is not there; was it moved?" in mnrun("logs", "7").err
+
+
+def test_where_the_records_are(mnrun: Terminal, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the option, else the variable, else in ~/.mnrun/jobs."""
+    made(tmp_path / "a", "7", 4)
+    made(tmp_path / "b", "7", 5)
+    monkeypatch.setenv("MNRUN_JOB_DIR", str(tmp_path / "a"))
+    assert mnrun("wait", "7").code == 4
+    assert mnrun("wait", "--job-dir", str(tmp_path / "b"), "7").code == 5
+    assert mnrun("wait", "--job-dir", "~/b", "7").code == 5
+
+
+def test_how_often_slurm_may_be_asked(mnrun: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any time of ours is written."""
+    assert verbs.queue_of_mine().poll == 30
+    monkeypatch.setenv("MNRUN_SLURM_POLL", "2m")
+    assert verbs.queue_of_mine().poll == 120
+    monkeypatch.setenv("MNRUN_SLURM_POLL", "x")
+    assert "'x' is not a time (MNRUN_SLURM_POLL)" in mnrun("status").err
+
+
+def test_a_table_on_a_terminal(mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """Framed, and nothing in it is markup."""
+    mocker.patch.object(sys.stdout, "isatty", return_value=True)
+    screen.table(("JOB", "NAME"), [("7", "[red]x")])
+    out = capsys.readouterr().out
+    assert "JOB" in out and "─" in out and "[red]x" in out
+    screen.table(("NAME",), [("\x1b[2Jx\n",)])
+    assert "?[2Jx?" in capsys.readouterr().out
+
+
+def test_no_verb_is_missing() -> None:
+    """Each is a command of the module that the table names."""
+    context = main.main.make_context("mnrun", ["status", "--help"], resilient_parsing=True)
+    for verb in main.VERBS:
+        command = main.main.get_command(context, verb)
+        assert command is not None and command.help, verb

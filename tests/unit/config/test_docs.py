@@ -1,0 +1,122 @@
+"""What is written from the table of options stays equal to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from mnrun.cli import main
+from mnrun.cli.parsing import JobVerb
+from mnrun.config import docs, jobfile, layers
+from mnrun.config.options import BY_NAME, OPTIONS
+from unit.conftest import Shell
+from unit.texts import Expected
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+def commands() -> dict[str, click.Command]:
+    """Every verb by its words: `status`, `profile list`."""
+    context = click.Context(main.main, **main.main.context_settings)
+    found: dict[str, click.Command] = {}
+    for name in main.VERBS:
+        verb = main.main.get_command(context, name)
+        assert verb is not None
+        within = verb.commands if isinstance(verb, click.Group) else {}
+        found.update({f"{name} {word}": inner for word, inner in within.items()} or {name: verb})
+    return found
+
+
+def own(verb: click.Command) -> list[click.Option]:
+    """Its options that are not, for every job, in the table."""
+    options = [param for param in verb.params if isinstance(param, click.Option)]
+    return [o for o in options if not isinstance(verb, JobVerb) or o.name not in BY_NAME]
+
+
+def verbs() -> list[docs.Verb]:
+    """All of them, as they describe themselves."""
+    found = []
+    for name, verb in commands().items():
+        context = click.Context(verb, info_name=name, **verb.context_settings)  # it keeps the help option of the first
+        records = [option.get_help_record(context) for option in own(verb)]
+        words = [piece for piece in verb.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+        found.append(
+            docs.Verb(
+                " ".join([name, *words]).replace("...", "…"),
+                " ".join((verb.help or "").split()),
+                {spelt: " ".join(what.removesuffix("[x>=0]").split()) for spelt, what in filter(None, records)},
+                isinstance(verb, JobVerb),
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("options.md", lambda: docs.table(verbs())),
+        ("mnrun.1", lambda: docs.man(verbs())),
+        ("job.schema.json", docs.schema),
+    ],
+)
+def test_the_documents_are_what_the_table_says(name: str, write: object, expected: Expected) -> None:
+    """`pytest tests/unit/test_manual.py --accept` writes them anew."""
+    assert callable(write)
+    expected(DOCS / name, write())
+
+
+@pytest.mark.parametrize(("document", "begin"), [("options.md", "\n| `"), ("mnrun.1", "\n.TP\n.B ")])
+def test_every_verb_and_each_of_its_options_is_written_down(document: str, begin: str) -> None:
+    """Its own under the verb; those for every job anywhere."""
+    text = (DOCS / document).read_text(encoding="utf-8").replace("\\-", "-")
+    names = list(commands())
+    for name, following in zip(names, [*names[1:], ""]):
+        verb = commands()[name]
+        _, found, rest = text.partition(begin + name)
+        assert found, name
+        mine = rest.partition(begin + following)[0] if following else rest
+        for option in (param for param in verb.params if isinstance(param, click.Option)):
+            where = mine if option in own(verb) else text
+            assert all(flag in where for flag in option.opts), (name, option.name)
+
+
+def test_a_first_job_file_can_be_read() -> None:
+    """As it is, and with every one of its lines made live."""
+    text = docs.job_file(layers.builtin())
+    page = jobfile.Page("job.toml", text, "/here", {})
+    assert jobfile.read(page).command == ("./app",)
+    live = [
+        line[2:].partition("  # ")[0] if " = " in line and line.startswith("# ") else "" for line in text.split("\n")
+    ]
+    keys = [line.partition(" = ")[0] for line in live if line and not line.startswith("OMP")]
+    assert len(keys) == len(set(keys)) == len(OPTIONS) - 2  # image and env are live as they are
+
+
+def test_the_schema_knows_every_key() -> None:
+    """So that an editor completes what mnrun takes."""
+    schema = json.loads(docs.schema())
+    for option in OPTIONS:
+        assert option.kind == "env" or {option.key, option.name} <= set(schema["properties"]), option.name
+
+
+def test_the_man_page_is_one(sh: Shell) -> None:
+    """No line of text is taken for a request; man finds nothing to complain of."""
+    text = docs.man(verbs())
+    requests = {line.split()[0] for line in text.splitlines() if line.startswith((".", "'"))}
+    assert requests == {".TH", ".SH", ".TP", ".B", ".RS", ".RE", ".PP"}
+    assert (
+        sh(
+            "cat >m.1; ! command -v groff >/dev/null || groff -k -man -ww -Tutf8 m.1 2>&1 >/dev/null",
+            stdin=text.encode(),
+        )
+        == b""
+    )
+
+
+def test_the_schema_knows_slurms_own_kinds_of_exclusive() -> None:
+    """As a job file may say them."""
+    kind = json.loads(docs.schema())["$defs"]["exclusive"]
+    assert (kind["type"], kind["enum"]) == (["boolean", "string"], [True, False, "user", "mcs", "topo"])

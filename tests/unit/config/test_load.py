@@ -1,0 +1,253 @@
+"""All layers of a job's settings as they are found: which files count, whose word is believed, what is warned of."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.config import load as gather
+from mnrun.config.load import Gathered
+from mnrun.errors import Impossible, SchedulerError, UsageError
+from mnrun.schedulers.slurm import cluster
+
+
+class Place:
+    """A site's directory, a home, and a current directory, all under tmp_path."""
+
+    def __init__(self, root: Path) -> None:
+        self.site, self.home, self.cwd = root / "etc", root / "home", root / "cwd"
+        self.own = self.home / ".config/mnrun"
+        for folder in (self.site / "profiles", self.own / "profiles", self.cwd):
+            folder.mkdir(parents=True, mode=0o755)
+
+    def gather(
+        self, path: str = "", batch: bool = False, environ: dict[str, str] | None = None, **given: object
+    ) -> Gathered:
+        return gather.gather(given, path, environ or {}, str(self.cwd), str(self.home), batch=batch)
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> None:
+    path.write_text(text)
+    path.chmod(mode)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture) -> Place:
+    found = Place(tmp_path)
+    monkeypatch.setattr(gather, "SITE", found.site)
+    monkeypatch.setattr(gather, "OWNER", os.getuid())
+    mocker.patch.object(cluster, "name", return_value="cluster1")
+    mocker.patch.object(platform, "node", return_value="login1")
+    return found
+
+
+def test_nothing_at_all(place: Place) -> None:
+    """Built-in values, and not a word."""
+    found = place.gather()
+    assert {setting.origin for setting in found.settings.values()} == {"built-in"}
+    assert (found.command, found.warnings, found.profile) == ((), (), "")
+
+
+def test_every_layer_in_its_order(place: Place) -> None:
+    """Each says what all above it will say too; the origin tells which was believed."""
+    layers = [
+        (place.site / "config.toml", f"{place.site}/config.toml line 1"),
+        (place.site / "profiles/here.toml", "profile here"),
+        (place.own / "config.toml", f"{place.own}/config.toml line 1"),
+        (place.cwd / "job.toml", "job.toml line 1"),
+    ]
+    assert place.gather("").settings["ports"].origin == "built-in"
+    (place.cwd / "job.toml").write_text("")
+    for number, (path, origin) in enumerate(layers):
+        match = 'match.cluster = "cluster1"\n' if path.parent.name == "profiles" else ""
+        write(path, f'account = "a{number}"\n{match}')
+        found = place.gather("job.toml").settings["account"]
+        assert (found.value, found.origin) == (f"a{number}", origin)
+    environ = {"MNRUN_ACCOUNT": "a4"}
+    assert place.gather("job.toml", environ=environ).settings["account"].origin == "MNRUN_ACCOUNT"
+    environ["SBATCH_ACCOUNT"] = "a5"
+    assert place.gather("job.toml", environ=environ).settings["account"].origin == "SBATCH_ACCOUNT"
+    assert place.gather("job.toml", environ=environ, account="a6").settings["account"].value == "a6"
+
+
+def test_lists_add_up_over_all_layers(place: Place) -> None:
+    """And `!X` takes away what a layer below gave."""
+    write(place.site / "config.toml", 'bind = ["/site", "/datasets:/data:ro"]\nmodules = ["apptainer/1.3"]')
+    write(place.own / "config.toml", 'bind = ["/mine"]\n[env]\nA = "1"\nB = "2"')
+    (place.cwd / "job.toml").write_text(
+        'bind = ["!/datasets", "here:/here"]\nmodules = ["!apptainer", "cuda"]\n[env]\nA = false\nC = true'
+    )
+    found = place.gather("job.toml", bind=("/last",)).settings
+    assert found["bind"].value == ("/site", "/mine", f"{place.cwd}/here:/here", "/last")
+    assert found["module"].value == ("cuda",)
+    assert found["env"].value == ("B=2", "!A", "C")
+
+
+def test_a_profile_is_shown_with_how_it_was_chosen(place: Place) -> None:
+    """By this place, or by whoever named it."""
+    write(place.site / "profiles/here.toml", 'match.hostname = "login*"')
+    write(place.own / "profiles/mine.toml", "keep = true")
+    assert place.gather().settings["profile"].value == "here"
+    assert place.gather().settings["profile"].origin == "it matches this place"
+    found = place.gather(profile="mine")
+    assert (found.profile, found.settings["keep"].origin) == ("mine", "profile mine")
+    assert place.gather(environ={"MNRUN_PROFILE": "mine"}).settings["profile"].origin == "MNRUN_PROFILE"
+    (place.cwd / "job.toml").write_text('profile = "mine"')
+    assert place.gather("job.toml").profile == "mine"
+    with pytest.raises(UsageError, match="there is no profile other; there is here, mine"):
+        place.gather(profile="other")
+
+
+def test_the_current_directory_says_nothing(place: Place) -> None:
+    """Only the job file that was named is read there."""
+    for name in ("job.toml", "mnrun.toml", "config.toml"):
+        (place.cwd / name).write_text("keep = true")
+    assert "keep" not in place.gather().settings
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_sites_file_that_others_can_write_is_ignored(place: Place, mode: int) -> None:
+    """With a warning that says what to do."""
+    write(place.site / "config.toml", "keep = true", mode)
+    write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"\nforce = true', mode)
+    found = place.gather()
+    assert not {"keep", "force", "profile"} & set(found.settings)
+    assert len(found.warnings) == 2
+    assert found.warnings[1] == (
+        f"{place.site}/config.toml is ignored: it and its directory must belong to root, and nobody else may write them"
+    )
+
+
+def test_a_sites_file_of_somebody_else_is_ignored(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write where everybody's jobs begin."""
+    write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"\nkeep = true')
+    monkeypatch.setattr(gather, "OWNER", os.getuid() + 1)
+    found = place.gather()
+    assert "keep" not in found.settings
+    assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize("folder", ["", "profiles"])
+def test_a_directory_that_others_can_write_is_no_better(place: Place, folder: str) -> None:
+    """They could put another file in its place."""
+    write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"\nkeep = true')
+    (place.site / folder).chmod(0o777)
+    found = place.gather()
+    assert "keep" not in found.settings
+    assert len(found.warnings) == 1
+
+
+def test_a_users_own_files_are_the_users_matter(place: Place) -> None:
+    """Group-writable homes are common."""
+    write(place.own / "config.toml", "keep = true", 0o664)
+    assert place.gather().settings["keep"].value is True
+
+
+def test_a_profile_that_is_not_chosen_need_not_make_sense_here(place: Place) -> None:
+    """Another cluster's may name variables that nobody sets on this one."""
+    write(place.site / "profiles/other.toml", 'match.cluster = "other"\nsite.jobs = "${OTHERS_SCRATCH}/x"')
+    assert place.gather().profile == ""
+    with pytest.raises(UsageError, match=r"^profile other line 2: \$\{OTHERS_SCRATCH\} is not set; "):
+        place.gather(profile="other")
+
+
+def test_a_cluster_that_cannot_be_asked(place: Place, mocker: MockerFixture) -> None:
+    """The way around it is named."""
+    write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"')
+    mocker.patch.object(cluster, "name", side_effect=SchedulerError("scontrol did not answer"))
+    with pytest.raises(SchedulerError, match=r"^scontrol did not answer; .*name it with --profile$"):
+        place.gather()
+    assert place.gather(profile="here").profile == "here"
+
+
+def test_policy_is_advice_and_no_lock(place: Place) -> None:
+    """What the site says itself is never refused; --force overrides the rest."""
+    write(
+        place.site / "profiles/here.toml",
+        'match.cluster = "cluster1"\nno_home = true\n[policy]\nno_home = "why"\nmem = "use mem_per_cpu"',
+    )
+    assert place.gather().settings["no_home"].value is True
+    with pytest.raises(Impossible, match=r"^--mem \(MNRUN_MEM\) is not wanted by profile here: use mem_per_cpu; "):
+        place.gather(environ={"MNRUN_MEM": "1G"})
+    assert place.gather(mem="1G", force=True).settings["mem"].value == "1G"
+    with pytest.raises(Impossible):
+        place.gather(mem="1G", environ={"MNRUN_FORCE": "0"})
+
+
+def test_why_a_variable_has_its_value(place: Place) -> None:
+    """Of the job's partition."""
+    write(
+        place.site / "config.toml",
+        '[partition.gpu]\nenv.X = { value = "1", why = "gpu" }\n[partition.cpu]\nenv.X = { value = "1", why = "cpu" }',
+    )
+    assert place.gather(partition="gpu").whys == {"X=1": "gpu"}
+    assert place.gather().whys == {}
+
+
+def test_sbatchs_variables_mean_nothing_to_a_job_that_runs(place: Place) -> None:
+    """But to one that is submitted from within it."""
+    environ = {"SLURM_JOB_ID": "7", "SBATCH_GRES": "gpu:2"}
+    assert "gres" not in place.gather(environ=environ).settings
+    assert place.gather(environ=environ, batch=True).settings["gres"].origin == "SBATCH_GRES"
+
+
+def test_the_commands_words(place: Place) -> None:
+    """A script that is named above the job file takes the place of its command."""
+    (place.cwd / "job.toml").write_text('command = ["./app"]')
+    assert place.gather("job.toml").command == ("./app",)
+    assert place.gather("job.toml", script="x.sh").command == ()
+    (place.cwd / "job.toml").write_text('script = "x.sh"\ncommand = ["one"]')
+    assert place.gather("job.toml").command == ("one",)
+
+
+def test_a_job_file_elsewhere(place: Place, tmp_path: Path) -> None:
+    """Its paths begin where it lies."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/job.toml").write_text('image = "app.sif"')
+    found = place.gather("../there/job.toml").settings["image"]
+    assert (found.value, found.origin) == (f"{tmp_path}/there/app.sif", "../there/job.toml line 1")
+
+
+def test_a_job_file_that_cannot_be_read(place: Place) -> None:
+    """One line each."""
+    (place.cwd / "odd.toml").write_bytes(b"name = '\xff'")
+    for name, said in (
+        ("none.toml", "job file none.toml: No such file or directory"),
+        (".", "job file .: Is a directory"),
+        ("odd.toml", "job file odd.toml is not text in UTF-8"),
+    ):
+        with pytest.raises(UsageError) as wrong:
+            place.gather(name)
+        assert str(wrong.value) == said
+
+
+def test_what_holds_before_any_job_is_named(place: Place, mocker: MockerFixture) -> None:
+    """`mnrun logs` looks where the site has jobs' records; what is wrong with other variables is no matter."""
+    write(
+        place.site / "profiles/here.toml", 'match.cluster = "Cluster1"\nsite.jobs = "/scratch/jobs"\nslurm_poll = "1m"'
+    )
+    found = gather.standing({"MNRUN_SLURM_POLL": "2m", "MNRUN_MODE": "x", "SBATCH_TIMELIMIT": ""}, str(place.home))
+    assert (found["job_dir"].value, found["slurm_poll"].value) == ("/scratch/jobs", 120)
+    mocker.patch.object(cluster, "name", side_effect=SchedulerError("scontrol did not answer"))
+    assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
+
+
+def test_what_holds_where_two_profiles_match(place: Place) -> None:
+    """Neither's word: jobs that were handed in with one of them are found without its name."""
+    for name in ("one", "two"):
+        write(place.site / f"profiles/{name}.toml", f'match.hostname = "*"\nsite.jobs = "/{name}"')
+    assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
+
+
+def test_a_relative_place_of_settings_says_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As XDG has it: else files of the current directory would be read."""
+    write(place.own / "config.toml", "keep = true")
+    (place.cwd / "own/mnrun").mkdir(parents=True)
+    write(place.cwd / "own/mnrun/config.toml", "force = true")
+    monkeypatch.chdir(place.cwd)
+    found = place.gather(environ={"XDG_CONFIG_HOME": "own"}).settings
+    assert ("keep" in found, "force" in found) == (True, False)

@@ -1,0 +1,107 @@
+"""The one table of options, and what other tools' spellings are answered with."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from mnrun.config.layers import parse
+from mnrun.config.options import BY_FLAG, BY_NAME, FOREIGN, LIVE, OPTIONS, Option
+from mnrun.model import JobSpec
+
+KINDS = {"flag", "text", "number", "choice", "seconds", "list", "words", "env"}
+# Options that a JobSpec knows under another name, or that are no part of a job.
+ELSEWHERE = {"bind": "binds", "no_home": "home", "env_file": "env", "verbose": "", "quiet": ""}
+
+each = pytest.mark.parametrize("option", OPTIONS, ids=[option.name for option in OPTIONS])
+
+
+def test_no_name_and_no_flag_is_used_twice() -> None:
+    """A word on the command line means one thing."""
+    assert len(BY_NAME) == len(OPTIONS)
+    assert len(BY_FLAG) == sum(len(option.flags) for option in OPTIONS)
+
+
+@each
+def test_an_option_is_whole(option: Option) -> None:
+    """Each has a known kind, a sentence of help, and a metavar or choices where it takes a value."""
+    assert option.kind in KINDS
+    assert re.fullmatch(r"[A-Zi].*\.", option.help)
+    assert bool(option.metavar or option.choices) == option.takes_value
+    assert bool(option.choices) == (option.kind == "choice")
+
+
+@each
+def test_an_options_key_is_its_long_name(option: Option) -> None:
+    """`--start-timeout` is start_timeout in a job file and MNRUN_START_TIMEOUT in the environment."""
+    long = next(flag for flag in option.flags if flag.startswith("--"))
+    assert option.name == long[2:].replace("-", "_")
+    assert option.variable in (None, f"MNRUN_{option.name.upper()}")
+    assert (option.variable is None) == (option.name in ("env", "setup"))
+
+
+@each
+def test_a_default_is_a_value_that_a_person_could_write(option: Option) -> None:
+    """Defaults go through the same door as everything else."""
+    if option.default is not None:
+        parse(option, option.default, "built-in")
+    if option.choices:
+        assert option.default in option.choices
+
+
+@each
+def test_a_job_knows_every_option(option: Option) -> None:
+    """`plan` shows each value that was given, so that a JobSpec must have a place for it."""
+    fields = {field.name for field in dataclasses.fields(JobSpec)}
+    assert ELSEWHERE.get(option.name, option.name) in {*fields, ""}
+
+
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [
+        *(("-N", "nodes"), ("-n", "ntasks"), ("-np", "ntasks"), ("-ppn", "ntasks_per_node")),
+        *(("--tasks-per-node", "ntasks_per_node"), ("-c", "cpus_per_task"), ("-w", "nodelist"), ("-B", "bind")),
+        *(("-D", "chdir"), ("--pwd", "chdir"), ("--workdir", "chdir"), ("-x", "env"), ("-v", "verbose")),
+        *(("-Q", "quiet"), ("--gres", "gres"), ("--gpus-per-node", "gpus_per_node")),
+    ],
+)
+def test_flags_that_fingers_know(flag: str, name: str) -> None:
+    """Slurm's and mpirun's own spellings, where they mean the same."""
+    assert BY_FLAG[flag].name == name
+
+
+def test_a_foreign_spelling_is_none_of_ours() -> None:
+    """FOREIGN answers what would be misread; a flag of ours is never among it."""
+    assert sorted(set(FOREIGN) & set(BY_FLAG)) == []
+
+
+@pytest.mark.parametrize("spelling", FOREIGN)
+def test_a_foreign_spelling_is_answered_with_an_option_of_ours(spelling: str) -> None:
+    """The first word of the answer can be typed (but for salloc's own)."""
+    answer = FOREIGN[spelling].split()[0].rstrip(",")
+    assert answer in BY_FLAG or FOREIGN[spelling] == "--time of salloc"
+
+
+def test_what_repeats() -> None:
+    """Lists add up over the layers, and on the command line; everything else is said once."""
+    assert {option.name for option in OPTIONS if option.repeats} == {
+        *("bind", "env", "env_file", "container_args", "mpi_args", "module", "setup", "slurm", "ulimit"),
+    }
+
+
+@each
+def test_the_verbs_of_an_option(option: Option) -> None:
+    """What asks sbatch for something is of no effect in a job that runs; a plan shows everything."""
+    assert "plan" in option.verbs
+    assert ("run" in option.verbs) != (option.batch and option.name not in LIVE)
+    assert "submit" in option.verbs
+
+
+def test_what_salloc_is_asked_for() -> None:
+    """`mnrun shell` hands on what salloc has, and nothing that needs a script."""
+    assert {option.name for option in OPTIONS if option.batch and "shell" in option.verbs} == {
+        *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "exclusive", "licenses"),
+        *("mem", "mem_per_cpu", "mem_per_gpu", "gpus", "gpus_per_task"),
+    }

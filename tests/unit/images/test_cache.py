@@ -1,0 +1,162 @@
+"""The cache of converted images: what may go, and what is let alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.cli import jobs as verbs
+from mnrun.errors import UsageError
+from mnrun.images import cache
+from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers.slurm.answers import Job
+from mnrun.schedulers.slurm.queue import Answer
+from unit.typed import Terminal
+
+DAY = 86400.0
+NOW = time.time()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Two references of one image, which was used 40 days ago, and one of another, of today."""
+    (tmp_path / "refs").mkdir()
+    for digest, days in (("1", 40.0), ("2", 0.0)):
+        path = tmp_path / f"sha256-{digest}.sif"
+        path.write_bytes(b"x" * 2_000_000)
+        aged(path, days)
+    for name, digest in (("a", "1"), ("b", "1"), ("c", "2")):
+        (tmp_path / "refs" / name).write_text(f"sha256:{digest} key 7-ab docker://{name}\n")
+    return tmp_path
+
+
+def aged(path: Path, days: float) -> None:
+    os.utime(path, (NOW - days * DAY,) * 2)
+
+
+def there(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+
+
+def test_images(place: Path) -> None:
+    """With their references; one of an older version's line has none."""
+    (place / "refs" / "c").write_text("sha256:2 key 7-ab\n")
+    first, second = cache.images(place)
+    assert (first.path.name, first.names, first.size) == ("sha256-1.sif", ("docker://a", "docker://b"), 2_000_000)
+    assert (second.path.name, second.names) == ("sha256-2.sif", ())
+
+
+@pytest.mark.parametrize(
+    ("jobs", "asked", "before"),
+    [
+        ((), NOW, NOW - 2 * DAY),
+        ((), NOW - 2 * DAY, NOW - 2 * DAY - cache.HOUR),
+        ((Job("7", "", "RUNNING", start=NOW - 50 * DAY),), NOW, NOW - 50 * DAY - cache.HOUR),
+        ((Job("7", "", "COMPLETED", start=NOW - 50 * DAY), Job("8", "", "PENDING")), NOW, NOW - 2 * DAY),
+    ],
+    ids=["no jobs", "an old answer", "a job that runs", "one that has ended, one that waits"],
+)
+def test_no_image_of_a_job_goes(jobs: tuple[Job, ...], asked: float, before: float) -> None:
+    """A job that runs took its own after its start, and Slurm's answer may be some seconds old."""
+    assert cache.unneeded(NOW - 2 * DAY, jobs, asked) == before
+
+
+def test_an_image_that_is_taken_meanwhile(place: Path) -> None:
+    """It is put back."""
+    old = cache.images(place)[0]
+    aged(old.path, 0)
+    assert not cache.remove(old, NOW - DAY)
+    assert cache.images(place)[0].path.exists() and len(there(place)) == 5
+
+
+def test_what_conversions_left(place: Path) -> None:
+    """A lock that has not beaten for long goes, and all that is in it; one that beats stays, as its reference does."""
+    for name, days in (("dead", 2.0), ("b", 0.0)):
+        lock = place / "refs" / f"{name}.lock"
+        (lock / "tree").mkdir(parents=True)
+        (lock / "tree" / "half").write_text("")
+        (lock / "tree").chmod(0o500)
+        (lock / "beat").write_text("1")
+        for path in (lock / "beat", lock):
+            aged(path, days)
+    (place / "sha256-1.sif").unlink()
+    cache.tidy(place, NOW - DAY)
+    assert there(place) == ["refs/b", "refs/b.lock/beat", "refs/b.lock/tree/half", "refs/c", "sha256-2.sif"]
+    (place / "refs" / "b.lock" / "tree").chmod(0o700)
+
+
+def test_what_cannot_be_tidied_stays(place: Path, mocker: MockerFixture) -> None:
+    """A filesystem that may only be read, say: the rest is tidied, and nobody is bothered."""
+    lock = place / "refs" / "dead.lock"
+    lock.mkdir()
+    aged(lock, 2)
+    (place / "sha256-1.sif").unlink()
+    mocker.patch.object(Path, "rename", side_effect=OSError(30, "Read-only file system"))
+    cache.tidy(place, NOW - DAY)
+    assert there(place) == ["refs/c", "sha256-2.sif"] and lock.is_dir()
+    mocker.stopall()
+    mocker.patch.object(Path, "unlink", side_effect=PermissionError(13, "Permission denied"))
+    (place / "sha256-2.sif.gone").write_text("")
+    aged(place / "sha256-2.sif.gone", 2)
+    (place / "sha256-2.sif").rename(place / "elsewhere")
+    cache.tidy(place, NOW - DAY)
+    assert "refs/c" in there(place) and not lock.exists()
+
+
+def test_a_cache_without_images(place: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a first conversion left that died goes, too."""
+    for path in place.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    lock = place / "refs" / "a.lock"
+    lock.mkdir()
+    (lock / "half.sif").write_text("")
+    aged(lock, 41)
+    mnrun = Terminal(mocker, capsys)
+    mnrun("clean", "--images", "--image-cache", str(place), "--dry-run")
+    assert lock.exists()
+    assert mnrun("clean", "--images", "--image-cache", str(place)).err == f"mnrun: 0 of 0 images removed from {place}\n"
+    assert not list((place / "refs").iterdir())
+
+
+def test_an_image_without_a_tag(place: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said to be one."""
+    for name in ("a", "b"):
+        (place / "refs" / name).unlink()
+    mocker.patch.object(cluster, "has_slurm", return_value=False)
+    said = Terminal(mocker, capsys)("clean", "--images", "--image-cache", str(place)).out
+    assert said == f"removed {place}/sha256-1.sif: no tag leads to it any more, 2 MB, unused for 40 days\n"
+
+
+def test_another_ones_cache(place: Path, mocker: MockerFixture) -> None:
+    """It is not touched; none at all is no error."""
+    assert cache.owned(place) and not cache.owned(place / "none")
+    mocker.patch("os.getuid", return_value=12345)
+    with pytest.raises(UsageError, match="is not a directory of yours; name another with --image-cache"):
+        cache.owned(place)
+
+
+def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """Shown, kept for a job that runs, then removed with their references; Slurm is asked only where there is such."""
+    queue = mocker.Mock()
+    mocker.patch.object(verbs, "queue_of_mine", return_value=queue)
+    mocker.patch.object(cluster, "has_slurm", return_value=True)
+    mnrun = Terminal(mocker, capsys)
+    line = f"{place}/sha256-1.sif: docker://a, docker://b, 2 MB, unused for 40 days\n"
+    words = ("clean", "--images", "--image-cache", str(place))
+    queue.jobs.return_value = Answer((Job("7", "", "RUNNING", start=NOW - 41 * DAY),), NOW)
+    assert mnrun(*words).out == ""
+    queue.jobs.return_value = Answer((), NOW)
+    shown = mnrun(*words, "--dry-run")
+    assert (shown.out, len(there(place))) == (f"would remove {line}", 5)
+    assert shown.err == f"mnrun: 1 of 2 images would be removed from {place}, 2 MB\n"
+    assert mnrun(*words).out == f"removed {line}"
+    assert there(place) == ["refs/c", "sha256-2.sif"]
+    queue.reset_mock()
+    assert mnrun(*words).err == f"mnrun: 0 of 1 images removed from {place}\n"
+    assert not queue.jobs.called
+    assert "--older 'x' is not a time" in mnrun(*words, "--older", "x").err

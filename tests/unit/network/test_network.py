@@ -1,0 +1,472 @@
+"""Facts of machines as their nodes say them -> what is chosen for a job on two of them, and why.
+
+recorded/fabric/*.txt are lines of wrappers/fabric.sh, with the node's own number as {n} (in a GID as {h}), written
+after the documented PCI and network layout of these machines; *.choices what comes of them.
+`pytest tests/unit/test_fabric.py --accept` takes what there is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mnrun.config import profiles
+from mnrun.config.jobfile import Page
+from mnrun.environment import quote
+from mnrun.errors import UsageError
+from mnrun.files import folder
+from mnrun.model import JobSpec, Variable
+from mnrun.network import choose, facts, learned
+from mnrun.network.choose import Choice
+from mnrun.network.facts import Facts
+from unit.conftest import Shell
+from unit.samples import RECORDED
+from unit.texts import Expected
+
+TREES = RECORDED / "fabric"
+WRAPPERS = folder("wrappers")
+# where a node's name leads
+NAMED = {
+    "dgx1": "10.149.0.{n}",
+    "dgxa100": "10.130.122.{n}",
+    "roce": "10.20.100.{n}",
+    "laptop": "192.168.178.{n}",
+    "p4d": "10.0.48.{n}",
+    "slingshot": "10.249.0.{n}",
+}
+PLAIN = ("nic lo kind=loopback state=unknown", "nic eth0 kind=physical state=up", "address lo 127.0.0.1/8")
+DECOYS = ("docker0 172.17.0.1", "virbr0 192.168.122.1")
+
+
+def lines(name: str, number: int) -> list[str]:
+    text = (TREES / f"{name}.txt").read_text()
+    return text.replace("{n}", str(number)).replace("{h}", f"{number:02x}").splitlines()
+
+
+def machine(name: str, number: int = 11) -> Facts:
+    return facts.parse(lines(name, number))
+
+
+def node(number: int, nic: str = "eth0", net: str = "10.77.0", *more: str) -> Facts:
+    """One with a NIC of this name, and what more it says."""
+    address = f"{net}.{number}"
+    own = (f"address {nic} {address}/24", f"route {net}.0/24 dev {nic} proto kernel scope link src {address}")
+    return facts.parse([*(line.replace("eth0", nic) for line in PLAIN), *own, *more])
+
+
+def decoys(state: str = "up") -> list[str]:
+    said = []
+    for decoy in DECOYS:
+        name, address = decoy.split()
+        said += [f"nic {name} kind=bridge state={state}", f"address {name} {address}/24"]
+    return said
+
+
+def two(one: Facts, other: Facts, *addresses: str) -> dict[str, Choice]:
+    given = addresses or ("10.77.0.1", "10.77.0.2")
+    return {c.name: c for c in choose.choose({"n1": one, "n2": other}, dict(zip(("n1", "n2"), given)))}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_machines(name: str, expected: Expected) -> None:
+    """Two of them: every choice with its reason, and the limits that are too small there."""
+    nodes = {f"node{number}": machine(name, number) for number in (11, 12)}
+    chosen = choose.choose(nodes, {f"node{number}": NAMED[name].replace("{n}", str(number)) for number in (11, 12)})
+    said = [f"{one.name}={one.value}\n    {one.why}\n" for one in chosen]
+    warned = [f"warning: {line}\n" for line in facts.too_small(nodes["node11"], 2)]
+    expected(TREES / f"{name}.choices", f"fast: {facts.fast(nodes['node11'])}\n" + "".join([*said, *warned]))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_one_node_needs_no_network(name: str) -> None:
+    assert choose.choose({"node11": machine(name)}, {"node11": "10.0.0.1"}) == ()
+
+
+def test_one_network_leaves_nothing_to_choose() -> None:
+    """A plain cluster is left as it is."""
+    assert two(node(1), node(2)) == {}
+
+
+@pytest.mark.parametrize("addresses", [("10.77.0.1", "10.77.0.2"), ("", ""), ("10.77.0.1", "10.77.0.1")])
+def test_decoys(addresses: tuple[str, str]) -> None:
+    """Whether or not the nodes could say how they are called: the same address on every node is no way to it."""
+    found = two(node(1, "eth0", "10.77.0", *decoys()), node(2, "eth0", "10.77.0", *decoys("down")), *addresses)
+    assert {name: one.value for name, one in found.items()} == dict.fromkeys(
+        (
+            *("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "FI_TCP_IFACE", "UCX_NET_DEVICES"),
+            *("HYDRA_IFACE", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include"),
+        ),
+        "eth0",
+    )
+    why = found["NCCL_SOCKET_IFNAME"].why
+    assert why.startswith("eth0 carries the route between the nodes" if addresses[0] != addresses[1] else "eth0 is in")
+    assert why.endswith("(10.77.0.0/24); not docker0 (172.17.0.1 on every node), virbr0 (192.168.122.1 on every node)")
+
+
+def test_names_that_differ_between_nodes() -> None:
+    """Open MPI takes the network for a name; the others are told each node's own."""
+    found = two(node(1, "eno1", "10.77.0", *decoys()), node(2, "enp3s0", "10.77.0", *decoys()))
+    assert found["OMPI_MCA_btl_tcp_if_include"].value == "10.77.0.0/24"
+    assert (found["GLOO_SOCKET_IFNAME"].value, found["GLOO_SOCKET_IFNAME"].apart) == ("eno1", {"n2": "enp3s0"})
+    assert "HYDRA_IFACE" not in found
+
+
+def test_data_goes_by_the_faster_network() -> None:
+    """Starters by the one that is known to go, data by InfiniBand's; but not where speeds are not known."""
+
+    def with_ib(number: int, speed: str) -> Facts:
+        ib = ("nic ib0 kind=ipoib state=up speed=100000", f"address ib0 10.1.0.{number}/16")
+        return node(number, "eth0", "10.77.0", *ib, f"nic eth0 kind=physical state=up{speed}")
+
+    found = two(with_ib(1, " speed=1000"), with_ib(2, " speed=1000"))
+    assert found["NCCL_SOCKET_IFNAME"].value == found["OMPI_MCA_btl_tcp_if_include"].value == "ib0"
+    assert "ib0 is in the fastest network of all nodes, with 100 Gb/s" in found["NCCL_SOCKET_IFNAME"].why
+    assert found["PRTE_MCA_prte_if_include"].value == found["HYDRA_IFACE"].value == "eth0"
+    assert two(with_ib(1, ""), with_ib(2, ""))["NCCL_SOCKET_IFNAME"].value == "eth0"
+
+
+def test_a_name_that_begins_another() -> None:
+    """NCCL takes names for beginnings, unless told."""
+    vlan = ("nic eth0.7 kind=vlan state=up", "address eth0.7 10.7.0.1/24")
+    found = two(node(1, "eth0", "10.77.0", *vlan), node(2, "eth0", "10.77.0", *vlan))
+    assert found["NCCL_SOCKET_IFNAME"].value == "=eth0"
+    assert found["GLOO_SOCKET_IFNAME"].value == "eth0"
+
+
+def test_nodes_of_several_subnets() -> None:
+    """Where routers connect them, routes tell."""
+    way = ("route default via 10.77.0.254 dev eth0", *decoys())
+    found = two(node(1, "eth0", "10.77.0", *way), node(2, "eth0", "10.78.0", *way), "10.77.0.1", "10.78.0.2")
+    assert found["OMPI_MCA_btl_tcp_if_include"].value == "eth0"
+    assert found["OMPI_MCA_btl_tcp_if_include"].why.startswith("eth0 carries the route between the nodes; not docker0")
+
+
+def test_no_common_network() -> None:
+    assert two(node(1), node(2, "eth0", "10.78.0"), "", "") == {}
+
+
+HCA = "hca mlx5_0 port=1 state=ACTIVE rate=100 link=InfiniBand driver=mlx5_core"
+VERBS = "have verbs"
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ((HCA.replace("ACTIVE", "DOWN"), VERBS), "n2 has no active InfiniBand or RoCE port"),
+        ((HCA,), "n2 has no active InfiniBand or RoCE port"),  # /dev/infiniband is not there
+        ((HCA.replace("InfiniBand", "Ethernet"), VERBS), "InfiniBand on some nodes and RoCE on others"),
+    ],
+)
+def test_nodes_of_different_adapters(other: tuple[str, ...], why: str) -> None:
+    """NCCL would mix them, and hang."""
+    found = two(node(1, "eth0", "10.77.0", HCA, VERBS), node(2, "eth0", "10.77.0", *other))
+    assert list(found) == ["NCCL_IB_DISABLE"]
+    assert found["NCCL_IB_DISABLE"].why.startswith(why)
+
+
+def test_adapters_of_different_names() -> None:
+    second = HCA.replace("mlx5_0", "mlx5_2")
+    found = two(node(1, "eth0", "10.77.0", HCA, VERBS), node(2, "eth0", "10.77.0", second, VERBS))
+    assert (found["NCCL_IB_HCA"].value, found["NCCL_IB_HCA"].apart) == ("=mlx5_0:1", {"n2": "=mlx5_2:1"})
+
+
+def test_what_is_not_understood_says_nothing() -> None:
+    said = ["", "nic", "welcome to node01", "address eth0 fe80::1/64", "route unreachable dev", "gid x", "hca m id=?"]
+    assert facts.parse(said) == Facts({"": facts.Nic("", "virtual", "")})
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("dgx1", "InfiniBand"), ("roce", "RoCE"), ("p4d", "EFA"), ("slingshot", "Slingshot"), ("laptop", "")],
+)
+def test_the_fast_transport(name: str, expected: str) -> None:
+    assert facts.fast(machine(name)) == expected
+
+
+def test_limits_matter_where_there_is_something_to_limit() -> None:
+    """A laptop's are nobody's business."""
+    small = ["limit memlock 65536", "limit memory 64000000000", "limit nofile 1024", "limit shm 67108864"]
+    assert list(facts.too_small(facts.parse(small), 2)) == []
+    gpus = [*small, "gpu 0000:01:00.0", "gpu 0000:02:00.0"]
+    assert [line.partition(":")[0] for line in facts.too_small(facts.parse(gpus), 1)] == [
+        "open files are limited to 1024, and NCCL with 2 GPUs needs 4096 or more",
+        "/dev/shm is limited to 64 MB, and NCCL with 2 GPUs needs 1 GB or more",
+    ]
+    (locked, *_) = facts.too_small(facts.parse([*small, HCA, VERBS]), 2)
+    assert locked.startswith(
+        "locked memory is limited to 64 kB, and InfiniBand needs unlimited: an admin sets LimitMEMLOCK"
+    )
+    assert "PropagateResourceLimitsExcept=MEMLOCK" in locked
+    (locked, *_) = facts.too_small(facts.parse([*small, HCA, VERBS]), 2, slurm=False)
+    assert locked.endswith("an admin of that machine raises memlock in /etc/security/limits.conf")
+    assert list(facts.too_small(facts.parse([*small, HCA, VERBS]), 1)) == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("name", NAMED)
+def test_a_batch_script_warns_of_the_same_limits(sh: Shell, name: str, count: int) -> None:
+    """walk.sh's words for what its nodes say, and those of a live run."""
+    words = "".join(f"{quote(f'{limit} {least} {line}')}\n" for limit, (least, line) in facts.limits().items())
+    tight = ("memlock 65536", "memory 64000000000", "nofile 1024", "shm 67108864", "stack 8192")
+    said = [*lines(name, 11), *(f"limit {line}" for line in tight)]
+    names = [f"node{number}" for number in range(11, 11 + count)]
+    script = f"""\
+say() {{ printf '%s\\n' "$*"; }}
+folded() {{ echo "node[11-12]"; }}
+mnrun_limits=({words})
+mnrun_names=({" ".join(names)})
+. {WRAPPERS}/limits.sh
+while IFS= read -r line; do
+  for name in "${{mnrun_names[@]}}"; do hear_of_limits "$name" "$line"; done
+done
+warn_of_limits"""
+    heard = sh(script, shell="bash", stdin="".join(f"{line}\n" for line in said).encode()).decode().splitlines()
+    small = facts.too_small(facts.parse(said), count)
+    assert sorted(heard) == sorted(f"warning: node[11-12]: {line}" for line in small)
+
+
+# Of a job
+
+ADDRESSES = {"n1": "10.77.0.1", "n2": "10.77.0.2"}
+SAID = {
+    name: [*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", *decoys()]
+    for number, name in ((1, "n1"), (2, "n2"))
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "without"),
+    [
+        ({}, set()),
+        (
+            {"env": (Variable("HYDRA_IFACE", "ib0"), Variable("NCCL_SOCKET_IFNAME", None))},
+            {"HYDRA_IFACE", "NCCL_SOCKET_IFNAME"},
+        ),
+        ({"env": (Variable("OMPI_MCA_btl_tcp_if_exclude", "lo"),)}, {"OMPI_MCA_btl_tcp_if_include"}),
+        ({"mpi_args": ("--mca", "btl_tcp_if_exclude", "lo")}, {*choose._OPENMPI_DATA, *choose._OPENMPI_OWN}),
+    ],
+)
+def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> None:
+    every = {one.name for one in choose.of_job(JobSpec(), SAID, ADDRESSES)}
+    assert len(every) == 9
+    assert {one.name for one in choose.of_job(JobSpec(**given), SAID, ADDRESSES)} == every - without
+
+
+def test_nothing_is_chosen_where_it_is_off_or_a_node_is_silent() -> None:
+    assert choose.of_job(JobSpec(fabric="off"), SAID, ADDRESSES) == ()
+    assert choose.of_job(JobSpec(), {"n1": SAID["n1"]}, ADDRESSES) == ()
+
+
+def test_a_line_for_each_reason() -> None:
+    one, other = Choice("A", "1", "so"), Choice("B", "1", "so")
+    assert choose.told([one, other, Choice("C", "1", "for", {"n2": "2"})]) == ["A, B = 1: so", "C = 1, 2 on n2: for"]
+
+
+def test_warnings_of_all_nodes() -> None:
+    """Those of one kind together."""
+    said = {name: ["limit shm 1024", "gpu 0000:01:00.0", "gpu 0000:02:00.0"] for name in ("n1", "n2")}
+    (line,) = choose.warnings(said, slurm=True)
+    assert line.startswith(
+        "n[1-2]: /dev/shm is limited to 1 kB, and NCCL with 2 GPUs needs 1 GB or more: an admin makes"
+    )
+
+
+# As a profile
+
+
+def spoken(*numbers: int, nic: str = "eth0") -> str:
+    lines = []
+    for number in numbers:
+        for line in [*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", HCA, VERBS, *decoys()]:
+            lines.append(f"fact n{number} {line.replace('eth0', nic if number == 2 else 'eth0')}")
+        lines.append(f"ready n{number} address=10.77.0.{number}")
+    return "\n".join([*lines, "Welcome!"])
+
+
+def read_back(text: str) -> profiles.Said:
+    return profiles.understood(
+        profiles.sheet("c", "c.toml", Page("profile c", text, "/", {}, by_line=False, job=False))
+    )
+
+
+def test_a_profile_says_what_was_learned() -> None:
+    """The default partition's holds for all; each value has its reason, and comes back as it was."""
+    found = [learned.heard(name, spoken(1, 2)) for name in ("main", "gpu-long")]
+    text = learned.profile([one for one in found if one], "main", "c1", "today")
+    said = read_back(text)
+    assert list(said.fabric) == ["", "gpu-long"]
+    for one in said.fabric.values():
+        assert (one.nics, one.hcas) == (("eth0",), ("mlx5_0",))
+        by_name = {variable.name: variable for variable in one.env}
+        assert by_name["NCCL_IB_HCA"].value == "=mlx5_0:1"
+        assert by_name["HYDRA_IFACE"].why.startswith(
+            "eth0 carries the route between the nodes (10.77.0.0/24); not docker0"
+        )
+        assert by_name["HYDRA_IFACE"].why.endswith("(profile c)")
+    assert profiles.fabric([said], "other") == said.fabric[""]
+    assert profiles.fabric([said], "gpu-long") == said.fabric["gpu-long"]
+    assert profiles.fabric([said, profiles.Said()], "") == said.fabric[""]
+
+
+def test_names_that_differ_are_not_learned() -> None:
+    """A script says one thing to all nodes."""
+    found = learned.heard("main", spoken(1, 2, nic="ib0"))
+    assert found
+    assert found.nics == ()
+    assert [one.name for one in found.everywhere if one.value == "10.77.0.0/24"]
+    assert "    GLOO_SOCKET_IFNAME differs between these nodes: left out" in found.lines
+    assert read_back(learned.profile([found], "main", "", "today")).fabric[""].nics == ()
+
+
+def test_nothing_learned() -> None:
+    assert learned.heard("main", "srun: nothing\n") is None
+    found = learned.heard("main", spoken(1))
+    assert found
+    assert found.lines == ["partition main (n1):", "    nothing to choose: one node, or one network and no adapter"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('fabric.nic = ["x"]', "profile c line 1: fabric.nic is no key (it is one of nics, hcas, env)"),
+        ('fabric.nics = "x"', "profile c line 1: fabric.nics is not a list of names"),
+        ('fabric.nics = ["a b"]', "profile c line 1: fabric.nics is not a list of names"),
+        ('partition.x.fabric = "off"', "profile c line 1: partition.x.fabric is no table"),
+    ],
+)
+def test_wrong_tables(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as wrong:
+        read_back(text)
+    assert str(wrong.value).startswith(said.partition(" (")[0])
+
+
+# What a shell makes of it
+
+
+def sets(sh: Shell, text: str, tmp_path: Path, node: str, **environ: str) -> dict[str, str]:
+    """The variables that a rank on this node has of it."""
+    (tmp_path / "self").write_text(node + "\n")
+    (tmp_path / "fabric.env").write_text(text)
+    script = f'mnrun_here={tmp_path}; . "$mnrun_here/fabric.env"; env'
+    found = dict(line.partition("=")[::2] for line in sh(script, environ=environ).decode().splitlines())
+    return {name: value for name, value in found.items() if name.startswith(("NCCL", "GLOO", "OMPI"))}
+
+
+CHOSEN = (
+    Choice("NCCL_IB_HCA", "=mlx5_0:1", ""),
+    Choice("OMPI_MCA_btl_tcp_if_include", "it's", ""),
+    Choice("GLOO_SOCKET_IFNAME", "eno1", "", {"node02": "enp3s0"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "environ", "expected"),
+    [
+        (
+            "node01",
+            {},
+            {"NCCL_IB_HCA": "=mlx5_0:1", "OMPI_MCA_btl_tcp_if_include": "it's", "GLOO_SOCKET_IFNAME": "eno1"},
+        ),
+        ("node02", {}, {"GLOO_SOCKET_IFNAME": "enp3s0"}),
+        ("node02", {"GLOO_SOCKET_IFNAME": "eno1"}, {"GLOO_SOCKET_IFNAME": "enp3s0"}),
+        ("node02", {"GLOO_SOCKET_IFNAME": "ib0"}, {"GLOO_SOCKET_IFNAME": "ib0"}),
+        ("node01", {"NCCL_IB_HCA": ""}, {"NCCL_IB_HCA": ""}),
+    ],
+)
+def test_a_shell_sets_what_nobody_has(
+    sh: Shell, tmp_path: Path, node: str, environ: Mapping[str, str], expected: Mapping[str, str]
+) -> None:
+    """What the surroundings or the image say stays; what mpirun brought from another node is that node's."""
+    found = sets(sh, choose.shell(CHOSEN), tmp_path, node, **environ)
+    assert {**found, **expected} == found
+
+
+def test_a_rival_is_left_alone(sh: Shell, tmp_path: Path) -> None:
+    """Open MPI refuses to include and to exclude."""
+    found = sets(sh, choose.shell(CHOSEN), tmp_path, "node01", OMPI_MCA_btl_tcp_if_exclude="lo")
+    assert "OMPI_MCA_btl_tcp_if_include" not in found
+
+
+# The wrapper
+
+
+def test_the_wrapper_on_a_tree(sh: Shell, tmp_path: Path) -> None:
+    """As /sys and /proc of a node with one InfiniBand and one RoCE port, and a GPU behind the same switch."""
+    way = "sys/devices/pci0000:00/0000:00:02.0"
+    texts = {
+        "sys/class/net/ib0/uevent": "INTERFACE=ib0",
+        "sys/class/net/ib0/type": "32",
+        "sys/class/net/ib0/operstate": "up",
+        "sys/class/net/ib0/speed": "100000",
+        "sys/class/net/br0/uevent": "DEVTYPE=bridge",
+        "sys/class/net/br0/operstate": "up",
+        "sys/class/net/br0/lower_ib0/x": "",
+        f"{way}/0000:05:00.0/numa_node": "0",
+        f"{way}/0000:05:00.0/device": "0x1013",
+        f"{way}/0000:05:00.0/net/ib0/x": "",
+        f"{way}/0000:06:00.0/numa_node": "0",
+        "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
+        "sys/class/infiniband/mlx5_0/ports/1/rate": "100 Gb/sec (4X EDR)",
+        "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
+        "sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN",
+        "sys/class/infiniband/mlx5_1/ports/1/link_layer": "Ethernet",
+        "sys/class/infiniband/cxgb4_0/ports/1/state": "4: ACTIVE",
+        "sys/class/infiniband/cxgb4_0/ports/1/link_layer": "Ethernet",
+        "sys/class/infiniband/cxgb4_0/node_type": "4: RNIC",
+        "sys/class/infiniband/mlx5_1/ports/1/gids/0": "0000:0000:0000:0000:0000:0000:0000:0000",
+        "sys/class/infiniband/mlx5_1/ports/1/gids/3": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
+        "sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/3": "RoCE v2",
+        "sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/3": "bond0",
+        "proc/driver/nvidia/gpus/0000:06:00.0/information": "",
+        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.1",
+        "sys/module/nvidia_peermem/refcnt": "0",
+        "dev/infiniband/uverbs0": "",
+        "dev/gdrdrv": "",
+        "dev/shm/x": "",
+        "proc/sys/kernel/osrelease": "6.1.0",
+        "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         8192 unlimited bytes\n",
+        "proc/meminfo": "MemTotal: 4 kB",
+    }
+    for name, text in texts.items():
+        place = tmp_path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{text}\n")
+    for link, target in {
+        "sys/class/net/ib0/device": f"{way}/0000:05:00.0",
+        "sys/class/infiniband/mlx5_0/device": f"{way}/0000:05:00.0",
+        "sys/bus/pci/devices/0000:06:00.0": f"{way}/0000:06:00.0",
+    }.items():
+        (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / link).symlink_to(tmp_path / target)
+    wrapper = str(RECORDED.parents[2] / "wrappers/fabric.sh")
+    said = sh('exec bash -p "$@" 2>&1', wrapper, str(tmp_path)).decode().splitlines()
+    slot = "numa=0 pci=pci0000:00/0000:00:02.0"
+    ours = [line for line in said if not line.startswith(("address", "route", "limit shm"))]
+    assert ours == [
+        "nic br0 kind=bridge state=up lower=ib0",
+        f"nic ib0 kind=ipoib state=up speed=100000 {slot}/0000:05:00.0",
+        "hca cxgb4_0 port=1 state=ACTIVE link=iWARP",
+        f"hca mlx5_0 port=1 state=ACTIVE rate=100 link=InfiniBand id=0x1013 nics=ib0 {slot}/0000:05:00.0",
+        "hca mlx5_1 port=1 state=DOWN link=Ethernet",
+        "gid mlx5_1 port=1 index=3 gid=0000:0000:0000:0000:0000:ffff:0a4d:0001 type=v2 ndev=bond0",
+        f"gpu 0000:06:00.0 {slot}/0000:06:00.0",
+        "have verbs",
+        "have gdrcopy",
+        "have peermem",
+        "have dmabuf",
+        "have kernel=6.1.0",
+        "limit memlock unlimited",
+        "limit memory 4096",
+    ]
+
+
+@pytest.mark.parametrize("name", ["NCCL-IB", "a:b", "1ST", "a b", ""])
+def test_a_variable_that_no_shell_exports_is_no_profiles(name: str) -> None:
+    """B11: with the file and the line; adapters may have such names."""
+    text = f'[fabric]\nhcas = ["mlx5_0:1", "a-b"]\n[fabric.env]\n"{name}" = "1"\n'
+    with pytest.raises(UsageError, match=r"fabric\.env is not a table of variables"):
+        read_back(text)
+    assert read_back(text.replace(f'"{name}"', "NCCL_IB")).fabric[""].hcas == ("mlx5_0:1", "a-b")

@@ -1,0 +1,354 @@
+"""What a node is given at the start of a job, and that it unpacks there."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from mnrun import environment
+from mnrun.files import folder
+from mnrun.model import JobSpec, Layout, Mount, Variable
+from mnrun.nodes import kit
+from unit.conftest import Shell, own
+from unit.samples import make
+
+WRAPPERS = folder("wrappers")
+
+
+def unpack(packed: bytes) -> dict[str, tuple[int, str]]:
+    """name -> (mode, text), after the size line was found right."""
+    size, _, data = packed.partition(b"\n")
+    assert int(size) == len(data)
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(data))) as tar:
+        found = {}
+        for member in tar.getmembers():
+            file = tar.extractfile(member)
+            assert file is not None
+            found[member.name] = (member.mode, file.read().decode("utf-8", "surrogateescape"))
+        return found
+
+
+def test_a_pack_is_its_size_and_a_tar() -> None:
+    """Every file with its text, private, and only programs can be run."""
+    contents = {"key": "secret\n", "bin/ssh": "#!/bin/sh\n", "odd": "ü 漢\n\udcff", "empty": ""}
+    assert unpack(kit.pack(contents)) == {
+        "key": (0o600, "secret\n"),
+        "bin/ssh": (0o700, "#!/bin/sh\n"),
+        "odd": (0o600, "ü 漢\n\udcff"),
+        "empty": (0o600, ""),
+    }
+
+
+def test_the_same_contents_make_the_same_pack() -> None:
+    """No time stamps: what a node gets depends on the job alone."""
+    assert kit.pack({"a": "1", "bin/b": "2"}) == kit.pack({"a": "1", "bin/b": "2"})
+
+
+def test_a_pack_is_small() -> None:
+    """All wrappers go to every node down one pipe."""
+    # a guard against accidents: every node of every launch is sent this, and srun hands it on node by node
+    assert len(kit.pack(kit.files(make(JobSpec(command=("./app",)), 2, 2), {}))) < 256 * 1024
+
+
+def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
+    """A wrapper that is added to the folder travels by itself; mpirun goes by all its names."""
+    files = kit.files(make(JobSpec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
+    shell = {path.name for path in WRAPPERS.glob("*.sh")} - {
+        *(*kit.FRONT_DOORS, *kit.WALKER, *kit.BEFORE, kit.PULL, kit.IMAGE),
+        *("boot.sh", "fetch.sh", "await.sh", "into.sh"),
+    }
+    ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
+    assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
+    assert all(files[name] == (WRAPPERS / name).read_text() for name in shell)
+    assert files["bin/mpiexec"] == files["bin/prterun"] == (WRAPPERS / "bin/mpirun").read_text()
+
+
+def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
+    """job.sh, whole: values in single quotes, whatever is in them."""
+    job = JobSpec(command=("./app",), image="/app.sif", chdir="/it's here", keep=True, ports="3000-4000")
+    assert kit.values(make(job, 2, 1)) == (
+        "# shellcheck shell=sh disable=SC2016,SC2034\n"
+        "mnrun_id='7-abcdef'\n"
+        "mnrun_nodes='node01,node02'\n"
+        "mnrun_chdir='/it'\\''s here'\n"
+        "mnrun_inside='1'\n"
+        "mnrun_connect='auto'\n"
+        "mnrun_beat=''\n"
+        "mnrun_silence=''\n"
+        "mnrun_runtime='apptainer'\n"
+        "mnrun_image='/app.sif'\n"
+        "mnrun_podman=''\n"
+        "mnrun_hardened=''\n"
+        "mnrun_starter='mpirun'\n"
+        "mnrun_mpi=''\n"
+        "mnrun_by_mpi='1'\n"
+        "mnrun_stdin='rank'\n"
+        "mnrun_overhear=''\n"
+        "mnrun_no_gpu=''\n"
+        "mnrun_gpu_bind=''\n"
+        "mnrun_judge=''\n"
+        "mnrun_ports='3000-4000'\n"
+        "mnrun_umask='0022'\n"
+        "mnrun_split=''\n"
+        "mnrun_label=''\n"
+        "mnrun_limited=''\n"
+        "mnrun_keep='1'\n"
+        f"mnrun_into={environment.quote(kit.spoken('into.sh'))}\n"
+        "mnrun_shell=''\n"
+    )
+
+
+def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
+    """No connect; who starts the ranks."""
+    job = JobSpec(command=("./app",), image="/app.sif", mode="outside-in", launcher="srun", mpi="pmix", chdir="/run")
+    assert kit.values(make(job, 2, 1)) == (
+        "# shellcheck shell=sh disable=SC2016,SC2034\n"
+        "mnrun_id='7-abcdef'\n"
+        "mnrun_nodes='node01,node02'\n"
+        "mnrun_chdir='/run'\n"
+        "mnrun_inside=''\n"
+        "mnrun_connect=''\n"
+        "mnrun_beat=''\n"
+        "mnrun_silence=''\n"
+        "mnrun_runtime='apptainer'\n"
+        "mnrun_image='/app.sif'\n"
+        "mnrun_podman=''\n"
+        "mnrun_hardened=''\n"
+        "mnrun_starter='srun'\n"
+        "mnrun_mpi=''\n"
+        "mnrun_by_mpi='1'\n"
+        "mnrun_stdin=''\n"
+        "mnrun_overhear=''\n"
+        "mnrun_no_gpu=''\n"
+        "mnrun_gpu_bind=''\n"
+        "mnrun_judge='srun --mpi=pmix'\n"
+        "mnrun_ports='20000-29999'\n"
+        "mnrun_umask='0022'\n"
+        "mnrun_split=''\n"
+        "mnrun_label=''\n"
+        "mnrun_limited=''\n"
+        "mnrun_keep=''\n"
+        f"mnrun_into={environment.quote(kit.spoken('into.sh'))}\n"
+        "mnrun_shell=''\n"
+    )
+
+
+def test_what_every_node_must_have() -> None:
+    """Asked on the node, one `KIND<tab>WHAT` a line."""
+    job = JobSpec(
+        command=("./app",),
+        image="/a b.sif",
+        chdir="/run",
+        binds=(Mount("/data"), Mount("/x", "/y")),
+        mode="outside-in",
+        launcher="mpirun",
+    )
+    assert kit.files(make(job, 1), {})["needs"] == (
+        "program\tapptainer\nimage\t/a b.sif\nprogram\tmpirun\nbind source\t/data\nbind source\t/x\n"
+        "working directory\t/run\n"
+    )
+
+
+def test_the_layout_goes_along() -> None:
+    """`NODE RANKS`, from which each node knows its own share."""
+    assert kit.files(make(JobSpec(command=("./app",)), 3, 2), {})["layout"] == "node01 3\nnode02 2\n"
+
+
+def test_variables_of_the_ranks() -> None:
+    """user.env, whole: ours first, so that the user's are believed; his PATH keeps our ssh in front."""
+    variables = (Variable("A", "it's"), Variable("PATH", "/opt/bin:/bin"), Variable("B", None))
+    job = JobSpec(command=("./app",), image="/app.sif", env=variables)
+    assert kit.files(make(job, 1, 1), {})["user.env"] == (
+        f"{kit.FABRIC}"
+        "export OMPI_MCA_btl_sm_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
+        "export OMPI_MCA_btl_vader_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
+        "export A='it'\\''s'\n"
+        "export PATH='/tmp/mnrun.7-abcdef/bin:/opt/bin:/bin'\n"
+        "unset B\n"
+    )
+
+
+def test_variables_of_ranks_that_are_alone_in_their_containers() -> None:
+    """Sibling user namespaces refuse each other's memory; PATH is the image's own business outside-in."""
+    job = JobSpec(
+        command=("./app",),
+        image="/app.sif",
+        mode="outside-in",
+        launcher="srun",
+        container_per="rank",
+        env=(Variable("PATH", "/bin"),),
+    )
+    assert kit.files(make(job, 2, 2), {})["user.env"] == (
+        f"{kit.FABRIC}"
+        "export OMPI_MCA_btl_sm_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
+        "export OMPI_MCA_btl_vader_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
+        "export OMPI_MCA_btl_vader_single_copy_mechanism='none'\n"
+        "export UCX_POSIX_USE_PROC_LINK='n'\n"
+        "export MV2_SMP_USE_CMA='0'\n"
+        "export PATH='/bin'\n"
+    )
+
+
+def test_hostfiles_in_both_families_words() -> None:
+    """Open MPI counts slots, Hydra ranks."""
+    assert kit.hostfiles(Layout(("node02", "node01"), (2, 1))) == {
+        "hostfile": "node02 slots=2\nnode01 slots=1\n",
+        "hostfile.hydra": "node02:2\nnode01:1\n",
+    }
+
+
+def test_what_a_plain_mpirun_finds_inside() -> None:
+    """launch.env, whole: hosts, agent and binding for every MPI, and what the older scripts set."""
+    job = JobSpec(command=("./app",), image="/app.sif", bind_to="none", passed=("A", "B"), force=True)
+    plan = make(job, 2, 1)
+    assert kit.inside_environment(plan, plan.layout) == (
+        "# shellcheck shell=sh source=user.env disable=SC2154\n"
+        "PATH='/tmp/mnrun.7-abcdef/bin':$PATH\n"
+        "export PATH\n"
+        "export OMPI_MCA_plm='rsh'\n"
+        "export OMPI_MCA_ras='^slurm'\n"
+        "export OMPI_MCA_plm_rsh_agent='/tmp/mnrun.7-abcdef/bin/ssh'\n"
+        "export OMPI_MCA_orte_default_hostfile='/tmp/mnrun.7-abcdef/hostfile'\n"
+        "export PRTE_MCA_plm='ssh'\n"
+        "export PRTE_MCA_ras='^slurm'\n"
+        "export PRTE_MCA_plm_ssh_agent='/tmp/mnrun.7-abcdef/bin/ssh'\n"
+        "export PRTE_MCA_prte_default_hostfile='/tmp/mnrun.7-abcdef/hostfile'\n"
+        "export OMPI_MCA_orte_keep_fqdn_hostnames='0'\n"
+        "export PRTE_MCA_prte_keep_fqdn_hostnames='0'\n"
+        "export OMPI_MCA_hwloc_base_binding_policy='none'\n"
+        "export PRTE_MCA_hwloc_default_binding_policy='none'\n"
+        "export OMPI_MCA_rmaps_base_oversubscribe='1'\n"
+        "export PRTE_MCA_rmaps_default_mapping_policy='slot:oversubscribe'\n"
+        "export HYDRA_LAUNCHER='ssh'\n"
+        "export HYDRA_LAUNCHER_EXEC='/tmp/mnrun.7-abcdef/bin/ssh'\n"
+        "export HYDRA_RMK='user'\n"
+        "export HYDRA_HOST_FILE='/tmp/mnrun.7-abcdef/hostfile.hydra'\n"
+        "export MV2_ENABLE_AFFINITY='0'\n"
+        "export I_MPI_HYDRA_BOOTSTRAP='ssh'\n"
+        "export I_MPI_HYDRA_BOOTSTRAP_EXEC='/tmp/mnrun.7-abcdef/bin/ssh'\n"
+        "export I_MPI_HYDRA_RMK='user'\n"
+        "export I_MPI_HYDRA_HOST_FILE='/tmp/mnrun.7-abcdef/hostfile.hydra'\n"
+        "export I_MPI_PIN='0'\n"
+        "export hostlist='node01:2,node02:1'\n"
+        "export np='3'\n"
+        "export ENVLIST='A,B'\n"
+        '. "$mnrun_here/user.env"\n'
+    )
+
+
+HERE = {"SLURMD_NODENAME": "node01"}
+
+
+@pytest.mark.parametrize("umask", ["000", "022", "077"])
+def test_a_node_unpacks_it_and_keeps_the_lease(sh: Shell, tmp_path: Path, umask: str) -> None:
+    """The first words on a node take exactly the kit from standard input: what follows is the guard's."""
+    guard = "#!/bin/bash\npwd; printf '<%s>' \"$@\"; echo; stat -c '%a %n' . key bin/ssh; cat\n"
+    node = tmp_path / "node dir"
+    lease = kit.pack({"guard.sh": guard, "key": "secret", "bin/ssh": "x"}) + b"go\nfile x eHg=\n"
+    words = kit.guard(str(node), ("sh", "a b", "$x"))
+    said = sh(f'umask {umask}; exec "$@"', *words, stdin=lease, environ=HERE)
+    assert said.decode() == f"here node01\n{node}\n<sh><a b><$x>\n700 .\n600 key\n700 bin/ssh\ngo\nfile x eHg=\n"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 200])
+def test_a_lease_that_ends_too_early_leaves_nothing(sh: Shell, tmp_path: Path, cut: int) -> None:
+    """mnrun was killed while it sent the kit: no half of it stays on the node, and no guard starts."""
+    lease = kit.pack({"guard.sh": "echo started\n", "big": "".join(map(str, range(5000)))})
+    words = kit.guard(str(tmp_path / "node"), ())
+    said = sh('"$@" 2>/dev/null || exit 9', *words, stdin=lease[:cut], environ=HERE, code=9).decode().splitlines()
+    assert said[0] == "here node01"
+    told = [line.partition(" on this node: ")[0] for line in said[1:]]
+    assert told == ([f"fail node01 cannot unpack the kit in {tmp_path}/node"] if cut == 200 else [])
+    assert not (tmp_path / "node").exists()
+
+
+def test_one_task_on_a_node_is_enough(sh: Shell, tmp_path: Path) -> None:
+    """Where GPUs are granted by the task, a serving step has several on a node: all but the first leave, content."""
+    words = kit.guard(str(tmp_path / "node"), ())
+    assert sh('"$@"', *words, stdin=kit.pack({}), environ={"SLURM_LOCALID": "1"}) == b""
+    assert not (tmp_path / "node").exists()
+
+
+def test_a_node_directory_that_is_there_is_somebody_elses(sh: Shell, tmp_path: Path) -> None:
+    """It is neither used nor removed, and the node says so in one line."""
+    node = tmp_path / "node"
+    node.mkdir()
+    (node / "precious").write_text("x")
+    words = kit.guard(str(node), ())
+    said = sh('"$@" 2>/dev/null', *words, stdin=kit.pack({}), environ=HERE, code=1)
+    assert said.decode() == f"here node01\nfail node01 cannot make {node} on this node: somebody else has made it\n"
+    assert (node / "precious").exists()
+
+
+def test_a_node_directory_that_cannot_be_made(sh: Shell, tmp_path: Path) -> None:
+    """Nobody has it, and nothing is unpacked elsewhere."""
+    words = kit.guard(str(tmp_path / "none/node"), ())
+    said = sh('"$@"', *words, stdin=kit.pack({}), environ=HERE, code=1).decode().splitlines()
+    why = f"{tmp_path}/none is full, or not writable"
+    assert said == ["here node01", f"fail node01 cannot make {tmp_path}/none/node on this node: {why}"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_directory_whose_name_is_a_link_is_somebody_elses(sh: Shell, tmp_path: Path) -> None:
+    """Also where it leads nowhere, so that none is made at its other end."""
+    (tmp_path / "node").symlink_to(tmp_path / "gone")
+    said = sh('"$@"', *kit.guard(str(tmp_path / "node"), ()), stdin=kit.pack({}), environ=HERE, code=1).decode()
+    assert said.endswith(f"\nfail node01 cannot make {tmp_path}/node on this node: somebody else has made it\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["node"]
+
+
+def test_a_node_says_whose_its_directory_is(sh: Shell, tmp_path: Path) -> None:
+    """Its name, the node's, and the guard's number and start."""
+    guard = 'set -- $(cat /proc/$$/stat); echo "$$ ${22}"; cat own\n'
+    said = sh('exec "$@"', *kit.guard(str(tmp_path / "node"), ()), stdin=kit.pack({"guard.sh": guard}), environ=HERE)
+    _, who, noted = said.decode().splitlines()
+    assert noted == f"{tmp_path}/node node01 {who}"
+
+
+def test_a_kit_for_which_there_is_no_room(sh: Shell, tmp_path: Path) -> None:
+    """The node says so, with what tar says of it, and nothing stays. A limit plays the full disk."""
+    lease = kit.pack({"guard.sh": "echo started\n", "big": "x" * 100000})
+    words = kit.guard(str(tmp_path / "node"), ())
+    script = "trap '' XFSZ; ulimit -f 16; exec \"$@\""
+    said = sh(script, *words, shell="bash", stdin=lease, environ=HERE, code=1).decode().splitlines()
+    assert said[0] == "here node01"
+    assert said[1].startswith(f"fail node01 cannot unpack the kit in {tmp_path}/node on this node: tar: big: ")
+    assert not (tmp_path / "node").exists()
+
+
+def test_a_kit_that_is_none(sh: Shell, tmp_path: Path) -> None:
+    """As a login that says more than it was asked for would make of it."""
+    words = kit.guard(str(tmp_path / "node"), ())
+    said = sh('exec "$@"', *words, stdin=b"9\nno tar...", environ=HERE, code=1).decode()
+    assert said.startswith(f"here node01\nfail node01 cannot unpack the kit in {tmp_path}/node on this node: ")
+    assert not (tmp_path / "node").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "old"), [("3 2", True), ("4 2", True), ("4 3", True), ("4 4", False), ("5 0", False), ("10 1", False)]
+)
+def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str, old: bool) -> None:
+    """Before anything is made. A bash's own version cannot be set: its variable has another name here."""
+    text = kit.spoken(kit.BOOT)
+    assert "BASH_VERSINFO[" in text
+    words = ("bash", "-p", "-c", f"played=({version})\n{text.replace('BASH_VERSINFO', 'played')}", f"{tmp_path}/node")
+    said = sh('exec "$@"', *words, stdin=kit.pack({"guard.sh": "echo began"}), environ=HERE, code=1 if old else 0)
+    line = said.decode().splitlines()[1]
+    assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
+        "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
+    )
+    assert (tmp_path / "node").exists() != old
+
+
+def test_the_head_waits_for_its_node(sh: Shell, tmp_path: Path) -> None:
+    """It begins once the guard has made the pipe `gate`, with the job's mark, and its words arrive as they are."""
+    node = own(tmp_path / "mnrun.7-abcdef")
+    (node / "head.sh").write_text('printf \'<%s>\' "$MNRUN_JOB_ID" "$@"\n')
+    script = f'(sleep 0.1; mkfifo {node}/gate) & exec "$@"'
+    assert sh(script, *kit.head(str(node), ("sh", "a b", "$x;"))) == b"<7-abcdef><sh><a b><$x;>"
+    assert {path.name for path in node.iterdir()} == {"own", "head.sh", "go"}

@@ -1,0 +1,146 @@
+"""Whole plans, and whole kits, of stories that users tell: nothing about them changes unseen.
+
+Each folder of golden/ is a story: `command` is what is typed, with the recorded job in which
+it is typed; plan.txt (or plan.json) is what `mnrun plan` answers, and kit.txt what each node
+is sent. One on paper has its job.toml and its script.sh, too; any may have site/profiles as in /etc/mnrun.
+`pytest tests/unit/test_golden.py --accept` takes what there is now.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pytest_mock import MockerFixture
+
+from mnrun.cli import main
+from mnrun.config import load
+from mnrun.model import Plan, Site
+from mnrun.nodes import kit
+from mnrun.planning import show
+from mnrun.running import probe, session
+from mnrun.schedulers import SCHEDULERS
+from unit.samples import RECORDED, recorded
+from unit.texts import GOLDEN, Expected
+
+STORIES = sorted(path.parent.name for path in GOLDEN.glob("*/command"))
+
+
+@dataclass(frozen=True)
+class Story:
+    """`# in the recorded job NAME` (or `# on paper`), then the command with its variables in front."""
+
+    job: str
+    variables: dict[str, str]
+    words: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        return "plan.json" if "json" in self.words else "plan.txt"
+
+
+def read(folder: Path) -> Story:
+    first, _, rest = (folder / "command").read_text().partition("\n")
+    words = shlex.split(rest)
+    start = words.index("mnrun")
+    return Story(first.split()[-1], dict(word.split("=", 1) for word in words[:start]), tuple(words[start + 1 :]))
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> Story:
+    """The story's surroundings: alice in /home/alice/run, a fixed token, Slurm and a node as they were recorded."""
+    folder = GOLDEN / str(request.param)
+    story = read(folder)
+    said, environ = ("", {}) if story.job == "paper" else recorded(story.job)
+    answers = {"srun": "slurm-wlm 24.11.5\n", "scontrol": said}
+    mocker.patch(
+        "subprocess.run", side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, 0, answers[argv[0]], "")
+    )
+    mocker.patch("mnrun.schedulers.slurm.cluster.has_slurm", return_value=True)
+    mocker.patch.object(probe.Asker, "_said", return_value=(RECORDED / "facts.txt").read_text())
+    mocker.patch.object(probe.Asker, "_place", return_value=None)
+    mocker.patch.object(secrets, "choice", return_value="x")
+    mocker.patch.object(session, "cwd", return_value="/home/alice/run")
+    mocker.patch.object(load, "_text", side_effect=lambda path, _: (folder / Path(path).name).read_text())
+    mocker.patch.object(load, "_of_the_site", side_effect=lambda path, _: path.read_text() if path.exists() else None)
+    mocker.patch.object(load, "SITE", folder / "site")
+    monkeypatch.setattr(os, "environ", {**environ, **story.variables, "HOME": "/home/alice", "PATH": "/usr/bin"})
+    return story
+
+
+def answer(story: Story) -> str:
+    done = CliRunner().invoke(main.main, story.words, standalone_mode=False)
+    assert done.exception is None, done.exception
+    return done.stdout
+
+
+def sent(made: Plan, site: Site) -> str:
+    """What each node of the job gets, but for the wrappers and the rules, which are files of their own."""
+    outside = made.spec.mode == "outside-in"
+    launch = (
+        kit.outside_environment(made, SCHEDULERS[site.scheduler].launch_environment(made, site))
+        if outside
+        else kit.inside_environment(made, made.layout)
+    )
+    files = {**kit.files(made, {"launch.env": launch}), **({} if outside else kit.hostfiles(made.layout))}
+    known = {*kit.wrappers(), "rules.sh"}
+    return "".join(f"--- {name}\n{text}" for name, text in files.items() if name not in known)
+
+
+@pytest.mark.parametrize("told", STORIES, indirect=True)
+def test_a_storys_plan(told: Story, expected: Expected, request: pytest.FixtureRequest) -> None:
+    """The whole text of `mnrun plan`: every step, every word of it, every value with its origin."""
+    folder = GOLDEN / request.node.callspec.params["told"]
+    expected(folder / told.file, answer(told))
+
+
+@pytest.mark.parametrize("told", STORIES, indirect=True)
+def test_a_storys_kit(told: Story, expected: Expected, request: pytest.FixtureRequest, mocker: MockerFixture) -> None:
+    """The whole text of what every node is sent: values, variables, hosts."""
+    carried = mocker.spy(show, "carry")
+    answer(told)
+    expected(GOLDEN / request.node.callspec.params["told"] / "kit.txt", sent(*carried.call_args.args))
+
+
+PAPER = [name for name in STORIES if read(GOLDEN / name).job == "paper"]
+
+
+@pytest.mark.parametrize("told", PAPER, indirect=True)
+def test_a_storys_script(
+    told: Story, expected: Expected, request: pytest.FixtureRequest, mocker: MockerFixture
+) -> None:
+    """The whole batch script of a job that nobody holds nodes for; scripts/lint has shellcheck read it."""
+    mocker.patch("time.strftime", return_value="20260101-090000")
+    words = ("plan", "--format", "sbatch", *told.words[1:])
+    expected(GOLDEN / request.node.callspec.params["told"] / "script.sh", answer(replace(told, words=words)))
+
+
+@pytest.mark.parametrize("story", PAPER)
+def test_a_storys_script_has_the_words_of_its_plan(story: str) -> None:
+    """Every srun, option by option; what only the job knows has another name there."""
+
+    def started(text: str) -> set[tuple[str, ...]]:
+        lines = [line for line in text.splitlines() if " srun --quiet" in line]
+        found = []
+        for line in lines:
+            words = shlex.split(line[line.index(" srun --quiet") :].replace("$mnrun_pmi", "MNRUN_PMI"))
+            found.append(tuple(word for word in words[: words.index("--chdir=/tmp")] if "--nodelist" not in word))
+        return set(found)
+
+    said, planned = (started((GOLDEN / story / name).read_text()) for name in ("script.sh", "plan.txt"))
+    assert len(said) > 1
+    assert said == planned
+
+
+def test_every_folder_is_a_story() -> None:
+    """No golden text is left behind by a story that is no longer told."""
+    for folder in GOLDEN.iterdir():
+        known = {"command", read(folder).file, "kit.txt"}
+        known |= {"script.sh", "job.toml"} if folder.name in PAPER else set()
+        assert {path.name for path in folder.iterdir()} - {"site"} == known

@@ -1,0 +1,340 @@
+"""A job and a layout to steps, and steps to the words that start them: what differs between the modes.
+
+The whole words are in golden/; here stands what must hold of them, and what is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+import pytest
+
+from mnrun.errors import Impossible, UsageError
+from mnrun.model import JobSpec, Layout, Phase, Plan, Where
+from mnrun.nodes import kit
+from mnrun.planning import commands as carry
+from mnrun.planning import plan, show
+from unit.samples import SITE, build, make
+
+INSIDE = {"mode": "inside-out"}
+BY_MPIRUN = {"mode": "outside-in", "launcher": "mpirun"}
+BY_SRUN = {"mode": "outside-in", "launcher": "srun"}
+KINDS: dict[str, dict[str, Any]] = {"inside-out": INSIDE, "by mpirun": BY_MPIRUN, "by srun": BY_SRUN}
+
+
+def planned(*ranks: int, command: str = "./app", **given: Any) -> Plan:
+    return make(build(command, **given), *ranks)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_four_phases(kind: str) -> None:
+    """A guard on every node, readiness, the program, and an end whatever happened."""
+    steps = planned(2, 2, **KINDS[kind]).steps
+    assert sorted(step.phase.value for step in steps) == ["await", "run", "serve", "stop"]
+    assert (steps[0].phase, steps[0].where, steps[0].background) == (Phase.SERVE, Where.ALL, True)
+    assert steps[-1].phase is Phase.STOP
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"), [("inside-out", Where.HEAD), ("by mpirun", Where.HEAD), ("by srun", Where.RANKS)]
+)
+def test_where_the_program_starts(kind: str, where: Where) -> None:
+    """mpirun on the first node; srun brings the ranks itself."""
+    assert planned(2, 2, **KINDS[kind]).step(Phase.RUN).where is where
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_step_has_a_nodes_name(kind: str) -> None:
+    """A plan is complete before anyone holds nodes; names come with carry."""
+    made = planned(2, 1, **KINDS[kind])
+    assert not [step for step in made.steps if re.search(r"node0\d", " ".join(step.argv))]
+    paper = plan.make(made.spec, Layout((), (2, 1)), made.job)
+    assert paper.steps == made.steps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_is_pure(kind: str) -> None:
+    """Made twice, it is the same."""
+    assert planned(2, 1, **KINDS[kind]) == planned(2, 1, **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_arrives_as_it_was_given(kind: str) -> None:
+    """Its words are the last ones, unquoted and unread."""
+    words = ("./app", "a b", "$HOME", "--", "-n", "", "it's", "*", "\n", "ü")
+    made = make(build(*words, **KINDS[kind]), 2, 2)
+    assert made.step(Phase.RUN).argv[-len(words) :] == words
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "mpirun -n 4 sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        ({"mpi_args": ("--map-by slot",)}, "mpirun -n 4 --map-by slot sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        ({"script": "job.sh"}, "/home/alice/run/job.sh ./app"),
+        ({"launcher": "env"}, "sh /tmp/mnrun.7-abcdef/start.sh sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        (
+            {"launcher": "torchrun"},
+            "sh /tmp/mnrun.7-abcdef/start.sh sh /tmp/mnrun.7-abcdef/rank.sh torchrun --no-python ./app",
+        ),
+    ],
+)
+def test_what_the_master_container_runs(given: dict[str, Any], words: str) -> None:
+    """mpirun with the layout's ranks, or the user's script once."""
+    argv = planned(2, 2, **given).step(Phase.RUN).argv
+    assert " ".join(argv[argv.index("go.sh") + 1 :]) == words
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("train.py", "--lr", "1"), ("torchrun", "train.py", "--lr", "1")),
+        (("-m", "pkg.train"), ("torchrun", "-m", "pkg.train")),
+        (("python", "train.py"), ("torchrun", "--no-python", "python", "train.py")),
+        (
+            ("/opt/bin/torchrun", "--nproc-per-node", "1", "t.py"),
+            ("/opt/bin/torchrun", "--nproc-per-node", "1", "t.py"),
+        ),
+    ],
+)
+def test_the_command_as_torchrun_takes_it(command: tuple[str, ...], words: tuple[str, ...]) -> None:
+    """It starts files and modules of Python itself; its own options are the user's where he writes torchrun."""
+    argv = make(build(*command, launcher="torchrun"), 2, 2).step(Phase.RUN).argv
+    assert argv[argv.index("/tmp/mnrun.7-abcdef/rank.sh") + 1 :] == words
+
+
+@pytest.mark.parametrize(("mpi", "starter"), [("auto", "mpirun"), ("openmpi", "mpirun"), ("mpich", "mpiexec.hydra")])
+def test_the_hosts_starter_goes_by_its_own_name(mpi: str, starter: str) -> None:
+    """Outside-in it must be on the nodes, and it is what starts the ranks."""
+    made = planned(2, 1, **BY_MPIRUN, mpi=mpi)
+    argv = made.step(Phase.RUN).argv
+    assert argv[argv.index("go.sh") + 1 :][:3] == (starter, "-n", "3")
+    assert ("program", starter) in made.needs
+
+
+def test_an_mpirun_of_the_users_own_is_not_started_by_ours() -> None:
+    """It runs once, and says so."""
+    made = make(build("mpirun", "-n", "3", "./app"), 2, 2)
+    assert made.step(Phase.RUN).argv[-4:] == ("mpirun", "-n", "3", "./app")
+    assert made.step(Phase.RUN).argv.count("mpirun") == 1
+    assert "mpirun starts its own ranks: run once, in the master container" in made.notes
+
+
+@pytest.mark.parametrize(
+    ("given", "command", "counted", "stdin"),
+    [
+        (INSIDE, "./app", True, "rank"),
+        ({**INSIDE, "script": "job.sh"}, "./app", False, ""),
+        (INSIDE, "mpirun", False, ""),
+        (BY_MPIRUN, "./app", True, "rank"),
+        (BY_SRUN, "./app", True, ""),
+        ({**INSIDE, "launcher": "env"}, "./app", True, "rank"),
+        ({**INSIDE, "launcher": "torchrun"}, "./app", False, "rank"),
+    ],
+)
+def test_who_is_counted_and_who_reads(given: dict[str, Any], command: str, counted: bool, stdin: str) -> None:
+    """Ranks that we start are counted; mpirun loses standard input, so that it goes around it; srun does not."""
+    made = planned(2, 2, command=command, **given)
+    assert (made.counted, made.stdin) == (counted, stdin)
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "shared", "alone"),
+    [
+        (INSIDE, (2, 2), False, False),
+        (BY_SRUN, (1, 1), False, False),
+        (BY_SRUN, (2, 1), True, False),
+        ({**BY_SRUN, "container_per": "rank"}, (2, 1), False, True),
+        ({**BY_SRUN, "container_per": "node"}, (1, 1), True, False),
+        ({**BY_MPIRUN, "container_per": "rank"}, (1, 1), False, False),
+        ({**BY_MPIRUN, "runtime": "host"}, (2, 2), False, False),
+    ],
+)
+def test_who_shares_a_container(given: dict[str, Any], ranks: tuple[int, ...], shared: bool, alone: bool) -> None:
+    """A node's ranks do where there are several, unless asked otherwise."""
+    made = planned(*ranks, **given)
+    assert made.alone == alone
+    assert ("--sharens" in made.step(Phase.SERVE).argv) == shared
+    assert ("instance://sharens_instance_MNRUN_HOLDER" in made.step(Phase.RUN).argv) == shared
+
+
+def test_a_serving_container_has_pids_of_its_own() -> None:
+    """When its first process ends the kernel ends all others; ranks of a node must see each other instead."""
+    assert "--pid" in planned(1).step(Phase.SERVE).argv
+    assert "--pid" in planned(1).step(Phase.RUN).argv
+    assert "--pid" not in planned(2, **BY_SRUN).step(Phase.RUN).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "mounted"),
+    [
+        ({}, False),
+        ({"chdir": "/home/alice"}, False),
+        ({"chdir": "/home/alicia"}, True),
+        ({"chdir": "/scratch"}, True),
+        ({"no_home": True}, True),
+        ({"chdir": "/"}, False),
+    ],
+)
+def test_the_working_directory_is_there(given: dict[str, Any], mounted: bool) -> None:
+    """Mounted by itself where home does not bring it."""
+    made = planned(1, **given)
+    chdir = made.spec.chdir
+    assert (f"{chdir}:{chdir}" in made.step(Phase.RUN).argv) == mounted
+    assert "--pwd" in made.step(Phase.RUN).argv
+
+
+def test_a_users_mounts_come_after_ours() -> None:
+    """So that his can lie above them."""
+    argv = planned(1, bind=("/data:/etc/group",)).step(Phase.RUN).argv
+    binds = [argv[place + 1] for place, word in enumerate(argv) if word == "--bind"]
+    assert binds == [
+        "/tmp/mnrun.7-abcdef:/tmp/mnrun.7-abcdef",
+        "/tmp/mnrun.7-abcdef/etc.passwd:/etc/passwd",
+        "/tmp/mnrun.7-abcdef/etc.group:/etc/group",
+        "/data:/etc/group",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "command", "said"),
+    [
+        (
+            {"script": "job.sh"},
+            "./app",
+            "--script runs once in the master container, which outside-in has not; use --mode inside-out",
+        ),
+        (
+            {},
+            "/opt/bin/mpirun",
+            "/opt/bin/mpirun runs once in the master container, which outside-in has not; use --mode inside-out",
+        ),
+    ],
+)
+def test_what_has_no_master_container(given: dict[str, Any], command: str, said: str) -> None:
+    """Outside-in there is none."""
+    with pytest.raises(Impossible) as wrong:
+        planned(1, command=command, **BY_MPIRUN, **given)
+    assert str(wrong.value) == said
+
+
+@pytest.mark.parametrize(("mpi", "launcher"), [("pmi2", "srun"), ("mpich", "mpirun")])
+def test_what_needs_an_open_file(mpi: str, launcher: str) -> None:
+    """dockerd hands none on; podman does."""
+    given = {"mode": "outside-in", "mpi": mpi, "launcher": launcher, "image": "app:1"}
+    with pytest.raises(Impossible, match=r"open file, which docker does not hand on .*--mode inside-out"):
+        planned(1, runtime="docker", **given)
+    planned(1, runtime="podman", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "notes"),
+    [
+        ({}, ("mode is inside-out (auto)",)),
+        (INSIDE, ()),
+        (BY_SRUN, ()),
+        ({**INSIDE, "launcher": "env", "mpi_args": ("-v",)}, ("--mpi-args: no effect on ranks that no MPI starts",)),
+        ({**INSIDE, "launcher": "env", "script": "x"}, ("--launcher env: no effect on ranks that you start yourself",)),
+    ],
+)
+def test_a_mode_that_nobody_chose_is_told(given: dict[str, Any], notes: tuple[str, ...]) -> None:
+    """--mode auto says what it became."""
+    assert planned(1, **given).notes == notes
+
+
+def test_two_jobs_have_nothing_in_common_on_a_node() -> None:
+    """Every path of ours has the job's own name in it."""
+    one, other = (plan.make(build("./app"), Layout(("node01",), (1,)), job) for job in ("7-aaaaaa", "7-bbbbbb"))
+    assert one.node_dir != other.node_dir
+    assert "7-bbbbbb" not in repr(one.steps)
+    assert len(one.node_dir) < 40, "a Unix socket's path below it has room for 108 bytes"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_carry_puts_the_schedulers_words_in_front(kind: str) -> None:
+    """One command for each step that starts something; the step's own words unchanged behind."""
+    made = planned(2, 2, **KINDS[kind])
+    commands = carry.carry(made, SITE)
+    assert [command.step for command in commands] == [s for s in made.steps if s.where is not Where.HERE]
+    for command in commands:
+        assert command.argv[0] == "srun"
+        assert command.argv[len(command.argv) - len(command.step.argv) :] == command.step.argv
+
+
+def test_carry_without_a_scheduler() -> None:
+    """The step's words are all there is."""
+    made = planned(2)
+    local = dataclasses.replace(SITE, scheduler="local")
+    assert [command.argv for command in carry.carry(made, local)] == [
+        command.step.argv for command in carry.carry(made, SITE)
+    ]
+
+
+def test_host_is_the_same_job_without_containers() -> None:
+    """The baseline: the same steps, no runtime's word in them, and nothing that a node would need of one."""
+    made = make(JobSpec(command=("./app",), runtime="host", chdir="/run"), 2, 2)
+    assert "apptainer" not in repr(made.steps)
+    assert made.needs == (("working directory", "/run"),)
+    assert "inside-bare" in made.step(Phase.RUN).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "notes"),
+    [
+        ({"stage": True, "ssh_port": "22"}, ["--stage, --ssh-port: no effect without --hosts"]),
+        ({"rsh": "pdsh", "ssh_user": "bob"}, ["--rsh, --ssh-user: no effect without --hosts"]),
+        ({"rsh": "pdsh", "ssh_user": "bob", "hosts": "n1"}, []),
+        ({"stage": True, "hosts": "n1"}, []),
+        (
+            {"stage": True, "hosts": "n1", "image": "docker://app:1"},
+            ["--stage: no effect here, since only an image file is copied"],
+        ),
+        ({"mode": "outside-in", "connect": "pipe", "hosts": "n1"}, []),
+        (
+            {"mode": "outside-in", "connect": "pipe"},
+            ["--connect: no effect outside-in, where the scheduler starts what runs on the nodes"],
+        ),
+    ],
+)
+def test_what_has_no_effect_is_said(given: dict[str, Any], notes: list[str]) -> None:
+    """Of what this job asks for; nothing of what is only a default."""
+    job = build("./app", **{"mode": "inside-out", **given})
+    assert list(make(job, 1, 1).notes) == notes
+    elsewhere = dataclasses.replace(job, origins=dict.fromkeys(job.origins, "profile here"))
+    if "image" not in given:
+        assert make(elsewhere, 1, 1).notes == ()
+
+
+def test_outside_in_on_hosts_by_ssh_or_by_the_pipe() -> None:
+    """As asked for; with a scheduler there is nothing to connect."""
+    for connect in ("auto", "ssh", "pipe"):
+        given: dict[str, Any] = {"mode": "outside-in", "connect": connect}
+        assert make(build("./app", **given, hosts="n1,n2"), 1, 1).connect == connect
+        assert make(build("./app", **given), 1, 1).connect == ""
+
+
+@pytest.mark.parametrize("option", ["chdir", "split_output"])
+@pytest.mark.parametrize("path", ["/scratch/a,b", "/scratch/a:b", "/scratch/a\nb"])
+def test_a_directory_that_no_runtime_can_mount(option: str, path: str) -> None:
+    """B11: `out,a:b` would be another directory of the node's, in the container at another place."""
+    own: dict[str, Any] = {option: path}
+    with pytest.raises(UsageError, match="has a comma, a colon or a newline, so that it cannot be mounted") as wrong:
+        make(build("./app", **own), 1)
+    assert wrong.value.remedy == f"name another with --{option.replace('_', '-')}"
+    make(build("./app", runtime="host", **own), 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
+    """A person reads which they are; a program is given the words as they are."""
+    made = planned(2, 2, **KINDS[kind])
+    judged = show.Judged(None, "", made.spec)
+    names = ("boot.sh", "into.sh") if kind == "by srun" else ("boot.sh", "await.sh", "into.sh")
+    text, data = show.as_steps(made, SITE, judged), show.as_json(made, SITE, judged)
+    assert all(f"-c '<{name}>' /tmp/mnrun.7-abcdef " in text for name in names)
+    assert "mnrun_back" not in text
+    said = [word for step in json.loads(data)["steps"] for word in step["argv"]]
+    assert all(kit.spoken(name) in said for name in names)

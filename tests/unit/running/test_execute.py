@@ -1,0 +1,110 @@
+"""Carrying out a plan: who is started when, with which words, and what they are sent. The guards are only played."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from mnrun.errors import NodeError, SchedulerError
+from mnrun.model import Outcome
+from unit.nodes.test_kit import unpack
+from unit.played import BYE, FOUND, RANKS, READY, Launcher, Play, Stage, ended, noise, say
+from unit.samples import build, make
+
+
+@pytest.mark.parametrize("name", ["serve", "run"])
+def test_no_srun(launch: Launcher, stage: Stage, name: str) -> None:
+    """One line; and what was started before is ended."""
+    stage.absent = name
+    with pytest.raises(SchedulerError, match=r"^srun is not on PATH$"):
+        launch(Play())
+
+
+def test_the_master_starts_together_with_the_others(launch: Launcher, stage: Stage) -> None:
+    """Its start is off the critical path: it waits on its node. srun's ranks would not, and start after go."""
+    with pytest.raises(NodeError):
+        launch(Play(kit=say(READY[0], "fail node02 x")))
+    assert stage.order == ["serve", "run"]
+    stage.order.clear()
+    with pytest.raises(NodeError):
+        launch(Play(kit=say(READY[0], "fail node02 x")), mode="outside-in", launcher="srun")
+    assert stage.order == ["serve"]
+    stage.order.clear()
+    assert launch(Play(), mode="outside-in", launcher="srun") == Outcome(0, FOUND)
+    assert stage.order == ["serve", "run"]
+
+
+def test_a_prompt_starts_when_all_is_ready(launch: Launcher, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its srun has the terminal from its start on; what it says of the shell's last command is nobody's business."""
+    shell = make(build(shell="terminal"), 2, 1)
+    with pytest.raises(NodeError):
+        stage.play = Play(kit=say(READY[0], "fail node02 x"))
+        launch.carry_out(shell)
+    assert stage.order == ["serve"]
+    stage.order.clear()
+    said = ["srun: error: node01: task 0: Exited with exit code 7", "srun: error: other"]
+    stage.play = Play(go=[("noise", "run", line) for line in said] + ended("run", 7))
+    assert launch.carry_out(shell) == Outcome(7, {})
+    assert stage.order == ["serve", "run"]
+    assert capsys.readouterr().err.splitlines() == ["mnrun: connected by ssh", *said[1:]]
+
+
+def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> None:
+    """The kit with this job's keys; once all are ready, how to reach them; then go, and nothing after it."""
+    launch(Play())
+    names = set(unpack(stage.lease.kit))
+    assert {"key", "authorized_keys", "hostkey", "known_hosts", "guard.sh", "job.sh"} <= names
+    sent = {}
+    for line in stage.lease.lines[:-1]:
+        word, name, data = line.split(b" ")
+        assert word == b"file"
+        sent[name.decode()] = base64.b64decode(data).decode()
+    assert sorted(sent) == ["hostfile", "hostfile.hydra", "launch.env", "ssh_config"]
+    assert sent["hostfile"] == "node01 slots=2\nnode02 slots=1\n"
+    assert "Host node02 n2\n    HostName 10.0.0.2\n" in sent["ssh_config"]
+    assert stage.lease.lines[-1] == b"go"
+
+
+def test_what_goes_down_the_lease_outside_in(launch: Launcher, stage: Stage) -> None:
+    """No keys: nobody connects; what the host's mpirun must see is in the kit."""
+    launch(Play(), mode="outside-in")
+    files = unpack(stage.lease.kit)
+    assert "key" not in files
+    assert "export SLURM_TASKS_PER_NODE='2,1'\n" in files["launch.env"][1]
+    assert stage.lease.lines == [b"go"]
+
+
+def test_two_launches_have_different_keys(launch: Launcher, stage: Stage) -> None:
+    """Every key belongs to one job."""
+    keys = []
+    for _ in range(2):
+        launch(Play())
+        keys.append(unpack(stage.lease.kit)["key"])
+    assert keys[0] != keys[1]
+
+
+def test_a_script_is_not_counted(launch: Launcher) -> None:
+    """It starts as many ranks as it likes, or none."""
+    assert launch(Play(go=ended("run", 0)), script="job.sh") == Outcome(0, {})
+
+
+@pytest.mark.parametrize(("cpus", "overcommits"), [(8, False), (1, True)])
+def test_more_ranks_than_cpus(launch: Launcher, stage: Stage, cpus: int, overcommits: bool) -> None:
+    """srun must be told, or it refuses the step."""
+    launch.carry_out(make(build("./app", mode="outside-in", launcher="srun"), 2, 1), cpus=cpus)
+    assert ("--overcommit" in stage.argv["run"]) == overcommits
+
+
+def test_the_steps_see_nothing_of_the_surrounding_step(launch: Launcher, stage: Stage) -> None:
+    """srun's inputs of the job around us would shape our steps."""
+    launch(Play(), {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_CPU_BIND": "cores"})
+    assert stage.environ == {"PATH": "/bin", "SLURM_JOB_ID": "7"}
+
+
+def test_what_is_recorded(launch: Launcher) -> None:
+    """Every line in the log, and a record of each node that was ready."""
+    launch(Play(kit=noise("srun: a warning") + say(*READY)))
+    log = (launch.path / "log").read_text().splitlines()
+    assert log == ["srun: a warning", *READY, *RANKS, *BYE]
+    assert sorted(path.name for path in launch.path.glob("node.*")) == ["node.node01.json", "node.node02.json"]

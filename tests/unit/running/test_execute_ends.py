@@ -1,0 +1,362 @@
+"""How a launch ends: the state machine of execute.py, against guards that are only played."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed
+from mnrun.model import Outcome
+from mnrun.nodes import kit
+from mnrun.system.process import Event
+from unit import played
+from unit.played import BYE, FOUND, RANKS, READY, Launcher, Lease, Play, Slurm, Stage, ended, noise, say, signalled
+from unit.samples import build, make
+
+# what is played -> the outcome, or the failure with its whole line
+ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
+    "all is well": (Play(), Outcome(0, FOUND)),
+    "the program's own code": (Play(go=say(*RANKS) + ended("run", 7)), Outcome(7, FOUND)),
+    "a rank that was killed": (Play(go=say(*RANKS) + ended("run", 137)), Outcome(137, FOUND)),
+    "a program that fails before its ranks": (Play(go=ended("run", 127)), Outcome(127, {})),
+    "ranks that speak late": (
+        Play(go=ended("run", 0), close=say(*RANKS, *BYE) + ended("serve", 0)),
+        Outcome(0, FOUND),
+    ),
+    "a node without ranks": (
+        Play(go=say("rank node01 0 2", "rank node01 1 2") + ended("run", 0)),
+        NodeError(
+            "ranks started on node01 x 2, but node01 x 2, node02 x 1 was asked for",
+            "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
+        ),
+    ),
+    "no ranks at all": (
+        Play(go=ended("run", 0)),
+        NodeError(
+            "ranks started on no node, but node01 x 2, node02 x 1 was asked for",
+            "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
+        ),
+    ),
+    "ranks that took themselves for the only one": (
+        Play(close=say("alone node01 1", "alone node02 2", *BYE) + ended("serve", 0)),
+        RuntimeFailed(
+            "2 of 3 ranks took themselves for rank 0 of 1",
+            "the image's MPI does not understand the starter: try --mode inside-out, or another --mpi",
+        ),
+    ),
+    "ranks that miscount": (
+        Play(go=say("rank node01 0 1", "rank node01 1 1", "rank node02 2 1") + ended("run", 0)),
+        RuntimeFailed("ranks thought that there are 1 of them, not 3"),
+    ),
+    "a node that cannot take part": (
+        Play(kit=say(READY[0], "fail node02 the image /app.sif is not there")),
+        NodeError("1 of 2 nodes not ready: node02: the image /app.sif is not there"),
+    ),
+    "image files that differ": (
+        Play(kit=say(*(f"{line} image={n}.7" for n, line in enumerate(READY, 1)))),
+        NodeError(
+            "/home/alice/run/app.sif is not the same on all nodes: "
+            "node01: 1 bytes, header 7; node02: 2 bytes, header 7",
+            "copy one of them to all, or name one that all nodes see",
+        ),
+    ),
+    "image files that are the same": (Play(kit=say(*(f"{line} image=1.7" for line in READY))), Outcome(0, FOUND)),
+    "two nodes with one reason": (
+        Play(kit=say("fail node01 no apptainer", "fail node02 no apptainer")),
+        NodeError("2 of 2 nodes not ready: node[01-02]: no apptainer"),
+    ),
+    "a container that ends at once": (
+        Play(kit=say(READY[0], "log node02 FATAL: no such image", "gone node02 255")),
+        NodeError("1 of 2 nodes not ready: node02: its container ended with 255 (FATAL: no such image)"),
+    ),
+    "one fails, one is silent": (
+        Play(kit=say("fail node01 no apptainer")),
+        NodeError("2 of 2 nodes not ready: node01: no apptainer; node02: no word from it"),
+    ),
+    "one fails, one is late": (
+        Play(kit=say("fail node01 no apptainer", READY[1])),
+        NodeError("1 of 2 nodes not ready: node01: no apptainer"),
+    ),
+    "a serving step that never begins": (
+        Play(kit=noise("srun: error: Unable to create step") + ended("serve", 1), close=[]),
+        NodeError("2 of 2 nodes not ready: node[01-02]: no word from it (srun: error: Unable to create step)"),
+    ),
+    "a program that ends before go": (
+        Play(kit=say(READY[0]) + ended("run", 1)),
+        NodeError("1 of 2 nodes not ready: node02: no word from it"),
+    ),
+    "an image that does not suit the starter": (
+        Play(go=say("rank node01 0 1", "fail node01 the image has MPICH") + ended("run", 1)),
+        RuntimeFailed("node01: the image has MPICH"),
+    ),
+    "a failure that is told after the end": (
+        Play(go=ended("run", 1), close=say("fail node01 sshd ended", *BYE) + ended("serve", 0)),
+        RuntimeFailed("node01: sshd ended"),
+    ),
+    "a container that ends while the program runs": (
+        Play(go=say(*RANKS, "log node02 oom", "gone node02 137")),
+        NodeError("node02: its container ended with 137 (oom)"),
+    ),
+    "ranks that srun ended because one failed": (
+        Play(go=say(*RANKS, "ended node01 0 143 told", "ended node02 2 9") + ended("run", 143)),
+        Outcome(9, FOUND),
+    ),
+    "a node that is silent after a failure": (
+        Play(go=say(*RANKS) + ended("run", 1), close=say(BYE[0])),
+        NodeError("node02: lost while the program ran"),
+    ),
+    "a serving step that is killed": (
+        Play(go=say(*RANKS) + noise("srun: error: slurmd gone") + ended("serve", 137), close=[]),
+        NodeError("the serving step ended while the program ran (srun: error: slurmd gone)"),
+    ),
+    "a serving step that is killed without a word": (
+        Play(go=ended("serve", 137), close=[]),
+        NodeError("the serving step ended while the program ran (without a word)"),
+    ),
+    "a program that ends as its serving step is killed": (
+        Play(go=say(*RANKS) + ended("run", 143) + ended("serve", 143), close=[]),
+        NodeError("the serving step ended while the program ran (without a word)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_how_a_launch_ends(launch: Launcher, end: str) -> None:
+    """The program's code where all is well; else one line that says which node, and why."""
+    play, expected = ENDS[end]
+    if isinstance(expected, Outcome):
+        assert launch(play) == expected
+        return
+    with pytest.raises(LaunchError) as wrong:
+        launch(play)
+    assert (type(wrong.value), str(wrong.value)) == (type(expected), str(expected))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("CANCELLED", JobEnded("job 7 was cancelled")),
+        ("TIMEOUT", DeadlineError("job 7 reached its time limit", "ask for more with --time of salloc or sbatch")),
+        ("NODE_FAIL", NodeError("a node of job 7 failed")),
+        ("RUNNING", NodeError("the serving step ended while the program ran (without a word)")),
+        ("", NodeError("the serving step ended while the program ran (without a word)")),
+    ],
+)
+@pytest.mark.parametrize("program", [[], ended("run", 143)], ids=["it runs", "it has ended"])
+def test_a_job_that_ends_under_us(
+    launch: Launcher, slurm: Slurm, state: str, expected: LaunchError, program: list[Event]
+) -> None:
+    """scancel and the time limit end the serving step with the rest: Slurm is asked which it was."""
+    slurm.ending = state
+    with pytest.raises(LaunchError) as wrong:
+        launch(Play(go=program + ended("serve", 143), close=[]))
+    assert (type(wrong.value), str(wrong.value)) == (type(expected), str(expected))
+
+
+WARNED = say(*RANKS, "warned node01", "warned node02")
+
+
+@pytest.mark.parametrize("then", [[], say("fail node02 sshd ended"), say("gone node02 1"), ended("run", 143)])
+def test_a_term_that_ends_the_job(launch: Launcher, slurm: Slurm, then: list[Event]) -> None:
+    """scancel tells every process: what else is heard is only its consequence."""
+    slurm.ending, slurm.runs = "CANCELLED", False
+    with pytest.raises(JobEnded, match=r"^job 7 was cancelled$"):
+        launch(Play(go=WARNED + then))
+
+
+def test_a_term_that_is_a_warning(launch: Launcher) -> None:
+    """--signal=TERM@60, or a preemption with a time of grace: the program may make use of it."""
+    assert launch(Play(go=WARNED + ended("run", 0))) == Outcome(0, FOUND)
+    assert launch(Play(go=WARNED + ended("run", 15))) == Outcome(15, FOUND)
+
+
+def test_a_node_that_slurm_has_lost(launch: Launcher, slurm: Slurm) -> None:
+    """By its name, with Slurm's word for it."""
+    slurm.ending, slurm.thoughts = "NODE_FAIL", {"node02": "down*"}
+    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*$"):
+        launch(Play(go=say(*RANKS) + ended("serve", 143), close=[]))
+
+
+def test_a_program_that_leaves_with_0_as_its_node_is_lost(launch: Launcher, slurm: Slurm) -> None:
+    """mpirun may be ended before anybody else is told; and what has ended well while the job goes on, counts."""
+    play = Play(close=say(BYE[0]))
+    assert launch(play) == Outcome(0, FOUND)
+    slurm.ending, slurm.runs, slurm.thoughts = "NODE_FAIL", False, {"node02": "down*"}
+    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*$"):
+        launch(play)
+
+
+def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
+    """At the deadline their guards are asked for it."""
+    here = say("here node01", "here node02", READY[0])
+    stage.play = Play(kit=here, log=say("log node02 Server cannot bind"))
+    plan = make(build("./app"), 2, 1)
+    with pytest.raises(DeadlineError, match=r"^1 of 2 nodes .* node02: not ready yet \(Server cannot bind\)"):
+        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0)))
+
+
+def test_ranks_that_do_not_come(launch: Launcher, stage: Stage) -> None:
+    """An mpirun that hangs holds nobody longer than nodes may."""
+    stage.play = Play(kit=say(*READY), go=say("rank node01 0 3"))
+    plan = make(build("./app"), 2, 1)
+    with pytest.raises(DeadlineError, match=r"^2 of 3 ranks, of node\[01-02\], have not started 0\.2 s after"):
+        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0.2)))  # type: ignore[arg-type]
+
+
+def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
+    """The missing nodes by name, with what Slurm thinks of them, what srun said, and how to wait longer."""
+    slurm.thoughts = {"node02": "down*"}
+    stage.play = Play(kit=say(READY[0]) + noise("srun: warning: slow"))
+    plan = make(build("./app"), 2, 1)
+    with pytest.raises(DeadlineError) as wrong:
+        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0)))
+    assert str(wrong.value) == (
+        "1 of 2 nodes not ready after 0 s: node02: no word from it (Slurm says down*) (srun: warning: slow); "
+        "--start-timeout gives them longer"
+    )
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_program_runs(launch: Launcher, stage: Stage, signum: int) -> None:
+    """The program is told through the lease, has a moment to end by itself, and the code is 128 + n."""
+    assert launch(Play(go=say(*RANKS) + signalled(signum))) == Outcome(128 + signum)
+    assert stage.lease.lines[-1] == b"end"
+
+
+def test_a_program_that_does_not_end_is_killed(launch: Launcher, stage: Stage) -> None:
+    """After its moment, and after the guards had theirs."""
+    assert launch(Play(go=say(*RANKS) + signalled(signal.SIGTERM), term=[])) == Outcome(143)
+    assert stage.started["run"].signals == [signal.SIGKILL]
+
+
+def test_ctrl_c_twice_does_not_wait(launch: Launcher, stage: Stage) -> None:
+    """The second one: at once, then; the lease is closed all the same."""
+    play = Play(go=say(*RANKS) + signalled(signal.SIGINT, signal.SIGINT), term=[])
+    assert launch(play) == Outcome(130)
+    assert stage.lease.lines[-1] == b"end"
+    assert stage.lease.closed
+
+
+def test_ctrl_c_again_and_again_while_stopping(launch: Launcher) -> None:
+    """We are stopping: the farewell is waited for."""
+    interrupts = signalled(*[signal.SIGINT] * 5)
+    play = Play(go=signalled(signal.SIGINT), term=interrupts, close=interrupts + say(*BYE) + ended("serve", 0))
+    assert launch(play) == Outcome(130)
+
+
+def test_a_signal_before_all_are_ready(launch: Launcher, stage: Stage) -> None:
+    """Nobody runs yet who could be told; the lease's end is enough."""
+    assert launch(Play(kit=say(READY[0]) + signalled(signal.SIGTERM))) == Outcome(143)
+    assert b"end" not in stage.lease.lines
+    assert b"go" not in stage.lease.lines
+
+
+@pytest.mark.parametrize(("scheduler", "lines"), [("slurm", 0), ("local", 1)])
+def test_a_signal_for_the_program(
+    launch: Launcher, stage: Stage, mocker: MockerFixture, scheduler: str, lines: int
+) -> None:
+    """Slurm's guards hear it themselves; elsewhere we alone do."""
+    told: list[Event] = [("told", "USR1", "")]
+    mocker.patch.object(played, "SITE", replace(played.SITE, scheduler=scheduler))
+    play = Play(kit=told + say(*READY), go=say(*RANKS) + told + ended("run", 0))
+    assert launch(play).code == 0
+    assert stage.lease.lines.count(b"signal USR1") == lines
+
+
+def test_a_signal_is_no_judgement(launch: Launcher) -> None:
+    """Ranks that are missing because we stopped them are no failure of their own."""
+    assert launch(Play(go=say(RANKS[0]) + signalled(signal.SIGTERM), term=ended("run", 0))) == Outcome(143)
+
+
+def test_a_node_that_says_no_farewell(
+    launch: Launcher, stage: Stage, slurm: Slurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was cut off: Slurm ends the step there once it can, and the user is told."""
+    assert launch(Play(close=say(BYE[0]))) == Outcome(0, FOUND)
+    assert slurm.ended_steps == ["7.3"]
+    assert stage.started["serve"].signals == [signal.SIGKILL]
+    assert capsys.readouterr().err == (
+        "mnrun: connected by ssh\nmnrun: warning: no farewell from node02: Slurm ends what is left there once it can\n"
+    )
+
+
+def test_scheduler_is_asked_after_the_lease_is_closed(
+    launch: Launcher, stage: Stage, slurm: Slurm, mocker: MockerFixture
+) -> None:
+    """Nothing comes before the lease's end: no question why the job ends, nor what Slurm thinks of a node."""
+    closed: list[bool] = []
+
+    def noting(answer: object) -> object:
+        closed.append(stage.lease.closed)
+        return answer
+
+    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda job: noting(slurm.ending))
+    mocker.patch("mnrun.schedulers.slurm.cluster.why_down", side_effect=lambda names: noting(slurm.thoughts))
+    for play in (
+        Play(go=say(*RANKS) + ended("serve", 143), close=[]),
+        Play(kit=say("fail node01 no image", READY[1]), close=[]),
+        Play(go=say(*RANKS, "gone node01 9"), close=[]),
+    ):
+        with pytest.raises(LaunchError):
+            launch(play)
+    assert closed, "nobody was asked"
+    assert all(closed)
+
+
+def test_guards_that_were_killed_are_swept_after(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
+    """Their step has ended without a farewell: a step of its own does their last work."""
+    with pytest.raises(NodeError):
+        launch(Play(go=say(*RANKS) + ended("serve", 137), close=[]))
+    assert stage.order == ["serve", "run", "sweep"]
+    assert stage.argv["sweep"][-6:] == ("bash", "-p", "-c", kit.spoken("into.sh"), "/tmp/mnrun.7-abcdef", "stop.sh")
+    sweep = stage.started["sweep"].played
+    assert sweep.stdin is not None
+    assert sweep.stdin.closed
+    assert sweep.waited
+    assert slurm.ended_steps == []
+
+
+def test_nothing_is_swept_where_everyone_said_farewell(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
+    """The common end: one step that serves, one that runs."""
+    launch(Play())
+    assert stage.order == ["serve", "run"]
+    assert slurm.ended_steps == []
+    assert stage.argv["serve"][0] == "srun"
+
+
+def test_processes_that_could_not_be_ended_are_named(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+    """A process in an uninterruptible sleep outlives its SIGKILL."""
+    launch(Play(close=say(BYE[0], "bye node02 17 18 ") + ended("serve", 0)))
+    said = "mnrun: connected by ssh\nmnrun: warning: on node02 these processes could not be ended: 17 18\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_lease_whose_reader_is_gone(launch: Launcher, stage: Stage, mocker: MockerFixture) -> None:
+    """srun ended while we wrote: its end, with the reason, is on its way to us."""
+
+    def broken(lease: Lease, data: memoryview) -> int:
+        lease._hear(noise("srun: error: no") + ended("serve", 1))
+        raise BrokenPipeError
+
+    mocker.patch.object(Lease, "write", broken)
+    with pytest.raises(NodeError, match=r"no word from it \(srun: error: no\)$"):
+        launch(Play(close=[]))
+
+
+def test_a_prompt_is_hung_up(launch: Launcher, stage: Stage) -> None:
+    """A shell at a prompt takes no notice of a TERM."""
+    stage.play = Play(go=signalled(signal.SIGTERM))
+    assert launch.carry_out(make(build(shell="terminal"), 2, 1)) == Outcome(143)
+    assert stage.started["run"].signals[0] == signal.SIGHUP
+    assert b"end" not in stage.lease.lines
+
+
+def test_a_bug_of_ours_still_closes_the_lease(launch: Launcher, stage: Stage, mocker: MockerFixture) -> None:
+    """Whatever happens."""
+    mocker.patch.object(kit, "hostfiles", side_effect=RuntimeError("a bug"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        launch(Play())
+    assert stage.lease.closed

@@ -1,0 +1,165 @@
+"""What a launch leaves where it was started: private, whole, and gone at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mnrun.errors import UsageError
+from mnrun.model import Worker
+from mnrun.running import job_dir
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """The user whose umask lets everybody write."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def leave(parent: Path, job: str, owner: str) -> Path:
+    """A launch's directory as a killed mnrun leaves it."""
+    path = parent / job
+    path.mkdir(parents=True)
+    (path / job_dir.OWNER).write_text(owner)
+    (path / "log").write_text("x\n")
+    return path
+
+
+def test_it_is_there_for_as_long_as_the_launch(tmp_path: Path) -> None:
+    """Made with its parents, and gone with everything in it."""
+    with job_dir.opened(str(tmp_path / "a/b"), "7-abc", keep=False) as records:
+        records.log("a line")
+        assert records.path == tmp_path / "a/b/7-abc"
+        assert records.path.is_dir()
+    assert not records.path.exists()
+
+
+def test_it_goes_when_the_launch_fails(tmp_path: Path) -> None:
+    """Whatever was raised goes on."""
+    with pytest.raises(KeyError), job_dir.opened(str(tmp_path), "7-abc", keep=False):
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:
+    """With what was written into it, and without the mark of a launch under way."""
+    with job_dir.opened(str(tmp_path), "7-abc", keep=True) as records:
+        records.log("one")
+        records.log("two ü")
+        records.ready(Worker("node01", "node01", "10.0.0.1", 22345, "3"))
+    assert sorted(path.name for path in records.path.iterdir()) == ["log", "node.node01.json"]
+    assert (records.path / "log").read_text() == "one\ntwo ü\n"
+    assert json.loads((records.path / "node.node01.json").read_text()) == {
+        "name": "node01",
+        "host": "node01",
+        "address": "10.0.0.1",
+        "port": 22345,
+        "step": "3",
+        "user": "",
+        "image": "",
+    }
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_it_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    """Directories 0700, files 0600."""
+    with job_dir.opened(str(tmp_path), "7-abc", keep=True) as records:
+        records.log("x")
+        records.write("a", "x")
+        records.write("a", "y")
+        assert (records.path / "a").read_text() == "y"
+        assert {path.name: mode(path) for path in records.path.iterdir()} == {
+            "log": 0o600,
+            "a": 0o600,
+            job_dir.OWNER: 0o600,
+        }
+    assert mode(records.path) == 0o700
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_its_parents_are_private_too(tmp_path: Path) -> None:
+    """Who can write into ~/.mnrun can put another directory in a job's place."""
+    with job_dir.opened(str(tmp_path / ".mnrun/jobs"), "7-abc", keep=True):
+        pass
+    assert mode(tmp_path / ".mnrun/jobs") == 0o700
+    assert mode(tmp_path / ".mnrun") == 0o700
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written beside and renamed: a full disk leaves what was there before."""
+    records = job_dir.Records(tmp_path)
+    records.write("a", "before")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        records.write("a", "after")
+    assert (tmp_path / "a").read_text() == "before"
+
+
+@pytest.mark.parametrize(("where", "call"), [(Path, "mkdir"), (os, "replace")], ids=["mkdir", "replace"])
+def test_a_directory_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, call: str
+) -> None:
+    """No rights, a full disk: which directory, why, and what to do; and nothing half made stays."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(where, call, fail)
+    with pytest.raises(UsageError) as wrong, job_dir.opened(str(tmp_path / "jobs"), "7-abc", keep=False):
+        pytest.fail("it was opened")
+    monkeypatch.undo()
+    assert str(wrong.value) == (
+        f"cannot write to the job directory {tmp_path}/jobs/7-abc: No space left on device; name another with --job-dir"
+    )
+    assert not (tmp_path / "jobs/7-abc").exists()
+
+
+def test_a_file_in_its_place_is_one_line(tmp_path: Path) -> None:
+    """--job-dir that names a file."""
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(UsageError) as wrong, job_dir.opened(str(tmp_path / "file"), "7-abc", keep=False):
+        pytest.fail("it was opened")
+    assert str(wrong.value).startswith(f"cannot write to the job directory {tmp_path}/file/7-abc: ")
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_what_a_killed_launch_left_goes_with_the_next(tmp_path: Path) -> None:
+    """Its host was this one and its process is gone: nobody else would tidy up."""
+    dead = leave(tmp_path, "6-old", f"{platform.node()} 4194305\n")  # above the kernel's highest pid
+    with job_dir.opened(str(tmp_path), "7-abc", keep=False):
+        assert not dead.exists()
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [f"{platform.node()} {os.getpid()}\n", "another-host 4194305\n", "", "odd", "a b c\n"],
+    ids=["alive", "elsewhere", "empty", "odd", "too much"],
+)
+def test_what_may_be_under_way_stays(tmp_path: Path, owner: str) -> None:
+    """A living process, another host's, or a mark that cannot be read: it is not ours to remove."""
+    other = leave(tmp_path, "6-other", owner)
+    with job_dir.opened(str(tmp_path), "7-abc", keep=False):
+        assert (other / "log").exists()
+
+
+def test_what_was_kept_stays(tmp_path: Path) -> None:
+    """A kept directory has no mark, so that the next launch leaves it alone."""
+    with job_dir.opened(str(tmp_path), "6-kept", keep=True):
+        pass
+    with job_dir.opened(str(tmp_path), "7-abc", keep=False):
+        assert (tmp_path / "6-kept").is_dir()

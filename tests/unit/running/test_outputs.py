@@ -1,0 +1,91 @@
+"""Where a live run's program writes: names that are Slurm's patterns, and what has no name here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mnrun.errors import Impossible, UsageError
+from mnrun.model import Site
+from mnrun.running import outputs
+from unit.samples import SITE, build, make
+
+ARRAY = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3", "USER": "alice", "SLURM_JOB_NAME": "interactive"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("out.txt", "out.txt"),
+        ("%x-%j.out", "interactive-7.out"),
+        ("%A_%a.%u", "5_3.alice"),
+        ("%4j %3a %05A", "0007 003 00005"),
+        ("%99j", "0000000007"),
+        ("100%%.%J%q", "100%.7%q"),
+        ("\\%j", "%j"),
+        ("none", "/dev/null"),
+        ("", ""),
+    ],
+)
+def test_a_pattern_is_slurms(pattern: str, name: str) -> None:
+    assert outputs.name("--output", pattern, make(build("./app"), 1), SITE, ARRAY) == name
+
+
+def test_without_slurm_a_job_has_our_id() -> None:
+    """And a job that is no array the number that Slurm gives it."""
+    plan = make(build("./app", job_name="mine"), 1)
+    assert outputs.name("--error", "%x.%j.%a", plan, Site("local", "local"), {}) == "mine.7-abcdef.4294967294"
+
+
+@pytest.mark.parametrize(("letter", "what"), [("t", "rank"), ("n", "node"), ("N", "node"), ("s", "step")])
+def test_a_file_for_each_is_something_else(letter: str, what: str) -> None:
+    with pytest.raises(Impossible, match=rf"a file for each {what}; .*--split-output DIR"):
+        outputs.name("--output", f"r%2{letter}", make(build("./app"), 1), SITE, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        ({}, {}),
+        ({"output": "o"}, {"output": "o", "error": "o"}),
+        ({"error": "e"}, {"output": None, "error": "e"}),
+        ({"output": "o", "error": "e"}, {"output": "o", "error": "e"}),
+        ({"output": "o", "error": "o"}, {"output": "o", "error": "o"}),
+    ],
+)
+def test_where_the_program_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], files: dict[str, str | None]
+) -> None:
+    """What was there is gone, as with srun; errors go where the output goes; nothing is open afterwards."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "o").write_text("before")
+
+    def starter(output: tuple[int | None, int | None] = (None, None)) -> None:
+        for fd, text in zip(output, (b"out ", b"err ")):
+            if fd is not None:
+                os.write(fd, text)
+
+    before = len(os.listdir("/proc/self/fd"))
+    with outputs.opened(make(build("./app", **given), 1), SITE, {}, starter) as start:
+        start()
+    assert len(os.listdir("/proc/self/fd")) == before
+    for stream, name in files.items():
+        if name is not None:
+            both = len(set(files.values())) == 1
+            assert (tmp_path / name).read_text() == ("out err " if both else f"{stream[:3]} ")
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    plan = make(build("./app", output=f"{tmp_path}/none/x"), 1)
+    with (
+        pytest.raises(UsageError, match=r"cannot write to .*/none/x: No such file"),
+        outputs.opened(plan, SITE, {}, None),
+    ):
+        pass
+
+
+def test_a_prompt_writes_to_its_terminal() -> None:
+    assert not any(outputs.asked_here(build(shell="input", output="x")).values())

@@ -1,0 +1,223 @@
+"""Who is asked about MPIs, when, and what is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.errors import Impossible, SchedulerError
+from mnrun.images import cache
+from mnrun.model import JobSpec
+from mnrun.running import probe
+from mnrun.running.probe import Asker, judged
+from mnrun.schedulers.slurm import cluster
+from mnrun.system import process
+from unit.samples import RECORDED, SITE, build, held
+
+FACTS = (RECORDED / "facts.txt").read_text()
+NO_MPI = "".join(line for line in FACTS.splitlines(True) if not line.startswith("image\tmpi"))
+MPICH = FACTS.replace("openmpi /usr/bin/mpirun mpirun (Open MPI) 4.1.4", "mpich /usr/bin/mpirun HYDRA")
+
+
+@dataclass
+class Node:
+    """A node that says what it is told to, and counts the questions."""
+
+    says: str = FACTS
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __call__(self, allocation: object, names: object, words: tuple[str, ...], environ: object) -> str:
+        self.asked.append(words)
+        if not self.says:
+            raise SchedulerError("srun: no")
+        return self.says
+
+
+@pytest.fixture
+def node(mocker: MockerFixture) -> Node:
+    node = Node()
+    mocker.patch.object(cluster, "on_each", node)
+    return node
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    place = tmp_path / "app.sif"
+    place.write_text("SIF")
+    return place
+
+
+def of(image: Path, **given: Any) -> Asker:
+    job = build("./app", **{"image": str(image), "image_cache": str(image.parent / "cache"), **given})
+    return Asker(job, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
+
+
+def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
+    """It needs nothing of the node."""
+    job, found = judged(of(image))
+    assert (node.asked, found, job.mode, job.left) == ([], None, "inside-out", ("mode", "launcher", "mpi"))
+
+
+def test_outside_in_asks_once(node: Node, image: Path) -> None:
+    """The first node, in the job's own container; the next job of this image knows it."""
+    for _ in range(3):
+        job, found = judged(of(image, mode="outside-in"))
+        assert (job.launcher, job.mpi, job.left) == ("mpirun", "openmpi", ())
+        assert found is not None
+    (words,) = node.asked
+    assert words[:3] == ("bash", "-p", "-c")
+    assert words[-1] == str(image)
+    image.write_text("another")
+    judged(of(image, mode="outside-in"))
+    judged(of(image, mode="outside-in", bind=("/usr:/opt/x",)))
+    judged(replaced(of(image, mode="outside-in"), PATH="/opt/mpi/bin"))
+    assert len(node.asked) == 4
+
+
+def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
+    """What it is the name of today, only the node knows."""
+    job = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
+    assert judged(Asker(job, held("node01"), SITE, {}, None))[0].mpi == "openmpi"
+    node.says = MPICH
+    with pytest.raises(Impossible, match="open file"):
+        judged(Asker(job, held("node01"), SITE, {}, None))
+
+
+def replaced(asker: Asker, **environ: str) -> Asker:
+    asker.environ = {**asker.environ, **environ}
+    return asker
+
+
+def test_what_is_remembered_refuses_nothing(node: Node, image: Path) -> None:
+    """The node is asked again before that."""
+    judged(of(image, mode="outside-in"))
+    with pytest.raises(Impossible, match="0 of 1"):
+        judged(of(image, mpi="pmi2"))
+    node.says = MPICH
+    job, _ = judged(of(image, mpi="pmi2"))
+    assert (job.launcher, job.mpi, len(node.asked)) == ("srun", "pmi2", 3)
+
+
+def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
+    """Each time, since it is there to tell what is."""
+    for _ in range(2):
+        job, found = judged(of(image, mpi="pmi2"), look=True)
+        assert found is not None
+        assert not found.chosen.works
+        assert job.mpi == "pmi2"
+    assert len(node.asked) == 2
+
+
+def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
+    """An image that was found to have no mpirun is started by the node's."""
+    node.says = NO_MPI
+    judged(of(image), look=True)
+    job, found = judged(of(image))
+    assert (job.mode, found is not None, len(node.asked)) == ("outside-in", True, 1)
+
+
+def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:
+    judged(of(image, mode="outside-in"))
+    paper = of(image, mode="outside-in")
+    paper.allocation = None
+    _, found = judged(paper, look=True)
+    assert found is not None
+    assert paper.origin.startswith("as a node said at 2")
+    (image.parent / "cache" / cache.FACTS).rename(image.parent / "away")
+    paper = of(image, mode="outside-in")
+    paper.allocation = None
+    assert judged(paper, look=True)[1] is None
+    assert paper.origin == probe.UNASKED
+
+
+@pytest.mark.parametrize("says", ["", "srun: error\n"])
+def test_a_node_that_does_not_say_is_no_reason_to_end(node: Node, image: Path, says: str) -> None:
+    node.says = says
+    job, found = judged(of(image, launcher="srun"))
+    assert (found, job.launcher, job.mpi) == (None, "srun", "pmix")
+
+
+def test_what_is_old_or_anothers_is_not_believed(node: Node, image: Path, mocker: MockerFixture) -> None:
+    judged(of(image, mode="outside-in"))
+    mocker.patch("time.time", return_value=9e9)
+    assert of(image, mode="outside-in").remembered() is None
+    mocker.stopall()
+    mocker.patch("os.getuid", return_value=4711)
+    assert of(image, mode="outside-in").remembered() is None
+
+
+def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFixture) -> None:
+    ask = mocker.patch.object(process, "ask", return_value=FACTS)
+    asker = of(image, mode="outside-in")
+    asker.site = replace(SITE, scheduler="local")
+    assert judged(asker)[0].mpi == "openmpi"
+    ask.assert_called_once()
+
+
+def test_hosts_are_asked_on_their_way(image: Path, mocker: MockerFixture) -> None:
+    asker = of(image, mode="outside-in")
+    asker.way = mocker.Mock()
+    asker.way.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
+    assert judged(asker)[0].mpi == "openmpi"
+    assert asker.way.ask.call_args.kwargs == {"only": ("node01",)}
+
+
+def words_of(job: JobSpec) -> tuple[str, ...]:
+    return Asker(job, held("node01"), SITE, {}, None)._container()
+
+
+def test_the_image_is_asked_as_the_job_will_have_it(tmp_path: Path) -> None:
+    """With its mounts and its PATH; one of a registry is not pulled for that."""
+    assert words_of(build("./app", runtime="host")) == ("env",)
+    job = build("./app", bind=("/usr:/x",), env=("PATH=/x/bin",))
+    assert words_of(job)[-3:] == ("/home/alice/run/app.sif", "env", "PATH=/x/bin")
+    assert "/usr:/x" in words_of(job)
+    assert "--pull=never" in words_of(build("./app", runtime="docker", image="team/app:1"))
+    job = build("./app", image="docker://team/app:1", image_cache=str(tmp_path))
+    assert words_of(job) == ()
+    file = tmp_path / f"sha256-{'a' * 64}.sif"
+    file.touch()
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs" / "docker___team_app_1-123").write_text(f"sha256:{'a' * 64} key job docker://team/app:1\n")
+    assert words_of(job)[-1] == str(file)
+
+
+def test_a_script_follows_what_is_remembered(node: Node, image: Path) -> None:
+    """It asks nobody as it is written; what it does not know, its ranks look at."""
+    paper = of(image, launcher="srun")
+    paper.allocation = None
+    assert judged(paper) == (paper.job, None)
+    node.says = MPICH
+    judged(of(image, launcher="srun"))
+    assert judged(paper)[0].mpi == "pmi2"
+    assert len(node.asked) == 1
+    wrong = of(image, mpi="pmix")
+    wrong.allocation = None
+    assert judged(wrong)[0] == wrong.job  # not refused by hearsay
+
+
+def test_the_nodes_of_a_job_tell_of_networks(node: Node, image: Path) -> None:
+    """All of them, once; a plan has what its ranks will be told."""
+    said = []
+    for number in (1, 2):
+        own = (
+            *("nic eth0 kind=physical state=up", f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0"),
+            *("nic docker0 kind=bridge state=up", "address docker0 172.17.0.1/16"),
+        )
+        said += [*(f"fact node0{number} {line}" for line in own), f"ready node0{number} address=10.77.0.{number}"]
+    node.says = "\n".join(said)
+    told = of(image).networks()
+    assert any(
+        "OMPI_MCA_btl_tcp_if_include" in line and "not docker0 (172.17.0.1 on every node)" in line for line in told
+    )
+    assert len(node.asked) == 1
+    assert of(image, fabric="off").networks() == []
+
+
+def test_nodes_that_say_nothing_of_networks(node: Node, image: Path) -> None:
+    node.says = ""
+    assert of(image).networks() == []

@@ -1,0 +1,326 @@
+"""Asking the scheduler: what becomes of an answer, of none, and of a refusal."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.errors import Impossible, NoAnswerError, SchedulerError
+from mnrun.files import folder
+from mnrun.model import Site
+from mnrun.schedulers.slurm import cluster
+from unit.conftest import Shell
+from unit.samples import build, recorded
+
+Answer = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def slurm(mocker: MockerFixture) -> dict[str, str]:
+    """A Slurm that answers each command with a text; one that starts with `!` is its refusal."""
+    answers: dict[str, str] = {}
+
+    def run(argv: tuple[str, ...], **how: object) -> subprocess.CompletedProcess[str]:
+        assert how["stdin"] == subprocess.DEVNULL, "it would read the program's input"
+        assert how["timeout"], "it would hang with slurmctld"
+        if argv[0] not in answers:
+            raise FileNotFoundError(argv[0])
+        said = answers[argv[0]]
+        refused = said.startswith("!")
+        return subprocess.CompletedProcess(argv, int(refused), "" if refused else said, said[1:] if refused else "")
+
+    mocker.patch("subprocess.run", side_effect=run)
+    return answers
+
+
+def test_the_job_that_we_are_in(slurm: dict[str, str]) -> None:
+    """Its nodes as scontrol has them, and what of this Slurm shapes our steps."""
+    said, environ = recorded("gpus_per_task")
+    slurm.update({"srun": "slurm-wlm 24.11.5\n", "scontrol": said})
+    allocation, site = cluster.current(environ)
+    assert [node.name for node in allocation.nodes] == ["node01", "node02"]
+    assert site == Site("slurm", "86", (24, 11), "--external-launcher", {"node01": 4, "node02": 1})
+
+
+def test_a_job_of_which_slurm_knows_nothing(slurm: dict[str, str]) -> None:
+    """Slurm's own words, with the command that they answer."""
+    slurm.update({"srun": "slurm 24.11.5", "scontrol": "!slurm_load_jobs error: Invalid job id specified\n"})
+    with pytest.raises(SchedulerError) as wrong:
+        cluster.current({"SLURM_JOB_ID": "99"})
+    assert str(wrong.value) == "scontrol -d -o show job 99: slurm_load_jobs error: Invalid job id specified"
+
+
+def test_what_is_handed_in(mocker: MockerFixture) -> None:
+    """What sbatch says beside the id is told; nothing of a surrounding job comes along, nor of SBATCH_*."""
+    done = subprocess.CompletedProcess((), 0, "271;cluster1\n", "sbatch: charged to project x\n")
+    run = mocker.patch("subprocess.run", return_value=done)
+    environ = {"SLURM_ARRAY_JOB_ID": "9", "SLURM_RESTART_COUNT": "1", "SBATCH_QOS": "x", "SLURM_CONF": "/c", "A": "b"}
+    assert cluster.submit("script", build("./app"), environ) == ("271", "sbatch: charged to project x")
+    assert run.call_args.kwargs["env"] == {"SLURM_CONF": "/c", "A": "b"}
+    assert run.call_args.kwargs["errors"] == "surrogateescape"
+
+
+def handed_in(mocker: MockerFixture, done: object) -> object:
+    """What submit makes of an sbatch that ends so."""
+    mocker.patch("subprocess.run", side_effect=[done])
+    try:
+        return cluster.submit("script", build("./app", partition="gpu"), {})
+    except SchedulerError as error:
+        return type(error), str(error)
+
+
+PERHAPS = "the job may be handed in all the same: look at mnrun status before you try again"
+
+
+def ended(code: int, out: str, err: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess((), code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("done", "found"),
+    [
+        (ended(1, "271\n", "sbatch: error: later"), ("271", "sbatch: error: later")),
+        (ended(0, "a banner\n271;c1\n"), ("271", "")),
+        (subprocess.TimeoutExpired("sbatch", 60, b"271\n"), ("271", "sbatch did not answer within 60 s")),
+        (subprocess.TimeoutExpired("sbatch", 60), (NoAnswerError, f"sbatch did not answer within 60 s; {PERHAPS}")),
+        (
+            ended(1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"),
+            (
+                NoAnswerError,
+                f"sbatch: error: Batch job submission failed: Socket timed out on send/recv operation; {PERHAPS}",
+            ),
+        ),
+        (
+            ended(0, "", "sbatch: Job 5 to start at noon"),
+            (SchedulerError, "sbatch --parsable script: sbatch: Job 5 to start at noon"),
+        ),
+        (
+            ended(1, "", "sbatch: error: invalid partition"),
+            (
+                SchedulerError,
+                "sbatch --parsable script: sbatch: error: invalid partition; see --partition (command line)",
+            ),
+        ),
+        (
+            FileNotFoundError(),
+            (SchedulerError, "sbatch is not on PATH; load Slurm's module, or submit from a login node"),
+        ),
+    ],
+)
+def test_what_sbatch_may_answer(mocker: MockerFixture, done: object, found: object) -> None:
+    """An id is a job, whatever else there is; without one it is said whether there may be one all the same."""
+    assert handed_in(mocker, done) == found
+
+
+def test_a_scancel_that_hangs(mocker: MockerFixture) -> None:
+    """Is no second failure."""
+    mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("scancel", 20))
+    cluster.end("7.0")
+
+
+def test_no_slurm_on_path(slurm: dict[str, str]) -> None:
+    """The variables came along, the commands did not."""
+    with pytest.raises(SchedulerError) as wrong:
+        cluster.current({"SLURM_JOB_ID": "7"})
+    assert str(wrong.value) == "scontrol is not on PATH; load Slurm's module, or use --local"
+
+
+def test_a_slurm_that_does_not_answer(mocker: MockerFixture) -> None:
+    """We do not wait for ever."""
+    mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("srun", 60))
+    with pytest.raises(SchedulerError) as wrong:
+        cluster.on_paper({})
+    assert str(wrong.value) == "srun did not answer within 60 s; ask the cluster's admins about slurmctld"
+
+
+@pytest.mark.parametrize(
+    ("release", "plugin", "binds"),
+    [("20.11", "none", False), ("22.05", "cgroup,task/affinity", True), ("24.11", "none", True)],
+)
+def test_a_site_on_paper(slurm: dict[str, str], tmp_path: Path, release: str, plugin: str, binds: bool) -> None:
+    """A plan without a job still knows the version, whose words it writes, and whether an older one binds to CPUs."""
+    slurm["srun"] = f"slurm {release}.9"
+    (tmp_path / "slurm.conf").write_text(f"ClusterName=c\nTaskPlugin=task/{plugin}\n")
+    year, month = map(int, release.split("."))
+    site = cluster.on_paper({"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    assert site == Site("slurm", "JOB", (year, month), binds=binds)
+
+
+def test_what_slurm_thinks_of_nodes(slurm: dict[str, str]) -> None:
+    """Only what explains a silent node; a good state is no reason."""
+    slurm["sinfo"] = "node01 mixed\nnode02 down*\nnode03 drained\nnode04 idle*\nnode05 failing\nodd\n"
+    assert cluster.why_down(["node01", "node02"]) == {
+        "node02": "down*",
+        "node03": "drained",
+        "node04": "idle*",
+        "node05": "failing",
+    }
+
+
+def test_a_reason_is_never_a_second_failure(slurm: dict[str, str]) -> None:
+    """Where sinfo itself fails there is no reason to tell, and that is all."""
+    slurm["sinfo"] = "!cannot contact slurmctld"
+    assert cluster.why_down(["node01"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "ending"),
+    [
+        ("JobId=7 JobState=CANCELLED Reason=None", "CANCELLED"),
+        ("JobId=7 JobState=TIMEOUT Reason=TimeLimit", "TIMEOUT"),
+        ("JobId=7 JobState=NODE_FAIL Reason=None", "NODE_FAIL"),
+        ("JobId=7 JobState=RUNNING Reason=None", "RUNNING"),
+        ("what", ""),
+        ("!Invalid job id specified", ""),
+    ],
+)
+def test_how_a_job_ends(slurm: dict[str, str], said: str, ending: str) -> None:
+    """In Slurm's word, or no word where it has none."""
+    slurm["scontrol"] = said
+    assert cluster.ending("7") == ending
+
+
+def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
+    """So we ask again, a few times, a moment apart."""
+    states = iter(["COMPLETING", "COMPLETING", "TIMEOUT"])
+    mocker.patch(
+        "subprocess.run",
+        side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, 0, f"JobState={next(states)}", ""),
+    )
+    sleep = mocker.patch("time.sleep")
+    assert cluster.ending("7") == "TIMEOUT"
+    assert sleep.call_count == 2
+
+
+def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
+    """After some seconds we do without its word."""
+    done = subprocess.CompletedProcess((), 0, "JobState=COMPLETING", "")
+    run = mocker.patch("subprocess.run", return_value=done)
+    sleep = mocker.patch("time.sleep")
+    assert cluster.ending("7") == ""
+    assert [call.args[0] for call in sleep.call_args_list] == sorted(cluster.ENDING_WAITS)  # ever more seldom
+    assert run.call_count == len(cluster.ENDING_WAITS) + 1
+
+
+def test_ending_a_step_that_has_ended(mocker: MockerFixture) -> None:
+    """scancel's complaint is nobody's business, and its output goes nowhere."""
+    run = mocker.patch("subprocess.run", return_value=subprocess.CompletedProcess((), 1))
+    cluster.end("7.3")
+    assert run.call_args.args == (["scancel", "7.3"],)
+    assert run.call_args.kwargs["capture_output"]
+    assert run.call_args.kwargs["stdin"] == subprocess.DEVNULL
+    assert not run.call_args.kwargs["check"]
+
+
+@pytest.mark.parametrize(("found", "has"), [("/usr/bin/sbatch", True), (None, False)])
+def test_a_slurm_site_has_sbatch(mocker: MockerFixture, found: str | None, has: bool) -> None:
+    """It is how mnrun knows that running on this machine alone would be a mistake."""
+    mocker.patch.object(shutil, "which", return_value=found)
+    assert cluster.has_slurm() is has
+
+
+def test_the_clusters_name(mocker: MockerFixture, tmp_path: Path) -> None:
+    """From the job, else from Slurm's own file, else from Slurm; small letters, as Slurm makes them."""
+    asked = mocker.patch.object(cluster, "_ask", return_value="Foo = 1\nClusterName             = Asked\nBar = 2\n")
+    mocker.patch.object(cluster, "has_slurm", return_value=True)
+    mocker.patch.object(cluster, "CONFIGURATIONS", (str(tmp_path / "none"), str(tmp_path / "slurm.conf")))
+    assert cluster.name({"SLURM_CLUSTER_NAME": "given"}) == "given"
+    assert cluster.name({}) == "asked"
+    (tmp_path / "slurm.conf").write_text("# ClusterName=no\nclustername=Filed # yes\n")
+    asked.reset_mock()
+    assert cluster.name({}) == "filed"
+    (tmp_path / "other.conf").write_text("ClusterName = other\n")
+    assert cluster.name({"SLURM_CONF": str(tmp_path / "other.conf")}) == "other"
+    asked.assert_not_called()
+    mocker.patch.object(cluster, "has_slurm", return_value=False)
+    assert cluster.name({}) == ""
+
+
+STATES = pytest.mark.parametrize(
+    ("state", "goes_on"),
+    [("RUNNING", True), ("SUSPENDED", True), ("SIGNALING", True), ("COMPLETING", False), ("PENDING", False)],
+)
+
+
+@STATES
+def test_whether_a_job_goes_on(slurm: dict[str, str], state: str, goes_on: bool) -> None:
+    """Also while Slurm sends it a signal."""
+    slurm["scontrol"] = f"JobId=7 JobName=a JobState={state} Reason=None"
+    assert cluster.runs("7") is goes_on
+
+
+def of_an_array(state: str) -> str:
+    """What Slurm 24.11 says of job 7, which is a task of the array 7, while others of it go on."""
+    task = "JobId={} ArrayJobId=7 ArrayTaskId={} JobName=a JobState={} Reason=None PreemptTime={}\n".format
+    return task(9, 1, "RUNNING", "None") + task(7, 2, state, "None") + task(8, 0, "RUNNING", "2026-01-01T00:00:00")
+
+
+@STATES
+def test_whether_a_task_goes_on(slurm: dict[str, str], state: str, goes_on: bool) -> None:
+    """B8: that of the array's own id, whatever the others do."""
+    slurm["scontrol"] = of_an_array(state)
+    assert cluster.runs("7") is goes_on
+
+
+def test_how_a_task_ends(slurm: dict[str, str]) -> None:
+    """B8: it is not preempted since another is."""
+    slurm["scontrol"] = of_an_array("TIMEOUT")
+    assert cluster.ending("7") == "TIMEOUT"
+
+
+@STATES
+def test_whether_a_task_of_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
+    """B8: its script says the same."""
+    assert batch_job_goes_on(sh, of_an_array(state)) == ("yes no" if goes_on else "no no")
+
+
+@STATES
+def test_whether_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
+    """Its script says the same."""
+    said = f"JobId=7 JobName=a JobState={state} Reason=None"
+    assert batch_job_goes_on(sh, said) == ("yes no" if goes_on else "no no")
+    assert batch_job_goes_on(sh, f"{said} PreemptTime=2026-01-01T00:00:00").endswith(" preempted")
+
+
+def batch_job_goes_on(sh: Shell, said: str) -> str:
+    """What the script thinks of it, and whether it is preempted."""
+    function = re.search(r"^mnrun_runs\(\).*?^}", (folder("wrappers") / "enter.sh").read_text(), re.M | re.S)
+    assert function
+    script = f"""scontrol() {{ cat said; }}
+    SLURM_JOB_ID=7 mnrun_preempted=''
+    {function[0]}
+    mnrun_runs && echo yes || echo no; echo "${{mnrun_preempted:+preempted}}" """
+    found = sh(f"cat >said; {script}", shell="bash", stdin=said.encode()).decode().split()
+    return " ".join(found) if len(found) == 2 else f"{found[0]} no"
+
+
+@pytest.mark.parametrize(
+    ("given", "held", "refused"),
+    [
+        ({}, (), False),
+        ({}, (0, 0), False),
+        ({}, (2, 2), True),
+        ({"no_gpu": True}, (2, 2), False),
+        ({"gres": "gpu:2"}, (), True),
+        ({"gres": "shard:2"}, (), False),
+        ({"gpus_per_node": "1"}, (), True),
+        ({"gpus": "4"}, (), True),
+        ({"slurm": ("gpus-per-node=1",)}, (), True),
+        ({"slurm": ("gres=gpu:a100:2",)}, (), True),
+        ({"slurm": ("comment=gpu",)}, (), False),
+    ],
+)
+def test_gpus_where_steps_cannot_share_them(given: dict[str, Any], held: tuple[int, ...], refused: bool) -> None:
+    """Up to Slurm 21.08, and before anything waits for ever."""
+    job = build("./app", **given)
+    cluster.refuse_gpus(job, (22, 5), held)
+    said = "Slurm 20.11 does not let a job's steps share its GPUs; use --no-gpu, or Slurm 22.05 or newer"
+    with pytest.raises(Impossible, match=said) if refused else nullcontext():
+        cluster.refuse_gpus(job, (20, 11), held)

@@ -1,0 +1,457 @@
+"""Slurm's words: what it says of a job, understood; what is put in front of a step.
+
+The texts in recorded/ are a real Slurm 24.11's; samples.recorded says how they were made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mnrun.errors import Impossible, SchedulerError
+from mnrun.model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where
+from mnrun.planning import plan
+from mnrun.schedulers.slurm import steps
+from unit.samples import SITE, build, make, recorded
+
+
+def nodes(*held: tuple[str, int, int]) -> tuple[Node, ...]:
+    return tuple(Node(*one) for one in held)
+
+
+JOBS: dict[str, Allocation] = {
+    "plain": Allocation("slurm", "82", nodes(("node01", 1, 0), ("node02", 1, 0), ("node03", 1, 0), ("node04", 1, 0))),
+    "tasks": Allocation(
+        "slurm", "83", nodes(("node01", 4, 0), ("node02", 1, 0), ("node03", 1, 0), ("node04", 1, 0)), ntasks=7
+    ),
+    "tasks_per_node": Allocation("slurm", "84", nodes(("node01", 3, 0), ("node02", 3, 0)), ntasks_per_node=3),
+    "gpus_per_node": Allocation(
+        "slurm", "85", nodes(("node01", 1, 2), ("node02", 1, 2), ("node03", 1, 2), ("node04", 1, 2))
+    ),
+    "gpus_per_task": Allocation("slurm", "86", nodes(("node01", 4, 4), ("node02", 1, 1)), ntasks=5),
+    "gpus_total": Allocation("slurm", "87", nodes(("node01", 1, 3), ("node02", 1, 1), ("node03", 1, 1))),
+    "uneven": Allocation("slurm", "88", nodes(("node01", 6, 0), ("node02", 2, 0), ("node03", 2, 0)), ntasks=5),
+    "exclusive": Allocation("slurm", "89", nodes(("node01", 8, 4), ("node02", 8, 4))),
+    "gres": Allocation("slurm", "90", nodes(("node01", 1, 3), ("node02", 1, 3))),
+    "subset": Allocation("slurm", "91", nodes(("node02", 1, 0), ("node04", 1, 0))),
+    "nodes_odd": Allocation("slurm", "92", nodes(("node01", 1, 0), ("node02", 1, 0), ("node04", 1, 0))),
+    "comment": Allocation("slurm", "93", nodes(("node01", 1, 0))),
+    # within a step SLURM_NTASKS is the step's
+    "in_step": Allocation("slurm", "94", nodes(("node01", 3, 0), ("node02", 1, 0))),
+    "srun": Allocation("slurm", "95", nodes(("node01", 1, 0), ("node02", 1, 0)), ntasks_per_node=1),
+    # the batch script and salloc's shell on a node are steps too, but the job's own
+    "sbatch": Allocation("slurm", "96", nodes(("node01", 2, 0), ("node02", 1, 0)), ntasks=3),
+    "interactive": Allocation("slurm", "97", nodes(("node01", 3, 0), ("node02", 1, 0)), ntasks=4),
+    "array": Allocation("slurm", "120", nodes(("node01", 1, 0), ("node02", 1, 0))),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_allocation_of_a_real_job(job: str) -> None:
+    """Nodes with the CPUs and GPUs that the job holds there, and the tasks that the job itself asked for."""
+    assert steps.allocation(*recorded(job)) == JOBS[job]
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [("pending", "job 100 is PENDING, not running"), ("cancelled", "job 100 is CANCELLED, not running")],
+)
+def test_a_job_that_does_not_run(job: str, said: str) -> None:
+    """SLURM_JOB_ID may be left in a shell long after its job."""
+    with pytest.raises(SchedulerError) as wrong:
+        steps.allocation(*recorded(job))
+    assert str(wrong.value) == said
+
+
+def test_an_answer_that_is_none() -> None:
+    """Whatever Slurm says instead, it is no traceback."""
+    with pytest.raises(SchedulerError, match=r"^job \? is unknown, not running$"):
+        steps.allocation("", {})
+
+
+def test_a_heterogeneous_job_is_its_first_component() -> None:
+    """`salloc -N1 : -N2`: scontrol writes a line for each component; a step runs in the one that SLURM_JOB_ID names."""
+    said, environ = recorded("het")
+    assert environ["SLURM_JOB_ID"] == "98"
+    assert steps.allocation(said, environ).job == "98"
+
+
+def one(groups: str) -> str:
+    """A job's line with these groups, in Slurm's own form."""
+    said, _ = recorded("plain")
+    return said.replace("   Nodes=node[01-04] CPU_IDs=0 Mem=0 GRES=", groups)
+
+
+@pytest.mark.parametrize(
+    ("group", "node"),
+    [
+        ("Nodes=node01 CPU_IDs=0-1,4,6-7 Mem=1024 GRES=gpu:2(IDX:0,3)", Node("node01", 5, 2)),
+        ("Nodes=node01 CPU_IDs=0-127 Mem=0 GRES=gpu:a100:8(IDX:0-7)", Node("node01", 128, 8)),
+        ("Nodes=node01 CPU_IDs=0 Mem=0 GRES=gpu:a100:2(IDX:0-1),gpu:v100:1(IDX:3)", Node("node01", 1, 3)),
+        ("Nodes=node01 CPU_IDs=0 Mem=0 GRES=gpu:1g.10gb:2(IDX:0-1)", Node("node01", 1, 2)),
+        ("Nodes=node01 CPU_IDs=0 Mem=0 GRES=nic:2(IDX:0-1),gpu:1(IDX:2)", Node("node01", 1, 1)),
+        ("Nodes=node01 CPU_IDs=0 Mem=0 GRES=shard:4(4/8)", Node("node01", 1, 0)),
+        ("Nodes=node01 CPU_IDs=0 Mem=0 GRES=vgpu:4(IDX:0-3)", Node("node01", 1, 0)),
+    ],
+)
+def test_cpus_and_gpus_of_a_node(group: str, node: Node) -> None:
+    """Counts of CPU ids, ranges and single ones; GPUs of every type; no other resource is taken for a GPU."""
+    assert steps.allocation(one(f"   {group}"), {}).nodes[0] == node
+
+
+def test_a_node_of_which_slurm_says_nothing() -> None:
+    """One CPU, no GPU: an older Slurm may leave the groups out."""
+    assert steps.allocation(one(""), {}).nodes == nodes(*((f"node0{n}", 1, 0) for n in range(1, 5)))
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("slurm 24.11.5\n", (24, 11)),
+        ("slurm-wlm 24.11.5\n", (24, 11)),
+        ("slurm 20.02.7\n", (20, 2)),
+        ("slurm 25.05.0-0rc1\n", (25, 5)),
+    ],
+)
+def test_version(text: str, version: tuple[int, int]) -> None:
+    """As srun --version says it, Debian's spelling too."""
+    assert steps.version(text) == version
+
+
+def test_version_that_is_none() -> None:
+    """A wrapper called srun may say anything."""
+    with pytest.raises(SchedulerError, match=r"^srun --version says 'no', which is no version of Slurm$"):
+        steps.version("no\n")
+
+
+def outside(*ranks: int, **wanted: object) -> Plan:
+    words = {
+        "command": ("./app",),
+        "image": "/app.sif",
+        "mode": "outside-in",
+        "launcher": "srun",
+        "mpi": "pmix",
+        **wanted,
+    }
+    return make(JobSpec(**words), *ranks)  # type: ignore[arg-type]
+
+
+# what is asked for, ranks, GPUs that the job holds -> the words that say where, how many, and with which GPUs
+SHAPES: dict[str, tuple[dict[str, object], tuple[int, ...], tuple[int, ...], dict[Where, str]]] = {
+    "even": (
+        {},
+        (2, 2, 2),
+        (0, 0, 0),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01",
+            Where.ALL: "--nodes=3 --ntasks=3 --ntasks-per-node=1 --nodelist=node[01-03]",
+            Where.RANKS: "--nodes=3 --ntasks=6 --ntasks-per-node=2 --nodelist=node[01-03]",
+        },
+    ),
+    "uneven": (
+        {},
+        (2, 2, 1),
+        (0, 0, 0),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01",
+            Where.ALL: "--nodes=3 --ntasks=3 --ntasks-per-node=1 --nodelist=node[01-03]",
+            Where.RANKS: "--ntasks=5 --distribution=arbitrary --nodelist=node[01-02]*2,node03*1",
+        },
+    ),
+    "one node": (
+        {},
+        (8,),
+        (4,),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:4",
+            Where.ALL: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:4",
+            Where.RANKS: "--nodes=1 --ntasks=8 --ntasks-per-node=8 --nodelist=node01 --gres=gpu:4",
+        },
+    ),
+    "GPUs held": (
+        {},
+        (2, 2),
+        (4, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:4",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:4",
+            Where.RANKS: "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=node[01-02] --gres=gpu:4",
+        },
+    ),
+    "GPUs asked for": (
+        {"gpus_per_node": "a100:2"},
+        (2, 2),
+        (4, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:a100:2",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:a100:2",
+            Where.RANKS: "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=node[01-02] --gres=gpu:a100:2",
+        },
+    ),
+    "hidden": (
+        {"no_gpu": True},
+        (2, 2),
+        (2, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=none",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=none",
+            Where.RANKS: "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=node[01-02] --gres=none",
+        },
+    ),
+    "other resources asked for": (
+        {"gres": "gpu:1,tmp:2"},
+        (1, 1),
+        (4, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:1,tmp:2",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:1,tmp:2",
+            Where.RANKS: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:1,tmp:2",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("where", [Where.HEAD, Where.ALL, Where.RANKS])
+def test_which_nodes_how_many_tasks_with_which_gpus(shape: str, where: Where) -> None:
+    """Nodes by name, tasks as the layout has them, and on every node all the GPUs that the job holds there."""
+    wanted, ranks, gpus, words = SHAPES[shape]
+    names = [f"node{number:02}" for number in range(1, len(ranks) + 1)]
+    site = Site("slurm", "7", (24, 11), gpus=dict(zip(names, gpus)))
+    said = steps.reach(where, outside(*ranks, **wanted), site)
+    assert " ".join(said[3 : said.index("--mem=0")]) == words[where]
+
+
+def test_what_stands_around_the_shape() -> None:
+    """Every step of ours says everything about itself; whole words."""
+    job = outside(2, 2)
+    start, after = ("srun", "--quiet", "--overlap"), ("--mem=0", "--cpu-bind=none", "--gpu-bind=none")
+    for where, rest in {
+        Where.HEAD: ("--mpi=none", "--input=0", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=0", "--wait=0"),
+        Where.ALL: ("--mpi=none", "--input=all", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=0", "--wait=0"),
+        Where.RANKS: ("--mpi=pmix", "--input=0", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=1", "--wait=60"),
+    }.items():
+        said = steps.reach(where, job, SITE)
+        assert said[:3] == start
+        assert said[said.index("--mem=0") :] == (*after, *rest)
+
+
+def test_only_ranks_are_bound_to_gpus() -> None:
+    job = outside(2, 2, gpu_bind="closest")
+    assert [f"--gpu-bind={how}" in steps.reach(where, job, SITE) for where, how in (
+        (Where.HEAD, "none"), (Where.ALL, "none"), (Where.RANKS, "closest"),
+    )] == [True] * 3  # fmt: skip
+
+
+def test_ranks_with_everything_asked_for() -> None:
+    """The user's own words come last, so that they are believed."""
+    job = outside(2, 2, mpi="pmi2", cpus_per_task=2, bind_to="core", mpi_args=("--distribution=cyclic",))
+    assert steps.reach(Where.RANKS, job, Site("slurm", "7", (24, 11), overcommit=True)) == (
+        *("srun", "--quiet", "--overlap", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2"),
+        *("--nodelist=node[01-02]", "--mem=0", "--cpu-bind=cores", "--gpu-bind=none", "--mpi=pmi2", "--input=0"),
+        *("--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=1", "--wait=60", "--cpus-per-task=2"),
+        *("--overcommit", "--distribution=cyclic"),
+    )
+
+
+def test_before_anyone_holds_nodes() -> None:
+    """A plan on paper has numbers, and stand-ins for names."""
+    words = {"command": ("./app",), "image": "/app.sif", "mode": "outside-in", "launcher": "srun", "mpi": "pmix"}
+    paper = plan.make(JobSpec(**words), Layout((), (2, 2, 1)), "JOB-abcdef")  # type: ignore[arg-type]
+    for where, shape in {
+        Where.HEAD: ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", f"--nodelist={steps.HEAD}"),
+        Where.ALL: ("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", f"--nodelist={steps.NODES}"),
+        Where.RANKS: ("--ntasks=5", "--distribution=arbitrary", f"--nodelist={steps.EACH}"),
+    }.items():
+        assert steps.reach(where, paper, SITE)[3 : 3 + len(shape)] == shape
+
+
+UNEVEN = Site("slurm", "87", (24, 11), gpus={"node01": 3, "node02": 1, "node03": 1})
+
+
+def test_a_serving_step_holds_all_gpus_where_nodes_have_different_numbers() -> None:
+    """`salloc -N3 --gpus=5`: Slurm gives a step the same number on each node or some to each task; kit.BOOT
+    lets all but one task on each node leave at once."""
+    said = steps.reach(Where.ALL, outside(3, 1, 1), UNEVEN)
+    shape = [word for word in said[3 : said.index("--mem=0")] if word != "--overcommit"]
+    assert shape == [
+        *("--ntasks=5", "--distribution=arbitrary", "--nodelist=node01*3,node[02-03]*1"),
+        "--gpus-per-task=1",
+    ]
+
+
+def test_a_serving_step_may_have_more_tasks_than_the_job_has_cpus() -> None:
+    """Without --overcommit a real Slurm says "More processors requested than permitted"."""
+    assert "--overcommit" in steps.reach(Where.ALL, outside(3, 1, 1), UNEVEN)
+
+
+def test_ranks_say_which_gpus_also_where_nodes_have_different_numbers() -> None:
+    """A step that says nothing of GPUs is refused in such a job: "Insufficient GRES available in allocation"."""
+    said = steps.reach(Where.RANKS, outside(3, 1, 1), UNEVEN)
+    assert [word for word in said if word.startswith(("--gres=", "--gpus"))]
+
+
+@pytest.mark.parametrize(
+    ("version", "absent"),
+    [
+        ((24, 11), set()),
+        ((21, 8), set()),
+        ((20, 11), {"--gpu-bind=none"}),
+        ((20, 2), {"--gpu-bind=none", "--overlap"}),
+    ],
+)
+@pytest.mark.parametrize("where", [Where.HEAD, Where.ALL, Where.RANKS])
+def test_flags_are_written_only_where_the_version_has_them(
+    where: Where, version: tuple[int, int], absent: set[str]
+) -> None:
+    """An srun that does not know a word refuses the whole step."""
+    job = outside(2, 2)
+    newest = steps.reach(where, job, SITE)
+    assert steps.reach(where, job, Site("slurm", "7", version)) == tuple(w for w in newest if w not in absent)
+
+
+@pytest.mark.parametrize(
+    ("bind_to", "word"),
+    [
+        ("", "none"),
+        ("none", "none"),
+        ("core", "cores"),
+        ("socket", "sockets"),
+        ("hwthread", "threads"),
+        ("rank", "rank"),
+    ],
+)
+def test_binding_in_slurms_words(bind_to: str, word: str) -> None:
+    """--bind-to is mpirun's word; srun calls the same units otherwise. Only ranks are bound."""
+    job = outside(2, bind_to=bind_to)
+    assert f"--cpu-bind={word}" in steps.reach(Where.RANKS, job, SITE)
+    assert "--cpu-bind=none" in steps.reach(Where.ALL, job, SITE)
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "options"),
+    [
+        ("Invalid node name specified", {"nodelist": "n9"}, "--nodelist"),
+        ("More processors requested than permitted", {"ntasks": "99"}, "--ntasks"),
+        ("CPU count per node can not be satisfied", {"cpus_per_task": "99"}, "--cpus-per-task"),
+        ("Task count specification invalid", {"ntasks_per_node": "99"}, "--ntasks-per-node"),
+        ("Invalid Trackable RESource (TRES) specification", {"gpus_per_node": "9"}, "--gpus-per-node"),
+        ("Requested node configuration is not available", {"mem_per_cpu": "9T"}, "--mem-per-cpu"),
+        ("Requested node configuration is not available", {"constraint": "x"}, "--constraint"),
+    ],
+)
+def test_which_option_sbatch_means(said: str, given: dict[str, Any], options: str) -> None:
+    """By its words; those that nobody gave are not named."""
+    refused = steps.refusal(f"sbatch: error: {said}", build("./app", mode="inside-out", **given))
+    assert refused.remedy == f"see {options} (command line)"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [((1,), "1"), ((2, 2, 2, 1), "2(x3),1"), ((4, 1, 1, 1), "4,1(x3)"), ((1, 2, 1), "1,2,1"), ((8,) * 64, "8(x64)")],
+)
+def test_tasks_per_node(ranks: tuple[int, ...], text: str) -> None:
+    """As Slurm writes SLURM_TASKS_PER_NODE."""
+    assert steps.tasks_per_node(ranks) == text
+
+
+def test_what_the_hosts_mpirun_must_see() -> None:
+    """This launch's nodes and ranks, whatever the surrounding job's are; whole."""
+    site = Site("slurm", "7", (24, 11), plm_slurm_args="--external-launcher")
+    found = steps.launch_environment(outside(2, 2, 1, launcher="mpirun"), site)
+    assert {v.name: v.value for v in found if v.value is not None} == {
+        "SLURM_JOBID": "7",
+        "SLURM_JOB_ID": "7",
+        "SLURM_NODELIST": "node[01-03]",
+        "SLURM_JOB_NODELIST": "node[01-03]",
+        "SLURM_NNODES": "3",
+        "SLURM_JOB_NUM_NODES": "3",
+        "SLURM_NTASKS": "5",
+        "SLURM_NPROCS": "5",
+        "SLURM_TASKS_PER_NODE": "2(x2),1",
+        "SLURM_OVERLAP": "1",
+        "SLURM_MEM_PER_NODE": "0",
+        "PRTE_MCA_plm_slurm_args": "--external-launcher",
+        "OMPI_MCA_plm_slurm_args": "--external-launcher",
+    }
+    gone = {v.name for v in found if v.value is None}
+    assert {"SLURM_STEP_ID", "SLURM_CPU_BIND", "SLURM_TRES_PER_TASK", "SLURM_GPUS_PER_NODE"} <= gone
+
+
+def test_mpiruns_daemons_have_the_same_gpus_as_our_steps() -> None:
+    """Their srun is PRRTE's own: it hears of GPUs by its environment alone."""
+    site = Site("slurm", "7", (24, 11), gpus={"node01": 4, "node02": 4})
+    for asked, gpus in (("", "4"), ("2", "2"), ("a100:2", "a100:2")):
+        found = steps.launch_environment(outside(2, 2, launcher="mpirun", gpus_per_node=asked), site)
+        assert Variable("SLURM_GPUS_PER_NODE", gpus) in found
+        assert Variable("SLURM_GPUS_PER_NODE", None) not in found
+
+
+def test_a_real_jobs_environment_shapes_no_step_of_ours() -> None:
+    """What salloc and a surrounding step leave is taken out; which job it is stays."""
+    _, environ = recorded("in_step")
+    kept = steps.client_environment(
+        {**environ, "PATH": "/bin", "SLURM_CPU_BIND": "none"}, outside(1, launcher="mpirun")
+    )
+    assert kept == {
+        "HYDRA_BOOTSTRAP": "slurm",
+        "HYDRA_LAUNCHER_EXTRA_ARGS": "--external-launcher",
+        "I_MPI_HYDRA_BOOTSTRAP": "slurm",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "--external-launcher",
+        "OMPI_MCA_plm_slurm_args": "--external-launcher",
+        "PATH": "/bin",
+        "PRTE_MCA_plm_slurm_args": "--external-launcher",
+        "SLURMD_DEBUG": "2",
+        "SLURMD_NODENAME": "node01",
+        "SLURM_CLUSTER_NAME": "mnrun",
+        "SLURM_CONF": "/etc/slurm/slurm.conf",
+        "SLURM_JOBID": "94",
+        "SLURM_JOB_ID": "94",
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fence"),
+    [
+        ({"launcher": "srun", "mpi": "pmix"}, "ring"),
+        ({"launcher": "srun", "mpi": "pmi2"}, None),
+        ({"launcher": "mpirun", "mpi": "auto"}, None),
+    ],
+)
+def test_the_fence_that_open_mpi_needs_under_pmix(wanted: dict[str, str], fence: str | None) -> None:
+    """Without it MPI_Init dies now and then; nobody else gets it."""
+    assert steps.client_environment({}, outside(2, 2, **wanted)).get("SLURM_PMIX_FENCE") == fence
+
+
+def uneven(nodes: int, each: int) -> Plan:
+    """The last node has one rank less than the others."""
+    return outside(*(each,) * (nodes - 1), each - 1)
+
+
+@pytest.mark.parametrize(("nodes", "each"), [(128, 128), (4000, 65)])
+def test_uneven_ranks_of_many_nodes(nodes: int, each: int) -> None:
+    """B2: Linux takes no word longer than 131072 bytes; every rank's node stands in a file."""
+    said = steps.reach(Where.RANKS, uneven(nodes, each), SITE)
+    assert max(map(len, said)) < 1000
+    (listed,) = [word for word in said if isinstance(word, Listed)]
+    names = listed.text.replace(",", "").splitlines()
+    assert (len(names), names[0], names[-1]) == (nodes * each - 1, "node01", f"node{nodes:02}")
+    assert Counter(names)[f"node{nodes:02}"] == each - 1
+
+
+def test_more_uneven_ranks_than_srun_takes() -> None:
+    """B2: `srun: fatal: _parse_range_list: Too many ranges`, on a real one with a list of 512000."""
+    with pytest.raises(Impossible, match=r"^srun cannot start 511999 ranks where not all nodes have the same number"):
+        steps.reach(Where.RANKS, uneven(4000, 128), SITE)
+    assert "--ntasks=512000" in steps.reach(Where.RANKS, outside(*(128,) * 4000), SITE)
+
+
+def test_a_serving_step_with_uneven_gpus_of_many_nodes() -> None:
+    """B2: as many tasks as GPUs, whose nodes are listed as those of ranks."""
+    gpus = {f"node{number:02}": 8 - (number == 4000) for number in range(1, 4001)}
+    said = steps.reach(Where.ALL, outside(*(1,) * 4000), replace(SITE, gpus=gpus))
+    (listed,) = [word for word in said if isinstance(word, Listed)]
+    assert (max(map(len, said)) < 1000, len(listed.text.splitlines())) == (True, 31999)

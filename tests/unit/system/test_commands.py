@@ -1,0 +1,49 @@
+"""What is asked of the scheduler takes no longer than it may."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mnrun.errors import NoAnswerError, SchedulerError
+from mnrun.system import commands
+from unit.conftest import Shell
+
+LAUNCHER = Path(commands.__file__).parents[2]
+LIBRARY = """
+import ctypes, sys
+from mnrun.system import commands
+from mnrun.errors import NoAnswerError
+assert commands.call("pyslurm", lambda: ["job"], 30) == ["job"]
+assert commands.call("pyslurm", lambda: 1 / 0, 30) is None
+assert commands.call("pyslurm", lambda: ctypes.PyDLL(None)._exit(1), 30) is None
+assert commands.call("pyslurm", lambda: sys.exit(sys.stderr.write("fatal: no slurm.conf")), 30) is None
+try:
+    commands.call("pyslurm", lambda: ctypes.PyDLL(None).pause(), 0.2)  # holds Python as well, as its calls do
+except NoAnswerError as error:
+    print(error)
+"""
+
+
+def test_a_library_that_hangs_is_left_alone(sh: Shell) -> None:
+    """What it gives comes back whole; where it fails, it has said nothing."""
+    said = sh('exec "$1" -c "$2"', sys.executable, LIBRARY, environ={"PYTHONPATH": str(LAUNCHER)}).decode()
+    assert said == "pyslurm did not answer within 0 s; ask the cluster's admins about slurmctld\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("sbatch: error: Socket timed out on send/recv operation", NoAnswerError),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", SchedulerError),
+    ],
+)
+def test_silence_is_no_refusal(said: str, kind: type[SchedulerError]) -> None:
+    """After a timeout the job may be there all the same; of a slurmctld that is not there nothing comes."""
+    with pytest.raises(SchedulerError, match="slurmctld does not answer") as failure:
+        commands.refuse_silence(subprocess.CompletedProcess(["sbatch"], 1, "", said))
+    assert type(failure.value) is kind
+    commands.refuse_silence(subprocess.CompletedProcess(["sbatch"], 1, "", "invalid partition"))

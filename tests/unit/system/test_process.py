@@ -1,0 +1,180 @@
+"""Starting one command and hearing of it. Real processes, small ones: `sh` in a folder of the test's own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mnrun.model import Listed
+from mnrun.system import process
+from mnrun.system.process import Event, Running
+from unit.world import World
+
+
+class Starter:
+    """transports.start, with what its process said up to its end."""
+
+    def __init__(self) -> None:
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def start(self, script: str, held: bool = True) -> Running:
+        environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+        return process.start("step", ("sh", "-c", script), environ, self.events, held)
+
+    def said(self) -> list[Event]:
+        found = [self.events.get(timeout=10)]
+        while found[-1][0] != "ended":
+            found.append(self.events.get(timeout=10))
+        return found
+
+
+@pytest.fixture
+def starter(world: World) -> Iterator[Starter]:
+    with world.allowed():
+        yield Starter()
+
+
+def close(running: Running) -> None:
+    assert running.process.stdin is not None
+    running.process.stdin.close()
+
+
+def test_lines_then_the_end(starter: Starter) -> None:
+    """A process's last words come before its end, the last line's newline or not."""
+    close(starter.start("echo one; printf 'two\\nthree'; exit 7"))
+    assert starter.said() == [
+        ("line", "step", "one"),
+        ("line", "step", "two"),
+        ("line", "step", "three"),
+        ("ended", "step", 7),
+    ]
+
+
+def test_errors_are_noise(starter: Starter) -> None:
+    """What srun complains of is kept apart from what guards say."""
+    close(starter.start("echo oops >&2"))
+    assert starter.said() == [("noise", "step", "oops"), ("ended", "step", 0)]
+
+
+def test_bytes_that_are_no_text(starter: Starter) -> None:
+    """A container's log may hold anything."""
+    close(starter.start("printf 'a\\377b\\n'"))
+    assert starter.said()[0] == ("line", "step", "a\N{REPLACEMENT CHARACTER}b")
+
+
+def test_a_signals_death_is_told_as_a_shell_tells_it(starter: Starter) -> None:
+    """128 + n."""
+    close(starter.start("kill -KILL $$"))
+    assert starter.said() == [("ended", "step", 137)]
+
+
+def test_the_lease_is_its_input(starter: Starter) -> None:
+    """What we write arrives at once, unbuffered; its end is the end that we make."""
+    running = starter.start("read -r line; echo got $line; cat >/dev/null; echo end")
+    assert running.process.stdin is not None
+    running.process.stdin.write(b"hello\n")
+    assert starter.events.get(timeout=10) == ("line", "step", "got hello")
+    close(running)
+    assert starter.said() == [("line", "step", "end"), ("ended", "step", 0)]
+
+
+def test_a_session_of_its_own(starter: Starter) -> None:
+    """Ctrl-C on the terminal reaches mnrun alone."""
+    running = starter.start("cat >/dev/null")
+    assert os.getsid(running.process.pid) == running.process.pid
+    close(running)
+    starter.said()
+
+
+def test_what_drives_the_terminal_stays_in_our_session(starter: Starter, world: World) -> None:
+    """No other may; and when it is ended we are not, who are in its process group. Its errors alone are events."""
+    argv = ("sh", "-c", "echo said >&2; exec sleep 60")
+    running = process.start("step", argv, dict(os.environ), starter.events, False, terminal=True, apart=True)
+    assert starter.events.get(timeout=10) == ("noise", "step", "said")
+    assert (os.getsid(running.process.pid), os.getpgid(running.process.pid)) == (os.getsid(0), os.getpgrp())
+    with world.allowed():
+        running.end(signal.SIGKILL)
+    assert starter.said() == [("ended", "step", 137)]
+
+
+def test_ending_reaches_the_children_too(starter: Starter) -> None:
+    """And may be done twice."""
+    running = starter.start("sleep 60 & wait")
+    running.end(signal.SIGKILL)
+    assert starter.said() == [("ended", "step", 137)]
+    running.process.wait()
+    running.end(signal.SIGKILL)
+
+
+def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, starter: Starter) -> None:
+    """The lease's end is enough, and srun would kill its guards; the program's has the second net."""
+    monkeypatch.setattr(process, "tied", lambda argv: ("sh", "-c", "exit 3"))
+    close(starter.start("exit 4"))
+    assert starter.said() == [("ended", "step", 4)]
+    starter.start("exit 4", held=False)
+    assert starter.said() == [("ended", "step", 3)]
+
+
+def test_no_such_program(starter: Starter) -> None:
+    """Whoever starts it says so in his own words."""
+    with pytest.raises(FileNotFoundError):
+        process.start("step", ("/nowhere/srun",), {}, starter.events, True)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_signals_that_are_for_the_program(world: World, told: bool) -> None:
+    """They do not end us."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with process.Signals(events, told), world.allowed():
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR2)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    heard = [events.get_nowait() for _ in range(events.qsize())]
+    assert heard == ([("told", "USR1", ""), ("told", "USR2", "")] if told else [])
+
+
+def test_signals_become_events(world: World) -> None:
+    """For as long as they are watched; afterwards they are what they were."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    before = [signal.getsignal(signum) for signum in process.Signals.ALL]
+    with process.Signals(events), world.allowed():
+        for signum in process.Signals.ALL:
+            signal.raise_signal(signum)  # to this very thread, so that it has come when this returns
+    assert [events.get_nowait() for _ in before] == [("signal", "", signum) for signum in process.Signals.ALL]
+    assert [signal.getsignal(signum) for signum in process.Signals.ALL] == before
+
+
+def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both our output and our errors: of `mnrun … | head` the errors are still read."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    (out, ours), (err, too) = os.pipe(), os.pipe()
+    monkeypatch.setattr(process.Signals, "OURS", (ours, too))
+    with process.Signals(events):
+        os.close(out)
+        with pytest.raises(queue.Empty):
+            events.get(timeout=1.5)
+        os.close(err)
+        assert events.get(timeout=30) == ("signal", "", signal.SIGHUP)
+    for fd in (ours, too):
+        os.close(fd)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_list_that_is_no_word_is_a_file(starter: Starter, tmp_path: Path, held: bool) -> None:
+    """B2: longer than Linux lets a word be. The process reads it where the word says; nobody else can, as it has no
+    name, and the process is handed nothing else of ours."""
+    text = "".join(f"node{number},\n" for number in range(100_000))
+    place = tmp_path / "read"
+    look = 'stat -L -c %a:%h "${1#*=}" >"$0.mode"; ls /proc/self/fd >"$0.open"; cat "${1#*=}" >"$0"'
+    argv = ("sh", "-c", look, str(place), Listed("--nodelist=", "node[0-99999]*1", text))
+    running = process.start("step", argv, {"PATH": os.environ["PATH"]}, starter.events, held)
+    running.close()
+    assert starter.said() == [("ended", "step", 0)]
+    assert place.read_text() == text
+    assert (tmp_path / "read.mode").read_text() == "600:0\n"  # and no name
+    assert len((tmp_path / "read.open").read_text().split()) == 5  # the usual three, the list, and ls's own

@@ -1,0 +1,352 @@
+"""What engine.sh tells docker and podman of this node and this process, with stand-ins for them in PATH,
+and what engines.sh makes of what they say. There is no GPU here, nor InfiniBand: only what a node says of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mnrun.nodes import kit
+from unit.conftest import Shell
+from unit.samples import build, make
+
+UUIDS = ("GPU-00", "GPU-11", "GPU-22", "GPU-33")
+NAMED = {"driver": "driver", "infiniband": "infiniband", "selinux": "selinux", "dockerd": "pid", "cdi": "cdi"}
+
+
+class Node:
+    """A node's directory, what the node has, and stand-ins for its programs."""
+
+    def __init__(self, sh: Shell, path: Path) -> None:
+        self._sh = sh
+        self.path = path / "mnrun.7-abcdef"
+        self.has = path / "has"
+        self.bin = path / "bin"
+        for folder in (self.path, self.has, self.bin):
+            folder.mkdir()
+
+    def fill(self, runtime: str, **given: Any) -> None:
+        plan = make(build("./app", **{"runtime": runtime, "image": "app", **given}), 1)
+        for name, text in kit.files(plan, {"up": ""}).items():
+            place = self.path / name
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(text)
+        with (self.path / "engines.sh").open("a") as file:
+            file.writelines(f"mnrun_{name}={self.has / place}\n" for name, place in NAMED.items())
+
+    def program(self, name: str, script: str) -> None:
+        (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.bin / name).chmod(0o700)
+
+    def run(self, script: str, environ: Mapping[str, str] = {}, code: int = 0) -> list[str]:  # read only
+        path = f"{self.bin}:{os.environ['PATH']}"
+        words = self._sh(f"cd {self.path}\n{script}", shell="bash", environ={"PATH": path, **environ}, code=code)
+        return words.decode().splitlines()
+
+    def told(self, engine: str, environ: Mapping[str, str] = {}) -> list[str]:  # read only
+        """The words that the engine is started with."""
+        self.program(engine, """case $1 in info) echo "$INFO" ;; *) printf '%s\\n' "$@" ;; esac""")
+        return self.run(f"bash -p ./engine.sh {engine} run --rm app sh", environ)
+
+
+@pytest.fixture
+def node(sh: Shell, tmp_path: Path) -> Node:
+    return Node(sh, tmp_path)
+
+
+def test_docker_runs_as_the_user(node: Node) -> None:
+    """uid, gid and all groups; the words of the plan come last, as they are."""
+    node.fill("docker")
+    words = node.told("docker")
+    assert words[0] == "run"
+    assert f"--user={os.getuid()}:{os.getgid()}" in words
+    assert {f"--group-add={gid}" for gid in os.getgroups()} <= set(words)
+    assert words[-3:] == ["--rm", "app", "sh"]
+    assert words[1] == "--name"
+    assert words[2].startswith("mnrun.7-abcdef.")
+
+
+def test_only_names_of_variables_are_told(node: Node) -> None:
+    """Of the job, its rank, its MPI and its GPUs; the image keeps its own PATH, and values stand on no command line."""
+    node.fill("docker")
+    given = {"TMPDIR": "/t", "PMIX_RANK": "1", "SLURM_PROCID": "1", "NCCL_DEBUG": "INFO", "OMPI_X": "two\nlines"}
+    words = node.told("docker", {**given, "SECRET": "s", "EDITOR": "vi"})
+    told = {words[at + 1] for at, word in enumerate(words) if word == "-e"}
+    assert told - {"HOME", "LC_ALL", "LANG"} == set(given)
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_infiniband_goes_in_whole(node: Node, engine: str) -> None:
+    """Where it is, and not else."""
+    node.fill(engine)
+    assert not [word for word in node.told(engine) if "--device" in word]
+    (node.has / "infiniband").mkdir()
+    assert f"--device={node.has}/infiniband" in node.told(engine)
+
+
+@pytest.mark.parametrize(("hardened", "told"), [(False, True), (True, False)])
+def test_selinux_lets_us_read_home(node: Node, hardened: bool, told: bool) -> None:
+    """But a hardened run keeps its labels."""
+    node.fill("podman", hardened=hardened)
+    (node.has / "selinux").mkdir()
+    assert ("--security-opt=label=disable" in node.told("podman")) is told
+
+
+def test_podman_keeps_its_images_on_the_node(node: Node) -> None:
+    """Containers in the job's directory, images in a store that stays; --podman-root says another place."""
+    node.fill("podman")
+    words = node.told("podman")
+    assert words[words.index("--root") + 1] == f"{node.path}/podman/root"
+    assert f"additionalimagestore=/tmp/mnrun-podman.{os.getuid()}/root" in words
+    node.fill("podman", podman_root="/local/me")
+    assert "additionalimagestore=/local/me/root" in node.told("podman")
+
+
+def test_the_one_open_file_of_pmi2_goes_to_podman(node: Node) -> None:
+    node.fill("podman")
+    assert "--preserve-fd=5" in node.told("podman", {"PMI_FD": "5"})
+
+
+WAYS = {
+    "hook": ({}, ["--gpus", '"device=GPU-22,GPU-00"']),
+    "runtime": ({"INFO": '{"nvidia":{"path":"nvidia-container-runtime"}}'}, ["--runtime=nvidia"]),
+    "cdi": (
+        {"INFO": '{"CDISpecDirs":["/etc/cdi"]}'},
+        ["--device=nvidia.com/gpu=GPU-22", "--device=nvidia.com/gpu=GPU-00"],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_docker_is_given_the_granted_gpus(node: Node, way: str) -> None:
+    """By their UUIDs, since numbers count anew in a cgroup; in the way that the node has; inside they are 0 and 1."""
+    node.fill("docker")
+    (node.has / "driver").touch()
+    node.program("nvidia-smi", f"printf '%s\\n' {' '.join(UUIDS)}")
+    if way == "hook":
+        node.program("nvidia-container-runtime-hook", "")
+    (node.has / "cdi").mkdir()
+    (node.has / "cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+    environ, wanted = WAYS[way]
+    words = node.told("docker", {"CUDA_VISIBLE_DEVICES": "2,0", **environ})
+    assert "CUDA_VISIBLE_DEVICES=0,1" in words
+    assert [word for word in words if word in wanted] == wanted
+    assert ("NVIDIA_VISIBLE_DEVICES=GPU-22,GPU-00" in words) is (way == "runtime")
+
+
+@pytest.mark.parametrize("asked", ["MIG-7,MIG-8", "closest", "MPS"])
+def test_where_numbers_mean_nothing_the_container_has_uuids(node: Node, asked: str) -> None:
+    """MIG instances have none, the daemon of MPS has its own, and who is nearest is known by UUID."""
+    node.fill("docker", **({"gpu_bind": "closest"} if asked == "closest" else {}))
+    (node.has / "driver").touch()
+    (node.has / "control").touch()
+    node.program("nvidia-smi", f"printf '%s\\n' {' '.join(UUIDS)}")
+    node.program("nvidia-container-runtime-hook", "")
+    mps = {"CUDA_MPS_PIPE_DIRECTORY": str(node.has)} if asked == "MPS" else {}
+    words = node.told("docker", {"CUDA_VISIBLE_DEVICES": asked if asked.startswith("MIG") else "2,0", **mps})
+    assert f"CUDA_VISIBLE_DEVICES={asked if asked.startswith('MIG') else 'GPU-22,GPU-00'}" in words
+    assert (f"type=bind,source={node.has},target={node.has}" in words) is (asked == "MPS")
+
+
+@pytest.mark.parametrize(
+    ("granted", "wanted"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "MIG-7"}, ["--device=nvidia.com/gpu=MIG-7"]),
+        ({}, []),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, []),
+    ],
+)
+def test_podman_is_given_the_granted_gpus(node: Node, granted: dict[str, str], wanted: list[str]) -> None:
+    """By CDI; none where it granted none, or says nothing and hides all. An image that says `all` is overruled."""
+    node.fill("podman")
+    (node.has / "driver").touch()
+    node.program("nvidia-smi", "echo 'No devices were found'; exit 6")
+    (node.has / "cdi").mkdir()
+    (node.has / "cdi/nvidia.json").write_text('{"kind": "nvidia.com/gpu"}')
+    words = node.told("podman", granted)
+    assert [word for word in words if word.startswith("--device")] == wanted
+    assert ("NVIDIA_VISIBLE_DEVICES=void" in words) is (not wanted)
+
+
+def test_gpus_that_nobody_counts_are_those_that_the_step_sees(node: Node) -> None:
+    """A job that was granted none has none, where Slurm hides them; where it does not, as without a container."""
+    node.fill("docker")
+    (node.has / "driver").touch()
+    node.program("nvidia-container-runtime-hook", "")
+    assert "all" in node.told("docker")
+    node.program("nvidia-smi", f"printf '%s\\n' {UUIDS[1]} {UUIDS[2]}")
+    words = node.told("docker")
+    assert f'"device={UUIDS[1]},{UUIDS[2]}"' in words
+    assert not [word for word in words if word.startswith("CUDA_VISIBLE_DEVICES")]
+
+
+QUERIED = """\
+[ "$1" = -q ] || { printf '%s\\n' GPU-00 GPU-11; exit; }
+printf '    GPU UUID       : GPU-00\\n    Minor Number   : 1\\n    GPU UUID       : GPU-11\\n    Minor Number   : 3\\n'
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ('{"devices": [{"name": "0"}, {"name": "3"}], "kind": "nvidia.com/gpu"}', ["3"]),
+        ('devices:\n- name: "3"\n- name: GPU-11\nkind: nvidia.com/gpu\n', ["GPU-11"]),
+        ('{"devices":[{"name":"GPU-11"}],"kind":"nvidia.com/gpu"}', ["GPU-11"]),
+    ],
+)
+def test_a_node_whose_cdi_knows_no_uuids(node: Node, spec: str, wanted: list[str]) -> None:
+    """Then the GPU has the number of its device, which no cgroup changes."""
+    node.fill("podman")
+    (node.has / "driver").touch()
+    node.program("nvidia-smi", QUERIED)
+    (node.has / "cdi").mkdir()
+    (node.has / "cdi/nvidia.yaml").write_text(spec)
+    words = node.told("podman", {"CUDA_VISIBLE_DEVICES": "1"})
+    assert [word for word in words if word.startswith("--device")] == [f"--device=nvidia.com/gpu={n}" for n in wanted]
+
+
+def test_gpus_that_cannot_be_given_are_an_error(node: Node) -> None:
+    """With what is to be installed."""
+    for engine, wanted in (
+        ("podman", "install nvidia-container-toolkit"),
+        ("docker", "dockerd does not read this node's CDI"),
+    ):
+        node.fill(engine)
+        (node.has / "driver").touch()
+        node.program(engine, "[ $1 = info ] || echo started")
+        assert node.run(f"bash -p ./engine.sh {engine} run app", {"CUDA_VISIBLE_DEVICES": "0"}, code=125) == []
+        assert wanted in (node.path / "up").read_text()
+        (node.has / "cdi").mkdir(exist_ok=True)
+        (node.has / "cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('echo \'{"SecurityOptions":["name=seccomp"],"ServerVersion":"26.1.5"}\'', ""),
+        ('echo WARNING: config.json: permission denied >&2; echo \'{"ServerVersion":"26.1.5"}\'', ""),
+        (
+            "echo WARNING: config.json: permission denied >&2; echo Cannot connect to the Docker daemon; exit 1",
+            "dockerd is not running",
+        ),
+        (
+            'echo \'{"ServerErrors":["Cannot connect to the Docker daemon at unix:///x"]}\'',
+            "dockerd is not running on this node",
+        ),
+        ('echo \'{"ServerErrors":["permission denied while trying"]}\'; exit 1', "may not use docker here"),
+        ("echo nonsense >&2; exit 1", "docker: nonsense"),
+        ("exit 124", "dockerd does not answer on this node"),
+        (
+            """echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"29.4.1"}'""",
+            "docker 29.4 is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman",
+        ),
+        ("""echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"29.5.0"}'""", ""),
+        ("""echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"30"}'""", ""),
+    ],
+)
+def test_whether_docker_can_be_used(node: Node, script: str, said: str) -> None:
+    """Off, closed to this user, hanging, or rootless with a network of its own: one line says which."""
+    node.fill("docker")
+    node.program("docker", script)
+    line = node.run("source ./job.sh; source ./engines.sh; usable", code=1 if said else 0)
+    assert len(line) == bool(said)
+    assert said in "".join(line)
+
+
+def test_who_is_root_inside_a_rootless_docker_is_the_user(node: Node) -> None:
+    """As engines.sh found it."""
+    node.fill("docker")
+    (node.path / "rootless").touch()
+    assert "--user=0:0" in node.told("docker")
+
+
+PULL = """\
+coproc pull { bash -p ./pull.sh store localhost/app missing "$STORE" "7-$$" podman; }
+while read -r word rest; do
+  echo "$word $rest"
+  if [[ $word == image ]]; then eval "exec ${pull[1]}>&-"; fi  # its lease
+done <&"${pull[0]}"
+"""
+
+
+def test_podman_copies_an_image_for_the_users_ids_before_it_says_that_it_is_there(node: Node) -> None:
+    """In PREPARE, so that it does not count as the job's start; once."""
+    node.fill("podman")
+    (node.path / "pull.sh").write_text(kit.pullers()[kit.PULL])
+    node.program("getsubids", "exit 0")
+    node.program(
+        "podman", """echo "$*" >>"$STORE.asked"; case "$*" in *' create '*) echo box ;; *) echo 1234 ;; esac"""
+    )
+    given = {"STORE": str(node.has / "store"), "MNRUN_NODE": "node01"}
+    first, second = node.run(PULL, given), node.run(PULL, given)
+    assert [line.split()[:3] for line in first] == [["pulling", "node01", "copied"], first[-1].split()[:3]], first
+    assert first[-1].startswith("image node01 sha256:") and first[-1].endswith(" 1234") and second == first[-1:]
+    asked = (node.has / "store.asked").read_text()
+    assert asked.count(" create --userns=keep-id 1234 true\n") == 1, asked
+
+
+@pytest.mark.parametrize(
+    ("root", "own"),
+    [
+        ("/jobs/node01/7/.7", True),  # Slurm 22.05
+        ("/jobs/node01/7/.7/_tmp", True),  # 24.11
+        ("/7/.7", True),
+        ("/", False),
+        ("/jobs/node01/17/.17", False),
+        ("/nodes/node01/tmp", False),
+    ],
+)
+def test_docker_cannot_serve_a_tmp_of_the_jobs_own(node: Node, root: str, own: bool) -> None:
+    """As job_container/tmpfs mounts it: refused by name, and nothing of dockerd asked."""
+    node.fill("docker")
+    (node.has / "mounts").write_text(f"97 88 0:131 {root} /tmp rw,relatime - tmpfs run rw,mode=755\n")
+    node.program("docker", """echo '{"ServerVersion":"26.1.5"}'""")
+    script = f"source ./job.sh; source ./engines.sh; mnrun_mounts={node.has}/mounts; usable"
+    (line,) = node.run(script, {"SLURM_JOB_ID": "7"}, code=1) if own else (*node.run(script, {"SLURM_JOB_ID": "7"}), "")
+    assert ("--runtime podman or apptainer" in line) == own
+
+
+@pytest.mark.parametrize(("version", "new"), [("3.0.1", False), ("3.1.2", False), ("3.2.0", True), ("5.4.2", True)])
+def test_a_podman_without_keep_groups_is_refused(node: Node, version: str, new: bool) -> None:
+    """By name, and asked once for each store where it is new enough."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", f'echo x >>{node.has}/asked; echo "podman version {version}"')
+    script = f"source ./job.sh; mnrun_podman={node.has}/store; source ./engines.sh; usable"
+    for _ in range(2):
+        said = node.run(script, code=0 if new else 1)
+        assert said == [] if new else "is too old on this node" in said[0]
+    assert (node.has / "asked").read_text().count("x") == (1 if new else 2)
+
+
+def test_a_store_of_another_driver_is_refused(node: Node) -> None:
+    """podman 4.3 made it as vfs by itself, and its database remembers; the job's containers need overlay."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", "echo podman version 4.3.1")
+    (node.has / "store/root/vfs-images").mkdir(parents=True)
+    script = f"source ./job.sh; mnrun_podman={node.has}/store; source ./engines.sh"
+    (line,) = node.run(f"{script}; usable", code=1)
+    assert "podman unshare rm -rf" in line
+    assert "--storage-driver=overlay" in node.run(f'{script}; printf "%s\\n" "${{mnrun_engine[@]}}"')
+
+
+def test_podman_in_a_tmp_of_the_jobs_own(node: Node, tmp_path: Path) -> None:
+    """Slurm 24.11 opens it for the user alone, and a container's root is another there."""
+    node.fill("podman")
+    node.program("getsubids", "exit 0")
+    node.program("podman", "echo podman version 5.4.2")
+    (node.has / "mounts").write_text("94 78 0:201 /jobs/7/.7/_tmp /tmp rw,relatime - tmpfs run rw,mode=755\n")
+    tmp = node.has / "tmp"
+    tmp.mkdir(mode=0o700)
+    names = f"mnrun_podman={node.has}/store; source ./engines.sh; mnrun_mounts={node.has}/mounts mnrun_tmp={tmp}"
+    node.run(f"source ./job.sh; {names}; usable", {"SLURM_JOB_ID": "8"})
+    assert tmp.stat().st_mode & 0o777 == 0o700
+    node.run(f"source ./job.sh; {names}; usable", {"SLURM_JOB_ID": "7"})
+    assert tmp.stat().st_mode & 0o777 == 0o711

@@ -1,0 +1,159 @@
+"""pull.sh: what runtimes say of an image that they cannot have, in a person's words; they are played."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mnrun.nodes import kit
+from unit.conftest import Shell
+
+# Its standard input is a lease, which ends once the node has the image.
+PULL = """\
+mkfifo lease said
+bash -p ./pull.sh "$@" <lease >said &
+exec 5>lease
+while read -r line; do
+  echo "$line"
+  if [[ $line == image* ]]; then exec 5>&-; fi
+done <said
+"""
+DIGEST = "sha256:" + "5" * 64
+
+
+class Node:
+    """Where pull.sh runs, with what a runtime says there."""
+
+    def __init__(self, sh: Shell, place: Path) -> None:
+        self.sh, self.place = sh, place
+        self.job = (
+            f"7-{place.name}.{os.getpid()}"  # what ends of one is looked for by it, on the whole machine, and late
+        )
+        (place / "pull.sh").write_text(kit.pullers()[kit.PULL])
+        (place / "bin").mkdir()
+
+    def program(self, name: str, script: str) -> None:
+        path = self.place / "bin" / name
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o700)
+
+    def pull(self, *words: str, environ: Mapping[str, str] = {}) -> list[str]:  # read only
+        path = f"{self.place}/bin:{os.environ['PATH']}"
+        given = {"PATH": path, "MNRUN_NODE": "node01", "TMPDIR": str(self.place), **environ}
+        return self.sh(PULL, *words, shell="bash", environ=given).decode().splitlines()
+
+
+@pytest.fixture
+def node(sh: Shell, tmp_path: Path) -> Node:
+    return Node(sh, tmp_path)
+
+
+DOCKER = """\
+case $1 in
+  info) echo '{"ServerVersion":"26.1.5"}' ;;
+  image) echo "Error: No such image: $3" >&2; exit 1 ;;
+  pull) echo "$SAID" >&2; exit 1 ;;
+esac
+"""
+APPTAINER = 'echo "$SAID" >&2; exit 255'
+PRIVATE = (
+    "Error response from daemon: pull access denied for alice/private, repository does not exist or may require "
+    "'docker login': denied: requested access to the resource is denied"
+)
+DAEMON = "Error response from daemon: "
+OCI = "FATAL:   While making image from oci registry: error fetching image to cache: "
+MISSING = "executable file not found in $PATH"
+WORDS = {
+    "a private image": (
+        ("docker", "alice/private:1", PRIVATE),
+        "docker.io wants another login for alice/private:1: `docker login` (pull access denied",
+    ),
+    "no such tag": (
+        ("docker", "reg:5000/app:9", f"{DAEMON}manifest for reg:5000/app:9 not found: manifest unknown"),
+        "there is no reg:5000/app:9: look at its name and tag (manifest for",
+    ),
+    "a login helper that is elsewhere": (
+        (
+            "docker",
+            "reg:5000/app:1",
+            f'error getting credentials - err: exec: "docker-credential-x": {MISSING}, out: ``',
+        ),
+        "cannot pull reg:5000/app:1: the login helper that ~/.docker/config.json names is not on this node",
+    ),
+    "a program that lacks": (
+        ("apptainer", "docker://app:1", f'{OCI}while building SIF: exec: "mksquashfs": {MISSING}'),
+        "cannot pull docker://app:1: this node lacks a program that apptainer needs (while building SIF",
+    ),
+    "a registry that is down": (
+        ("docker", "reg:5000/app:1", f'{DAEMON}Get "https://reg:5000/v2/": dial tcp: connect: connection refused'),
+        "the registry reg:5000 does not answer: the nodes must reach it",
+    ),
+    "a file that is closed": (
+        ("apptainer", "docker://app:1", "FATAL:   could not open /home/x/.apptainer/y: permission denied"),
+        "cannot pull docker://app:1: could not open /home/x/.apptainer/y: permission denied",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", WORDS)
+def test_an_image_that_cannot_be_had(node: Node, why: str) -> None:
+    """One line: what is wrong, what was said, what to do."""
+    (runtime, reference, said), wanted = WORDS[why]
+    node.program(runtime, DOCKER if runtime == "docker" else APPTAINER)
+    kind, place = ("store", "") if runtime == "docker" else ("file", str(node.place / "cache"))
+    lines = node.pull(kind, reference, "missing", place, node.job, runtime, environ={"SAID": said})
+    line = next((line for line in lines if line.startswith("unpulled")), str(lines))
+    assert line.startswith(f"unpulled node01 {wanted}"), line
+    assert not list(node.place.glob("mnrun.pull.*"))
+
+
+def test_podmans_login_is_told_where_nodes_see_it(node: Node) -> None:
+    """Not in the runtime directory of the machine where it was typed; and one that lies there is read first."""
+    store, mine = node.place / "store", node.place / "run/containers"
+    mine.mkdir(parents=True)
+    (mine / "auth.json").write_text("{}")
+    node.program("getsubids", "exit 0")
+    said = (
+        "Error: initializing source docker://reg:5000/app:1: reading manifest 1: unauthorized: authentication required"
+    )
+    node.program(
+        "podman", f'case "$*" in *" pull "*) cat $XDG_RUNTIME_DIR/containers/auth.json; echo "{said}"; esac; exit 1'
+    )
+    runtime_dir = {"XDG_RUNTIME_DIR": str(node.place / "run")}
+    lines = node.pull("store", "reg:5000/app:1", "missing", str(store), node.job, "podman", environ=runtime_dir)
+    assert "wants another login" in lines[-1], lines
+    assert "`podman login` with --authfile ~/.config/containers/auth.json" in lines[-1]
+    assert (store / "user/containers/auth.json").readlink() == mine / "auth.json"
+
+
+def test_a_digest_that_is_there_is_not_converted_again(node: Node) -> None:
+    """Whatever name it came by, and whoever is to be asked for it."""
+    node.program("apptainer", "echo asked >asked; exit 1")
+    (node.place / "cache").mkdir()
+    held = node.place / "cache" / f"{DIGEST.replace(':', '-')}.sif"
+    held.write_text("an image")
+    for policy in ("missing", "always", "never"):
+        words = ("file", f"docker://other/name@{DIGEST}", policy, str(held.parent), node.job, "apptainer")
+        assert node.pull(*words) == [f"image node01 {DIGEST} {held}"]
+    assert not (node.place / "asked").exists()
+
+
+INSPECTED = """\
+case "$*" in
+  info*) echo '{"ServerVersion":"26.1.5"}' ;;
+  *'{{.Id}}'*) echo sha256:1234 ;;
+  *) echo "$*" >>asked; echo layers ;;
+esac
+"""
+
+
+def test_what_a_version_of_docker_adds_to_an_image_is_no_difference(node: Node) -> None:
+    """Compared are its layers and what of its settings a job has; and localhost/ is nobody's to be asked."""
+    node.program("docker", INSPECTED.replace("asked", f"{node.place}/asked"))
+    (line,) = node.pull("store", "localhost/app", "always", "", node.job, "docker")
+    assert line.startswith("image node01 sha256:") and line.endswith(" sha256:1234"), line
+    asked = (node.place / "asked").read_text()
+    assert ".RootFS.Layers" in asked and ".Config.Env" in asked and "json .Config}}" not in asked, asked

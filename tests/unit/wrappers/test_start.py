@@ -1,0 +1,121 @@
+"""start.sh, ranks.sh and rank.sh run for real, every node being this one: what ranks say at once, in whole lines."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from unit.conftest import Shell
+from unit.wrappers.test_wrappers import SHELLS, Node, path_of
+
+HERE = '#!/bin/sh\nshift\nexec sh -c "$*"\n'  # `ssh NODE COMMAND`, of a node that is this one
+NEEDED = ("sh", "cat", "cksum", "cut", "env", "grep", "mkfifo", "readlink", "rm", "sed", "seq", "sleep", "tr", "uname")
+SHARED = "readlink /proc/self/fd/1"  # a rank's output, as it is
+
+
+def start(
+    sh: Shell,
+    tmp_path: Path,
+    script: str,
+    *more: str,
+    nodes: int = 3,
+    shell: str = "sh",
+    code: int = 0,
+    path: str = "",
+) -> str:
+    """What the ranks say, each of which runs the script; at the end there is the file `over`. Errors go to `errors`."""
+    node = Node(sh, tmp_path / "mnrun.7-abcdef")
+    node.fill(*[1] * nodes, launcher="env")
+    (node.path / "tmp").mkdir()
+    (node.path / "own.address").write_text("127.0.0.1\n")
+    (node.path / "bin/ssh").write_text(HERE)
+    (node.path / "stdin").touch()
+    words = (str(node.path / "start.sh"), "sh", str(node.path / "rank.sh"), "sh", "-c", script, *more)
+    run = f'{shell} "$@" >said 2>errors; code=$?; : >over; cat said; exit $code'
+    return sh(run, *words, code=code, environ={"PATH": path} if path else {}).decode()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_lines_of_several_nodes_stay_whole(sh: Shell, tmp_path: Path, shell: str) -> None:
+    """However many pieces each of them comes in; the last one as it is."""
+    pieces = 'for n in $(seq 300); do printf "%s says" $RANK; printf " %s\\n" $n; done'
+    said = start(sh, tmp_path, f"{pieces}; [ $RANK != 2 ] || printf end", shell=shell)
+    assert said.count("end") == 1
+    assert Counter(said.replace("end", "").splitlines()) == Counter(
+        f"{rank} says {n}" for rank in range(3) for n in range(1, 301)
+    )
+
+
+def test_an_error_is_seen_at_once(sh: Shell, tmp_path: Path) -> None:
+    """A progress bar may have no line's end."""
+    waits = f"until grep -q half {tmp_path}/errors; do sleep 0.05; done; echo seen"
+    assert start(sh, tmp_path, f"[ $RANK != 1 ] || {{ printf half >&2; {waits}; }}") == "seen\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_rank_says_as_it_fails_is_said(sh: Shell, tmp_path: Path, shell: str) -> None:
+    """All of it, before its code ends the job."""
+    said = start(sh, tmp_path, "[ $RANK = 1 ] || exit 0; seq 20000; exit 7", shell=shell, code=7)
+    assert said.split() == [str(n) for n in range(1, 20001)]
+
+
+@pytest.mark.parametrize(("shell", "code"), [("dash", 0), ("bash", 7)])
+def test_who_holds_a_ranks_output_does_not_hold_the_job(sh: Shell, tmp_path: Path, shell: str, code: int) -> None:
+    """One that no mark tells of, on the first node."""
+    holds = f"env -i sh -c ': >{tmp_path}/held; until [ -e {tmp_path}/over ]; do sleep 0.1; done' &"
+    holds += f" until [ -e {tmp_path}/held ]; do sleep 0.1; done;"
+    assert (
+        start(sh, tmp_path, f"[ $RANK = 0 ] || exit 0; {holds} echo done; exit {code}", shell=shell, code=code)
+        == "done\n"
+    )
+
+
+def test_a_rank_may_remove_its_tmpdir(sh: Shell, tmp_path: Path) -> None:
+    """Once the others have begun, which have the same one here."""
+    tmp = f"{tmp_path}/mnrun.7-abcdef/tmp"
+    script = f"echo done; [ $RANK = 1 ] || {{ until [ -p {tmp}/ended.1 ]; do sleep 0.1; done; rm -rf {tmp}; }}"
+    assert start(sh, tmp_path, script, nodes=2) == "done\ndone\n"
+
+
+def test_ranks_of_one_node_have_the_jobs_output(sh: Shell, tmp_path: Path) -> None:
+    """A terminal, say, or a disk that is full."""
+    assert start(sh, tmp_path, SHARED, nodes=1) == f"{tmp_path}/said\n"
+
+
+def test_an_image_that_cannot_keep_lines_whole(sh: Shell, tmp_path: Path) -> None:
+    """With busybox alone: then they go as they come."""
+    assert start(sh, tmp_path, SHARED, path=path_of(tmp_path / "few", NEEDED)) == f"{tmp_path}/said\n" * 3
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_command_of_very_many_words_begins_at_once(sh: Shell, tmp_path: Path, shell: str, nodes: int) -> None:
+    """B11: what a glob gives, more than fits one word of ssh's; none of it is lost, and quoting takes no process."""
+    words = (*WORDS, *(f"/data/run/{number:06}.root" for number in range(25000)))
+    begun = time.monotonic()
+    start(sh, tmp_path, f'printf "%s\\0" "$@" >{tmp_path}/words.$RANK', "sh", *words, shell=shell, nodes=nodes)
+    assert time.monotonic() - begun < 15  # on a busy machine; it was minutes
+    for rank in range(nodes):
+        assert tuple((tmp_path / f"words.{rank}").read_text().split("\0")[:-1]) == words
+
+
+WORDS = (
+    "it's",
+    "'",
+    "''",
+    "a'b'",
+    "",
+    "back\\slash",
+    "\\",
+    "two\nlines",
+    "end\n",
+    "%s\\n",
+    "$HOME",
+    '"',
+    "-n",
+    "a b",
+    "ü",
+)

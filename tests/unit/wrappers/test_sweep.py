@@ -1,0 +1,254 @@
+"""Whom sweep.sh takes for the job's, and what remains.sh takes for what is left of one: run for real, killing nobody.
+
+Processes are told by processes.sh, and what is read in /proc may have been written to mislead us.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from mnrun.files import folder
+from mnrun.nodes import kit
+from unit.conftest import Shell, own
+from unit.samples import build, make
+
+# A process with any name; it says `named` once it has it, and stays for a while.
+NAMED = """import ctypes, os, sys, time
+assert ctypes.CDLL(None).prctl(15, os.fsencode(sys.argv[1]), 0, 0, 0) == 0 # PR_SET_NAME, proc(5), comm
+open(sys.argv[2], "w").close()
+time.sleep(60)
+"""
+# stay NAME VARIABLE=VALUE…: a process in a session of its own; its number is in $NAME. call NAME PROGRAM-NAME: the same
+# for one that calls itself so. All end with the script.
+STAY = """trap 'kill -KILL $(jobs -p) 2>/dev/null' EXIT
+stay() {
+  env "${@:2}" setsid sleep 60 >/dev/null 2>&1 & printf -v "$1" %s $!
+  local name='' session=''
+  until [[ $name == "(sleep)" && $session == $! ]]; do sleep 0.02; read -r _ name _ _ _ session _ <"/proc/$!/stat"; done
+}
+call() {
+  setsid "$python" -c "$named" "$2" "$PWD/$1.named" >/dev/null 2>&1 & printf -v "$1" %s $!
+  until [[ -e $1.named ]]; do sleep 0.02; done
+}
+"""
+
+
+class Scripts(Protocol):
+    """`scripts(script, **environ)` runs it in bash, after STAY, and gives the lines it has said."""
+
+    def __call__(self, script: str, **environ: str) -> list[str]: ...
+
+
+@pytest.fixture
+def scripts(sh: Shell) -> Scripts:
+    def run(script: str, **environ: str) -> list[str]:
+        told = {"wrappers": str(folder("wrappers")), "python": sys.executable, "named": NAMED}
+        said = sh(STAY + script, shell="bash", environ={**told, **environ})
+        return said.decode("utf-8", "surrogateescape").splitlines()
+
+    return run
+
+
+NAMES = ["plain", "a b", "\n1 2\n", ") Z 1 (", "x) ", "((((", "))))", "\n\n\n", "\udcff) \udcfe", "\\n \t$x"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=repr)
+def test_a_process_is_known_by_its_start_whatever_its_name(scripts: Scripts, name: str) -> None:
+    """Its owner gives it any name he likes, with newlines, brackets and blanks."""
+    script = r"""source "$wrappers/processes.sh"; call it "$name"
+    began "$it" && echo "$REPLY"; cat "/proc/$it/stat"; echo
+    began "$it"; lives "$it" "$REPLY" && echo lives; lives "$it" "${REPLY}0" || echo another"""
+    start, *stat, lives, another = scripts(script, name=name)
+    assert start == "\n".join(stat).rpartition(") ")[2].split()[19]
+    assert (lives, another) == ("lives", "another")
+
+
+@pytest.mark.parametrize("pid", ["", "0", "-1", "x", "1/../self", "999999999", "$(echo 1)", "a[0]"])
+def test_no_such_process(scripts: Scripts, pid: str) -> None:
+    """What a file of a process's says may be anything, and nothing of it is carried out."""
+    script = 'source "$wrappers/processes.sh"; lives "$pid" ""; echo $?; lives "$pid" 0; echo $?'
+    assert [code != "0" for code in scripts(script, pid=pid)] == [True, True]
+
+
+def test_a_process_that_has_ended_lives_no_more(scripts: Scripts) -> None:
+    script = """source "$wrappers/processes.sh"; stay it; began "$it"; start=$REPLY
+    kill -KILL "$it"; wait "$it" 2>/dev/null; lives "$it" "$start"; echo $?"""
+    assert scripts(script) == ["1"]
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
+def test_a_process_notes_its_number_and_start(sh: Shell, shell: str) -> None:
+    """And its namespace, where it is told to."""
+    script = """. "$1"; mnrun_noted a; mnrun_noted b pid:[42]; cat a b; set -- $(cat /proc/$$/stat); echo "$$ ${22}" """
+    bare, spaced, who = sh(script, str(folder("wrappers") / "pid.sh"), shell=shell).decode().splitlines()
+    assert (bare, spaced) == (f"{who} ", f"{who} pid:[42]")
+
+
+# Whose is a process
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    """Make a job's directory with all that a node is given; its id is that of no other test."""
+    return fill(own(tmp_path / f"mnrun.7-{os.getpid()}"))
+
+
+def fill(place: Path, **given: Any) -> str:
+    """Write the kit there, for a job that is called as the directory is; say that name."""
+    job = place.name.partition(".")[2]
+    files = kit.files(make(build("./app", **given), 1), {"sessions": ""})
+    for name, text in files.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text.replace("7-abcdef", job))
+    return job
+
+
+# In the job's directory. tell FUNCTION NAME…: which of these that function of sweep.sh lists, in a shell of its own as
+# it is the guard's, since nobody ends his own helpers.
+SWEEP = r"""cd "mnrun.$job"; source ./processes.sh
+ours() { began "$1"; echo "$1 $REPLY" >>sessions; }
+tell() {
+  local found name
+  found=" $(bash -p -c 'set -euo pipefail +o posix; mnrun_here=$PWD; source ./sweep.sh; "$0"' "$1" | tr '\n' ' ')"
+  for name in "${@:2}"; do [[ $found != *" ${!name} "* ]] || echo "$name"; done
+}
+"""
+
+
+def test_a_process_with_the_jobs_mark_is_the_jobs(scripts: Scripts, job: str) -> None:
+    """In whatever session; one with the mark of another job, or whose variable only contains it, is not."""
+    script = """stay mine "MNRUN_JOB_ID=$job"; stay other "MNRUN_JOB_ID=${job}0"; stay more "XMNRUN_JOB_ID=$job"
+    stay plain; tell marked mine other more plain; tell alive mine other more plain"""
+    assert scripts(SWEEP + script, job=job) == ["mine", "mine"]
+
+
+def test_a_job_that_was_handed_in_from_a_job_does_not_end_with_it(scripts: Scripts, job: str) -> None:
+    """sbatch hands on our mark, as it does all variables; but Slurm gives it a number of its own ("B1")."""
+    script = """stay mine "MNRUN_JOB_ID=$job" SLURM_JOB_ID=7; stay other "MNRUN_JOB_ID=$job" SLURM_JOB_ID=8
+    stay bare "MNRUN_JOB_ID=$job"; stay odd "MNRUN_JOB_ID=$job" SLURM_JOB_ID=7 "A=
+SLURM_JOB_ID=8"
+    tell marked mine other bare odd; echo; tell alive mine other bare odd"""
+    assert scripts(SWEEP + script, job=job, SLURM_JOB_ID="7") == ["mine", "bare", "odd", "", "mine", "bare", "odd"]
+
+
+def test_without_slurm_the_mark_is_enough(scripts: Scripts, job: str) -> None:
+    """A process may have had its own variables of Slurm's, from a login in a job, say."""
+    script = """stay mine "MNRUN_JOB_ID=$job"; stay odd "MNRUN_JOB_ID=$job" SLURM_JOB_ID=8; tell marked mine odd"""
+    assert scripts(SWEEP + script, job=job) == ["mine", "odd"]
+
+
+def test_a_noted_session_is_the_jobs_for_as_long_as_it_is_that_very_one(scripts: Scripts, job: str) -> None:
+    """A later one of its number is not; one whose leader was hidden when it was noted is."""
+    script = """stay mine; ours "$mine"; stay later; echo "$later 1" >>sessions
+    stay hidden; echo "$hidden 0" >>sessions; stay plain; tell alive mine later hidden plain"""
+    assert scripts(SWEEP + script, job=job) == ["mine", "hidden"]
+
+
+def test_a_process_whose_name_looks_like_another_is_not_believed(scripts: Scripts, job: str) -> None:
+    r"""A7: one called "\nP Q\n" made P a child of Q, of the job's session, and so P was killed, whoever that was.
+
+    The sweep.sh of before read all of /proc's stat files as lines of one stream, and lists `plain` here.
+    """
+    script = r"""stay mine; ours "$mine"; stay plain; call liar $'\n'"$plain $mine"$'\n'
+    tell alive mine plain liar"""
+    assert scripts(SWEEP + script, job=job) == ["mine"]
+
+
+@pytest.mark.parametrize("awk", ["mawk", "gawk", "busybox"])
+def test_any_awk_will_do(scripts: Scripts, job: str, tmp_path: Path, awk: str) -> None:
+    """As nodes have them."""
+    found = shutil.which(awk)
+    if found is None:
+        pytest.skip(f"there is no {awk} here")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/awk").symlink_to(found)
+    script = r"""stay mine; ours "$mine"; stay marked "MNRUN_JOB_ID=$job"; stay plain
+    call liar $'\n'"$plain $mine"$'\n'; call odd ') Z 1 ('; ours "$odd"; tell alive mine marked plain liar odd"""
+    environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    assert scripts(SWEEP + script, job=job, **environ) == ["mine", "marked", "odd"]
+
+
+# What is left of jobs
+
+# `tmp` and `shm` play /tmp and /dev/shm. What stays of them is said at the end, then what remains.sh says.
+REMAINS = """source "$wrappers/processes.sh"; eval "$remains_sh"; mnrun_node=node01
+place=$PWD/tmp/mnrun.7 twin=$PWD/shm/mnrun.7
+stay owner; began "$owner"; born=$REPLY; stay other
+dead() { kill -KILL "$owner"; wait "$owner" 2>/dev/null; }
+own() { mkdir -pm 700 "$1" && echo "$1 ${2-node01} $owner $born" >"$1/own"; echo x >"$1/key"; mkdir "$1/.hidden"; }
+found() { remains >said; ls -d tmp/* 2>/dev/null; ls -d shm/* 2>/dev/null; cat said; }
+mkdir -p tmp shm; own "$place"; own "$twin"
+"""
+
+
+@pytest.fixture
+def remains(scripts: Scripts, tmp_path: Path) -> Scripts:
+    """Run a script after REMAINS, with remains.sh for a /tmp and a /dev/shm of the test's own."""
+    text = (folder("wrappers") / "remains.sh").read_text()
+    assert "/tmp/mnrun.* /dev/shm/mnrun.*" in text
+    text = re.sub(r"(?<=[ !])/(tmp|dev/shm)/", lambda found: f"{tmp_path}/{found[1].removeprefix('dev/')}/", text)
+
+    def run(script: str, **environ: str) -> list[str]:
+        told = {"remains_sh": text, "mnrun_into": kit.spoken(kit.INTO)}
+        said = scripts(REMAINS + script, **told, **environ)
+        return [line.replace(f"{tmp_path}/", "removed ") for line in said]
+
+    return run
+
+
+KEPT = ["tmp/mnrun.7", "shm/mnrun.7"]
+GONE = ["removed tmp/mnrun.7", "removed shm/mnrun.7"]
+BOTH = 'for each in "$place" "$twin"; do'
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        pytest.param("dead", GONE, id="nobody lives"),
+        pytest.param("", KEPT, id="its guard lives"),
+        pytest.param('began "$other"; echo "$other $REPLY" >"$place/undertaker"; dead', KEPT, id="an undertaker lives"),
+        pytest.param('echo "$other 1" >"$place/undertaker"; dead', GONE, id="its undertaker's number is another's"),
+        pytest.param(': >"$place/undertaker"; dead', GONE, id="its undertaker had no time to say who it is"),
+        pytest.param(f'{BOTH} echo "$each node01 $other 1" >"$each/own"; done', GONE, id="its guard's is another's"),
+        pytest.param('rm "$place/own"; dead', KEPT, id="kept"),
+        pytest.param(': >"$place/own"; dead', KEPT, id="being made"),
+        pytest.param(f'{BOTH} echo "$each node02 $owner 1" >"$each/own"; done', KEPT, id="another node's"),
+        pytest.param(f'{BOTH} echo "${{each}}0 node01 $owner 1" >"$each/own"; done', KEPT, id="of another name"),
+        pytest.param('mv "$place" x; mv "$twin" y; ln -s "$PWD/x" "$place"; ln -s "$PWD/y" "$twin"; dead',
+                     [*KEPT, "key", "own"], id="links"),
+        pytest.param('rm -r "$place"; dead', GONE[1:], id="only in shared memory"),
+    ],
+)  # fmt: skip
+def test_what_is_left_of_a_job(remains: Scripts, script: str, said: list[str]) -> None:
+    """Goes where nobody of the job lives any more who would see to it; and only there."""
+    assert remains(f"{script}\nfound; ls x 2>/dev/null || :") == said
+
+
+def test_a_name_that_becomes_a_link_at_the_last_moment(remains: Scripts) -> None:
+    """It is judged once more when it has been entered."""
+    script = 'dead; is_left "$place" && echo left; cd "$OLDPWD"; mv "$place" x; ln -s "$PWD/x" "$place"'
+    assert remains(f'{script}; is_left "$place" || echo another') == ["left", "another"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make it somebody else's")
+@pytest.mark.parametrize("theirs", ["", "/own"])
+def test_what_is_left_of_somebody_elses_job_stays(remains: Scripts, theirs: str) -> None:
+    """Though root could take it away."""
+    script = f'dead; chown 1501 "$place{theirs}" "$twin{theirs}"; found; is_left "$place" || echo another'
+    assert remains(script) == [*KEPT, "another"]
+
+
+def test_what_a_killed_job_has_left_running_ends(remains: Scripts, tmp_path: Path) -> None:
+    """By its own kit, which takes what the job has in the real /dev/shm along."""
+    (tmp_path / "tmp").mkdir()
+    place = own(tmp_path / f"tmp/mnrun.9-{os.getpid()}", pid=999999999)
+    script = """rm -r "$place" "$twin"; shm=/dev/shm/mnrun.$job; mkdir -m 700 "$shm"; : >"$shm/x"
+    stay mine "MNRUN_JOB_ID=$job"; found; wait "$mine" 2>/dev/null; echo $?; ls -d "$shm" 2>/dev/null; rm -rf "$shm" """
+    assert remains(script, job=fill(place)) == [f"removed tmp/{place.name}", "137"]
