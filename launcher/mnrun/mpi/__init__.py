@@ -17,7 +17,6 @@ from mnrun.model import Variable
 from mnrun.mpi import intelmpi, mpich, mvapich2, openmpi
 from mnrun.mpi.places import Places
 
-PMI = "\x1aMNRUN_PMI"  # the --mpi that the image's MPI speaks, where it is asked when the job runs
 WITHOUT_MPI = ("env", "torchrun")  # the starters of our own (wrappers/start.sh)
 MPIS: dict[str, ModuleType] = {"openmpi": openmpi, "mpich": mpich, "mvapich2": mvapich2, "intelmpi": intelmpi}
 HYDRA = ("mpich", "mvapich2", "intelmpi")  # those that start by one, and speak PMI with their ranks
@@ -44,4 +43,4 @@ def rank_settings(alone: bool, shm: str) -> tuple[Variable, ...]:
     return (*settings, *(variable for mpi in MPIS.values() for variable in mpi.apart())) if alone else settings
 
 
-__all__ = ["HYDRA", "MPIS", "PMI", "WITHOUT_MPI", "Places", "environment", "rank_settings", "starter"]
+__all__ = ["HYDRA", "MPIS", "WITHOUT_MPI", "Places", "environment", "rank_settings", "starter"]

@@ -17,7 +17,7 @@ from functools import cache
 from mnrun import environment
 from mnrun.files import folder
 from mnrun.model import JobSpec, Layout, Phase, Plan, Variable, Words
-from mnrun.mpi import MPIS, PMI, WITHOUT_MPI, Places, openmpi, rank_settings
+from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
 
@@ -35,15 +35,10 @@ PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
-WALKER = (
-    "enter.sh",
-    "walk.sh",
-    "pack.sh",
-    "prove.sh",
-    "limits.sh",
-)  # the batch script's side of a launch: no use on the other nodes either
-# PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
-PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
+# Around what the first node of a submitted job starts.
+DEAF = "deaf.sh"
+# PREPARE's: what runs on a node before there is anything of the job's.
+PULL, ENGINES = "pull.sh", "engines.sh"
 
 # What a node is told to run in one word of a command, before anything of ours lies there: bash's or sh's -c.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
@@ -91,18 +86,6 @@ def inside(plan_dir: str, script: str, *words: str) -> Words:
     return ("sh", "-c", spoken(INTO), plan_dir, script, *words)
 
 
-def walker() -> dict[str, str]:
-    """The batch script's side of a launch, by name."""
-    return {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in WALKER}
-
-
-def pullers(told: str = "") -> dict[str, str]:
-    """What PREPARE needs; `told` comes before it."""
-    found = {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in (PULL, IMAGE, ENGINES)}
-    given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n"
-    return {PULL: given + told + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
-
-
 def survey() -> str:
     """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it, as
     are the networks'."""
@@ -120,7 +103,7 @@ def remains() -> str:
 
 
 def asking() -> str:
-    """What `mnrun profile learn` runs on nodes, which then speak as guards do."""
+    """What `mnrun plan` asks nodes of their networks; they speak as guards do."""
     address, facts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in ("address.sh", FABRIC_FACTS))
     return (
         f"{address}\nfabric() (\n{facts})\nnode=${{SLURMD_NODENAME:-$(uname -n)}}\n"
@@ -135,22 +118,29 @@ def asking_of_mpi() -> str:
     return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
+def puller(told: str = "") -> str:
+    """Return what pulls an image on a node: what it is given, its own values and `told` first."""
+    engines, pull = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in (ENGINES, PULL))
+    return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{told}{engines}{pull}"
+
+
 def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
-    """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
+    """PREPARE's script as it goes down its lease: its size on a line, then itself. What a scheduler hands on by itself,
+    hosts are told."""
     told = ""
     if spec.hosts:
         told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
         told += environment.exports(environment.of_registries(environ))
     elif pulse:
         told = environment.assignments({"mnrun_silence": PULSE_SILENCE})
-    text = pullers(told)[PULL].encode("utf-8", "surrogateescape")
+    text = puller(told).encode("utf-8", "surrogateescape")
     return b"%d\n%s" % (len(text), text)
 
 
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
     root = folder("wrappers")
-    here = (*FRONT_DOORS, *WALKER, *BEFORE, PULL, IMAGE, BOOT, FETCH, AWAIT, INTO)
+    here = (*FRONT_DOORS, *BEFORE, DEAF, PULL, BOOT, FETCH, AWAIT, INTO)
     found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
     found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
     for name in ("mpirun", "mpiexec", "prterun"):
@@ -211,7 +201,7 @@ def _compared(plan: Plan) -> str:
 
 def _starter(plan: Plan) -> str:
     if plan.starter == "srun":
-        return "srun" if plan.spec.mpi == PMI else f"srun --mpi={plan.spec.mpi}"
+        return f"srun --mpi={plan.spec.mpi}"
     return mpi_starter(plan.spec.mpi)
 
 
