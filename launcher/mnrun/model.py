@@ -253,6 +253,7 @@ class Site:
     binds: bool = True  # this Slurm binds tasks to CPUs
     overcommit: bool = False  # more ranks than the job has CPUs
     restart: int = 0  # how often the scheduler has started the job before
+    inside: bool = False  # we are a process of the job, which ends no sooner than we do
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
             cluster.root(node, "rm", "-f", path)
     assert lacking.code == differing.code == 121, (lacking, differing)
     assert f"mnrun: 1 of 2 nodes not ready: node02: the image {path} is not there" in lacking.err, lacking
-    assert "mnrun: the image is not the same on all nodes: node01: " in differing.err, differing
+    assert f"mnrun: {path} is not the same on all nodes: node01: " in differing.err, differing
 
 
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)

@@ -122,7 +122,7 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     """The step has ended, and not every node has the image."""
     if roster.failed:
         return _failed(roster)
-    over = job_over(site.job, cluster.ending(site.job, site.restart)) if site.scheduler == "slurm" else None
+    over = job_over(site.job, cluster.ending(site)) if site.scheduler == "slurm" else None
     if over is not None:
         return over
     said = " | ".join(noise[-3:]) or "without a word"

@@ -28,7 +28,7 @@ class Reasons:
     """Those of one launch. `asked` is who knows of its job: the scheduler, or its Nobody."""
 
     def __init__(self, plan: Plan, site: Site, asked: Any) -> None:
-        self._plan, self._job, self._restart, self._asked = plan, site.job, site.restart, asked
+        self._plan, self._job, self._site, self._asked = plan, site.job, site, asked
 
     def not_ready(self, roster: Roster, said: Sequence[str], late: bool) -> LaunchError:
         """Who has not become ready, by what was known then, and what the scheduler thinks of them."""
@@ -49,7 +49,7 @@ class Reasons:
         starved = [line for line in said if OOM.search(line)]
         if starved:  # Slurm ends a step of which the kernel has killed a process, if the site says so
             return OutOfMemory(f"out of memory: {' | '.join(starved)}", LESS)
-        state = self._asked.ending(self._job, self._restart)
+        state = self._asked.ending(self._site)
         over = job_over(self._job, state)
         if over is not None:
             return over

@@ -39,7 +39,8 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     extra = environ.get("PRTE_MCA_plm_slurm_args", "")
     restart = int(environ.get("SLURM_RESTART_COUNT") or 0)
     binds = _binds(release, environ)
-    return allocation, Site("slurm", allocation.job, release, extra, gpus, binds, restart=restart)
+    inside = "SLURM_TASK_PID" in environ
+    return allocation, Site("slurm", allocation.job, release, extra, gpus, binds, restart=restart, inside=inside)
 
 
 def on_paper(environ: Mapping[str, str], job: str = "JOB") -> Site:
@@ -163,22 +164,26 @@ def preempted(job: str) -> bool:
     return re.search(r"\bPreemptTime=\d", _shown(job)) is not None
 
 
-def ending(job: str, restart: int = 0) -> str:
-    """Return how a job that is ending ends: CANCELLED, TIMEOUT, NODE_FAIL …; "" where Slurm does not say. Of a job that
-    it will start again, after `restart` starts before this one, that is REQUEUED.
+def ending(site: Site) -> str:
+    """Return how our job, which is ending, ends: CANCELLED, TIMEOUT, NODE_FAIL …; "" where Slurm does not say. Of a job
+    that it will start again, that is REQUEUED.
 
-    COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds.
+    COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds; of a job that waits for
+    us to end, its reason tells.
     """
     for pause in (*ENDING_WAITS, None):
-        said = _shown(job)
+        said = _shown(site.job)
         found = re.search(r"JobState=(\w+)", said)
         again = re.search(r"\bRestarts=(\d+)", said)
-        if again and int(again[1]) > restart:
+        if again and int(again[1]) > site.restart:
             return "REQUEUED"
         if re.search(r"\bPreemptTime=\d", said):
             return "PREEMPTED"  # its time of grace is over, though it may count as running for a moment more
         if found is None or found[1] != "COMPLETING":
             return found[1] if found else ""
+        if site.inside:
+            reason = re.search(r"\bReason=(\w+)", said)
+            return {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL"}.get(reason[1] if reason else "", "CANCELLED")
         if pause:
             time.sleep(pause)
     return ""
@@ -208,7 +213,7 @@ class Nobody:
         return False
 
     @staticmethod
-    def ending(job: str, restart: int = 0) -> str:
+    def ending(site: Site) -> str:
         return ""
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -15,6 +16,8 @@ from mnrun.errors import Impossible, NoAnswerError, SchedulerError
 from mnrun.model import Site
 from mnrun.schedulers.slurm import cluster
 from unit.samples import build, recorded
+
+JOB = Site("slurm", "7")
 
 Answer = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -181,7 +184,7 @@ def test_a_reason_is_never_a_second_failure(slurm: dict[str, str]) -> None:
 def test_how_a_job_ends(slurm: dict[str, str], said: str, ending: str) -> None:
     """In Slurm's word, or no word where it has none."""
     slurm["scontrol"] = said
-    assert cluster.ending("7") == ending
+    assert cluster.ending(JOB) == ending
 
 
 def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
@@ -192,8 +195,19 @@ def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
         side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, 0, f"JobState={next(states)}", ""),
     )
     sleep = mocker.patch("time.sleep")
-    assert cluster.ending("7") == "TIMEOUT"
+    assert cluster.ending(JOB) == "TIMEOUT"
     assert sleep.call_count == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending"), [("TimeLimit", "TIMEOUT"), ("NodeDown", "NODE_FAIL"), ("None", "CANCELLED")]
+)
+def test_a_job_that_ends_no_sooner_than_we_do(slurm: dict[str, str], reason: str, ending: str) -> None:
+    """Its script is ours: Slurm's reason tells, and nothing is waited for."""
+    slurm["scontrol"] = f"JobId=7 JobState=COMPLETING Restarts=0 Reason={reason}"
+    assert cluster.ending(replace(JOB, inside=True)) == ending
+    slurm["scontrol"] = f"JobId=7 JobState=COMPLETING Restarts=1 Reason={reason}"
+    assert cluster.ending(replace(JOB, inside=True)) == "REQUEUED"
 
 
 def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
@@ -201,7 +215,7 @@ def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
     done = subprocess.CompletedProcess((), 0, "JobState=COMPLETING", "")
     run = mocker.patch("subprocess.run", return_value=done)
     sleep = mocker.patch("time.sleep")
-    assert cluster.ending("7") == ""
+    assert cluster.ending(JOB) == ""
     assert [call.args[0] for call in sleep.call_args_list] == sorted(cluster.ENDING_WAITS)  # ever more seldom
     assert run.call_count == len(cluster.ENDING_WAITS) + 1
 
@@ -269,7 +283,7 @@ def test_whether_a_task_goes_on(slurm: dict[str, str], state: str, goes_on: bool
 def test_how_a_task_ends(slurm: dict[str, str]) -> None:
     """B8: it is not preempted since another is."""
     slurm["scontrol"] = of_an_array("TIMEOUT")
-    assert cluster.ending("7") == "TIMEOUT"
+    assert cluster.ending(JOB) == "TIMEOUT"
 
 
 @pytest.mark.parametrize(
