@@ -41,7 +41,7 @@ unpulled() {
 clean() { # SPARE LOCK OWNER JOB
   local group=''
   grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
-  { read -r group <group; } 2>/dev/null
+  { read -r group <./group; } 2>/dev/null
   [[ ! $group =~ ^[0-9]+$ ]] || ((group < 2)) || kill -KILL -- "-$group" 2>/dev/null
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
     mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
@@ -293,7 +293,7 @@ spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
   ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
   lock=$ref.lock
 }
-mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare" || fail "cannot write to $base: name another directory with TMPDIR"
+{ mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with TMPDIR"
 exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT
