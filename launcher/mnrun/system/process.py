@@ -23,20 +23,11 @@ from dataclasses import dataclass, field
 from typing import IO, Optional
 
 from mnrun.errors import SchedulerError
+from mnrun.files import spoken
 from mnrun.model import Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
 Event = tuple[str, str, object]  # (kind, whose, what): "line", "noise", "ended", "signal", "told"
-
-
-# Writes `alive` to the lease's pipe every 10 s, in a process of its own, which Ctrl-Z does not stop as it stops us. It
-# ends at once with us, whose end its own input tells. A line that short is never torn by what we write (pipe(7)).
-PULSE = (
-    "bash",
-    "-p",
-    "-c",
-    "trap '' HUP INT QUIT TERM USR1 USR2; while read -rt 10 || [ $? -gt 128 ]; do echo alive || exit; done",
-)
 
 
 class Stopped(Exception):
@@ -68,7 +59,7 @@ class Running:
     def pulse(self) -> None:
         """From here on show on its input that we live, also while we are stopped. What is sent after that is a line a
         time, none longer than PIPE_BUF."""
-        self._words.put(PULSE)
+        self._words.put(("bash", "-p", "-c", spoken("pulse.sh")))
 
     def close(self) -> None:
         """End its input, after all that was sent."""
