@@ -62,6 +62,7 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
     from mnrun.schedulers.slurm import steps
 
     job = spec_of(command, given)
+    allocation: Allocation | None
     if job.hosts:
         with nodes.reached(job, Screen(quiet=True), look=True) as held:
             job, allocation, site = held.job, held.allocation, held.site

@@ -21,7 +21,7 @@ from mnrun.errors import SchedulerError
 from mnrun.model import Words
 from mnrun.nodes import kit
 from mnrun.schedulers.slurm import cluster
-from mnrun.system.process import Event, Running, Signals, start, starting, tied
+from mnrun.system.process import Child, Event, Signals, start, starting, tied
 from mnrun.system.screen import Screen
 
 LOOK = 0.2  # seconds between two looks at what it has said
@@ -88,7 +88,7 @@ def _reason(lines: list[str]) -> str:
     return "; ".join(dict.fromkeys(line.replace("error: ", "", 1) for line in errors))
 
 
-def _give_back(lease: Running, job: str) -> None:
+def _give_back(lease: Child, job: str) -> None:
     """End salloc and with it the job, "" where there is none yet."""
     lease.end(signal.SIGHUP)
     lease.close()
