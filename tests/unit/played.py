@@ -191,7 +191,8 @@ class Slurm:
 def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
     mocker.patch("mnrun.schedulers.slurm.cluster.why_down", side_effect=lambda names: answers.thoughts)
-    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda job: answers.ending)
+    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda job, restart=0: answers.ending)
+    mocker.patch("mnrun.schedulers.slurm.cluster.preempted", side_effect=lambda job: answers.ending == "PREEMPTED")
     mocker.patch("mnrun.schedulers.slurm.cluster.runs", side_effect=lambda job: answers.runs)
     mocker.patch("mnrun.schedulers.slurm.cluster.end", side_effect=answers.ended_steps.append)
     return answers

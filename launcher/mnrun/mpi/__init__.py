@@ -11,7 +11,6 @@ from mnrun.model import Variable
 from mnrun.mpi import intelmpi, mpich, mvapich2, openmpi
 from mnrun.mpi.places import Places
 
-PMI = "\x1aMNRUN_PMI"  # the --mpi that the image's MPI speaks, where it is asked when the job runs
 WITHOUT_MPI = ("env", "torchrun")  # the starters of our own (wrappers/start.sh)
 
 
@@ -53,4 +52,4 @@ def rank_settings(alone: bool, shm: str) -> tuple[Variable, ...]:
     return (*settings, *(variable for mpi in MPIS.values() for variable in mpi.apart())) if alone else settings
 
 
-__all__ = ["HYDRA", "MPIS", "PMI", "WITHOUT_MPI", "Mpi", "Places", "environment", "rank_settings", "starter"]
+__all__ = ["HYDRA", "MPIS", "WITHOUT_MPI", "Mpi", "Places", "environment", "rank_settings", "starter"]

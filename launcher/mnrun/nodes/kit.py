@@ -17,7 +17,7 @@ from mnrun import environment
 from mnrun.files import folder, wrapper
 from mnrun.files import spoken as spoken
 from mnrun.model import JobSpec, Layout, Phase, Plan, Variable, Words
-from mnrun.mpi import MPIS, PMI, WITHOUT_MPI, Places, openmpi, rank_settings
+from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
 
@@ -37,15 +37,10 @@ PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
-WALKER = (
-    "enter.sh",
-    "walk.sh",
-    "pack.sh",
-    "prove.sh",
-    "limits.sh",
-)  # the batch script's side of a launch: no use on the other nodes either
-# PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
-PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
+# Around what the first node of a submitted job starts.
+DEAF = "deaf.sh"
+# PREPARE's: what runs on a node before there is anything of the job's.
+PULL, ENGINES = "pull.sh", "engines.sh"
 
 # What a node is told to run in one word of a command, before anything of ours lies there: bash's or sh's -c.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
@@ -87,18 +82,6 @@ def inside(plan_dir: str, script: str, *words: str) -> Words:
     return ("sh", "-c", spoken(INTO), plan_dir, script, *words)
 
 
-def walker() -> dict[str, str]:
-    """The batch script's side of a launch, by name."""
-    return {name: wrapper(name) for name in WALKER}
-
-
-def pullers(told: str = "") -> dict[str, str]:
-    """What PREPARE needs; `told` comes before it."""
-    found = {name: wrapper(name) for name in (PULL, IMAGE, ENGINES)}
-    given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n"
-    return {PULL: given + told + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
-
-
 def survey() -> str:
     """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it, as
     are the networks'."""
@@ -113,7 +96,7 @@ def remains() -> str:
 
 
 def asking() -> str:
-    """What `mnrun profile learn` runs on nodes, which then speak as guards do."""
+    """What `mnrun plan` asks nodes of their networks; they speak as guards do."""
     address, facts, asking = map(wrapper, ("address.sh", FABRIC_FACTS, NETWORKS))
     return f"{address}\nfabric() (\n{facts})\n{asking}"
 
@@ -124,21 +107,28 @@ def asking_of_mpi() -> str:
     return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
+def puller(told: str = "") -> str:
+    """Return what pulls an image on a node: what it is given, its own values and `told` first."""
+    engines, pull = wrapper(ENGINES), wrapper(PULL)
+    return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{told}{engines}{pull}"
+
+
 def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
-    """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
+    """PREPARE's script as it goes down its lease: its size on a line, then itself. What a scheduler hands on by itself,
+    hosts are told."""
     told = ""
     if spec.hosts:
         told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
         told += environment.exports(environment.of_registries(environ))
     elif pulse:
         told = environment.assignments({"mnrun_silence": PULSE_SILENCE})
-    text = pullers(told)[PULL].encode("utf-8", "surrogateescape")
+    text = puller(told).encode("utf-8", "surrogateescape")
     return b"%d\n%s" % (len(text), text)
 
 
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
-    here = (*FRONT_DOORS, *WALKER, *BEFORE, PULL, IMAGE, *SPOKEN)
+    here = (*FRONT_DOORS, *BEFORE, DEAF, PULL, *SPOKEN)
     found = {path.name: wrapper(path.name) for path in folder("wrappers").glob("*.sh") if path.name not in here}
     found["bin/ssh"] = wrapper("bin/ssh")
     return {**found, **{f"bin/{name}": wrapper("bin/mpirun") for name in ("mpirun", "mpiexec", "prterun")}}
@@ -197,7 +187,7 @@ def _compared(plan: Plan) -> str:
 
 def _starter(plan: Plan) -> str:
     if plan.starter == "srun":
-        return "srun" if plan.spec.mpi == PMI else f"srun --mpi={plan.spec.mpi}"
+        return f"srun --mpi={plan.spec.mpi}"
     return mpi_starter(plan.spec.mpi)
 
 

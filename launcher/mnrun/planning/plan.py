@@ -160,7 +160,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     each = "one container for the ranks of a node" if shared else "a container for each rank"
     if spec.launcher == "srun":
         run = Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")
-        steps: tuple[Step, ...] = (serve, ready, *_ask(spec, here, job), run)
+        steps: tuple[Step, ...] = (serve, ready, run)
     else:
         words = (mpi.starter(spec.mpi), "-n", str(layout.ntasks), *spec.mpi_args, *rank)
         run = Step(
@@ -184,23 +184,6 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         needs=_needs(spec),
         notes=_notes(spec),
     )
-
-
-def on_paper(spec: JobSpec) -> JobSpec:
-    """The job before anybody holds nodes: what nobody has said or found out, it asks when it runs."""
-    unknown = spec.mode == "outside-in" and spec.launcher == "srun" and "mpi" in spec.left
-    if not unknown or not RUNTIMES[spec.runtime].FILES:  # without them there is but PMIx
-        return spec
-    return replace(spec, mpi=mpi.PMI, origins={**spec.origins, "mpi": "asked in the job"})
-
-
-def _ask(spec: JobSpec, here: str, job: str) -> tuple[Step, ...]:
-    """Which --mpi of srun's the image's MPI speaks, where that is not known yet."""
-    if spec.mpi != mpi.PMI:
-        return ()
-    box = RUNTIMES[spec.runtime].rank(_box(spec, here, job))
-    words = _boxed(spec, here, spec.launcher, "tmp", (*box, *kit.inside(here, "speaks.sh")))
-    return (Step(Phase.ASK, Where.HEAD, words, "the image, what its MPI speaks with srun: pmix or pmi2"),)
 
 
 def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:

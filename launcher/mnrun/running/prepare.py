@@ -65,13 +65,17 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
     told = False
     shown = ""
     noise: list[str] = []
+    later: list[Event] = []  # what is for the program
     while len(roster.images) < len(roster.nodes):
         try:
-            kind, _, what = events.get(timeout=max(0.0, deadline - time.monotonic()))
+            kind, name, what = events.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             raise _late(plan, roster) from None
         if kind == "signal":
             raise Stopped(int(str(what)))
+        if kind == "told":
+            later.append((kind, name, what))
+            continue
         if kind == "ended":
             events.put((kind, "prepare", what))  # for who waits for it
             raise _ended(plan, site, roster, noise)
@@ -92,6 +96,8 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
                 if now != shown:
                     screen.phase(f"pulling: {now}")
                 shown = now
+    for event in later:
+        events.put(event)
     return told
 
 
@@ -116,7 +122,7 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     """The step has ended, and not every node has the image."""
     if roster.failed:
         return _failed(roster)
-    over = job_over(site.job, cluster.ending(site.job)) if site.scheduler == "slurm" else None
+    over = job_over(site.job, cluster.ending(site.job, site.restart)) if site.scheduler == "slurm" else None
     if over is not None:
         return over
     said = " | ".join(noise[-3:]) or "without a word"

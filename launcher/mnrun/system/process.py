@@ -18,12 +18,12 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Optional, Protocol
 
 from mnrun.errors import SchedulerError
-from mnrun.files import spoken
+from mnrun.files import folder, spoken
 from mnrun.model import Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
@@ -138,15 +138,17 @@ def start(
     apart: bool = False,
     errors: IO[bytes] | None = None,
     output: Output = (None, None),
+    deaf: bool = False,
 ) -> Child:
     """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has our own input,
     output and errors, and gets a TERM when mnrun is killed. `terminal`: it stays in our session and process group, to
     drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is
-    not held writes in place of our own output and errors."""
+    not held writes in place of our own output and errors. `deaf`: signals that Slurm sends to every process of a batch
+    script do not reach it."""
     pipe = subprocess.PIPE if held else None
     with _written(argv) as (words, lists):
         process = subprocess.Popen(
-            words if held else tied(words),
+            _deaf(words) if deaf else words if held else tied(words),
             env=environ,
             stdin=pipe,
             stdout=pipe or output[0],
@@ -241,6 +243,10 @@ def _has_a_reader(fd: int) -> bool:
     return False
 
 
+def _deaf(argv: Words) -> Words:
+    return ("bash", "-p", str(folder("wrappers") / "deaf.sh"), *argv)
+
+
 def tied(argv: Words, signum: signal.Signals = signal.SIGTERM) -> Words:
     """`argv` as one that gets `signum` when mnrun is killed, where the machine can do that."""
     setpriv = shutil.which("setpriv")
@@ -294,24 +300,24 @@ class Signals:
     """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered; not those that we were started deaf to.
 
     As a SIGHUP counts, too, that nobody is left who would hear us: without a terminal ssh sends none. USR1 and USR2 are
-    for the program: they do not end us, and become events where somebody passes them on (`told`).
+    for the program: they do not end us, and become events where somebody passes them on (`told`), as do others then.
     """
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)
     OURS = (1, 2)
 
-    def __init__(self, events: queue.SimpleQueue[Event], told: bool = False) -> None:
+    def __init__(self, events: queue.SimpleQueue[Event], told: Collection[signal.Signals] = ()) -> None:
         self._events = events
         self._told = told
         self._before: dict[int, object] = {}
         self._over = threading.Event()
 
     def __enter__(self) -> Signals:
-        for signum in (*self.ALL, *self.PROGRAMS):
+        for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._told)):
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup's HUP, and what a shell gives its background
                 self._before[signum] = signal.signal(signum, self._note)
-        if signal.SIGHUP in self._before and all(map(_has_a_reader, self.OURS)):
+        if signal.SIGHUP in self._before and signal.SIGHUP not in self._told and all(map(_has_a_reader, self.OURS)):
             _thread(self._watch)
         return self
 
@@ -330,7 +336,7 @@ class Signals:
                 return
 
     def _note(self, signum: int, frame: object | None) -> None:
-        if signum not in self.PROGRAMS:
-            self._events.put(("signal", "", signum))
-        elif self._told:
+        if signum in self._told:
             self._events.put(("told", signal.Signals(signum).name[3:], ""))
+        elif signum not in self.PROGRAMS:
+            self._events.put(("signal", "", signum))

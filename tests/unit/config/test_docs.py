@@ -63,7 +63,7 @@ def verbs() -> list[docs.Verb]:
     ],
 )
 def test_the_documents_are_what_the_table_says(name: str, write: object, expected: Expected) -> None:
-    """`pytest tests/unit/test_manual.py --accept` writes them anew."""
+    """`pytest tests/unit/config/test_docs.py --accept` writes them anew."""
     assert callable(write)
     expected(DOCS / name, write())
 

@@ -126,8 +126,8 @@ def test_no_such_program(starter: Starter) -> None:
         process.start("step", ("/nowhere/srun",), {}, starter.events, True)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_signals_that_are_for_the_program(world: World, told: bool) -> None:
+@pytest.mark.parametrize("told", [(), process.Signals.PROGRAMS])
+def test_signals_that_are_for_the_program(world: World, told: tuple[signal.Signals, ...]) -> None:
     """They do not end us."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with process.Signals(events, told), world.allowed():

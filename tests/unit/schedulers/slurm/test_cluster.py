@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from contextlib import nullcontext
@@ -13,10 +12,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, NoAnswerError, SchedulerError
-from mnrun.files import folder
 from mnrun.model import Site
 from mnrun.schedulers.slurm import cluster
-from unit.conftest import Shell
 from unit.samples import build, recorded
 
 Answer = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -99,13 +96,13 @@ def ended(code: int, out: str, err: str = "") -> subprocess.CompletedProcess[str
         ),
         (
             ended(0, "", "sbatch: Job 5 to start at noon"),
-            (SchedulerError, "sbatch --parsable script: sbatch: Job 5 to start at noon"),
+            (SchedulerError, "sbatch --parsable: sbatch: Job 5 to start at noon"),
         ),
         (
             ended(1, "", "sbatch: error: invalid partition"),
             (
                 SchedulerError,
-                "sbatch --parsable script: sbatch: error: invalid partition; see --partition (command line)",
+                "sbatch --parsable: sbatch: error: invalid partition; see --partition (command line)",
             ),
         ),
         (
@@ -273,32 +270,6 @@ def test_how_a_task_ends(slurm: dict[str, str]) -> None:
     """B8: it is not preempted since another is."""
     slurm["scontrol"] = of_an_array("TIMEOUT")
     assert cluster.ending("7") == "TIMEOUT"
-
-
-@STATES
-def test_whether_a_task_of_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
-    """B8: its script says the same."""
-    assert batch_job_goes_on(sh, of_an_array(state)) == ("yes no" if goes_on else "no no")
-
-
-@STATES
-def test_whether_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
-    """Its script says the same."""
-    said = f"JobId=7 JobName=a JobState={state} Reason=None"
-    assert batch_job_goes_on(sh, said) == ("yes no" if goes_on else "no no")
-    assert batch_job_goes_on(sh, f"{said} PreemptTime=2026-01-01T00:00:00").endswith(" preempted")
-
-
-def batch_job_goes_on(sh: Shell, said: str) -> str:
-    """What the script thinks of it, and whether it is preempted."""
-    function = re.search(r"^mnrun_runs\(\).*?^}", (folder("wrappers") / "enter.sh").read_text(), re.M | re.S)
-    assert function
-    script = f"""scontrol() {{ cat said; }}
-    SLURM_JOB_ID=7 mnrun_preempted=''
-    {function[0]}
-    mnrun_runs && echo yes || echo no; echo "${{mnrun_preempted:+preempted}}" """
-    found = sh(f"cat >said; {script}", shell="bash", stdin=said.encode()).decode().split()
-    return " ".join(found) if len(found) == 2 else f"{found[0]} no"
 
 
 @pytest.mark.parametrize(
