@@ -124,7 +124,7 @@ class Process:
         return 0
 
 
-class Played(process.Running):
+class Played(process.Child):
     """The real one but for its end, which reaches no process."""
 
     def __init__(self, stage: Stage, name: str, stdin: Lease | None) -> None:

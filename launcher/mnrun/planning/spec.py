@@ -193,8 +193,7 @@ def _image(reference: str, runtime: str, around: Surroundings) -> str:
     refusal = room.refuse(reference)
     if refusal is not None:
         raise refusal
-    address: str = room.address(reference)
-    return address
+    return room.address(reference)
 
 
 def _rights(settings: Settings, runtime: str) -> None:

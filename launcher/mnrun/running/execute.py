@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 from mnrun import connect, nodeset
@@ -202,7 +201,7 @@ class Launch:
         self.records.fabric(choose.told(chosen))
         return {"fabric.env": choose.shell(chosen)} if chosen else {}
 
-    def _connect(self) -> ModuleType:
+    def _connect(self) -> connect.Connect:
         """How the nodes' containers reach each other: as asked, or as the nodes can."""
         asked, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(asked, without)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
@@ -18,7 +18,7 @@ from mnrun.nodes.status import Roster
 from mnrun.planning import plan as planner
 from mnrun.planning.commands import carry
 from mnrun.schedulers.slurm import cluster
-from mnrun.system.process import Event, Running, Stopped, starting
+from mnrun.system.process import Event, Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
 
 MOMENT = 3.0  # seconds for the other nodes to say what is wrong there
@@ -31,7 +31,7 @@ def prepare(
     environ: Mapping[str, str],
     events: queue.SimpleQueue[Event],
     screen: Screen,
-    starter: Callable[..., Running],
+    starter: Starter,
 ) -> Plan:
     """The plan with what every node calls the image. Raises LaunchError, or Stopped at a signal.
 

@@ -20,7 +20,7 @@ from mnrun.errors import UsageError
 from mnrun.model import Allocation, JobSpec, Outcome, Plan, Site
 from mnrun.planning import layout, plan, show, spec
 from mnrun.running import nodes
-from mnrun.system.process import Signals
+from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
 
 
@@ -42,7 +42,7 @@ class Launch:
     allocation: Allocation
     site: Site
     records: Callable[[str], AbstractContextManager[Any]]
-    starter: Callable[..., Any] | None = None
+    starter: Starter | None = None
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
 
 
@@ -56,7 +56,7 @@ def launch(job: JobSpec, asked_of_salloc: bool = False) -> int:
     opened = partial(job_dir.opened, job.job_dir, keep=job.keep)
     if job.hosts:
         with nodes.reached(job, screen) as held:
-            launched = Launch(held.job, held.allocation, held.site, opened, held.way and held.way.start)
+            launched = Launch(held.job, held.allocation, held.site, opened, held.way.start)
             return _launch(launched, screen, held.way, _ineffective(job)).code
     launched = Launch(job, *nodes.held(job), opened)
     return _launch(launched, screen, notes=_ineffective(job, asked_of_salloc)).code
@@ -100,6 +100,7 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
     from mnrun.schedulers.slurm import steps
 
     job = spec_of(command, given)
+    allocation: Allocation | None
     if job.hosts:
         with nodes.reached(job, Screen(quiet=True), look=True) as held:
             job, allocation, site = held.job, held.allocation, held.site

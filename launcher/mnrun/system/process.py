@@ -20,24 +20,14 @@ import tempfile
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Optional
+from typing import IO, Optional, Protocol
 
 from mnrun.errors import SchedulerError
-from mnrun.files import folder
+from mnrun.files import folder, spoken
 from mnrun.model import Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
 Event = tuple[str, str, object]  # (kind, whose, what): "line", "noise", "ended", "signal", "told"
-
-
-# Writes `alive` to the lease's pipe every 10 s, in a process of its own, which Ctrl-Z does not stop as it stops us. It
-# ends at once with us, whose end its own input tells. A line that short is never torn by what we write (pipe(7)).
-PULSE = (
-    "bash",
-    "-p",
-    "-c",
-    "trap '' HUP INT QUIT TERM USR1 USR2; while read -rt 10 || [ $? -gt 128 ]; do echo alive || exit; done",
-)
 
 
 class Stopped(Exception):
@@ -48,8 +38,44 @@ class Stopped(Exception):
         self.signum = signum
 
 
+class Running(Protocol):
+    """A command that was started: a process of ours, or what stands for one on hosts (schedulers/hosts/wires.py)."""
+
+    def send(self, data: bytes, node: str = "") -> None:
+        """Write to its input, on that node or on all of them; return at once."""
+
+    def pulse(self) -> None:
+        """Show on its input from here on that we live. What is sent after that is a line a time."""
+
+    def close(self) -> None:
+        """End its input, after all that was sent."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it ended within that time."""
+
+    def end(self, signum: int) -> None:
+        """End it, by that signal where it can be sent one."""
+
+
+class Starter(Protocol):
+    """What starts a command: `start` below, or a way to hosts."""
+
+    def __call__(
+        self,
+        name: str,
+        argv: Words,
+        environ: dict[str, str],
+        events: queue.SimpleQueue[Event],
+        held: bool,
+        *,
+        terminal: bool = False,
+        apart: bool = False,
+        output: Output = (None, None),
+    ) -> Running: ...
+
+
 @dataclass
-class Running:
+class Child:
     """A process that was started, by the name that its events carry."""
 
     name: str
@@ -69,7 +95,7 @@ class Running:
     def pulse(self) -> None:
         """From here on show on its input that we live, also while we are stopped. What is sent after that is a line a
         time, none longer than PIPE_BUF."""
-        self._words.put(PULSE)
+        self._words.put(("bash", "-p", "-c", spoken("pulse.sh")))
 
     def close(self) -> None:
         """End its input, after all that was sent."""
@@ -113,7 +139,7 @@ def start(
     errors: IO[bytes] | None = None,
     output: Output = (None, None),
     deaf: bool = False,
-) -> Running:
+) -> Child:
     """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has our own input,
     output and errors, and gets a TERM when mnrun is killed. `terminal`: it stays in our session and process group, to
     drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is
@@ -136,7 +162,7 @@ def start(
         if stream is not None:
             readers.append(_thread(_read, kind, name, stream, events))
     _thread(_wait, name, process, readers, events)
-    return Running(name, process, group=not terminal)
+    return Child(name, process, group=not terminal)
 
 
 @contextlib.contextmanager

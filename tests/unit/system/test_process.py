@@ -12,7 +12,7 @@ import pytest
 
 from mnrun.model import Listed
 from mnrun.system import process
-from mnrun.system.process import Event, Running
+from mnrun.system.process import Child, Event
 from unit.world import World
 
 
@@ -22,7 +22,7 @@ class Starter:
     def __init__(self) -> None:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
-    def start(self, script: str, held: bool = True) -> Running:
+    def start(self, script: str, held: bool = True) -> Child:
         environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
         return process.start("step", ("sh", "-c", script), environ, self.events, held)
 
@@ -39,7 +39,7 @@ def starter(world: World) -> Iterator[Starter]:
         yield Starter()
 
 
-def close(running: Running) -> None:
+def close(running: Child) -> None:
     assert running.process.stdin is not None
     running.process.stdin.close()
 
