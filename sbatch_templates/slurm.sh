@@ -14,12 +14,12 @@ trap 'echo "mnrun: failed with $?: $(sed -n "${LINENO}p" "$0")" >&2; exit 122' E
 trap - ERR
 {% endif %}
 
-options=(
+mnrun_options=(
 {% for line in options %}
   {{ line }}
 {% endfor %}
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec {{ mnrun }} run --as-given "${options[@]}" {{ command }}
+exec {{ mnrun }} run --as-given "${mnrun_options[@]}" {{ command }}
 echo "mnrun: cannot start {{ mnrun }} on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -206,7 +206,7 @@ def test_a_job_file_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:
     ]
     assert [line for line in guide if line not in lines] == [], shown
     places = [lines.index(line) for line in guide[-2:]]
-    assert places == sorted(places) and places[-1] < lines.index("options=("), shown
+    assert places == sorted(places) and places[-1] < lines.index("mnrun_options=("), shown
     with of_modules(cluster, {"shared/1": "puts stderr shared\n", "cuda92/toolkit": "puts stderr toolkit\n"}):
         handed = cluster.alice(["mnrun", "submit", "job.toml"], cwd=desk.path)
         assert handed.code == 0, handed
@@ -261,7 +261,7 @@ def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
     ours = (TOP / "sbatch_templates/slurm.sh").read_text()
     cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/mine")
     words = ["--templates", "mine", "-N", "1", "-o", "out", "--runtime", "host", "--", "echo", "hello"]
-    begin = "\noptions=("
+    begin = "\nmnrun_options=("
     assert begin in ours
     desk.put("mine/slurm.sh", ours.replace(begin, f'\necho "of {{{{ title }}}}"{begin}'))
     done = cluster.alice([*MNRUN, "submit", "--wait", *words], cwd=desk.path)

@@ -82,7 +82,7 @@ def test_submit_with_a_choice_of_nodes_and_gpus(cluster: Cluster, desk: Desk) ->
         for job in (alone, spread, each)
     }
     assert gpus == {
-        alone: {("node03", "")},
+        alone: {("node03", "0,1,2,3")},  # what is exclusive has all of the node
         spread: {("node02", "0,1"), ("node04", "0,1")},
         each: {("node01", "0,1")},
     }

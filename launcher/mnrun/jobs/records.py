@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Union
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
+NO_ARRAY = "4294967294"  # what Slurm's patterns say of the task of a job that is none
 REQUEUED = "requeued"  # the `why` of an outcome after which the job has asked Slurm to start it again
 
 
@@ -114,7 +115,7 @@ def outcome(text: str) -> Ended | None:
 def named(pattern: str, identity: str, job: str, user: str) -> str:
     """Return the file that one of Slurm's patterns names for job `identity`; "" where it is for a rank or a node."""
     array, _, task = identity.partition("_")
-    values = {"j": array, "A": array, "a": task, "x": job, "u": user, "%": "%"}
+    values = {"j": array, "A": array, "a": task or NO_ARRAY, "x": job, "u": user, "%": "%"}
     found = re.sub(r"%(\d*)([jAaxu%])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
     return "" if re.search(r"%\d*[a-zA-Z]", found) else found
 

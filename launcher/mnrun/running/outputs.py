@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from mnrun.errors import Impossible, UsageError
+from mnrun.jobs.records import NO_ARRAY
 from mnrun.model import JobSpec, Plan, Site
 from mnrun.schedulers.slurm.steps import job_name
 from mnrun.system.process import Starter, start
 
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
-NO_ARRAY = "4294967294"  # what Slurm says of a job that is none
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def of_the_job(job: JobSpec, source: str, call: tuple[str, ...] = ("/bin/mnrun",
     return script.write(made, call, source)
 
 
-OPTIONS = re.compile(r"^options=\(\n(.*?)^\)$", re.MULTILINE | re.DOTALL)
+OPTIONS = re.compile(r"^mnrun_options=\(\n(.*?)^\)$", re.MULTILINE | re.DOTALL)
 
 
 def options(text: str) -> list[str]:
@@ -123,7 +123,7 @@ def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:
     text = written(module=("a/1", "b"), ulimit=("memlock=unlimited",), setup=("export X=$Y",))
     places = [text.index(line) for line in ("module load a/1", "module load b", "ulimit -l unlimited", "export X=$Y")]
     assert places == sorted(places)
-    assert places[-1] < text.index("options=(")
+    assert places[-1] < text.index("mnrun_options=(")
 
 
 def test_lines_of_the_users_own_stay_as_they_are() -> None:

@@ -24,17 +24,18 @@ ulimit -l unlimited          # job.toml line 26
 ulimit -s unlimited
 trap - ERR
 
-options=(
+mnrun_options=(
   --image=/images/pytorch.sif        # job.toml line 5
   --bind=/datasets:/data:ro          # job.toml line 6
   --chdir=/scratch/alice/rn50        # job.toml line 7
   --container-args=--writable-tmpfs  # job.toml line 8
   --mpi-args=--map-by                # job.toml line 11
   --mpi-args=slot                    # job.toml line 11
+  --ulimit=memlock=unlimited         # job.toml line 26; not to be raised for the ranks
   --env=WANDB_API_KEY                # job.toml line 22; its value is the job's own
   --env='GREETING=it'"'"'s $5'       # command line
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" -- python train.py --lr 0.1 'two words' '$HOME' ''
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py --lr 0.1 'two words' '$HOME' ''
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

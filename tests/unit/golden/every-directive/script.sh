@@ -26,13 +26,13 @@
 #SBATCH --no-requeue                             # job.toml line 34
 #SBATCH --export=ALL,RUN=2026                    # job.toml line 35
 
-options=(
+mnrun_options=(
   --mode=outside-in         # job.toml line 11
   --launcher=mpirun         # job.toml line 12
   --image=/images/reco.sif  # job.toml line 8
   --chdir=/home/alice/run   # the current directory
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" -- ./reco --events 100000
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./reco --events 100000
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -10,11 +10,11 @@
 #SBATCH --mem-per-cpu=2G     # job.toml line 7
 #SBATCH --output=%x-%j.out   # built-in
 
-options=(
+mnrun_options=(
   --image=/home/alice/run/app.sif  # job.toml line 3
   --chdir=/home/alice/run          # the current directory
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" -- ./app
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./app
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

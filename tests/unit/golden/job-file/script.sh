@@ -22,7 +22,7 @@ module load cuda/12.4        # job.toml line 28
 ulimit -s unlimited
 trap - ERR
 
-options=(
+mnrun_options=(
   --mode=inside-out                             # job.toml line 12
   --image=/scratch/alice/img/pytorch-24.10.sif  # job.toml line 7
   --ports=41000-41999                           # profile cluster1
@@ -40,6 +40,6 @@ options=(
   --env='!LD_DEBUG'                             # taken away: job.toml line 25
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" -- python train.py --lr 0.1
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py --lr 0.1
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

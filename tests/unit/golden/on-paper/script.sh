@@ -8,7 +8,7 @@
 #SBATCH --gres=gpu:2        # job.toml line 9
 #SBATCH --output=%x-%j.out  # built-in
 
-options=(
+mnrun_options=(
   --mode=outside-in                # job.toml line 4
   --launcher=srun                  # job.toml line 5
   --container-per=rank             # job.toml line 6
@@ -16,6 +16,6 @@ options=(
   --chdir=/home/alice/run          # the current directory
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" -- ./app
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./app
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -7,12 +7,12 @@
 #SBATCH --ntasks-per-node=1  # one per node
 #SBATCH --output=%x-%j.out   # built-in
 
-options=(
+mnrun_options=(
   --image=docker://nvcr.io/nvidia/pytorch:24.10-py3  # job.toml line 3
   --pull=always                                      # job.toml line 4
   --chdir=/home/alice/run                            # the current directory
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" -- python train.py nvcr.io/nvidia/pytorch:24.10-py3
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py nvcr.io/nvidia/pytorch:24.10-py3
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -7,13 +7,13 @@
 #SBATCH --ntasks-per-node=2  # job.toml line 8
 #SBATCH --output=%x-%j.out   # built-in
 
-options=(
+mnrun_options=(
   --connect=pipe                      # job.toml line 5
   --image=/home/alice/run/app.sif     # job.toml line 4
   --split-output=/home/alice/run/out  # job.toml line 6
   --chdir=/home/alice/run             # the current directory
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" --script /home/alice/run/bin/job.sh -- 'two words' '$HOME'
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" --script /home/alice/run/bin/job.sh -- 'two words' '$HOME'
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -16,11 +16,11 @@ module load shared          # job.toml line 12
 module load cuda92/toolkit  # job.toml line 12
 trap - ERR
 
-options=(
+mnrun_options=(
   --runtime=host           # job.toml line 3
   --chdir=/home/alice/run  # the current directory
 )
 shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${options[@]}" -- ./sample input.dat
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./sample input.dat
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122
