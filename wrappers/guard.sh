@@ -91,7 +91,7 @@ is_image() { # a SIF, a squashfs, or an unpacked tree
 }
 
 check() { # what every node must have, before anything is started
-  local kind what usable where
+  local kind what usable
   while IFS=$'\t' read -r kind what; do
     case $kind in
       program) command -v "$what" >/dev/null || { say "fail $what is not installed on this node"; return 1; } ;;
@@ -110,10 +110,6 @@ check() { # what every node must have, before anything is started
       script)
         [[ -e $what ]] || { say "fail the script $what is not there"; return 1; }
         [[ -x $what ]] || { say "fail the script $what cannot be executed: chmod +x"; return 1; } ;;
-      NIC | HCA)
-        where=/sys/class/net
-        [[ $kind == NIC ]] || where=/sys/class/infiniband
-        [[ -e $where/$what ]] || { say "fail the profile names $kind $what, and there is none: has $(cd "$where" 2>/dev/null && echo * || echo none)"; return 1; } ;;
       *) [[ -e $what ]] || { say "fail the $kind $what is not there"; return 1; } ;;
     esac
   done <needs

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from .batch import end, submit
 from .cells import HELLO, INSIDE, MPIRUN, OMPI5, PIPE, SRUN, Way, some
 from .conftest import clean
 from .reports import check, mine
@@ -56,6 +57,22 @@ def test_decoys(decoys: Cluster) -> None:
     check(
         decoys.mnrun("--image", OMPI5, "--script", "/bin/sh", "--", "-c", own, nodes=2, tasks=1), *decoys.nodes, tasks=1
     )
+
+
+def test_a_pinned_network_that_a_node_lacks(decoys: Cluster) -> None:
+    """A site may pin any variable. It is said who asks for it, which nodes lack it and what they have."""
+    words = ("-x", "NCCL_SOCKET_IFNAME=ib0", "--image", OMPI5, "--", HELLO)
+    line = "warning: node02: NCCL_SOCKET_IFNAME=ib0 (command line), and there is no ib0: has docker0, eth0"
+    with decoys.desk() as desk:
+        try:
+            decoys.root("node01", "ip", "link", "add", "ib0", "type", "bridge")
+            live = decoys.mnrun(*words, nodes=2)
+            check(live, *decoys.nodes)
+            assert line in live.err, live
+            job = end(decoys, desk, submit(decoys, desk, "-N", "2", "--ntasks-per-node", "2", *words))
+            assert line in job.err, job
+        finally:
+            decoys.root("node01", "sh", "-c", "ip link delete ib0 || true")
 
 
 LIMITS = "import resource as r; print(*(r.getrlimit(n) for n in (r.RLIMIT_NOFILE, r.RLIMIT_STACK, r.RLIMIT_MEMLOCK)))"

@@ -87,7 +87,7 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
         assert wait(cluster, job) == 124, output(desk, job)
         ended = seen(cluster, job)
         assert (ended["state"], ended["code"]) == ("TIMEOUT", 124), ended
-        assert f"mnrun: job {job} reached its time limit\n" in output(desk, job)
+        assert f"mnrun: job {job} reached its time limit; " in output(desk, job)
     assert wait(cluster, after) == 0
     assert programs(output(desk, after)) == "so be it\n"
     with Terminal(cluster.argv(LOGIN, "alice", [*MNRUN, "status"])) as terminal:
@@ -291,8 +291,8 @@ def test_no_secret_is_said_or_left(cluster: Cluster, desk: Desk) -> None:
     handed = cluster.alice([*line, "submit", *words], cwd=desk.path)
     assert [done.code for done in (*heard, handed)] == [0, 0, 0], (*heard, handed)
     job = handed.out.strip()
-    ready = f"is {len(secret)} {len(secret)}\n" * 2
-    wait_for(lambda: "out" in desk.names() and programs(desk.read("out")) == ready, "running")
+    ready = f"is {len(secret)} {len(secret)}\n".encode()
+    wait_for(lambda: "out" in desk.names() and desk.read("out").count(ready) == 2, "running")
     assert not [process for process in cluster.processes() if secret in " ".join(process.argv)]
     heard += [handed, *(ask(cluster, *verb, job) for verb in (["status"], ["status", "--json"], ["logs"]))]
     _in_no_file(cluster, secret, running=True)

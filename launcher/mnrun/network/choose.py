@@ -14,6 +14,7 @@ from mnrun import nodeset
 from mnrun.environment import quote
 from mnrun.model import JobSpec, Variable
 from mnrun.network.facts import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, parse, shared, too_small
+from mnrun.network.pinned import lacking
 
 Nodes = Mapping[str, Facts]
 PEERS = 8  # so many of the others tell which way they all are
@@ -325,13 +326,13 @@ def told(choices: Iterable[Choice]) -> list[str]:
     return [f"{', '.join(alike)} = {value}: {why}" for (value, why), alike in names.items()]
 
 
-def warnings(said: Mapping[str, Sequence[str]], slurm: bool) -> list[str]:
-    """What is too small on these nodes for what they have."""
+def warnings(spec: JobSpec, said: Mapping[str, Sequence[str]], slurm: bool) -> list[str]:
+    """Return a line for what is too small on these nodes for what they have, or what the job names and they lack."""
     found: dict[str, list[str]] = {}
     for node, lines in said.items():
         for line in too_small(parse(lines), len(said), slurm):
             found.setdefault(line, []).append(node)
-    return [f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()]
+    return [*(f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()), *lacking(spec.env, said)]
 
 
 def shell(choices: Iterable[Choice]) -> str:

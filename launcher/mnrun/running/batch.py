@@ -83,7 +83,7 @@ def recorded(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> Iterato
         assert start.outcome is not None
         code, why = start.outcome.code, start.outcome.why
     except LaunchError as error:
-        code, why = error.code, REQUEUED if isinstance(error, Requeued) else str(error)
+        code, why = error.code, REQUEUED if isinstance(error, Requeued) else error.message
         raise
     finally:
         own.close()

@@ -196,7 +196,7 @@ class Launch:
         )
         for line in choose.told(chosen):
             self.screen.detail(line)
-        for line in choose.warnings(self.roster.facts, self.site.scheduler == "slurm"):
+        for line in choose.warnings(self.plan.spec, self.roster.facts, self.site.scheduler == "slurm"):
             self.screen.warn(line)
         self.records.fabric(choose.told(chosen))
         return {"fabric.env": choose.shell(chosen)} if chosen else {}

@@ -95,7 +95,7 @@ class Asker:
             said, addresses = choose.asked(self._said(names, ("bash", "-p", "-c", kit.asking())))
         except LaunchError:
             return []
-        small = choose.warnings(said, self.site.scheduler == "slurm")
+        small = choose.warnings(self.job, said, self.site.scheduler == "slurm")
         return [*choose.told(choose.of_job(self.job, said, addresses)), *(f"warning: {line}" for line in small)]
 
     def _of_mpi(self) -> Words:

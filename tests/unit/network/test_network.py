@@ -227,6 +227,29 @@ def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> 
     assert {one.name for one in choose.of_job(JobSpec(**given), SAID, ADDRESSES)} == every - without
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("NCCL_SOCKET_IFNAME", "eth", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth0", ""),
+        ("NCCL_SOCKET_IFNAME", "=eth", "n[1-2]: NCCL_SOCKET_IFNAME==eth (profile c), and there is no eth: has eth0"),
+        ("NCCL_SOCKET_IFNAME", "^lo,docker", ""),
+        ("GLOO_SOCKET_IFNAME", "ib0", "n[1-2]: GLOO_SOCKET_IFNAME=ib0 (profile c), and there is no ib0: has eth0"),
+        ("OMPI_MCA_btl_tcp_if_include", "10.77.0.0/24", ""),
+        ("NCCL_IB_HCA", "=mlx5_0:1", "n2: NCCL_IB_HCA==mlx5_0:1 (profile c), and there is no mlx5_0: has none"),
+        ("UCX_NET_DEVICES", "mlx5_0:1,eth0", "n2: UCX_NET_DEVICES=mlx5_0:1,eth0 (profile c), and there is no mlx5_0"),
+        ("UCX_NET_DEVICES", "all", ""),
+        ("NCCL_DEBUG", "INFO", ""),
+    ],
+)
+def test_a_name_that_a_node_lacks(name: str, value: str, line: str) -> None:
+    """It is named, with the node, who asks for it, and what there is."""
+    said = {"n1": [*PLAIN, HCA, VERBS], "n2": [*PLAIN]}
+    found = choose.warnings(JobSpec(env=(Variable(name, value, why="profile c"),)), said, slurm=True)
+    assert [one for one in found if name in one and not one.startswith(line or "-")] == []
+    assert any(name in one for one in found) is bool(line)
+
+
 def test_nothing_is_chosen_where_it_is_off_or_a_node_is_silent() -> None:
     assert choose.of_job(JobSpec(fabric="off"), SAID, ADDRESSES) == ()
     assert choose.of_job(JobSpec(), {"n1": SAID["n1"]}, ADDRESSES) == ()
@@ -240,7 +263,7 @@ def test_a_line_for_each_reason() -> None:
 def test_warnings_of_all_nodes() -> None:
     """Those of one kind together."""
     said = {name: ["limit shm 1024", "gpu 0000:01:00.0", "gpu 0000:02:00.0"] for name in ("n1", "n2")}
-    (line,) = choose.warnings(said, slurm=True)
+    (line,) = choose.warnings(JobSpec(), said, slurm=True)
     assert line.startswith(
         "n[1-2]: /dev/shm is limited to 1 kB, and NCCL with 2 GPUs needs 1 GB or more: an admin makes"
     )

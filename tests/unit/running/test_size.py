@@ -110,7 +110,7 @@ def test_networks_of_thousands_of_nodes() -> None:
     addresses = {name: f"10.{n >> 8}.{n & 255}.1" for n, name in enumerate(said, 1)}
     begin = time.process_time()
     chosen = {one.name: one.value for one in choose.of_job(build("./app"), said, addresses)}
-    assert choose.warnings(said, slurm=True) == []
+    assert choose.warnings(build("./app"), said, slurm=True) == []
     assert time.process_time() - begin < BOUND
     assert chosen["NCCL_IB_HCA"].startswith("=mlx5_0:1,"), chosen
 

@@ -1,0 +1,62 @@
+"""NICs and adapters that a job names itself and that a node lacks, where its ranks would hang."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from mnrun import nodeset
+from mnrun.model import Variable
+from mnrun.network.facts import Facts, parse
+
+# variable -> whether a name in it means all that begin so (NCCL's and UCX's documentation; Open MPI's are whole)
+_NICS = {
+    "NCCL_SOCKET_IFNAME": True,
+    "GLOO_SOCKET_IFNAME": False,
+    "TP_SOCKET_IFNAME": False,
+    "OMPI_MCA_btl_tcp_if_include": False,
+    "OMPI_MCA_oob_tcp_if_include": False,
+    "PRTE_MCA_prte_if_include": False,
+    "FI_TCP_IFACE": False,
+    "I_MPI_HYDRA_IFACE": False,
+}
+_ADAPTERS = {"NCCL_IB_HCA": True}
+_EITHER = {"UCX_NET_DEVICES": False}
+
+
+def lacking(env: Iterable[Variable], said: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a line for each name in `env` that nodes lack, by what they have `said` of themselves."""
+    nodes = {node: parse(lines) for node, lines in said.items()}
+    found: dict[str, list[str]] = {}
+    for variable in env:
+        for name, begins in _names(variable):
+            for node, facts in nodes.items():
+                there = _there(variable.name, facts)
+                if not any(one.startswith(name) if begins else one == name for one in there):
+                    origin = f" ({variable.why})" if variable.why else ""
+                    line = f"{variable.name}={variable.value}{origin}, and there is no {name}: has {_listed(there)}"
+                    found.setdefault(line, []).append(node)
+    return [f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()]
+
+
+def _names(variable: Variable) -> Iterator[tuple[str, bool]]:
+    """Yield the names that a variable asks for, and whether others that begin so will do; none that it excludes."""
+    begins = {**_NICS, **_ADAPTERS, **_EITHER}.get(variable.name)
+    value = variable.value or ""
+    if begins is None or value.startswith("^") or value == "all":
+        return
+    begins = begins and not value.startswith("=")
+    for word in value.lstrip("=").split(","):
+        name = word.partition(":")[0].strip()
+        if name and not re.match(r"[\d.]+(/\d+)?$", name):  # Open MPI takes networks, too
+            yield name, begins
+
+
+def _there(variable: str, facts: Facts) -> list[str]:
+    adapters = list(dict.fromkeys(hca.name for hca in facts.hcas))
+    nics = [name for name, nic in facts.nics.items() if nic.kind != "loopback"]
+    return nics if variable in _NICS else adapters if variable in _ADAPTERS else [*adapters, *nics]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,117 @@
+"""A start of a submitted job: its records, and when a job is given up."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mnrun.errors import BUG, NodeError, Requeued
+from mnrun.jobs import archive, records
+from mnrun.model import Outcome
+from mnrun.running import batch
+from unit.samples import build
+
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[01-02]", "SLURMD_NODENAME": "node01", "SLURM_JOB_NAME": "x"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def started(base: Path, environ: Mapping[str, str] = {}, outcome: Outcome | Exception | None = None) -> dict[str, Any]:
+    """One start of a job, and the record of its end."""
+    whole = {**JOB, **environ}
+    job, start = build("./app", job_dir=str(base)), batch.current(whole)
+    start.outcome = outcome if isinstance(outcome, Outcome) else None
+    try:
+        with batch.recorded(job, start, whole):
+            if isinstance(outcome, Exception):
+                raise outcome
+    except Exception as error:
+        if error is not outcome:
+            raise
+    place = base / start.id / str(start.restart)
+    found: dict[str, Any] = json.loads((place / "outcome").read_text())
+    begun = records.begun((place / "begun").read_text())
+    assert begun is not None
+    assert (begun.nodes, begun.head) == ("node[01-02]", "node01")
+    return {"code": found["code"], "why": found["why"]}
+
+
+@pytest.mark.parametrize(
+    ("environ", "start"),
+    [
+        ({}, ("7", 0)),
+        ({"SLURM_RESTART_COUNT": "2"}, ("7", 2)),
+        ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, ("5_3", 0)),
+    ],
+)
+def test_which_start_it_is(environ: dict[str, str], start: tuple[str, int]) -> None:
+    found = batch.current({**JOB, **environ})
+    assert (found.id, found.restart, found.is_script) == (*start, False)
+    assert batch.current({**JOB, "SLURM_TASK_PID": str(os.getpid())}).is_script
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "why"),
+    [
+        (Outcome(3), 3, ""),
+        (Outcome(0, why="requeued"), 0, "requeued"),
+        (NodeError("node02 is gone", "look there"), 121, "node02 is gone"),
+        (Requeued("job 7 was preempted"), 143, "requeued"),
+        (RuntimeError("a bug"), BUG, ""),
+    ],
+)
+def test_every_end_is_recorded(tmp_path: Path, outcome: Outcome | Exception, code: int, why: str) -> None:
+    assert started(tmp_path, outcome=outcome) == {"code": code, "why": why}
+
+
+def test_its_followers_know_a_job_that_was_handed_in_by_hand(tmp_path: Path) -> None:
+    """As those of `mnrun submit`, whose own record stays as it is; an array has one for all its tasks."""
+    started(tmp_path, {"SLURM_JOB_NUM_NODES": "2"}, Outcome(0))
+    found = archive.kept([tmp_path])["7"]
+    assert found.submitted is not None
+    assert (found.submitted.name, found.submitted.nodes, found.submitted.command) == ("x", 2, ("./app",))
+    (tmp_path / "7/submitted").write_text('{"id": "7", "name": "ours"}')
+    started(tmp_path, {"SLURM_RESTART_COUNT": "1"}, Outcome(0))
+    assert json.loads((tmp_path / "7/submitted").read_text())["name"] == "ours"
+    started(tmp_path, {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, Outcome(0))
+    assert (tmp_path / "5/submitted").exists()
+    assert not (tmp_path / "5_3/submitted").exists()
+
+
+def test_a_job_that_something_ends_again_and_again(tmp_path: Path) -> None:
+    """Starts that were requeued do not count; six that were lost do."""
+    for number in range(batch.MOST_LOST):
+        (tmp_path / "7" / str(number)).mkdir(parents=True)
+    assert started(tmp_path, {"SLURM_RESTART_COUNT": "5"}, Requeued("x"))["why"] == "requeued"
+    assert started(tmp_path, {"SLURM_RESTART_COUNT": "6"}, Outcome(3))["code"] == 3
+    with pytest.raises(NodeError, match="this is start number 8: something ends this job again and again"):
+        started(tmp_path, {"SLURM_RESTART_COUNT": "7"}, Outcome(0))
+    assert json.loads((tmp_path / "7/7/outcome").read_text())["code"] == 121
+
+
+def test_records_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "7").write_text("")
+    with pytest.raises(NodeError, match=r"cannot write to the job directory .*/7/0: Not a directory; name another"):
+        started(tmp_path, outcome=Outcome(0))
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({}, "out"),
+        ({"SLURM_RESTART_COUNT": "1"}, "out/start.1"),
+        ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "2"}, "out/3/start.2"),
+    ],
+)
+def test_each_task_and_start_has_files_of_its_own(environ: dict[str, str], folder: str) -> None:
+    job = build("./app", split_output="out")
+    assert batch.apart(job, batch.current({**JOB, **environ})).split_output == f"/home/alice/run/{folder}"
+    assert batch.apart(build("./app"), batch.current(JOB)).split_output == ""
