@@ -70,3 +70,10 @@ def test_a_test_has_one_result_whoever_ran_it(tmp_path: Path) -> None:
     matrix.remember(place, {"test_a.py::test_x[a@b]@engines": False, "test_b.py::test_y": True}, whole=True)
     known = matrix.remember(place, {"test_a.py::test_x[a@b]": True}, whole=False)
     assert known == {"test_a.py::test_x[a@b]": True, "test_b.py::test_y": True}
+
+
+def test_the_page_has_the_marks() -> None:
+    """Without them a run would write its tables nowhere."""
+    text = (Path(__file__).resolve().parents[2] / "docs/testing.md").read_text(encoding="utf-8")
+    for mark in (matrix.WAYS, matrix.CELLS):
+        assert matrix.END in text.partition(mark)[2]
