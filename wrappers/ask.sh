@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
       fi
       break
       ;;
-    -?*) # letters, of which some take what follows; none but n and f means anything here
+    -?*) # ssh's options, of which some take a value (ssh(1)). Only n and f mean anything here
       letters=${1#-}
       while [ -n "$letters" ]; do
         rest=${letters#?}
@@ -61,7 +61,7 @@ if [ -z "$node" ]; then
   # shellcheck disable=SC2154  # job.sh
   fail "$host is no node of this job, which has $mnrun_nodes"
 fi
-if [ -n "$input" ]; then # nothing to hand on where it is closed or /dev/null
+if [ -n "$input" ]; then # a standard input that is closed, or /dev/null, has nothing to hand on
   case $(readlink /proc/self/fd/0) in '' | /dev/null) input='' ;; esac
 fi
 
@@ -70,25 +70,25 @@ box=$(mktemp -d "$here/ask.XXXXXX") || fail "cannot write to $here"
 . "$here/frames.sh"
 way="ask $self $node ${box##*.}"
 mkfifo "$box/back" "$box/room"
-# before anything is asked for: what nobody holds is lost
+# Both are opened before anything is asked for: what a FIFO holds is lost once nobody has it open.
 exec 4<>"$box/room" 5<>"$box/back"
 if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
 sender='' giver=''
 leave() { # CODE
   trap '' HUP INT TERM
-  # shellcheck disable=SC2086  # none, or pids
+  # shellcheck disable=SC2086  # each is a pid, or nothing
   kill $sender $giver 2>/dev/null
   discard "$box"
   exit "$1"
 }
-end() { # SIGNAL: ours, so the command's
+end() { # SIGNAL: hand the signal that ends us to the command
   say "signal $1"
   leave 255
 }
 mind() { # signals
   for signal in HUP INT TERM; do
-    # shellcheck disable=SC2064  # now
+    # shellcheck disable=SC2064  # the signal's name is filled in now
     trap "end $signal" "$signal"
   done
 }
@@ -101,9 +101,9 @@ printf '%s\n' "$*" >"$box/words" || {
 message words "$box/words"
 say "run ${input:-0} $number"
 if [ -n "$input" ]; then
-  exec 3<&0 # what runs in the background would have /dev/null
+  exec 3<&0 # a shell gives what runs in the background /dev/null as its standard input (POSIX, 2.9.3)
   {
-    trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM # what still waits for input would take it from another
+    trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM # a dd that still waits would take input that is meant for a later program
     trap '' HUP INT
     exec 5>&-
     pump in 0 "$box/in"
@@ -113,9 +113,9 @@ if [ -n "$input" ]; then
 fi
 
 put() { # out|err LINE
-  base64 -d <"$box/$1.$2" & # a signal interrupts wait alone
+  base64 -d <"$box/$1.$2" & # in the background: of all waiting a trap interrupts only `wait` (POSIX, Signals and Error Handling)
   giver=$!
-  wait "$giver" || end HUP # nobody wants it any more
+  wait "$giver" || end HUP # whoever read our output has gone
   giver=''
   rm -f "$box/$1.$2"
   say "took $1"
@@ -123,7 +123,7 @@ put() { # out|err LINE
 
 hear() { # until it has ended
   while :; do
-    read -r kind data <&5 || continue # a signal, which has not ended us
+    read -r kind data <&5 || continue # interrupted by a signal that has not ended us
     if [ "$data" = gap ]; then
       echo "$me: $node: a part of what came was lost on the way" >&2
       end TERM
@@ -145,4 +145,4 @@ if [ -z "$behind" ]; then hear; fi
 {
   mind
   hear
-} </dev/null & # as ssh -f
+} </dev/null & # ssh -f goes to the background (ssh(1))

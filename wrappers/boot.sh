@@ -1,10 +1,11 @@
-# shellcheck shell=bash disable=SC2206  # numbers
+# shellcheck shell=bash disable=SC2206  # the fields that are split are numbers
 # First words on a node, as one word of srun's or ssh's: `bash -p -c BOOT DIR [CONTAINER WORDS…]`.
 # Makes DIR, the job's directory, which belongs to the user alone (0700); unpacks the kit there from standard
 # input; becomes the guard. Where the lease ends before that, nothing stays.
-# The directory comes first, and a name that is taken is refused: everybody may have read it in the list of processes.
-# The line `here` comes before the kit, since srun hands on no input before all nodes have answered. The kit's size
-# comes before the kit, since tar would read on into the lease. Of several tasks on a node one is enough.
+# The directory comes first, and a name that is taken is refused: every user of the node may have read the name in the
+# list of processes. The line `here` comes before the kit: srun hands on no input before all nodes have answered,
+# and the line tells which have. The kit's size comes before the kit: tar would read on into the lease.
+# Where GPUs are granted by the task, a step has several tasks on a node, of which one is enough.
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
 set +o posix
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
@@ -18,13 +19,13 @@ mkdir -- "$0" 2>/dev/null || {
 }
 cd -- "$0" || exit 1
 trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
-# Who has made it, with the time of his start, which tells him from a later process of his number: proc(5), field 22.
+# Who has made it: our number, and the time of our start (proc(5), field 22), since numbers are used again.
 IFS= read -rd '' mnrun_stat <"/proc/$$/stat"
 mnrun_stat=(${mnrun_stat##*) })
 echo "$0 $mnrun_node $$ ${mnrun_stat[19]}" >own || mnrun_fail "cannot write to $0 on this node"
-# Where somebody kills us, or the guard that we become, an undertaker notices: it reads a pipe that we alone write, as no
-# child of our step. Until the kit is here all that it does is to remove the directory.
-# shellcheck disable=SC2016  # its own words
+# An undertaker notices where somebody kills us, or the guard that we become: it reads a pipe that we alone write, and is
+# no child of our step. Until the kit is here it can only remove the directory.
+# shellcheck disable=SC2016  # the undertaker's own shell expands these words
 exec {mnrun_life}> >(setsid bash -p -c 'bash -p -c "$1" "$0" <&0 >/dev/null 2>&1 &' "$0" '
   trap "" HUP INT TERM USR1 USR2
   read -r _ && exec bash -p ./undertaker.sh "$0"

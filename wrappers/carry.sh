@@ -1,11 +1,14 @@
 #!/bin/bash
-# What comes down to the commands of this node, and to who waits for one (frames.sh): records of 1023 bytes on standard
-# input, each a line `ask|answer NODE OTHER ID KIND DATA` and blanks. Data goes as it comes into a file STREAM.LINE of
-# the command's directory, which the reader removes; the number of its first LINE goes, once a message is whole, into the
-# pipe where he waits. He holds these pipes open; others open them for a moment only, and nothing is lost. Never waits:
-# a few short lines at a time are all that goes into a pipe, however small the system makes one.
+# Hands on what comes down the lease to the commands of this node, and to who waits for a command elsewhere (frames.sh).
+# The guard starts it, in the job's directory. Its standard input is records of 1023 bytes, each a line
+# `ask|answer NODE OTHER ID KIND DATA` filled up with blanks: `read -N` takes such records in blocks.
+#
+# Data goes as it comes into a file STREAM.LINE of the command's directory, which its reader removes. Once a message is
+# whole, the number of its first LINE goes into the pipe where the reader waits. The reader holds that pipe open, so it
+# loses nothing where we open it for a moment only. Writing never waits: no more than a few short lines are in such a
+# pipe at a time, and the smallest pipe that Linux makes holds a page (pipe(7)).
 set -f
-LC_ALL=C # a character is a byte
+LC_ALL=C # `read -N` counts characters, which shall be bytes
 declare -A first=() number=()
 
 hand() { # PIPE TEXT
@@ -13,13 +16,13 @@ hand() { # PIPE TEXT
 }
 
 while IFS= read -r -N 1023 record; do
-  # shellcheck disable=SC2086  # its words
+  # shellcheck disable=SC2086  # the record's words; set -f keeps them from being patterns
   set -- $record
   if [[ $1 == ask ]]; then box=run.$3.$4 back=in; else box=ask.$4 back=back; fi
   stream=$box/${5%+}
   case $5 in
     in+ | out+ | err+ | in | out | err)
-      [[ -p $box/$back ]] || continue # nobody waits for it
+      [[ -p $box/$back ]] || continue # nobody waits for it any more
       number[$stream]=$((${number[$stream]-0} + 1))
       : "${first[$stream]:=${number[$stream]}}"
       if [[ $6 != "${number[$stream]}" ]] || ! printf '%s' "$7" >>"$stream.${first[$stream]}"; then
@@ -31,8 +34,8 @@ while IFS= read -r -N 1023 record; do
       ;;
     took) hand "$box/room.$6" 1 ;;
     got) hand "$box/$back" "got $6" ;;
-    *) # eof; code, no
-      case $5 in # whose last lines may be the ones that are missing
+    *) # eof, code and no
+      case $5 in # the last lines of the stream may be missing: eof and code say how many there were
         eof) [[ $6 == "${number[$box/in]-0}" ]] || set -- "${@:1:4}" in gap ;;
         code) [[ "$7 $8" == "${number[$box/out]-0} ${number[$box/err]-0}" ]] || set -- "${@:1:4}" code gap ;;
       esac

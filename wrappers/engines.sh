@@ -1,38 +1,40 @@
-# shellcheck shell=bash disable=SC2034,SC2154  # for who sources it; job.sh's
-# Docker and podman as this node has them, and whether Charliecloud can be used. The containers of those two are no
+# shellcheck shell=bash disable=SC2034,SC2154  # some names are for who sources it, others are job.sh's
+# Docker and podman as this node has them, and whether Charliecloud can be used. Containers of docker and podman are no
 # children of ours: they are found by the job's label. Sourced, after job.sh, from the job's node directory.
 
-# where this node says what it has
+# Where this node says what it has: files of the driver, the kernel, dockerd and CDI.
 mnrun_driver=/proc/driver/nvidia/version mnrun_infiniband=/dev/infiniband
 mnrun_selinux=/sys/fs/selinux/booleans mnrun_dockerd=/run/docker.pid
 mnrun_cdi=(/etc/cdi /var/run/cdi) mnrun_mounts=/proc/self/mountinfo mnrun_tmp=/tmp
-# mnrun_engine: for its images; mnrun_boxes: for the job's containers; mnrun_at_once: `rm --force` without a word to what runs there
+# mnrun_engine is the command for images, and mnrun_boxes the one for the job's containers. mnrun_at_once makes
+# `rm --force` kill what runs there without a TERM first: podman waits 10 s after that (podman-rm(1)).
 mnrun_at_once=()
 case $mnrun_runtime in
   docker) mnrun_engine=(docker) mnrun_boxes=(docker) ;;
   podman)
-    # Images lie on the node, never in the home directory, which nodes share; the same words with every call,
-    # since podman keeps them in its database. Containers lie in the job's own directory: where the scheduler
-    # kills podman's helpers, podman cannot make anything any more of what it then finds there (5.4).
+    # Images lie on the node, never in the home directory, which nodes share. Every call has the same words in front:
+    # podman records these places in its database, and refuses others later. Containers lie in the job's own directory:
+    # where the scheduler kills podman's helpers, podman (seen with 5.4) cannot use the store that it finds then.
     mnrun_own=${mnrun_here-}/podman
     mnrun_store=${mnrun_podman:-/tmp/mnrun-podman.$(id -u)}
     mnrun_engine=(podman --root "$mnrun_store/root" --runroot "$mnrun_store/run" --tmpdir "$mnrun_store/tmp"
-      --storage-driver=overlay --cgroup-manager=cgroupfs) # up to 4.3 its own choice may be vfs
+      --storage-driver=overlay --cgroup-manager=cgroupfs) # podman up to 4.3 may choose vfs, which copies every layer
     mnrun_boxes=(env "XDG_RUNTIME_DIR=$mnrun_own/user" podman --root "$mnrun_own/root" --runroot "$mnrun_own/run" --tmpdir "$mnrun_own/tmp"
       --storage-driver=overlay --storage-opt "additionalimagestore=$mnrun_store/root" --cgroup-manager=cgroupfs)
     mnrun_at_once=(--time 0)
-    mnrun_logged_in=${XDG_RUNTIME_DIR-}/containers/auth.json # podman login's, the first of several that podman reads
+    # What `podman login` writes, and podman reads before other files (containers-auth.json(5)).
+    mnrun_logged_in=${XDG_RUNTIME_DIR-}/containers/auth.json
     export XDG_RUNTIME_DIR=$mnrun_store/user
     export PODMAN_IGNORE_CGROUPSV1_WARNING=1
     ;;
   *) mnrun_engine=() mnrun_boxes=() ;;
 esac
 
-ask() { # SECONDS WORDS: the engine, as a process of the job; podman leaves one behind
+ask() { # SECONDS WORDS: the engine, with the job's mark: podman leaves a process behind, which sweep.sh finds by it
   MNRUN_JOB_ID=$mnrun_id timeout -k 1 "$1" "${mnrun_engine[@]}" "${@:2}" </dev/null
 }
 
-ask_boxes() { # the same of the job's containers
+ask_boxes() { # SECONDS WORDS: the same for the job's containers
   MNRUN_JOB_ID=$mnrun_id timeout -k 1 "$1" "${mnrun_boxes[@]}" "${@:2}" </dev/null
 }
 
@@ -49,11 +51,13 @@ usable() { # whether the engine can be used here; says why not
       { echo "$mnrun_store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
     [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
     new_enough || return 1
-    if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then # an earlier mnrun's, say
+    # A store keeps the driver that it was made with: by an earlier mnrun, or by hand.
+    if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then
       echo "$mnrun_store is of podman's driver vfs, and jobs need overlay: remove it on this node (podman unshare rm -rf $mnrun_store), or name another place with --podman-root"
       return 1
     fi
-    ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp" # Slurm 24.11 opens it for the job's own user alone, who is none of a container's
+    # Slurm 24.11 makes the job's own /tmp with mode 0700. A container's other users could not enter it.
+    ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp"
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
     return 1
@@ -62,8 +66,8 @@ usable() { # whether the engine can be used here; says why not
     echo "dockerd does not see the /tmp that Slurm gives each job of its own here (job_container/tmpfs): use --runtime podman or apptainer"
     return 1
   fi
-  said=$(ask 20 info --format '{{json .}}' 2>&1) || code=$? # 0 as well where dockerd did not answer
-  case $said in # beside an answer there may be warnings
+  said=$(ask 20 info --format '{{json .}}' 2>&1) || code=$? # docker ends with 0 also where dockerd did not answer
+  case $said in # warnings may stand beside an answer
     *'"ServerVersion":"'[0-9]*) if [[ $said != *name=rootless* ]] || rootless "$said"; then return 0; fi ;;
     *'permission denied while'* | *'connect: permission denied'*) echo "$(id -un) may not use docker here: an administrator adds them to its group (usermod -aG docker $(id -un)), or use --runtime podman" ;;
     *'annot connect'* | *'ailed to connect'* | *'daemon running'*) echo 'dockerd is not running on this node: systemctl start docker, or use another --runtime' ;;
@@ -74,12 +78,14 @@ usable() { # whether the engine can be used here; says why not
   return 1
 }
 
-own_tmp() { # whether Slurm has given the job a /tmp of its own: it mounts …/JOB/.JOB there, and in it _tmp since 23.02
+own_tmp() { # whether the job has a /tmp of its own (job_container.conf(5)): Slurm mounts …/JOB/.JOB there, and since 23.02
+  # a directory _tmp of that
   [[ ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]] &&
     grep -qE "^[0-9]+ [0-9]+ [0-9:]+ [^ ]*/$SLURM_JOB_ID/\.$SLURM_JOB_ID(/_tmp)? /tmp " "$mnrun_mounts"
 }
 
-new_enough() { # whether this podman has keep-groups; asked until the store has a mark that it has. Says why not
+new_enough() { # whether this podman has --group-add=keep-groups, as since 3.2; says why not. A yes is noted in the store,
+  # so that podman is asked once
   local said
   [[ ! -e $mnrun_store/keeps-groups ]] || return 0
   said=$(HOME=$mnrun_store/user XDG_CONFIG_HOME=$mnrun_store/user timeout -k 1 20 podman --version 2>/dev/null </dev/null)
@@ -90,7 +96,8 @@ new_enough() { # whether this podman has keep-groups; asked until the store has 
   : >"$mnrun_store/keeps-groups"
 }
 
-rootless() { # INFO: docker without root: its user is root inside, and until 29.5 `--network=host` was no host's
+rootless() { # INFO: notes that docker runs without root, where the user is root inside. False where its `--network=host`
+  # is not the node's network, as before 29.5; says so
   : >rootless
   if [[ $1 =~ '"ServerVersion":"'([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] < 29005)); then
     echo "docker ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman"
@@ -98,7 +105,7 @@ rootless() { # INFO: docker without root: its user is root inside, and until 29.
   fi
 }
 
-subordinate() { # whether podman can map more than one user
+subordinate() { # whether the user has subordinate ids (subuid(5)), without which podman can map only one user
   local name
   name=$(id -un)
   if command -v getsubids >/dev/null; then
@@ -121,34 +128,35 @@ has() { # IMAGE: whether the engine has it on this node; says why not
 
 mapped() { [[ $mnrun_runtime == docker || -e $mnrun_store/mapped/$1 ]]; } # ID: whether the image is there for a user's ids
 
-map() { # ID: podman copies an image for a user's ids, for seconds: once, in the store, and not for each job anew
+map() { # ID: have podman copy the image for the user's ids, which takes it seconds. The copy in the store serves all jobs
   local id
-  ask 20 container prune --force --filter until=10m >/dev/null 2>&1 || true # what one that was killed here left
+  ask 20 container prune --force --filter until=10m >/dev/null 2>&1 || true # one that was killed here has left its container
   if id=$(ask 600 create --userns=keep-id "$1" true 2>/dev/null); then
     ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$mnrun_store/mapped" && : >"$mnrun_store/mapped/$1"
-  fi || true # then the job makes its own
+  fi || true # without that copy each of the job's containers makes its own
 }
 
-end_containers() { # of the job, all of them; says what is left. Never waits long: an engine may hang
+end_containers() { # all of the job's; says which are left. It never waits long, since an engine may hang
   local deadline=$((SECONDS + 6)) ids=''
   ((${#mnrun_boxes[@]})) && [[ $mnrun_runtime == docker || -d $mnrun_own/root ]] || return 0
   while ((SECONDS < deadline)); do
     if ! ids=$(ask_boxes 3 ps --all --quiet --filter "label=mnrun.job=$mnrun_id" 2>/dev/null); then
-      [[ $mnrun_runtime == docker ]] || return 0 # its processes end as the job's do, and its files with the directory
+      # A podman that does not answer matters little: sweep.sh ends its processes, and scrap removes its files.
+      [[ $mnrun_runtime == docker ]] || return 0
       echo "$mnrun_runtime's containers with the label mnrun.job=$mnrun_id ($mnrun_runtime does not answer)"
       return
     fi
     [[ -n $ids ]] || return 0
-    # shellcheck disable=SC2086  # ids
+    # shellcheck disable=SC2086  # a list of ids
     ask_boxes 3 rm --force "${mnrun_at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
   done
   echo "$mnrun_runtime's containers ${ids//$'\n'/ }"
 }
 
-scrap() { # podman's files, some of which belong to its subordinate users
+scrap() { # podman's files. Some belong to the user's subordinate ids: only within podman's user namespace can they be removed
   [[ $mnrun_runtime == podman && -d $mnrun_own ]] || return 0
   rm -rf "$mnrun_own" 2>/dev/null || {
-    rm -rf "$mnrun_own"/{user,run,tmp} "$mnrun_own"/root/{libpod,db.sql*} # so that it starts afresh
+    rm -rf "$mnrun_own"/{user,run,tmp} "$mnrun_own"/root/{libpod,db.sql*} # podman starts anew without its database
     (umask 077 && mkdir "$mnrun_own/user")
     ask_boxes 30 unshare rm -rf "$mnrun_own/root" >/dev/null 2>&1
   } || true

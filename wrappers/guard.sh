@@ -1,25 +1,29 @@
 #!/bin/bash
-# The node's side of a job: `guard.sh [CONTAINER WORDS…]`, one per node, outside the container: of inside-out
-# the node's own, else the one that its ranks share, if they do.
+# The node's side of a job: `guard.sh [CONTAINER WORDS…]`, one on each node, outside the container. The words start
+# a container: inside-out the node's own, outside-in the one that the node's ranks share, if they share one.
 #
 # Its standard input is the lease, a pipe that the launcher holds. Lines on it:
-#     file NAME BASE64    write this file into the job's node directory; what file+ NAME BASE64 said before stands in front
+#     file NAME BASE64    write this file into the job's node directory. A text too long for one line comes in pieces:
+#                         all but the last are lines `file+ NAME BASE64`
 #     go                  everything is there: let the master begin
-#     signal NAME         to the ranks on this node; to the user's script or prompt, where that is the program
-#     end                 to the program, that it ends: by its mpirun, where there is one
+#     signal NAME         send this signal to the ranks on this node, or to the user's script or prompt, where that is
+#                         the program
+#     end                 end the program: by its mpirun, where there is one
 #     log                 say what the container has said so far
-#     over                as the lease's end, of one that is a pipe on the node and has none
-#     alive               nothing; but where mnrun_silence is set, a lease that is silent for so many seconds is at its end
-#     ask NODE …          to the node's container; answer NODE … to who has asked there (frames.sh, carry.sh).
-#                         NODE is this one: of other nodes' lines nothing is read but by grep
-# At its end everything of the job on this node ends, and the node directory goes. A TERM from the
-# scheduler may be a warning: it is told, and the launcher, who can ask, ends the lease if it is not.
-# So is any signal of the scheduler's: it is meant for the program.
+#     over                the lease is at its end. Under pdsh it is a FIFO on the node, which has no end of file
+#     alive               the launcher lives. A lease that is silent for mnrun_silence seconds, where that is set, is at
+#                         its end
+#     ask NODE …          for the node's container; answer NODE … for who has asked there (frames.sh, carry.sh).
+#                         srun hands every line to all nodes: a grep drops those for another NODE
+# At the lease's end everything of the job on this node ends, and the node directory is removed. A TERM from the
+# scheduler may be a warning (sbatch --signal, preemption). The guard tells the launcher, who can ask the scheduler,
+# and who ends the lease where the job is over. Every signal that the scheduler sends is also meant for the program.
 # On standard output it speaks in lines `WORD NODE …`:
-#     fact ready nossh fail gone log rank ended warned alone memory used topology alive bye, and ask and answer to other nodes;
-# alive only where mnrun_beat says how often: a connection may break without a word
+#     fact ready nossh fail gone log rank ended warned alone memory used topology alive bye, and ask and answer for
+#     other nodes. alive is said only where mnrun_beat says how often: an ssh connection may break without a word
 set -euo pipefail +o posix
-# Names that live longer than a function begin with mnrun_, here and in all wrappers around a program: others are the user's.
+# Variables that live longer than a function begin with mnrun_, here and in all wrappers around a program: bash exports
+# anew whatever variable came from the environment, so any other name could change one of the user's.
 mnrun_here=$PWD # boot.sh made it, and began us in it
 source ./sweep.sh # which has job.sh, engines.sh and processes.sh
 source ./remains.sh
@@ -28,13 +32,14 @@ source ./home.sh
 source ./memory.sh
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
-# Everyone on this node (guard, container, ranks) speaks through this pipe; a line is below
-# PIPE_BUF, so that it arrives whole. Held open for reading and writing: nobody blocks on it.
+# Everyone on this node (guard, container, ranks) speaks through this pipe. A line is shorter than PIPE_BUF: such a
+# write is never mixed with another (pipe(7)). The guard holds the pipe open for reading and writing, so that nobody
+# blocks when they open it (fifo(7)).
 mkfifo up
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
-identity() { # of the image file: its size, and a sum of the header, which says when it was made. Nothing else is read
+identity() { # of the image file: its size, and a sum of its header, where a SIF and a squashfs say when they were made
   if [[ -d $mnrun_image ]]; then
     echo image=directory
   elif [[ -r $mnrun_image ]]; then
@@ -46,14 +51,15 @@ last_words() { # the container's own
   tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
 }
 
-deaf() { trap '' HUP INT TERM USR1 USR2; } # a signal to a step reaches every process of it
+deaf() { trap '' HUP INT TERM USR1 USR2; } # Slurm sends a step's signal to every process of the step
 
 forward() { # to the launcher, each line with the node's name
   local word rest facts line part=''
   deaf
   [[ -z $mnrun_beat ]] || trap '' PIPE
   facts=''
-  while IFS= read -r line; do # while containers start; many in a line, with tabs between, which srun still keeps whole (frames.sh)
+  # While containers start. As many facts go into a line, with tabs between, as srun keeps whole (frames.sh).
+  while IFS= read -r line; do
     if ((${#mnrun_node} + ${#facts} + ${#line} > 1000)); then
       printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || break
       facts=''
@@ -64,7 +70,7 @@ forward() { # to the launcher, each line with the node's name
   line=''
   facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un | tr ' ' :) $(identity)"
   until [[ ${word-} == bye ]]; do
-    # on a busy machine the time may be over within a line
+    # A read that times out within a line, as on a busy machine, has stored the line's first part.
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
       line=$part$line part=''
       word=${line%% *} rest=${line#"${line%% *}"} rest=${rest# }
@@ -72,7 +78,7 @@ forward() { # to the launcher, each line with the node's name
       part+=$line word=alive rest=''
     fi
     [[ $word == ready ]] && rest="$facts $rest"
-    [[ $word != ended || $rest != *' 137'* ]] || memory_note # while its step is there
+    [[ $word != ended || $rest != *' 137'* ]] || memory_note # before Slurm removes the step's control group
     if ! printf '%s %s %s\n' "$word" "$mnrun_node" "$rest" 2>/dev/null; then
       kill -HUP $$ # nobody hears us any more
       return
@@ -127,8 +133,10 @@ shared_memory() { # the job's directory there, which says whose it is as the oth
 }
 
 listen() { # for a line of the lease; false at its end, and where it is silent for longer than it may be
-  local waited=0 part='' line # in short rounds: while Slurm suspends the job time goes on, and then lines wait
-  until read -r ${mnrun_silence:+-t 5} line; do # no IFS= before it: a trap that interrupts it would run with that
+  local waited=0 part='' line
+  # Rounds of 5 s: the clock goes on while Slurm suspends the job, and lines then wait in the pipe. One long round would
+  # end before they are read. There is no `IFS=` before the read: a trap that interrupts it would run with that IFS.
+  until read -r ${mnrun_silence:+-t 5} line; do
     (($? > 128 && (waited += 5) < mnrun_silence)) || return
     part+=$line
   done
@@ -137,7 +145,7 @@ listen() { # for a line of the lease; false at its end, and where it is silent f
   mnrun_name=${line%% *} mnrun_data=${line#"${line%% *}"} mnrun_data=${mnrun_data# }
 }
 
-outer() { # PID BEGAN [NAMESPACE]: that very process as this machine numbers it, which its container numbers so
+outer() { # PID BEGAN [NAMESPACE]: the node's own number of the process that has this number in its container
   local status pid
   [[ $1 =~ ^[0-9]+$ ]] || return 0
   if [[ -z ${3-} ]]; then
@@ -150,7 +158,7 @@ outer() { # PID BEGAN [NAMESPACE]: that very process as this machine numbers it,
   done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
 }
 
-serves() { # whether the container's first process lives; its runtime may take longer to end
+serves() { # whether the container's first process lives. The runtime around it may take longer to end
   local pid start names
   read -r pid start names 2>/dev/null <pid.serve && [[ -n $(outer "$pid" "$start" "$names") ]]
 }
@@ -159,7 +167,7 @@ kill_each() { # SIGNAL FILE…: the processes that these files name, all at the 
   local file pid start names pids=()
   for file in "${@:2}"; do
     read -r pid start names <"$file" || continue
-    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$start" "$names") # it may come again
+    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$start" "$names") # the same signal may come again, to each of us
   done
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
@@ -177,37 +185,39 @@ end() { # by its mpirun, where it has one
   if [[ -e pid.head && -n $mnrun_by_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
 }
 
-warned() { # a TERM: for the program a warning; whether also for us is the launcher's to ask, who soon shows that it lives
+warned() { # at a TERM, which warns the program. Whether the job is over, too, is for the launcher to find out
   say warned
-  [[ -z $mnrun_silence || -n $mnrun_beat ]] || mnrun_silence=15 # sites give 30 s before the KILL
+  # A launcher that lives soon says so. KillWait in slurm.conf, the time from TERM to KILL, is 30 s by default.
+  [[ -z $mnrun_silence || -n $mnrun_beat ]] || mnrun_silence=15
   sent TERM
 }
 
 declare -A mnrun_heard=()
-sent() { # SIGNAL: the scheduler has sent it to the step; where that is ranks or their mpirun, they have it too
-  # the srun of a launcher that is in a step itself sends it again
+sent() { # SIGNAL: the scheduler has sent it to our step. Where ranks or their mpirun are steps, they have it already
+  # It comes twice where the launcher is in a step itself: the launcher's srun passes the same signal on.
   ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
   mnrun_heard[$1]=$SECONDS
   if [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi
 }
 
-box() { # WORDS: a container. Its standard input is a pipe that the guard holds, whom it cannot outlive so
-  mnrun_code=0 # no local name, which would take the place of the user's
+box() { # WORDS: a container. Its standard input is a pipe that the guard holds: it ends with the guard
+  mnrun_code=0 # with our prefix, since a `local code` would hide the user's own variable from the container
   deaf
   exec {mnrun_life}>&-
   [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
   bash -p ./apart.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || mnrun_code=$?
-  [[ ! -e closing ]] || exit 0 # with its guard
+  [[ ! -e closing ]] || exit 0 # its guard is about to end, and says no more of it
   rm -f pid.serve
   last_words
   say "gone $mnrun_code"
 }
 
-carry() { # from here on: what the nodes' commands say to each other
-  # Bash reads lines byte by byte, but what comes in numbers in blocks: so data goes to carry.sh, words to us.
+carry() { # from here on also what the nodes' commands say to each other
+  # `read` takes a pipe byte by byte, since it must not take what follows its line (POSIX, read); `read -N` and grep
+  # take blocks. So data goes to carry.sh, in records of one length, and only the words come to us.
   local lease mine="${mnrun_node//./\\.} [^ ]+ [^ ]+"
-  trap : PIPE # a container that has ended reads no more
-  rm -f key hostkey # for ssh, which was not chosen
+  trap : PIPE # what we write to a container that has ended shall not end us
+  rm -f key hostkey # they are for ssh, and the pipe was chosen
   mkfifo across
   exec {mnrun_across}<>across
   (deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -a . <&"$mnrun_across") &
@@ -227,7 +237,7 @@ carry() { # from here on: what the nodes' commands say to each other
 
 dismiss() { # the head, which has come through the gate and waits for a go that does not come
   local round pid start
-  if [[ -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # nobody has come, nor will now
+  if [[ -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # no head has come through, and none can now
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
   for round in {1..100}; do
     if { read -r pid start <pid.head; } 2>/dev/null && { [[ -n ${mnrun_went-} ]] || ! lives "$pid" "$start"; }; then break; fi
@@ -241,7 +251,7 @@ ranks_here() { # their numbers, with commas
   [[ ${ranks[0]} == '[0-9]*' ]] || (IFS=, && echo "${ranks[*]}")
 }
 
-topology() { # of GPUs and network, for the job's records; while the job goes on
+topology() { # of GPUs and network, for the job's records. nvidia-smi may take long, so the job goes on meanwhile
   local line
   command -v nvidia-smi >/dev/null && [[ -z $mnrun_no_gpu ]] || return 0
   deaf
@@ -258,7 +268,7 @@ finish() {
     kill -KILL "$mnrun_filter" "$mnrun_crossing"
     wait "$mnrun_crossing" 2>/dev/null
   fi
-  rm -f key hostkey # first of all
+  rm -f key hostkey # first of all: whatever else fails, no key stays
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
@@ -268,12 +278,12 @@ finish() {
   say "bye $left"
   wait "$mnrun_forwarder"
   wipe
-  trap '' PIPE # of an undertaker who has been killed
+  trap '' PIPE # its undertaker, which reads this, may have been killed
   echo 'done' >&"$mnrun_life"
 }
 
-# Where even this guard is killed (srun's own helper does that to the tasks of a killed srun), the undertaker that boot.sh
-# has started notices: from here on it ends what the kit's files say.
+# This guard may be killed, too: srun's own helper does that to the tasks of a srun that was killed. Then the undertaker
+# that boot.sh has started notices. From this word on it ends the whole job, as the kit's files describe it.
 export -n mnrun_life
 echo kit >&"$mnrun_life"
 
@@ -299,7 +309,8 @@ if shared_memory; then
 fi
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if [[ -z $mnrun_fit ]] || ! check; then
-  while listen && [[ $mnrun_word != over ]]; do :; done # the launcher ends it: it may want to hear from all nodes
+  # The launcher ends the lease, not we: it may wait for what the other nodes lack.
+  while listen && [[ $mnrun_word != over ]]; do :; done
   exit
 fi
 for mnrun_place in /tmp/mnrun.* /dev/shm/mnrun.*; do
@@ -314,7 +325,7 @@ mkfifo gate.new
 exec {mnrun_go}<>gate.new
 mv gate.new gate # the head waits for it, and makes it `go` as it comes
 
-if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then # what lets the host's mpirun in runs beside
+if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then # an sshd of the job's lets the host's mpirun in, beside the container
   if (($#)); then
     exec {mnrun_hold}> >(box "$@")
     mnrun_holder=$!
@@ -339,13 +350,13 @@ while listen; do
       ;;
     go)
       mnrun_went=1
-      [[ ! -e nodes ]] || carry # by the pipe, then
+      [[ ! -e nodes ]] || carry # `nodes` is there only where the pipe connects (connect/pipe.py)
       echo go >&"$mnrun_go"
-      serves || rm -f pid.serve # which cannot be seen from here
+      serves || rm -f pid.serve # a process that is hidden from here cannot be watched
       ;;
     log) last_words ;;
     signal) pass_on "$mnrun_name" ;;
     end) end ;;
-    over) break ;; # of a lease that has no end of its own
+    over) break ;;
   esac
 done

@@ -8,8 +8,8 @@ library() { # NAME: the version that stands in it
   done | head -n 1
 }
 built_in() { # the PMIx that an Open MPI 4 may have in itself, in place of a libpmix
-  for file in /usr/lib*/openmpi /usr/lib/*/openmpi /usr/local/lib /opt/*/lib /opt/*/*/lib; do
-    for file in "$file"/libopen-pal.so.40 "$file"/mca_pmix_pmix3x.so "$file"/openmpi/mca_pmix_pmix3x.so; do
+  for place in /usr/lib*/openmpi /usr/lib/*/openmpi /usr/local/lib /opt/*/lib /opt/*/*/lib; do
+    for file in "$place"/libopen-pal.so.40 "$place"/mca_pmix_pmix3x.so "$place"/openmpi/mca_pmix_pmix3x.so; do
       [ ! -r "$file" ] || ! grep -q pmix3x "$file" || tr -cs '[:print:]' '\n' <"$file" | grep -oE '^3\.[0-9]+\.[0-9]+' | head -n 1
     done
   done | head -n 1

@@ -5,6 +5,7 @@
 set -u
 tell() { [[ -z $2 ]] || printf 'node\t%s\t%s\n' "$1" "$(tr '\n\t' '  ' <<<"${2:0:300}")"; }
 asked() { timeout -k 1 10 "$@" 2>/dev/null </dev/null; } # a daemon that does not answer must not hold us up
+# shellcheck disable=SC2034  # engines.sh reads mnrun_podman
 mnrun_runtime=$1 mnrun_podman=$2 mnrun_id=facts.$$
 shift 2
 

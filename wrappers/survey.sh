@@ -27,6 +27,7 @@ if has squashfuse_ll || has squashfuse; then tell squashfuse yes; fi
 scratch=$(mktemp -d) # podman makes directories of its own, whatever it is asked
 trap 'rm -rf "$scratch"' EXIT
 judged() { # RUNTIME: why a job could not use it here, in the job's own words (engines.sh, which stands in front of this)
+  # shellcheck disable=SC2034  # engines.sh reads all three
   (cd "$scratch" && mnrun_runtime=$1 mnrun_id=check mnrun_podman=$scratch/store && engines && usable)
 }
 
@@ -64,6 +65,7 @@ if [[ -r /proc/driver/nvidia/version ]]; then
   tell nvidia "$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version)"
   if has nvidia-smi; then tell gpus "$(asked nvidia-smi -L | grep -c '^GPU ')"; fi
   if has nvidia-container-runtime-hook; then tell nvidia-hook yes; fi
+  # shellcheck disable=SC2034,SC2154  # engines.sh reads the one, and sets the other
   if (mnrun_runtime='' && engines && grep -qrs nvidia.com/gpu "${mnrun_cdi[@]}"); then tell cdi yes; fi
 fi
 if [[ -e /dev/kfd ]]; then tell amd yes; fi

@@ -1,13 +1,14 @@
-# shellcheck shell=bash disable=SC2154  # job.sh's, and $mnrun_here
+# shellcheck shell=bash disable=SC2154  # names of job.sh's, and $mnrun_here
 # Ends everything of a job on its node, and removes the job's directory there. Sourced by the guard, its undertaker and
-# stop.sh, all of which have that directory as their own, proven theirs: what is in it is read as ./NAME. For as long as
-# one of them is about to remove it, nobody else can make its name $mnrun_here, and so that may be used as well.
+# stop.sh. Each of them has that directory as its working directory, and has proven that it is theirs: files in it are
+# read as ./NAME. While the directory is there nobody else can make its name $mnrun_here, so that may be used as well.
 source ./job.sh
 source ./engines.sh
 source ./processes.sh
 mnrun_shm=/dev/shm/${mnrun_here##*/}
 
-marked() { # processes with the job's mark, however far they have gone, but not those of a Slurm job that was handed in from this one
+marked() { # processes with the job's mark in their environment, in whatever session they are. Not those of another Slurm
+  # job: sbatch hands the environment, and with it the mark, on to a job that was submitted from within this one
   local files line
   local -A other=()
   mapfile -t files < <(grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ)
@@ -18,20 +19,20 @@ marked() { # processes with the job's mark, however far they have gone, but not 
   for line in "${files[@]}"; do [[ -n ${other[$line]-} ]] || printf '%s\n' "${line//[!0-9]/}"; done
 }
 
-alive() { # of the processes with the job's mark and of what box.sh started those that live and are ours, never the caller's
-  # helpers: by session (squashfuse_ll has no environment of the job's), or by descent from that (sshd's hide theirs)
-  # shellcheck disable=SC2046  # numbers
+alive() { # the job's processes that live and are the user's own, and never the caller's helpers. They are found by the
+  # mark; by session, since squashfuse_ll has none of the job's variables; and by descent from these, since sshd's processes hide
+  # theirs from other processes of the user
   awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="$(tr '\n' ' ' <sessions)" -v marked="$(marked | tr '\n' ' ')" '
     function content(file,   text, line) {
       while ((getline line < file) > 0) text = text line "\n"
       close(file)
       return text
     }
-    function is_ours(pid,   parts, ids) { # its Name is written there without newlines
+    function is_ours(pid,   parts, ids) { # a newline in its Name is escaped there, so the first Uid: is the real one (Linux, fs/proc/array.c)
       split(content("/proc/" pid "/status"), parts, /\nUid:[ \t]*/)
       return split(parts[2], ids) && ids[1] == uid
     }
-    function near(session) { # a session of the job; where its leader lives, with the time of his start
+    function near(session) { # whether it is a session of the job. A leader that lives must have started when ours did
       return session in known && (!(session in start) || known[session] == 0 || (session, start[session]) in listed)
     }
     BEGIN {
@@ -43,7 +44,7 @@ alive() { # of the processes with the job's mark and of what box.sh started thos
         pid = ARGV[i]
         gsub(/[^0-9]/, "", pid)
         text = content(ARGV[i])
-        sub(/^.*\) /, "", text) # state ppid pgrp session …, the 20th is the start
+        sub(/^.*\) /, "", text) # state ppid pgrp session follow the name; the 20th of these is the start (proc(5), field 22)
         if (split(text, f) < 20 || f[1] == "Z") continue
         parent[pid] = f[2]; session[pid] = f[4]; start[pid] = f[20]
       }
@@ -60,7 +61,7 @@ alive() { # of the processes with the job's mark and of what box.sh started thos
     }' /proc/[0-9]*/stat
 }
 
-sweep() { # until nothing of the job is left; says what could not be ended
+sweep() { # end all processes of the job; says which could not be ended
   local round left=""
   for round in {1..100}; do
     left=$(alive | tr '\n' ' ')
@@ -72,7 +73,7 @@ sweep() { # until nothing of the job is left; says what could not be ended
   echo "$left"
 }
 
-sweep_all() { # containers first, and again, since one may have been about to start; says what is left
+sweep_all() { # containers first, and once more, since one may have been about to start; says what is left
   local left containers
   containers=$(end_containers)
   left=$(sweep)
@@ -85,16 +86,16 @@ sweep_all() { # containers first, and again, since one may have been about to st
   echo "$containers$left"
 }
 
-unname() { # PID: what Apptainer names by it, and leaves where the container is killed
+unname() { # PID: remove what Apptainer has named by that number, and leaves where `apptainer exec --sharens` is killed
   [[ $1 =~ ^[0-9]+$ ]] || return 0
   rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$(uname -n)/$(id -un)/sharens_instance_$1"
 }
 
-wipe_beside() { # DIRECTORY: one of the job's that is not in its own, if it is ours
+wipe_beside() { # DIRECTORY: remove one of the job's that lies beside its own, if it is the user's
   [[ ! -O $1 || -L $1 || ! -d $1 ]] || rm -rf -- "$1"
 }
 
-remove_here() { # DIRECTORY: our own, in which we are; nothing where we are anywhere else, or its name is another's
+remove_here() { # DIRECTORY: remove our working directory, if it is the user's and still has this name
   [[ -O . && . -ef $1 ]] && rm -rf -- "$1"
 }
 
@@ -111,6 +112,6 @@ wipe() {
     wipe_beside "$mnrun_shm"
     remove_here "$mnrun_here"
   else
-    rm -f {key,hostkey,user.env,session.env,launch.env,own} # what may be secret; and it is nobody's remains
+    rm -f {key,hostkey,user.env,session.env,launch.env,own} # the first may hold secrets; without `own` remains.sh leaves the directory alone
   fi || true
 }

@@ -182,19 +182,6 @@ def for_srun(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if stays(name)}
 
 
-def srun_script() -> str:
-    """A shell function `shapes_a_step NAME` that says which variables `for_srun` leaves out."""
-    keeps, drops = " | ".join(SRUN_KEEPS), " | ".join(("SLURM_*", *SRUN_DROPS))
-    lines = ["# shellcheck shell=sh", "# Written by mnrun: inputs of srun, which leak from the surrounding job."]
-    return "\n".join(
-        [
-            *lines,
-            f"shapes_a_step() {{\n  case $1 in\n    {keeps}) return 1 ;;\n    {drops}) ;;",
-            "    *) return 1 ;;\n  esac\n}\n",
-        ]
-    )
-
-
 def is_given_back(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, kept) for kept in GIVEN_BACK)
 

@@ -10,6 +10,7 @@
     ├── OutOfMemory     137  the kernel killed the program for want of memory
     ├── RuntimeFailed   125  the container runtime failed (as docker run)
     └── JobEnded        143  the scheduler's job was cancelled under us
+        └── Requeued    143  … and the scheduler will start it again
 
 120 is a bug of ours (any other exception); 126, 127 and 128+n are the shell's;
 every other code is the user's program's own.
@@ -66,6 +67,10 @@ class JobEnded(LaunchError):
     code = 143
 
 
+class Requeued(JobEnded):
+    pass
+
+
 class RuntimeFailed(LaunchError):
     code = 125
 
@@ -81,7 +86,9 @@ def job_over(job: str, state: str) -> LaunchError | None:
     if state == "CANCELLED":
         return JobEnded(f"job {job} was cancelled")
     if state == "PREEMPTED":
-        return JobEnded(f"job {job} was preempted")
+        return Requeued(f"job {job} was preempted")
+    if state == "REQUEUED":
+        return Requeued(f"job {job} was requeued")
     if state == "TIMEOUT":
         return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
     return None

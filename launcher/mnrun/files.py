@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,6 +14,18 @@ def folder(name: str) -> Path:
     """Return the folder `name`, as "wrappers": in the package once it is installed, else in the checkout."""
     inside = Path(str(files("mnrun"))) / name
     return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / name
+
+
+def wrapper(name: str) -> str:
+    """Return the text of that file of wrappers/."""
+    return (folder("wrappers") / name).read_text(encoding="utf-8")
+
+
+@cache
+def spoken(name: str) -> str:
+    """Return that wrapper as one word of a command line: without its comments, which are for who reads the file."""
+    lines = (line.partition(" # ")[0].rstrip() for line in wrapper(name).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
 def render(template: str, before: str = "", **values: object) -> str:

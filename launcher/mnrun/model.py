@@ -29,7 +29,6 @@ class Phase(Enum):
     PREPARE = "prepare"
     SERVE = "serve"
     AWAIT = "await"
-    ASK = "ask"
     RUN = "run"
     STOP = "stop"
 
@@ -68,19 +67,6 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a profile says of networks and adapters: what each node must have, and what ranks are told unless they
-    are told otherwise."""
-
-    nics: Words = ()
-    hcas: Words = ()
-    env: tuple[Variable, ...] = ()
-
-
-NOTHING_LEARNED = Learned()
-
-
-@dataclass(frozen=True)
 class Asked:
     """A host that was named, and the ranks that it takes if that was said."""
 
@@ -116,6 +102,8 @@ class JobSpec:
     umask: str = "0022"
     env: tuple[Variable, ...] = ()  # of every rank
     passed: Words = ()  # the names in it that -x and --env-file brought
+    asked_env: tuple[Variable, ...] = ()  # of -x alone, as they were asked for
+    env_files: Words = ()
     launcher: str = "auto"
     mpi: str = "auto"
     left: Words = ()  # which of mode, launcher and mpi are left to us
@@ -173,13 +161,14 @@ class JobSpec:
     stage: bool = False
     ports: str = "20000-29999"
     fabric: str = "auto"
-    learned: Learned = NOTHING_LEARNED  # for a batch job; a live one asks its nodes
     start_timeout: int = 120  # seconds, from the first container start to ready
     keep: bool = False
     force: bool = False
     job_dir: str = ""
     job_file: str = ""  # as it was named
     profile: str = ""
+    as_given: bool = False  # by the batch script that mnrun submit wrote: nothing but its own words counts
+    mnrun: str = ""  # the command that the batch script calls
     slurm_poll: int = 30  # seconds between two questions to Slurm, at least
     templates: str = ""  # a directory that goes before ours
     quiet: bool = False
@@ -263,6 +252,8 @@ class Site:
     gpus: Mapping[str, int] = field(default_factory=dict)  # node -> how many of its GPUs the job holds
     binds: bool = True  # this Slurm binds tasks to CPUs
     overcommit: bool = False  # more ranks than the job has CPUs
+    restart: int = 0  # how often the scheduler has started the job before
+    inside: bool = False  # we are a process of the job, which ends no sooner than we do
 
 
 @dataclass(frozen=True)
@@ -325,3 +316,4 @@ class Outcome:
 
     code: int
     ranks: Mapping[str, int] = field(default_factory=dict)
+    why: str = field(default="", compare=False)  # where that is not the program's own end

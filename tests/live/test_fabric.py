@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from .batch import end, submit
 from .cells import HELLO, INSIDE, MPIRUN, OMPI5, PIPE, SRUN, Way, some
 from .conftest import clean
 from .reports import check, mine
-from .stage import LOGIN, Cluster
+from .stage import Cluster
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("decoys")]
 
@@ -57,30 +56,6 @@ def test_decoys(decoys: Cluster) -> None:
     check(
         decoys.mnrun("--image", OMPI5, "--script", "/bin/sh", "--", "-c", own, nodes=2, tasks=1), *decoys.nodes, tasks=1
     )
-
-
-def test_a_profile_that_is_learned(decoys: Cluster) -> None:
-    """One short job asks; then batch jobs are told. A NIC that a node has not is named, and so is the node."""
-    place = "/home/alice/.config/mnrun"
-    words = ("-N", "2", "--ntasks-per-node", "2", "--image", OMPI5, "--", HELLO)
-    with decoys.desk() as desk:
-        try:
-            found = decoys.alice(["mnrun", "profile", "learn"])
-            path = found.out.splitlines()[-1]
-            assert (found.code, path) == (0, f"{place}/profiles/{decoys.name}.toml"), found
-            assert "PRTE_MCA_prte_if_include = eth0: eth0 carries the route between the nodes" in found.out, found
-            again = decoys.alice(["mnrun", "profile", "learn"])
-            assert (again.code, mine(again)[-1].startswith(f"{path} exists")) == (2, True), again
-            check(end(decoys, desk, submit(decoys, desk, *words)), *decoys.nodes)
-            decoys.put(path, decoys.path(path).read_text().replace('["eth0"]', '["eth0", "ib0"]'))
-            decoys.root("node01", "ip", "link", "add", "ib0", "type", "bridge")
-            result = end(decoys, desk, submit(decoys, desk, *words))
-            line = "1 of 2 nodes not ready: node02: the profile names NIC ib0, and there is none: has docker0 eth0"
-            assert (result.code, result.out) == (121, ""), result
-            assert line in result.err, result
-        finally:
-            decoys.root("node01", "sh", "-c", "ip link delete ib0 || true")
-            decoys.root(LOGIN, "rm", "-rf", "/home/alice/.config", "/home/alice/.mnrun")
 
 
 LIMITS = "import resource as r; print(*(r.getrlimit(n) for n in (r.RLIMIT_NOFILE, r.RLIMIT_STACK, r.RLIMIT_MEMLOCK)))"

@@ -1,4 +1,4 @@
-"""Two walkers, one plan: a submitted job makes the calls of a live run, and its ranks find and say the same."""
+"""A submitted job makes the calls of a live run, and its ranks find and say the same."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ EACH = re.compile(
 
 
 def calls(cluster: Cluster, place: str) -> list[list[str]]:
-    """The words of every srun, whoever called it, without what is each launch's own: a live one asks about the MPIs
-    (verdict), where a script leaves that to its ranks."""
+    """The words of every srun, whoever called it, without what is each launch's own, and without questions."""
 
     def plain(word: str) -> str:
         for own, name in OWN:
@@ -64,7 +63,7 @@ def calls(cluster: Cluster, place: str) -> list[list[str]]:
 
     paths = sorted(cluster.path(place).glob("srun.*"))
     made = [path.read_text().split("\0")[:-1] for path in paths]
-    asking = {"node_facts.sh", "--mpi=list", "--test-only"}
+    asking = {"node_facts.sh", "--mpi=list", "--test-only", "--version"}
     made = [words for words in made if not asking & set(words)]
     return sorted([plain(word) for word in words] for words in made)
 
@@ -110,11 +109,11 @@ def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> N
     assert result.code == code, result
     assert said(result.err) == said(live.out) != [], (result, live)
     made = calls(cluster, places["live"])
-    assert len(made) >= 3, made  # at least: which Slurm it is, the guards, the program
+    assert len(made) >= 2, made  # at least the guards and the program
     assert calls(cluster, places["script"]) == made
     for rank in range(8):
         alone, submitted = (found(cluster, places[name], rank) for name in ("live", "script"))
-        assert submitted.keys() == alone.keys(), rank
+        assert submitted.keys() == alone.keys(), submitted.keys() ^ alone.keys()
         assert common(submitted) == common(alone), rank
         wanted = {**THEIRS, "job_chdir": "/x", "here": "there"}
         assert {name: alone.get(name) for name in wanted} == wanted, rank

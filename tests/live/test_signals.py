@@ -83,12 +83,16 @@ def test_a_signal_to_the_steps_of_a_live_run(
 
 
 def test_what_comes_before_the_program_reaches_it_as_it_begins(cluster: Cluster, desk: Desk) -> None:
-    """A signal, and a TERM that is a mere warning: neither ends the script that is not so far yet."""
+    """A signal, and a TERM that is a mere warning, that come while the containers start: neither ends the job."""
     program = desk.put("usr1", USR1.replace("#!/bin/sh\n", "#!/bin/sh\ntrap 'echo \"warned $rank\"' TERM\n"), 0o755)
-    line = "echo waits; until [ -e go ]; do sleep 0.1; done"
-    words = ("--setup", line, "-N", "2", *INSIDE.words, "--", program)
-    job = submit(cluster, desk, *words)
-    wait_for(lambda: "waits" in output(desk, job), "waiting", state=lambda: output(desk, job))
+    cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/bin")
+    waits = (
+        f'#!/bin/sh\ncd {desk.path}\ntouch waits; until [ -e go ]; do sleep 0.1; done\nexec /usr/bin/apptainer "$@"\n'
+    )
+    desk.put("bin/apptainer", waits, 0o755)
+    path = f"{desk.path}/bin:/usr/local/bin:/usr/bin:/bin"
+    job = submit(cluster, desk, "-N", "2", *INSIDE.words, "--", program, env={"PATH": path})
+    wait_for(lambda: "waits" in desk.names(), "waiting", state=lambda: output(desk, job))
     for name in ("TERM", "USR1", "CONT"):
         cluster.root(LOGIN, "scancel", "--batch", f"--signal={name}", job)
     desk.put("go", "")

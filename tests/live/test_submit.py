@@ -22,13 +22,45 @@ def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:
     assert shown.code == 0, shown
     assert "#SBATCH --nodes=2" in shown.out, shown
     planned = cluster.alice(["mnrun", "plan", "--format", "sbatch", *words], cwd=desk.path)
-    assert [line for line in planned.out.splitlines() if not line.startswith("mnrun_stage=")] == [
-        line for line in shown.out.splitlines() if not line.startswith("mnrun_stage=")
+    typed = "# Written by mnrun "
+    assert [line for line in planned.out.splitlines() if not line.startswith(typed)] == [
+        line for line in shown.out.splitlines() if not line.startswith(typed)
     ]
-    desk.put("script", shown.out)
-    tested = cluster.alice(["sbatch", "--test-only", "-p", "main", f"{desk.path}/script"])
-    assert tested.code == 0, tested
-    assert not cluster.path("/home/alice/.mnrun/jobs/stage").exists()
+    assert not cluster.path("/home/alice/.mnrun/jobs").exists()
+
+
+def test_submit_by_hand_what_was_shown_and_edited(cluster: Cluster, desk: Desk) -> None:
+    """`mnrun submit --dry-run >x.sh; sbatch x.sh` runs, and so does what a person has changed in it; no profile, user's
+    configuration or MNRUN_* variable of the job's counts there, and the other verbs know the job."""
+    words = ["-N", "2", "--ntasks-per-node", "2", "-x", "TOKEN", "-o", "out", "--image", OMPI5]
+    shown = cluster.alice(
+        ["env", "TOKEN=t", "mnrun", "submit", "--dry-run", *words, "--", HELLO, "-e", "V"], cwd=desk.path
+    )
+    assert shown.code == 0, shown
+    assert "#SBATCH --nodes=2 " in shown.out
+    edited = shown.out.replace("--nodes=2 ", "--nodes=3 ").replace("  --chdir", "  --env=V=edited\n  --chdir")
+    desk.put("x.sh", edited)
+    cluster.alice(["mkdir", "-p", f"{desk.path}/config/mnrun"])
+    desk.put("config/mnrun/config.toml", "no_such_key = 1\n")
+    env = ["env", "TOKEN=t", "MNRUN_IMAGE=/nowhere.sif", f"XDG_CONFIG_HOME={desk.path}/config"]
+    handed = cluster.alice([*env, "sbatch", "--parsable", "x.sh"], cwd=desk.path)
+    assert handed.code == 0, handed
+    job = handed.out.strip()
+    assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", job]).code == 0, desk.read("out")
+    said = [line for line in desk.read("out").decode().splitlines() if line.startswith("rank ")]
+    assert len(said) == 6 and all(line.endswith("VAR=edited") for line in said), said
+    seen = json.loads(cluster.alice(["mnrun", "status", "--json", job]).out)
+    assert [(one["id"], one["name"], one["nodes"], one["code"]) for one in seen] == [(job, "hello", 3, 0)]
+    assert said[0] in cluster.alice(["mnrun", "logs", job]).out
+    forget(cluster)
+
+
+def test_submit_where_the_first_node_has_no_mnrun(cluster: Cluster, desk: Desk) -> None:
+    """One line, with the path, the node and what to do."""
+    job = submit(cluster, desk, "-N", "1", "-w", "node02", "--mnrun", "/nowhere/mnrun", "--image", OMPI5, "--", HELLO)
+    result = end(cluster, desk, job)
+    assert result.code == 122, result
+    assert "mnrun: cannot start /nowhere/mnrun on node02: a submitted job needs mnrun on its first node" in result.err
 
 
 def test_submit_with_a_choice_of_nodes_and_gpus(cluster: Cluster, desk: Desk) -> None:
@@ -50,7 +82,7 @@ def test_submit_with_a_choice_of_nodes_and_gpus(cluster: Cluster, desk: Desk) ->
         for job in (alone, spread, each)
     }
     assert gpus == {
-        alone: {("node03", "")},
+        alone: {("node03", "0,1,2,3")},  # what is exclusive has all of the node
         spread: {("node02", "0,1"), ("node04", "0,1")},
         each: {("node01", "0,1")},
     }
@@ -81,7 +113,7 @@ def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
             cluster.root(node, "rm", "-f", path)
     assert lacking.code == differing.code == 121, (lacking, differing)
     assert f"mnrun: 1 of 2 nodes not ready: node02: the image {path} is not there" in lacking.err, lacking
-    assert "mnrun: the image is not the same on all nodes: node01: " in differing.err, differing
+    assert f"mnrun: {path} is not the same on all nodes: node01: " in differing.err, differing
 
 
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)

@@ -124,7 +124,7 @@ class Process:
         return 0
 
 
-class Played(process.Running):
+class Played(process.Child):
     """The real one but for its end, which reaches no process."""
 
     def __init__(self, stage: Stage, name: str, stdin: Lease | None) -> None:
@@ -191,7 +191,8 @@ class Slurm:
 def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
     mocker.patch("mnrun.schedulers.slurm.cluster.why_down", side_effect=lambda names: answers.thoughts)
-    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda job: answers.ending)
+    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda site: answers.ending)
+    mocker.patch("mnrun.schedulers.slurm.cluster.preempted", side_effect=lambda job: answers.ending == "PREEMPTED")
     mocker.patch("mnrun.schedulers.slurm.cluster.runs", side_effect=lambda job: answers.runs)
     mocker.patch("mnrun.schedulers.slurm.cluster.end", side_effect=answers.ended_steps.append)
     return answers

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import inspect
 import re
 import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from mnrun import connect, mpi, runtimes, schedulers
 from unit.conftest import Shell
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
@@ -106,36 +103,3 @@ def test_files_and_functions_stay_small() -> None:
     assert {name: lines for name, lines in functions.items() if lines > 60} == {}
     assert {str(folder): count for folder, count in folders.items() if count > 12} == {}
     assert statistics.median(functions.values()) <= 10
-
-
-REGISTRIES: tuple[tuple[ModuleType, dict[str, ModuleType]], ...] = (
-    (runtimes, runtimes.RUNTIMES),
-    (schedulers, schedulers.SCHEDULERS),
-    (connect, connect.CONNECTS),
-    (mpi, mpi.MPIS),
-)
-BACKENDS = [
-    pytest.param(room, backend, id=f"{room.__name__.rpartition('.')[2]}.{name}")
-    for room, registry in REGISTRIES
-    for name, backend in registry.items()
-]
-
-
-def protocol(room: ModuleType) -> dict[str, list[str] | None]:
-    """The names that a room's docstring lists, with their parameters; None for a constant."""
-    lines = re.findall(r"^    (\w+)(?:\(([^)]*)\))?(?= )", room.__doc__ or "", re.MULTILINE)
-    listed = re.findall(r"^    (\w+)\(", room.__doc__ or "", re.MULTILINE)
-    return {name: re.findall(r"\w+", words) if name in listed else None for name, words in lines}
-
-
-@pytest.mark.parametrize(("room", "backend"), BACKENDS)
-def test_a_backend_offers_what_its_room_lists(room: ModuleType, backend: ModuleType) -> None:
-    """The package's docstring is the protocol: its names, each with these parameters."""
-    wanted = protocol(room)
-    assert wanted
-    offered = {
-        name: list(inspect.signature(getattr(backend, name)).parameters) if words is not None else None
-        for name, words in wanted.items()
-        if hasattr(backend, name)
-    }
-    assert offered == wanted

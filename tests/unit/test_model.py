@@ -8,7 +8,6 @@ import pytest
 
 from mnrun import errors, model
 from mnrun.model import JobSpec, Layout, Mount, Phase
-from mnrun.planning.plan import on_paper
 from unit.samples import make
 
 CODES = {
@@ -21,6 +20,7 @@ CODES = {
     "RuntimeFailed": 125,
     "OutOfMemory": 137,
     "JobEnded": 143,
+    "Requeued": 143,
 }
 
 
@@ -66,7 +66,7 @@ def test_a_layout_counts() -> None:
 
 def test_a_step_is_found_by_its_phase() -> None:
     """There is one for each, in a plan whose nodes nobody holds yet and whose image is a registry's."""
-    spec = on_paper(JobSpec(("./app",), image="docker://app:1", mode="outside-in", launcher="srun", left=("mpi",)))
+    spec = JobSpec(("./app",), image="docker://app:1", mode="outside-in", launcher="srun")
     plan = make(spec, 1)
     assert [plan.step(phase).phase for phase in Phase] == list(Phase)
 

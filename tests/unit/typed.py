@@ -45,6 +45,7 @@ class Launched:
         records: Records,
         screen: Screen,
         starter: object = None,
+        forwarded: object = (),
     ) -> Outcome:
         self.plans.append(plan)
         self.screens.append(screen)

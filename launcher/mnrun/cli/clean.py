@@ -60,19 +60,12 @@ def _nodes(dry_run: bool) -> None:
 
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
     kept, before = archive.kept(bases), now - age
-    stages = archive.forsaken(bases, before)
     # no question where there is nothing to remove
-    jobs = verbs.queue_of_mine().jobs().jobs if stages or state.removable(kept, (), before) else ()
+    jobs = verbs.queue_of_mine().jobs().jobs if state.removable(kept, (), before) else ()
     gone = state.removable(kept, jobs, before)
     for found in gone:
         path = found.place if dry_run else archive.remove(found)
         click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, found.time)} old")
-    if state.unrecorded(kept, jobs):
-        stages = {}  # one of them may be that job's
-    for path, written in stages.items():
-        if not dry_run:
-            archive.remove_folder(path)
-        click.echo(f"{_would(dry_run, 'remove')} {path}: of a job without a number, {_days(now, written)} old")
     Screen().say(
         f"{len(gone)} of {len(kept)} jobs' records {_would(dry_run, 'be removed')} from {archive.named(bases)}"
     )

@@ -158,7 +158,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     silence = _silence(identity, bases) if following else None
     while True:
         kept = _the_one(bases, identity)
-        if not following and kept.begun is None:
+        if not following and kept.begun is None and not _sources(kept, rank, node):
             raise UsageError(f"job {identity} has not begun, so it has said nothing", "wait for it with -f")
         for path, prefix, error, only in _sources(kept, rank, node):
             if (path, error) not in tails:
@@ -168,7 +168,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
         if silence is None or kept.over or silence.is_the_end(said):
             break
         time.sleep(LOOK)
-    if kept.begun is None:
+    if kept.begun is None and not tails:
         raise UsageError(f"job {identity} ended before it began", f"mnrun status {identity} tells why")
     if following:
         time.sleep(LOOK)  # what was written beside the outcome
@@ -220,8 +220,10 @@ def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes,
     from mnrun.jobs import archive
 
     begun = kept.begun
-    if begun is None:
-        return []
+    if begun is None:  # its modules are still being loaded, or could not be
+        asked = kept.submitted
+        path = records.named(asked.output, kept.id, asked.name, os.environ.get("USER", "")) if asked else ""
+        return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
     apart = begun.split_output or (kept.submitted.split_output if kept.submitted is not None else "")
     if rank is not None and not apart:
         raise UsageError(

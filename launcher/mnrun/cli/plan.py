@@ -24,7 +24,7 @@ FORMATS = ("steps", "sbatch", "json")
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     """Show what run would do: every step, every value and where it came from."""
     if form == "sbatch":
-        click.echo(submission.written(command, given).script.text, nl=False)
+        click.echo(submission.written(command, given).script, nl=False)
         return
     looked = session.look(command, given)
     as_text = show.as_json if form == "json" else show.as_steps

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from mnrun.cli import learn
 from mnrun.config import docs, load, profiles
 from mnrun.config.layers import Setting
 from mnrun.errors import SchedulerError, UsageError
@@ -79,9 +78,6 @@ def _parts(setting: Setting) -> tuple[tuple[str, str], ...]:
 def schema() -> None:
     """The JSON Schema of job files, for editors."""
     click.echo(docs.schema(), nl=False)
-
-
-profile.add_command(learn.learn)
 
 
 @click.command()

@@ -12,6 +12,7 @@ from mnrun.running import session
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
 @job_options
+@click.option("--as-given", is_flag=True, help="Read no profile, no configuration and no MNRUN_* variable.")
 def run(command: tuple[str, ...], **given: object) -> None:
     """Run COMMAND on every rank, and leave with its exit code."""
     sys.exit(session.launch(session.spec_of(command, given, live=True)))

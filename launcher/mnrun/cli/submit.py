@@ -22,7 +22,7 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
     """Hand the job in as a batch script; prints its id."""
     made = submission.written(command, given)
     if dry_run:
-        click.echo(made.script.text, nl=False)
+        click.echo(made.script, nl=False)
         return
     number, said = submission.hand_in(made)
     click.echo(number)  # first of all: whatever fails from here on, the job is handed in

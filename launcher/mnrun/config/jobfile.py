@@ -27,7 +27,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PROFILES_OWN = ("match", "site", "policy", "partition", "fabric")  # tables of a profile that a job file has not
+PROFILES_OWN = ("match", "site", "policy", "partition")  # tables of a profile that a job file has not
 PATHS = (
     *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
     *("output", "error", "hostfile", "podman_root"),

@@ -20,7 +20,6 @@ from mnrun.config import layers as settings
 from mnrun.config.layers import Setting, Settings
 from mnrun.config.profiles import Sheet
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.model import NOTHING_LEARNED, Learned
 from mnrun.schedulers.slurm import cluster
 
 SITE = Path("/etc/mnrun")
@@ -36,7 +35,6 @@ class Gathered:
     whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     warnings: tuple[str, ...] = ()
     profile: str = ""
-    learned: Learned = NOTHING_LEARNED
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,15 @@ def gather(
         profiles.whys(sheets, partition),
         (*shelf.warnings, *(f"{name} is ignored: say it with --slurm" for name in lost)),
         chosen.name if chosen else "",
-        profiles.fabric(sheets, partition),
     )
+
+
+def as_given(given: Mapping[str, object], environ: Mapping[str, str]) -> Gathered:
+    """Return what a batch script says, and nothing else: no file and no MNRUN_* variable counts. The job's own CPUs for
+    each rank do, which Slurm tells where the script's #SBATCH lines ask for them."""
+    cpus = environ.get("SLURM_CPUS_PER_TASK", "")
+    allocated = {"cpus_per_task": Setting(int(cpus), "SLURM_CPUS_PER_TASK")} if cpus.isdecimal() else {}
+    return Gathered(settings.merge(settings.builtin(), allocated, settings.from_command_line(given)))
 
 
 def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:

@@ -14,7 +14,7 @@ _BATCH = "Batch job, in sbatch's words"
 # Of a batch job's, what an allocation that somebody sits in has not.
 _SCRIPTS_OWN = (
     *("array", "dependency", "mail_type", "mail_user", "signal", "requeue", "export"),
-    *("slurm", "setup", "ulimit", "templates"),
+    *("slurm", "setup", "ulimit", "templates", "mnrun"),
 )
 # Of those, what a live run has too, from its command line: a job file's are the batch job's.
 LIVE = ("output", "error")
@@ -301,6 +301,13 @@ OPTIONS: tuple[Option, ...] = (
     _option("--profile", "text", "Use this profile of the site's or your own.", _OURS, metavar="NAME"),
     _option(
         "--slurm-poll", "seconds", "Least time between two questions to Slurm.", _OURS, metavar="TIME", default="30s"
+    ),
+    _option(
+        "--mnrun",
+        "text",
+        "The mnrun that the job calls on its first node; by default the one that submits.",
+        _BATCH,
+        metavar="PATH",
     ),
     _option("--templates", "text", "Templates of your own, before those of mnrun.", _BATCH, metavar="DIR"),
     _option("--keep", "flag", "Keep the records of this run.", _OURS),

@@ -3,16 +3,14 @@
 A profile has a job file's keys, and these tables:
 
     match.cluster, match.hostname    where it is chosen (globs, one or a list of them); all that are given must hold
-    site.*                           modules, jobs, ports, connect, slurm_poll, cache
+    site.*                           modules, jobs, ports, connect, slurm_poll, cache, mnrun
     policy.OPTION = "…"              the option is refused, in these words
     partition.NAME.*                 keys that hold in that partition; env.X = { value = …, why = … }
-    fabric.nics, .hcas, .env         networks and adapters, which `mnrun profile learn` finds; partition.NAME.fabric
 """
 
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +19,6 @@ from mnrun.config import jobfile
 from mnrun.config.layers import Setting, Settings, merge
 from mnrun.config.options import ALIASES, BY_NAME
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import Learned, Variable
 
 SITE_KEYS = {
     "modules": "module",
@@ -30,9 +27,8 @@ SITE_KEYS = {
     "connect": "connect",
     "slurm_poll": "slurm_poll",
     "cache": "image_cache",
+    "mnrun": "mnrun",
 }
-NAMED = re.compile(r"[\w.:-]+\Z")  # a NIC or an adapter
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")  # as every sh exports it
 
 
 class TwoMatchError(UsageError):
@@ -59,7 +55,6 @@ class Said:
     partitions: Mapping[str, Settings] = field(default_factory=dict)
     policy: Mapping[str, str] = field(default_factory=dict)  # option -> why the site does not want it
     whys: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # partition or "" -> NAME=VALUE -> why
-    fabric: Mapping[str, Learned] = field(default_factory=dict)  # partition or "" ->
 
 
 def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
@@ -118,10 +113,7 @@ def understood(found: Sheet | None) -> Said:
     if found is None:
         return Said()
     page, tables = found.page, dict(found.tables)
-    special: dict[str, dict[str, Any]] = {
-        name: tables.pop(name, {}) for name in ("site", "policy", "partition", "fabric")
-    }
-    fabric = {"": _fabric(special["fabric"], page, ("fabric",))} if special["fabric"] else {}
+    special: dict[str, dict[str, Any]] = {name: tables.pop(name, {}) for name in ("site", "policy", "partition")}
     whys: dict[str, dict[str, str]] = {}
     plain, whys[""] = _with_whys(tables)
     partitions = {}
@@ -130,9 +122,6 @@ def understood(found: Sheet | None) -> Said:
             raise UsageError(
                 f"{page.at(('partition', name))}: partition.{name} is no table", f'resources.partition = "{name}"'
             )
-        table = dict(table)
-        if "fabric" in table:
-            fabric[name] = _fabric(table.pop("fabric"), page, ("partition", name, "fabric"))
         bare, whys[name] = _with_whys(table)
         partitions[name] = jobfile.layer(bare, page, ("partition", name))
     settings = jobfile.layer(plain, page)
@@ -140,7 +129,7 @@ def understood(found: Sheet | None) -> Said:
         settings[name] = merge({name: settings[name]}, {name: setting})[name] if name in settings else setting
     if found.name and "profile" in settings:
         raise UsageError(f"{page.at(('profile',))}: a profile names no other", "one is chosen, none are merged")
-    return Said(settings, partitions, _policy(special["policy"], page), whys, fabric)
+    return Said(settings, partitions, _policy(special["policy"], page), whys)
 
 
 def _site(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, Setting]:
@@ -171,31 +160,6 @@ def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
             env[name] = value["value"]
             whys[f"{name}={value['value']}"] = str(value.get("why", ""))
     return {**table, "env": env}, whys
-
-
-def _fabric(table: Any, page: jobfile.Page, path: jobfile.Path) -> Learned:
-    if not isinstance(table, dict):
-        raise UsageError(f"{page.at(path)}: {'.'.join(path)} is no table", "mnrun profile learn writes one")
-    plain, whys = _with_whys(table)
-    for key, value in plain.items():
-        kind, right = (dict, "a table of variables") if key == "env" else (list, "a list of names")
-        if key not in ("nics", "hcas", "env"):
-            raise UsageError(f"{page.at((*path, key))}: fabric.{key} is no key", "it is one of nics, hcas, env")
-        named = VARIABLE if key == "env" else NAMED
-        if not isinstance(value, kind) or not all(isinstance(one, str) and named.match(one) for one in value):
-            raise UsageError(f"{page.at((*path, key))}: fabric.{key} is not {right}", "mnrun profile learn writes it")
-    origin = page.origin(path)
-    env = tuple(
-        Variable(name, str(value), why=f"{why} ({origin})" if (why := whys.get(f"{name}={value}", "")) else origin)
-        for name, value in plain.get("env", {}).items()
-    )
-    return Learned(tuple(plain.get("nics", ())), tuple(plain.get("hcas", ())), env)
-
-
-def fabric(sheets: Sequence[Said], partition: str) -> Learned:
-    """What the last of them says of networks and adapters, in that partition or in all."""
-    found = [said.fabric[name] for said in sheets for name in ("", partition) if name in said.fabric]
-    return found[-1] if found else Learned()
 
 
 def merged(below: Settings, sheets: Sequence[Said], own: Sequence[Settings]) -> tuple[dict[str, Setting], str]:

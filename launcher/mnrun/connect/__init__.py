@@ -1,20 +1,27 @@
 """How a command gets from the master's container into a worker's.
 
-Inside, one word reaches every node: `ssh NODE COMMAND`, first on PATH. What is behind it
-is the connect's business, a module with these names:
-
-    KEYED                                      whether it wants keys that are the job's own
-    files(node_dir, workers) -> {name: text}   what every node is sent once all are ready
+Inside, one word reaches every node: `ssh NODE COMMAND`, first on PATH. What is behind it is the connect's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from types import ModuleType
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from mnrun.connect import pipe, ssh
+from mnrun.model import Worker
 
-CONNECTS: dict[str, ModuleType] = {"ssh": ssh, "pipe": pipe}
+
+class Connect(Protocol):
+    """A module of this package."""
+
+    KEYED: bool  # whether it wants keys that are the job's own
+
+    def files(self, node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
+        """Return name -> text of what every node is sent once all are ready."""
+
+
+CONNECTS: dict[str, Connect] = {"ssh": ssh, "pipe": pipe}
 
 
 def choose(asked: str, without_ssh: Collection[str]) -> str:
@@ -26,4 +33,4 @@ def choose(asked: str, without_ssh: Collection[str]) -> str:
 
 def keyed(asked: str) -> bool:
     """Whether the job's keys are needed, as far as that is known before its nodes have spoken."""
-    return asked == "auto" or bool(CONNECTS[asked].KEYED)
+    return asked == "auto" or CONNECTS[asked].KEYED

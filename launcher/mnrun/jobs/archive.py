@@ -122,8 +122,6 @@ def remove(found: Kept) -> Path:
     """Remove the directory of a job, and nothing that is not this user's. Raises UsageError where it cannot be."""
     path = Path(found.place)
     remove_folder(path)
-    if found.submitted and Path(found.submitted.stage).parent == path.parent / "stage":
-        shutil.rmtree(found.submitted.stage, ignore_errors=True)
     return path
 
 
@@ -135,14 +133,3 @@ def remove_folder(path: Path) -> None:
         shutil.rmtree(path)
     except OSError as error:
         raise UsageError(f"cannot remove {path}: {error.strerror}") from None
-
-
-def forsaken(bases: Iterable[Path], before: float) -> dict[Path, float]:
-    """The stages from before then, and from when, that no record points to: `submit` never learnt whether Slurm took
-    their jobs."""
-    found: dict[Path, float] = {}
-    for base in bases:
-        asked = (_record(path, records.submitted) for path in base.glob(f"*/{records.SUBMITTED}"))
-        ours = {Path(one.stage).name for one in asked if one}
-        found.update({path: _written(path) for path in (base / "stage").glob("*") if path.name not in ours})
-    return {path: time for path, time in sorted(found.items()) if time < before}

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Union
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
+NO_ARRAY = "4294967294"  # what Slurm's patterns say of the task of a job that is none
 REQUEUED = "requeued"  # the `why` of an outcome after which the job has asked Slurm to start it again
 
 
@@ -37,7 +38,6 @@ class Submitted:
     output: str = ""
     error: str = ""
     split_output: str = ""
-    stage: str = ""  # the directory with the files of its script
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,6 @@ def submitted(text: str) -> Submitted | None:
         output=_text(said, "output"),
         error=_text(said, "error"),
         split_output=_text(said, "split_output"),
-        stage=_text(said, "stage"),
     )
 
 
@@ -111,6 +110,14 @@ def outcome(text: str) -> Ended | None:
     if said is None or not isinstance(said.get("code"), int):
         return None
     return Ended(_time(said), said["code"], _text(said, "why"))
+
+
+def named(pattern: str, identity: str, job: str, user: str) -> str:
+    """Return the file that one of Slurm's patterns names for job `identity`; "" where it is for a rank or a node."""
+    array, _, task = identity.partition("_")
+    values = {"j": array, "A": array, "a": task or NO_ARRAY, "x": job, "u": user, "%": "%"}
+    found = re.sub(r"%(\d*)([jAaxu%])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
+    return "" if re.search(r"%\d*[a-zA-Z]", found) else found
 
 
 def is_id(text: str) -> bool:

@@ -280,13 +280,6 @@ def removable(kept: Mapping[str, Kept], jobs: Iterable[Job], before: float) -> l
     return [found for found in old if found.id not in busy]
 
 
-def unrecorded(kept: Mapping[str, Kept], jobs: Iterable[Job]) -> bool:
-    """Whether there is a job, waiting or running, that no record says was handed in."""
-    known = [identity for identity, found in kept.items() if found.submitted]
-    alive = [job for job in jobs if job.active]
-    return any(not any(job.covers(one) or job.array == one for one in known) for job in alive)
-
-
 @dataclass(frozen=True)
 class Partition:
     """What is free in a partition now. Nodes that Slurm keeps for a job that waits are `planned`, not free;

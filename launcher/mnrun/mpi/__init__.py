@@ -1,25 +1,33 @@
 """What each MPI's own mpirun must be told so that a plain `mpirun ./app` finds its hosts.
 
-An MPI is a module with four names. Inside-out all MPIs are told at once, each in its own words,
-because which one the image has is known only inside it.
-
-    NAME                                 what people call it
-    STARTER                              the program of the host that starts ranks, outside-in
-    environment(places) -> variables
-    apart() -> variables                 of ranks that cannot look into each other's memory (CMA)
+Inside-out all MPIs are told at once, each in its own words, because which one the image has is known only inside it.
 """
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import Protocol
 
 from mnrun.model import Variable
 from mnrun.mpi import intelmpi, mpich, mvapich2, openmpi
 from mnrun.mpi.places import Places
 
-PMI = "\x1aMNRUN_PMI"  # the --mpi that the image's MPI speaks, where it is asked when the job runs
 WITHOUT_MPI = ("env", "torchrun")  # the starters of our own (wrappers/start.sh)
-MPIS: dict[str, ModuleType] = {"openmpi": openmpi, "mpich": mpich, "mvapich2": mvapich2, "intelmpi": intelmpi}
+
+
+class Mpi(Protocol):
+    """A module of this package."""
+
+    NAME: str  # what people call it
+    STARTER: str  # the program of the host that starts ranks, outside-in
+
+    def environment(self, places: Places) -> tuple[Variable, ...]:
+        """Return the variables by which its mpirun finds the nodes."""
+
+    def apart(self) -> tuple[Variable, ...]:
+        """Return the variables of ranks that cannot look into each other's memory (CMA)."""
+
+
+MPIS: dict[str, Mpi] = {"openmpi": openmpi, "mpich": mpich, "mvapich2": mvapich2, "intelmpi": intelmpi}
 HYDRA = ("mpich", "mvapich2", "intelmpi")  # those that start by one, and speak PMI with their ranks
 
 
@@ -30,7 +38,7 @@ def environment(places: Places) -> tuple[Variable, ...]:
 
 def starter(mpi: str) -> str:
     """The host's program for `--mpi`; Open MPI's where nothing else is asked for."""
-    return str(MPIS.get(mpi, openmpi).STARTER)
+    return MPIS.get(mpi, openmpi).STARTER
 
 
 def rank_settings(alone: bool, shm: str) -> tuple[Variable, ...]:
@@ -44,4 +52,4 @@ def rank_settings(alone: bool, shm: str) -> tuple[Variable, ...]:
     return (*settings, *(variable for mpi in MPIS.values() for variable in mpi.apart())) if alone else settings
 
 
-__all__ = ["HYDRA", "MPIS", "PMI", "WITHOUT_MPI", "Places", "environment", "rank_settings", "starter"]
+__all__ = ["HYDRA", "MPIS", "WITHOUT_MPI", "Mpi", "Places", "environment", "rank_settings", "starter"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from mnrun import nodeset
 from mnrun.environment import quote
-from mnrun.model import NOTHING_LEARNED, JobSpec, Learned, Variable
+from mnrun.model import JobSpec, Variable
 from mnrun.network.facts import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, parse, shared, too_small
 
 Nodes = Mapping[str, Facts]
@@ -314,14 +314,6 @@ def own_words(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
     own = {variable.name for variable in env}
     own |= {name.replace("exclude", "include") for name in own if "if_exclude" in name}
     return own | {*_OPENMPI_DATA, *_OPENMPI_OWN} if "if_exclude" in " ".join(words) else own
-
-
-def left(learned: Learned, env: Iterable[Variable], words: Iterable[str], asked: str) -> Learned:
-    """What a profile knows, without what a job says itself; nothing where it is `asked` to be off."""
-    if asked == "off":
-        return NOTHING_LEARNED
-    own = own_words(env, words)
-    return replace(learned, env=tuple(variable for variable in learned.env if variable.name not in own))
 
 
 def told(choices: Iterable[Choice]) -> list[str]:

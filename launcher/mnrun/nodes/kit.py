@@ -12,18 +12,20 @@ import io
 import shlex
 import tarfile
 from collections.abc import Mapping
-from functools import cache
 
 from mnrun import environment
-from mnrun.files import folder
+from mnrun.files import folder, wrapper
+from mnrun.files import spoken as spoken
 from mnrun.model import JobSpec, Layout, Phase, Plan, Variable, Words
-from mnrun.mpi import MPIS, PMI, WITHOUT_MPI, Places, openmpi, rank_settings
+from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
 
 SURVEY, ASKING, NODE, OFFERS = "survey.sh", "image_facts.sh", "node_facts.sh", "offers.sh"
 FABRIC_FACTS = "fabric.sh"
-BEFORE = ("facts.sh", "stage.sh", SURVEY, ASKING, NODE, OFFERS)  # what hosts are given before there is a job
+NETWORKS, CLEAN = "networks.sh", "clean.sh"
+# What runs where there is no job yet, or none any more.
+BEFORE = ("facts.sh", "stage.sh", "has_sshd.sh", SURVEY, ASKING, NODE, OFFERS, NETWORKS, CLEAN)
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
@@ -35,18 +37,15 @@ PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_
 
 # The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
 FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
-WALKER = (
-    "enter.sh",
-    "walk.sh",
-    "pack.sh",
-    "prove.sh",
-    "limits.sh",
-)  # the batch script's side of a launch: no use on the other nodes either
-# PREPARE's: what runs on a node before there is anything of the job's, and the batch script's side of it.
-PULL, IMAGE, ENGINES = "pull.sh", "image.sh", "engines.sh"
+# Around what the first node of a submitted job starts.
+DEAF = "deaf.sh"
+# PREPARE's: what runs on a node before there is anything of the job's.
+PULL, ENGINES = "pull.sh", "engines.sh"
 
 # What a node is told to run in one word of a command, before anything of ours lies there: bash's or sh's -c.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
+LEASE, AWAIT_LEASE, ALLOCATION = "lease.sh", "await_lease.sh", "allocation.sh"
+SPOKEN = (BOOT, FETCH, AWAIT, INTO, LEASE, AWAIT_LEASE, ALLOCATION, "modules.sh", "pulse.sh", "words.sh")
 
 # What was chosen for the job by its nodes' facts (network/choose.py), before what it sets itself.
 FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
@@ -54,17 +53,9 @@ FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
 """
 
 
-@cache
-def spoken(name: str) -> str:
-    """Return that wrapper as one word of a command line: without its comments, which are for who reads the file."""
-    text = (folder("wrappers") / name).read_text(encoding="utf-8")
-    lines = (line.partition(" # ")[0].rstrip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("#"))
-
-
 def typed(argv: Words) -> str:
     """Return a command as it would be typed, with the names of those of our scripts that are words of it."""
-    names = {spoken(name): f"<{name}>" for name in (BOOT, FETCH, AWAIT, INTO)}
+    names = {spoken(name): f"<{name}>" for name in SPOKEN}
     return shlex.join(names.get(word, word) for word in argv)
 
 
@@ -91,71 +82,56 @@ def inside(plan_dir: str, script: str, *words: str) -> Words:
     return ("sh", "-c", spoken(INTO), plan_dir, script, *words)
 
 
-def walker() -> dict[str, str]:
-    """The batch script's side of a launch, by name."""
-    return {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in WALKER}
-
-
-def pullers(told: str = "") -> dict[str, str]:
-    """What PREPARE needs; `told` comes before it."""
-    found = {name: (folder("wrappers") / name).read_text(encoding="utf-8") for name in (PULL, IMAGE, ENGINES)}
-    given = "mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n"
-    return {PULL: given + told + found[ENGINES] + found[PULL], IMAGE: found[IMAGE]}
-
-
 def survey() -> str:
     """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it, as
     are the networks'."""
-    names = (ENGINES, FABRIC_FACTS, OFFERS, SURVEY)
-    engines, facts, offers, asking = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    engines, facts, offers, asking = map(wrapper, (ENGINES, FABRIC_FACTS, OFFERS, SURVEY))
     return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{offers}{asking}"
 
 
 def remains() -> str:
     """What `mnrun clean --nodes` runs on a node: it takes away what killed jobs had left there, and names it."""
-    names = ("processes.sh", "remains.sh")
-    texts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
     own = environment.assignments({"mnrun_into": spoken(INTO)})
-    return "".join(texts) + own + "mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}\nremains\n"
+    return wrapper("processes.sh") + wrapper("remains.sh") + own + wrapper(CLEAN)
 
 
 def asking() -> str:
-    """What `mnrun profile learn` runs on nodes, which then speak as guards do."""
-    address, facts = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in ("address.sh", FABRIC_FACTS))
-    return (
-        f"{address}\nfabric() (\n{facts})\nnode=${{SLURMD_NODENAME:-$(uname -n)}}\n"
-        'fabric | while IFS= read -r line; do echo "fact $node $line"; done\necho "ready $node address=$(address)"\n'
-    )
+    """What `mnrun plan` asks nodes of their networks; they speak as guards do."""
+    address, facts, asking = map(wrapper, ("address.sh", FABRIC_FACTS, NETWORKS))
+    return f"{address}\nfabric() (\n{facts})\n{asking}"
 
 
 def asking_of_mpi() -> str:
     """What a node runs to tell of its MPIs, and of an image's."""
-    names = (ENGINES, "mpis.sh", ASKING, OFFERS, NODE)
-    engines, mpis, image, offers, node = ((folder("wrappers") / name).read_text(encoding="utf-8") for name in names)
+    engines, mpis, image, offers, node = map(wrapper, (ENGINES, "mpis.sh", ASKING, OFFERS, NODE))
     return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
+def puller(told: str = "") -> str:
+    """Return what pulls an image on a node: what it is given, its own values and `told` first."""
+    engines, pull = wrapper(ENGINES), wrapper(PULL)
+    return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{told}{engines}{pull}"
+
+
 def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
-    """That, as it goes down: its size on a line, then itself. What a scheduler hands on by itself, hosts are told."""
+    """PREPARE's script as it goes down its lease: its size on a line, then itself. What a scheduler hands on by itself,
+    hosts are told."""
     told = ""
     if spec.hosts:
         told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
         told += environment.exports(environment.of_registries(environ))
     elif pulse:
         told = environment.assignments({"mnrun_silence": PULSE_SILENCE})
-    text = pullers(told)[PULL].encode("utf-8", "surrogateescape")
+    text = puller(told).encode("utf-8", "surrogateescape")
     return b"%d\n%s" % (len(text), text)
 
 
 def wrappers() -> dict[str, str]:
     """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
-    root = folder("wrappers")
-    here = (*FRONT_DOORS, *WALKER, *BEFORE, PULL, IMAGE, BOOT, FETCH, AWAIT, INTO)
-    found = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*.sh") if path.name not in here}
-    found["bin/ssh"] = (root / "bin/ssh").read_text(encoding="utf-8")
-    for name in ("mpirun", "mpiexec", "prterun"):
-        found[f"bin/{name}"] = (root / "bin/mpirun").read_text(encoding="utf-8")
-    return found
+    here = (*FRONT_DOORS, *BEFORE, DEAF, PULL, *SPOKEN)
+    found = {path.name: wrapper(path.name) for path in folder("wrappers").glob("*.sh") if path.name not in here}
+    found["bin/ssh"] = wrapper("bin/ssh")
+    return {**found, **{f"bin/{name}": wrapper("bin/mpirun") for name in ("mpirun", "mpiexec", "prterun")}}
 
 
 def file_lines(name: str, text: str) -> list[bytes]:
@@ -211,7 +187,7 @@ def _compared(plan: Plan) -> str:
 
 def _starter(plan: Plan) -> str:
     if plan.starter == "srun":
-        return "srun" if plan.spec.mpi == PMI else f"srun --mpi={plan.spec.mpi}"
+        return f"srun --mpi={plan.spec.mpi}"
     return mpi_starter(plan.spec.mpi)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from mnrun.errors import Impossible
 from mnrun.model import JobSpec, Variable
 from mnrun.mpi import HYDRA, MPIS, WITHOUT_MPI
-from mnrun.runtimes import RUNTIMES
+from mnrun.runtimes import RUNTIMES, SHARING
 
 ALONE = "every rank would be 0 of 1"
 _PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi2"}  # what each speaks with srun
@@ -321,12 +321,12 @@ def single_copy(job: JobSpec, found: Facts | None = None) -> str:
         return "single copy: on, there is no container"
     if job.mode == "inside-out":
         return "single copy: on, the ranks of a node live in one container"
-    if runtime.SHARES and job.container_per != "rank":
+    if job.runtime in SHARING and job.container_per != "rank":
         return "single copy: on, the ranks of a node share one container"
     users = (found.node.said.get("users"), found.image.said.get("users")) if found else ("", "")
     if not runtime.APART or (users[0] and users[0] == users[1]):
         return "single copy: on, the containers of a node are in its own user namespace"
-    fix = "; --container-per node shares one" if runtime.SHARES else ""
+    fix = "; --container-per node shares one" if job.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
     return f"single copy: off, each rank has a container in a user namespace of its own{fix} (set: {names})"
 

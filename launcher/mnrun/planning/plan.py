@@ -13,7 +13,7 @@ from mnrun import environment, mpi
 from mnrun.errors import Impossible, UsageError
 from mnrun.model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
 from mnrun.nodes import kit
-from mnrun.runtimes import RUNTIMES
+from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import names
 
 # how these speak with their ranks
@@ -145,13 +145,13 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     held: Words = ()
     why = "a guard on every node"
     if shared:
-        held = _boxed(spec, here, "inside", "hold", (*runtime.hold(box), *kit.inside(here, "hold.sh")))
+        held = _boxed(spec, here, "inside", "hold", (*SHARING[spec.runtime].hold(box), *kit.inside(here, "hold.sh")))
         why += ", with the container that its ranks share"
     if spec.hosts:
         # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe: so
         # it needs no key of the user's on the nodes, and is ended with everything else. The guard starts it.
         why += ", and what lets the host's mpirun in" if shared else ", with what lets the host's mpirun in"
-    around = runtime.join(box) if shared else runtime.rank(box)
+    around = SHARING[spec.runtime].join(box) if shared else runtime.rank(box)
     adverbs = ("join.sh",) if shared else ()
     rank = _boxed(spec, here, spec.launcher, "tmp", (*around, *kit.inside(here, "rank.sh", *spec.command)), adverbs)
     serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, held), why, True)
@@ -160,7 +160,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     each = "one container for the ranks of a node" if shared else "a container for each rank"
     if spec.launcher == "srun":
         run = Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")
-        steps: tuple[Step, ...] = (serve, ready, *_ask(spec, here, job), run)
+        steps: tuple[Step, ...] = (serve, ready, run)
     else:
         words = (mpi.starter(spec.mpi), "-n", str(layout.ntasks), *spec.mpi_args, *rank)
         run = Step(
@@ -184,23 +184,6 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         needs=_needs(spec),
         notes=_notes(spec),
     )
-
-
-def on_paper(spec: JobSpec) -> JobSpec:
-    """The job before anybody holds nodes: what nobody has said or found out, it asks when it runs."""
-    unknown = spec.mode == "outside-in" and spec.launcher == "srun" and "mpi" in spec.left
-    if not unknown or not RUNTIMES[spec.runtime].FILES:  # without them there is but PMIx
-        return spec
-    return replace(spec, mpi=mpi.PMI, origins={**spec.origins, "mpi": "asked in the job"})
-
-
-def _ask(spec: JobSpec, here: str, job: str) -> tuple[Step, ...]:
-    """Which --mpi of srun's the image's MPI speaks, where that is not known yet."""
-    if spec.mpi != mpi.PMI:
-        return ()
-    box = RUNTIMES[spec.runtime].rank(_box(spec, here, job))
-    words = _boxed(spec, here, spec.launcher, "tmp", (*box, *kit.inside(here, "speaks.sh")))
-    return (Step(Phase.ASK, Where.HEAD, words, "the image, what its MPI speaks with srun: pmix or pmi2"),)
 
 
 def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:
@@ -230,7 +213,7 @@ def _stop(here: str) -> Step:
 
 def _shared(spec: JobSpec, layout: Layout) -> bool:
     """Whether a node's ranks share a container: start cost, page cache, CMA and CUDA IPC all want it."""
-    if not RUNTIMES[spec.runtime].SHARES or spec.container_per == "rank":
+    if spec.runtime not in SHARING or spec.container_per == "rank":
         if spec.container_per == "node" and RUNTIMES[spec.runtime].CONTAINED:
             raise Impossible(f"{spec.runtime} has no container that ranks share", "use --container-per rank")
         return False

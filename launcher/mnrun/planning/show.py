@@ -59,7 +59,6 @@ def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
     for node, ranks in zip(plan.layout.nodes, plan.layout.ranks):
         lines.append(f"  {node}: {ranks}")
     lines += [f"note: {note}" for note in plan.notes]
-    lines += [f"in a batch job: {v.name} = {v.value}    # {v.why}" for v in plan.spec.learned.env]
     lines += ["", *judged.lines, ""]
     lines += [f"{name} = {value}    # {origin}" for name, (value, origin) in _values(plan).items()]
     return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,7 @@ from mnrun import environment
 from mnrun.config.layers import RIVALS, Settings
 from mnrun.errors import Impossible, UsageError
 from mnrun.images.reference import is_reference
-from mnrun.model import NOTHING_LEARNED, Asked, JobSpec, Learned, Mount, Variable
-from mnrun.network import choose
+from mnrun.model import Asked, JobSpec, Mount, Variable
 from mnrun.planning import starters
 from mnrun.runtimes import DEFAULT, RUNTIMES
 from mnrun.schedulers.hosts import names
@@ -22,7 +21,7 @@ from mnrun.schedulers.slurm.steps import ULIMITS
 _TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),
     *("mem_per_gpu", "array", "dependency", "mail_type", "mail_user", "signal", "export", "output", "error", "profile"),
-    *("container_per", "podman_root", "fabric", "require"),
+    *("container_per", "podman_root", "fabric", "require", "mnrun"),
 )
 _FLAGS = (
     *("local", "stage", "keep", "force", "quiet", "verbose", "exclusive", "requeue", "privileged", "hardened"),
@@ -42,8 +41,8 @@ class Surroundings:
     whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     job_file: str = ""
     hostfile: str | None = None  # its text
-    learned: Learned = NOTHING_LEARNED
     batch: bool = False  # what a batch job takes along has its value in the job, not here
+    as_given: bool = False  # by a batch script
     there: Callable[[str], bool] = lambda path: False  # whether a path exists here
 
 
@@ -66,7 +65,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     runtime = DEFAULT if text("runtime") == "auto" else text("runtime")
     _rights(settings, runtime)
     home = "" if get("no_home") else around.home
-    launcher, passed = starters.launcher(settings, command, mode), _passed(settings, around)
+    launcher = starters.launcher(settings, command, mode)
     return JobSpec(
         command=tuple(command),
         script=_absolute(script, around) if script else "",
@@ -78,11 +77,9 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         container_args=_words(get("container_args")),
         binds=tuple(_mount(word, around) for word in _words(get("bind"))),
         home=home,
-        learned=choose.left(around.learned, passed, (*_words(get("mpi_args")), *command), text("fabric")),
         chdir=_absolute(text("chdir") or ".", around),
         umask=around.umask,
-        env=_merged((*_of_the_job(around, home, bool(get("no_gpu"))), *passed)),
-        passed=tuple(dict.fromkeys(v.name for v in passed if v.value is not None)),
+        **_variables(settings, around, home),
         launcher=launcher,
         mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
         left=starters.left(settings, launcher),
@@ -102,6 +99,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         start_timeout=_number(get("start_timeout")) or 120,
         job_dir=_of_home(text("job_dir"), around),
         job_file=around.job_file,
+        as_given=around.as_given,
         slurm_poll=_number(get("slurm_poll")) or 30,
         origins={name: setting.origin for name, setting in settings.items()},
         word_origins=_word_origins(settings),
@@ -195,8 +193,7 @@ def _image(reference: str, runtime: str, around: Surroundings) -> str:
     refusal = room.refuse(reference)
     if refusal is not None:
         raise refusal
-    address: str = room.address(reference)
-    return address
+    return room.address(reference)
 
 
 def _rights(settings: Settings, runtime: str) -> None:
@@ -219,6 +216,19 @@ def _mount(word: str, around: Surroundings) -> Mount:
     return Mount(_absolute(source, around), target or _absolute(source, around), options)
 
 
+def _variables(settings: Settings, around: Surroundings, home: str) -> dict[str, Any]:
+    """The variables of every rank, and which of them were asked for."""
+    asked_env = _merged(_asked_env(settings, around))
+    passed = (*_of_files(around), *asked_env)
+    no_gpu = "no_gpu" in settings and bool(settings["no_gpu"].value)
+    return {
+        "env": _merged((*_of_the_job(around, home, no_gpu), *passed)),
+        "passed": tuple(dict.fromkeys(v.name for v in passed if v.value is not None)),
+        "asked_env": asked_env,
+        "env_files": tuple(_absolute(path, around) for path in around.env_files),
+    }
+
+
 def _of_the_job(around: Surroundings, home: str, no_gpu: bool) -> tuple[Variable, ...]:
     """What ranks get back of the scheduler's, and what we set ourselves."""
     variables = [Variable(*pair) for pair in environment.given_back(around.environ).items()]
@@ -233,13 +243,18 @@ def _of_the_job(around: Surroundings, home: str, no_gpu: bool) -> tuple[Variable
 _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
-def _passed(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
-    """The variables of --env-file, then those of -x."""
-    variables: list[Variable] = []
+def _of_files(around: Surroundings) -> Iterator[Variable]:
+    """Yield the variables of --env-file."""
     for path, content in around.env_files.items():
-        variables += [
-            _value_of(v.name, v.value, around, f"--env-file {path}") for v in environment.read_file(content, path)
-        ]
+        for found in environment.read_file(content, path):
+            if around.batch and found.value is None and found.name not in around.environ:
+                continue  # the job says if it has none either
+            yield _value_of(found.name, found.value, around, f"--env-file {path}")
+
+
+def _asked_env(settings: Settings, around: Surroundings) -> tuple[Variable, ...]:
+    """Return the variables of -x."""
+    variables: list[Variable] = []
     for word, origin in settings["env"].words if "env" in settings else ():
         if word.startswith("!") and environment.NAME.match(word[1:]):
             variables.append(Variable(word[1:], None, why=origin))

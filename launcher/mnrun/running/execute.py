@@ -12,23 +12,23 @@ import copy
 import queue
 import re
 import signal
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 from mnrun import connect, nodeset
 from mnrun.errors import LaunchError, NodeError
+from mnrun.jobs.records import REQUEUED
 from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from mnrun.network import choose
 from mnrun.nodes import kit, relay, transport
 from mnrun.nodes.status import Roster
 from mnrun.planning.commands import carry
 from mnrun.running import reasons
+from mnrun.running.forward import Forward
 from mnrun.running.job_dir import Records
 from mnrun.running.prepare import prepare
 from mnrun.running.reasons import Broken
@@ -55,6 +55,7 @@ class Launch:
         records: Records,
         screen: Screen,
         starter: Callable[..., Running] | None = None,
+        forwarded: Collection[signal.Signals] = Signals.PROGRAMS,
     ) -> None:
         self.plan = plan
         self.site = site
@@ -62,10 +63,13 @@ class Launch:
         self.records = records
         self.screen = screen
         self.starter = starter  # what starts a command, where there is no scheduler's client to
+        self.forwarded = forwarded  # the signals that are for the program
         self.asked: Any = cluster if site.scheduler == "slurm" else cluster.Nobody
-        self.reasons = reasons.Reasons(plan, site.job, self.asked)
+        self.reasons = reasons.Reasons(plan, site, self.asked)
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put may interrupt itself: signals come so
         self.roster = Roster(plan.layout.nodes)
+        script = forwarded != Signals.PROGRAMS
+        self.forward = Forward(self.asked, site, self.events, script=script, send=self._send, begun=self._has_begun)
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {}
         self.prompt = plan.spec.shell == "terminal"
@@ -75,11 +79,10 @@ class Launch:
         self.went = False
         self.serving_ended = False
         self.cut_off = False  # the serving step did not end because of us
-        self.over: bool | None = None  # whether the job is, where Slurm was asked because of a TERM
         self.silent: tuple[str, ...] = ()  # nodes that were there, and did not say farewell
 
     def run(self) -> Outcome:
-        with Signals(self.events, told=True), terminal.kept() if self.prompt else nullcontext():
+        with Signals(self.events, self.forwarded), terminal.kept() if self.prompt else nullcontext():
             stopped: Stopped | None = None
             broken: Broken | None = None
             try:
@@ -104,7 +107,10 @@ class Launch:
                 self._ask_to_end()
                 self._stop()
         if stopped is not None:
-            return Outcome(128 + stopped.signum)
+            name = signal.Signals(stopped.signum).name
+            return Outcome(
+                128 + stopped.signum, why=f"ended by {name}" + ("" if self.went else " before the program began")
+            )
         if broken is not None:
             raise broken.why()
         self._tell_proof()
@@ -144,6 +150,8 @@ class Launch:
         while not self.roster.complete:
             self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
+            if self.forward.over:
+                raise Broken(self._why_cut_off)
             if self.serving_ended or self.code is not None or (refused and self.roster.settled):
                 raise self._not_ready()
             if refused:
@@ -193,7 +201,7 @@ class Launch:
         self.records.fabric(choose.told(chosen))
         return {"fabric.env": choose.shell(chosen)} if chosen else {}
 
-    def _connect(self) -> ModuleType:
+    def _connect(self) -> connect.Connect:
         """How the nodes' containers reach each other: as asked, or as the nodes can."""
         asked, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(asked, without)
@@ -204,29 +212,25 @@ class Launch:
     def _await_end(self) -> None:
         late = time.monotonic() + self.plan.spec.start_timeout if self.plan.counted else None
         while self.code is None:
-            heard = self._next(late)
+            self.forward.hand_on()
+            heard = self._next(min(filter(None, (late, self.forward.due())), default=None))
             if late is not None and self.roster.all_there(self.plan):
                 late = None
-            elif not heard:
+            elif not heard and late is not None and time.monotonic() >= late:
                 raise self.roster.not_started(self.plan)
             if self.roster.failed or self.roster.gone or self.roster.lost:
                 raise Broken(partial(self._failure, copy.deepcopy(self.roster)))
-            if self.code is None and (self.serving_ended or self.over):
+            if self.code is None and (self.serving_ended or self.forward.over):
                 raise Broken(self._why_cut_off)
-            self._ask_whether_over()
+            if self._was_warned():
+                self.forward.ask()
 
-    def _ask_whether_over(self) -> None:
-        """Have Slurm asked, of each TERM once, whether it was a mere warning. Nobody waits for the answer, which may be
-        long in coming: the program may end meanwhile."""
-        asked, self.roster.warned = self.roster.warned, False
-        if asked:
-            runs, job, events = self.asked.runs, self.site.job, self.events
-            threading.Thread(target=lambda: events.put(("over", "", not runs(job))), daemon=True).start()
+    def _was_warned(self) -> bool:
+        warned, self.roster.warned = self.roster.warned, False
+        return warned
 
     def _is_over(self) -> bool:
-        """Whether a TERM of the scheduler's was no mere warning."""
-        asked, self.roster.warned = self.roster.warned, False
-        return bool(self.over) or (asked and not self.asked.runs(self.site.job))
+        return self.forward.is_over(self._was_warned())
 
     def _next(self, deadline: float | None) -> bool:
         """Take in one event; False where none came before `deadline`."""
@@ -238,20 +242,15 @@ class Launch:
         if kind == "signal":
             assert isinstance(what, int)
             raise Stopped(what)
-        if kind == "told":
-            self._tell(name)
-        else:
-            self._take(kind, name, what)
+        self._take(kind, name, what)
         return True
 
-    def _tell(self, name: str) -> None:
-        """A signal for the program. What a scheduler sends, it sends to the guards as well: it has one way only."""
-        if self.site.scheduler != "slurm" and self.went:
-            self._send(b"signal %s\n" % name.encode())
+    def _has_begun(self) -> bool:
+        return self.went and (not self.plan.counted or self.roster.all_there(self.plan))
 
     def _take(self, kind: str, name: str, what: object) -> None:
-        if kind == "over":
-            self.over = bool(what)
+        if kind in ("told", "state"):
+            self.forward.tell(name) if kind == "told" else self.forward.learn(name, what)
             return
         if kind == "ended":
             assert isinstance(what, int)
@@ -341,6 +340,9 @@ class Launch:
             raise self._failure(self.roster)
         if self.roster.gone and not self.cut_off:  # whatever mpirun made of it
             raise self._failure(self.roster)
+        if self.forward.preempted and not self.cut_off and (self.code == 0 or not self._is_over()):
+            self.screen.say(f"job {self.site.job} was preempted; its program ended with {self.code}")
+            return Outcome(self.code, self.roster.counts, REQUEUED)
         if self.cut_off or self._is_over():  # whatever it left with: an mpirun that Slurm ends may say 0
             raise self._why_cut_off()
         if self.code == 0 and self.silent and not self.asked.runs(self.site.job):  # for a node that Slurm has lost
@@ -383,12 +385,14 @@ def execute(
     records: Records,
     screen: Screen,
     starter: Callable[..., Running] | None = None,
+    forwarded: Collection[signal.Signals] = Signals.PROGRAMS,
 ) -> Outcome:
-    """Carry out `plan` on the nodes of `allocation`; the program's exit code, or a LaunchError.
+    """Carry out `plan` on the nodes of `allocation`; return how it ended. Raises LaunchError.
 
-    `starter` starts commands there as transports.start does, where no client of a scheduler's does.
+    `starter` starts commands there in place of system.process.start; `forwarded` are the signals that go on to the
+    program.
     """
     cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
     if plan.layout.ntasks > cpus:
         site = replace(site, overcommit=True)
-    return Launch(plan, site, environ, records, screen, starter).run()
+    return Launch(plan, site, environ, records, screen, starter, forwarded).run()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, NodeError, UsageError
-from mnrun.files import folder
+from mnrun.files import spoken, wrapper
 from mnrun.model import Allocation, Box, JobSpec, Site
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers.hosts import names, pdsh, remote
@@ -81,14 +81,13 @@ def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
     if runtime.CONTAINED and not job.image.startswith("/"):
         return False
     box = runtime.node(Box(job.image, (), "", "/", job.container_args))
-    look = "PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin; command -v sshd && command -v ssh"
     first = replace(job, hosts=job.hosts[:1])
     with pdsh.connected(first, environ) as way:
-        return way.ask((*box, "sh", "-c", look))[first.hosts[0].name].code == 0
+        return way.ask((*box, "sh", "-c", spoken("has_sshd.sh")))[first.hosts[0].name].code == 0
 
 
 def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
-    answers = way.ask(("bash", "-p", "-s", "--", job.image), _text("facts.sh").encode())
+    answers = way.ask(("bash", "-p", "-s", "--", job.image), wrapper("facts.sh").encode())
     if job.rsh == "pdsh":  # its first word with them
 
         def explained(host: str) -> Answer:
@@ -160,7 +159,7 @@ def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpe
     path = f"/var/tmp/mnrun.{job.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
     if look:
         return replace(job, image=path)
-    script = ("bash", "-p", "-c", _text("stage.sh"), "stage.sh")
+    script = ("bash", "-p", "-c", wrapper("stage.sh"), "stage.sh")
     answers = way.ask((*script, "look", path, digest.hexdigest(), job.image))
     refuse_silent(answers)
     wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]
@@ -181,7 +180,3 @@ def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpe
 def _chunks(path: str) -> Iterator[bytes]:
     with io.FileIO(path) as file:
         yield from iter(lambda: file.read(CHUNK), b"")
-
-
-def _text(wrapper: str) -> str:
-    return (folder("wrappers") / wrapper).read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -113,28 +114,15 @@ def _clear(parent: Path) -> None:
             continue
 
 
-def stage(path: str, files: Mapping[str, str]) -> str:
-    """Write a batch script's files into its stage, for the user alone; the script's path.
-
-    Raises UsageError where that cannot be done (rights, a full disk).
-    """
+def writable(base: str) -> None:
+    """Make the directory of all jobs' records. Raises UsageError where nothing can be written there."""
+    path = Path(base)
     try:
-        for name, text in files.items():
-            place = Path(path) / name
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8", errors="surrogateescape")
-            place.chmod(0o700 if name == "script" or name.startswith("kit/bin/") else 0o600)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(b" ")
     except OSError as error:
-        shutil.rmtree(path, ignore_errors=True)
         raise UsageError(f"cannot write to {path}: {error.strerror}", "name another with --job-dir") from None
-    return str(Path(path) / "script")
-
-
-def discard(stage: str) -> None:
-    """Take the stage of a job away that was not taken."""
-    shutil.rmtree(stage, ignore_errors=True)
-    with suppress(OSError):
-        Path(stage).parent.rmdir()  # where it was the only one
 
 
 def submitted(base: str, record: Submitted, script: str) -> None:

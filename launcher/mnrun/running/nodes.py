@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from mnrun import environment
 from mnrun.config.options import OPTIONS
@@ -14,8 +15,11 @@ from mnrun.model import Allocation, JobSpec, Site
 from mnrun.schedulers import local
 from mnrun.system.screen import Screen
 
+if TYPE_CHECKING:
+    from mnrun.running.hosts import Held
 
-def reached(job: JobSpec, screen: Screen, look: bool = False) -> Any:
+
+def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[Held]:
     """The hosts that no scheduler gives, for as long as it is entered; `look`: nothing is to be changed there."""
     from mnrun.running import hosts
 

@@ -10,20 +10,19 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from mnrun.errors import Impossible, UsageError
+from mnrun.jobs.records import NO_ARRAY
 from mnrun.model import JobSpec, Plan, Site
 from mnrun.schedulers.slurm.steps import job_name
-from mnrun.system.process import start
+from mnrun.system.process import Starter, start
 
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
-NO_ARRAY = "4294967294"  # what Slurm says of a job that is none
 
 
 @contextmanager
-def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Any) -> Iterator[Any]:
-    """What starts the program so that it writes there: `starter`, or transports.start, where nothing is asked for.
+def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter | None) -> Iterator[Starter | None]:
+    """What starts the program so that it writes there: `starter`, as it is, where nothing is asked for.
 
     Raises UsageError where a file cannot be written, and Impossible where one is not enough.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
@@ -18,7 +18,7 @@ from mnrun.nodes.status import Roster
 from mnrun.planning import plan as planner
 from mnrun.planning.commands import carry
 from mnrun.schedulers.slurm import cluster
-from mnrun.system.process import Event, Running, Stopped, starting
+from mnrun.system.process import Event, Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
 
 MOMENT = 3.0  # seconds for the other nodes to say what is wrong there
@@ -31,7 +31,7 @@ def prepare(
     environ: Mapping[str, str],
     events: queue.SimpleQueue[Event],
     screen: Screen,
-    starter: Callable[..., Running],
+    starter: Starter,
 ) -> Plan:
     """The plan with what every node calls the image. Raises LaunchError, or Stopped at a signal.
 
@@ -65,13 +65,17 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
     told = False
     shown = ""
     noise: list[str] = []
+    later: list[Event] = []  # what is for the program
     while len(roster.images) < len(roster.nodes):
         try:
-            kind, _, what = events.get(timeout=max(0.0, deadline - time.monotonic()))
+            kind, name, what = events.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             raise _late(plan, roster) from None
         if kind == "signal":
             raise Stopped(int(str(what)))
+        if kind == "told":
+            later.append((kind, name, what))
+            continue
         if kind == "ended":
             events.put((kind, "prepare", what))  # for who waits for it
             raise _ended(plan, site, roster, noise)
@@ -92,6 +96,8 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
                 if now != shown:
                     screen.phase(f"pulling: {now}")
                 shown = now
+    for event in later:
+        events.put(event)
     return told
 
 
@@ -116,7 +122,7 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     """The step has ended, and not every node has the image."""
     if roster.failed:
         return _failed(roster)
-    over = job_over(site.job, cluster.ending(site.job)) if site.scheduler == "slurm" else None
+    over = job_over(site.job, cluster.ending(site)) if site.scheduler == "slurm" else None
     if over is not None:
         return over
     said = " | ".join(noise[-3:]) or "without a word"

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mnrun.errors import LaunchError
 from mnrun.images import cache
@@ -26,6 +25,7 @@ from mnrun.nodes import kit
 from mnrun.planning import compatibility, layout
 from mnrun.planning.compatibility import Facts, Verdict
 from mnrun.runtimes import RUNTIMES
+from mnrun.schedulers.hosts.wires import Way
 from mnrun.schedulers.slurm import cluster
 from mnrun.system import process
 
@@ -36,7 +36,9 @@ UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembe
 class Asker:
     """Who can be asked for one job: its first node, if it has one, and what such a node said before."""
 
-    def __init__(self, job: JobSpec, allocation: Allocation | None, site: Site, environ: Mapping[str, str], way: Any):
+    def __init__(
+        self, job: JobSpec, allocation: Allocation | None, site: Site, environ: Mapping[str, str], way: Way | None
+    ):
         self.job = job
         self.allocation = allocation
         self.site = site
@@ -102,7 +104,7 @@ class Asker:
 
     def _said(self, names: tuple[str, ...], words: Words) -> str:
         if self.way is not None:
-            return "".join(str(answer.out) for answer in self.way.ask(words, only=names).values())
+            return "".join(answer.out for answer in self.way.ask(words, only=names).values())
         if self.site.scheduler == "slurm":
             assert self.allocation is not None
             return cluster.on_each(self.allocation, names, words, self.environ)
@@ -119,7 +121,7 @@ class Asker:
         never = ("--pull=never",) if runtime.NAMED else ()
         box = Box(image, job.binds, "", "/", (*never, *job.container_args), "facts")
         path = [f"PATH={v.value}" for v in job.env if v.name == "PATH" and v.value]
-        words: Words = runtime.node(box)
+        words = runtime.node(box)
         return (*words, "env", *path) if path else words
 
     def _image(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
-from mnrun.model import Plan
+from mnrun.model import Plan, Site
 from mnrun.nodes.status import LESS, Roster
 
 OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # slurmstepd's and srun's words
@@ -27,8 +27,8 @@ class Broken(Exception):
 class Reasons:
     """Those of one launch. `asked` is who knows of its job: the scheduler, or its Nobody."""
 
-    def __init__(self, plan: Plan, job: str, asked: Any) -> None:
-        self._plan, self._job, self._asked = plan, job, asked
+    def __init__(self, plan: Plan, site: Site, asked: Any) -> None:
+        self._plan, self._job, self._site, self._asked = plan, site.job, site, asked
 
     def not_ready(self, roster: Roster, said: Sequence[str], late: bool) -> LaunchError:
         """Who has not become ready, by what was known then, and what the scheduler thinks of them."""
@@ -49,7 +49,7 @@ class Reasons:
         starved = [line for line in said if OOM.search(line)]
         if starved:  # Slurm ends a step of which the kernel has killed a process, if the site says so
             return OutOfMemory(f"out of memory: {' | '.join(starved)}", LESS)
-        state = self._asked.ending(self._job)
+        state = self._asked.ending(self._site)
         over = job_over(self._job, state)
         if over is not None:
             return over

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mnrun import nodeset
 from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
-from mnrun.model import Allocation, JobSpec, Plan, Site
+from mnrun.model import Allocation, JobSpec, Outcome, Plan, Site
 from mnrun.planning import layout, plan, show, spec
 from mnrun.running import nodes
+from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
 
 
@@ -27,33 +33,65 @@ class Looked:
     judged: show.Judged
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A job on its nodes: how its records are opened, by the launch's name, how its commands start, and the signals
+    that go on to its program."""
+
+    job: JobSpec
+    allocation: Allocation
+    site: Site
+    records: Callable[[str], AbstractContextManager[Any]]
+    starter: Starter | None = None
+    forwarded: Collection[signal.Signals] = Signals.PROGRAMS
+
+
 def launch(job: JobSpec, asked_of_salloc: bool = False) -> int:
     """Carry `job` out on the nodes that we hold, or, `asked_of_salloc`, that we have got for it; its exit code."""
+    from mnrun.running import job_dir
+
     screen = Screen(job.quiet, job.verbose)
+    if job.as_given and "SLURM_JOB_ID" in os.environ:
+        return _launch_in_batch(job, screen)
+    opened = partial(job_dir.opened, job.job_dir, keep=job.keep)
     if job.hosts:
         with nodes.reached(job, screen) as held:
-            return _launch(held.job, held.allocation, held.site, screen, held.way, _ineffective(job))
-    allocation, site = nodes.held(job)
-    return _launch(job, allocation, site, screen, notes=_ineffective(job, asked_of_salloc))
+            launched = Launch(held.job, held.allocation, held.site, opened, held.way.start)
+            return _launch(launched, screen, held.way, _ineffective(job)).code
+    launched = Launch(job, *nodes.held(job), opened)
+    return _launch(launched, screen, notes=_ineffective(job, asked_of_salloc)).code
 
 
-def _launch(
-    job: JobSpec, allocation: Allocation, site: Site, screen: Screen, way: Any = None, notes: Sequence[str] = ()
-) -> int:
-    from mnrun.running import execute, job_dir, outputs, probe
+def _launch_in_batch(job: JobSpec, screen: Screen) -> int:
+    """Carry out a submitted job in its batch script, with records that its followers read; return its exit code."""
+    from mnrun.running import batch
 
+    start = batch.current(os.environ)
+    job = batch.apart(job, start)
+    with batch.recorded(job, start, os.environ) as records:
+        launched = Launch(job, *nodes.held(job), lambda _: nullcontext(records))
+        if start.is_script:
+            launched = replace(launched, starter=batch.start, forwarded=batch.FORWARDED)
+        start.outcome = _launch(launched, screen)
+    return start.outcome.code
+
+
+def _launch(launched: Launch, screen: Screen, way: Any = None, notes: Sequence[str] = ()) -> Outcome:
+    from mnrun.running import execute, outputs, probe
+
+    job, allocation, site = launched.job, launched.allocation, launched.site
     asker = probe.Asker(job, allocation, site, os.environ, way)
     job, verdict = probe.judged(asker)
     made = _plan(job, allocation, site)
     told = [show.verdict_line(verdict, asker.origin)] if job.verbose else []
     for note in (*_summary(made, allocation), *notes, *told):
         screen.say(note)
-    begin = outputs.opened(made, site, os.environ, way and way.start)
-    with begin as starter, job_dir.opened(job.job_dir, made.job, job.keep) as records:
-        outcome = execute.execute(made, allocation, site, os.environ, records, screen, starter)
+    begin = outputs.opened(made, site, os.environ, launched.starter)
+    with begin as starter, launched.records(made.job) as records:
+        outcome = execute.execute(made, allocation, site, os.environ, records, screen, starter, launched.forwarded)
         if job.keep:
             screen.say(f"kept: {records.path}, and {made.node_dir} on the nodes")
-    return outcome.code
+    return outcome
 
 
 def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
@@ -62,6 +100,7 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
     from mnrun.schedulers.slurm import steps
 
     job = spec_of(command, given)
+    allocation: Allocation | None
     if job.hosts:
         with nodes.reached(job, Screen(quiet=True), look=True) as held:
             job, allocation, site = held.job, held.allocation, held.site
@@ -86,11 +125,12 @@ def spec_of(
 
     Raises UsageError or Impossible.
     """
-    from mnrun.config.load import gather
+    from mnrun.config.load import as_given, gather
 
     path = str(given.pop("job_file", "") or "")
     here, home = cwd(), str(Path.home())
-    found = gather(given, path, os.environ, here, home, batch=batch)
+    frozen = bool(given.pop("as_given", False))
+    found = as_given(given, os.environ) if frozen else gather(given, path, os.environ, here, home, batch=batch)
     files = found.settings["env_file"].value if "env_file" in found.settings else ()
     assert isinstance(files, tuple)
     for warning in found.warnings:
@@ -104,10 +144,10 @@ def spec_of(
         env_files={path: _read(path) for path in files},
         umask=_umask(),
         whys=found.whys,
-        learned=found.learned,
         job_file=path,
         hostfile=_read(str(found.settings["hostfile"].value), "--hostfile") if "hostfile" in found.settings else None,
         batch=batch,
+        as_given=frozen,
         there=os.path.exists,
     )
     return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
@@ -163,11 +203,17 @@ def _read(path: str, option: str = "--env-file") -> str:
 
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
-
     if not job.bind_to and not job.no_gpu and allocation is not None and any(node.gpus for node in allocation.nodes):
         job = replace(job, bind_to="none")  # mpirun's own default binds each rank to one core
-    job = job if allocation else plan.on_paper(job)
     return plan.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
+
+
+def own_call() -> tuple[str, ...]:
+    """Return the words that start this very mnrun again."""
+    typed = shutil.which(sys.argv[0]) or sys.argv[0]
+    if os.path.basename(typed) == "__main__.py":  # python -m mnrun
+        return (sys.executable, "-m", "mnrun")
+    return (os.path.abspath(typed),)
 
 
 def token() -> str:

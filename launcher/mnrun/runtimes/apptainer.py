@@ -15,7 +15,6 @@ BINARY = "apptainer"
 CONTAINED = True
 NAMED = False
 ADVERB = "gpus.sh"
-SHARES = True
 APART = True
 FILES = True
 USERS = False  # it makes them itself, but not as sshd wants them

@@ -13,7 +13,6 @@ BINARY = "ch-run"
 CONTAINED = True
 NAMED = False
 ADVERB = "ch-run.sh"
-SHARES = True
 APART = True
 FILES = True
 USERS = True

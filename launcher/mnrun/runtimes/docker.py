@@ -11,7 +11,6 @@ BINARY = "docker"
 CONTAINED = True
 NAMED = True
 ADVERB = "engine.sh"
-SHARES = False
 APART = False  # all in the node's own user namespace
 FILES = False  # dockerd starts the container, which inherits nothing
 USERS = True

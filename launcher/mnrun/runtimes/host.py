@@ -9,7 +9,6 @@ BINARY = ""
 CONTAINED = False
 NAMED = False
 ADVERB = "gpus.sh"
-SHARES = False
 APART = False
 FILES = True
 USERS = False

@@ -12,7 +12,6 @@ BINARY = "podman"
 CONTAINED = True
 NAMED = True
 ADVERB = "engine.sh"
-SHARES = False
 APART = True
 FILES = True
 USERS = True

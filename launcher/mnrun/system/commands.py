@@ -15,14 +15,19 @@ T = TypeVar("T")
 
 
 def run(
-    words: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None, *, instead: str = "use --local"
+    words: Sequence[str],
+    seconds: float,
+    environ: Mapping[str, str] | None = None,
+    *,
+    instead: str = "use --local",
+    said: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """How it ended and what it said. Raises SchedulerError where it is not there (do something `instead`),
-    NoAnswerError where it takes too long."""
+    NoAnswerError where it takes too long. `said` is its standard input."""
     try:
         return subprocess.run(
             words,
-            stdin=subprocess.DEVNULL,
+            **({"input": said} if said else {"stdin": subprocess.DEVNULL}),
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",

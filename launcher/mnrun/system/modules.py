@@ -6,14 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from mnrun.errors import Impossible
-
-# `module` is a shell function: exported by the login shell, or made by the profile.
-_LOAD = """
-type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1
-type module >/dev/null 2>&1 || { echo 'there is no `module` here'; exit 97; }
-for name; do module load "$name" >&2 || { echo "module load $name failed"; exit 98; }; done
-exec env -0
-"""
+from mnrun.files import spoken
 
 
 def load(names: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -23,9 +16,8 @@ def load(names: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
     """
     if not names:
         return environ
-    done = subprocess.run(
-        ["bash", "-c", _LOAD, "mnrun", *names], env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    argv = ("bash", "-c", spoken("modules.sh"), "mnrun", *names)
+    done = subprocess.run(argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     said = done.stdout.decode("utf-8", "surrogateescape")
     if done.returncode:
         own = " | ".join(done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:])

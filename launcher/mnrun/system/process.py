@@ -18,25 +18,16 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Optional
+from typing import IO, Optional, Protocol
 
 from mnrun.errors import SchedulerError
+from mnrun.files import folder, spoken
 from mnrun.model import Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
 Event = tuple[str, str, object]  # (kind, whose, what): "line", "noise", "ended", "signal", "told"
-
-
-# Writes `alive` to the lease's pipe every 10 s, in a process of its own, which Ctrl-Z does not stop as it stops us. It
-# ends at once with us, whose end its own input tells. A line that short is never torn by what we write (pipe(7)).
-PULSE = (
-    "bash",
-    "-p",
-    "-c",
-    "trap '' HUP INT QUIT TERM USR1 USR2; while read -rt 10 || [ $? -gt 128 ]; do echo alive || exit; done",
-)
 
 
 class Stopped(Exception):
@@ -47,8 +38,44 @@ class Stopped(Exception):
         self.signum = signum
 
 
+class Running(Protocol):
+    """A command that was started: a process of ours, or what stands for one on hosts (schedulers/hosts/wires.py)."""
+
+    def send(self, data: bytes, node: str = "") -> None:
+        """Write to its input, on that node or on all of them; return at once."""
+
+    def pulse(self) -> None:
+        """Show on its input from here on that we live. What is sent after that is a line a time."""
+
+    def close(self) -> None:
+        """End its input, after all that was sent."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it ended within that time."""
+
+    def end(self, signum: int) -> None:
+        """End it, by that signal where it can be sent one."""
+
+
+class Starter(Protocol):
+    """What starts a command: `start` below, or a way to hosts."""
+
+    def __call__(
+        self,
+        name: str,
+        argv: Words,
+        environ: dict[str, str],
+        events: queue.SimpleQueue[Event],
+        held: bool,
+        *,
+        terminal: bool = False,
+        apart: bool = False,
+        output: Output = (None, None),
+    ) -> Running: ...
+
+
 @dataclass
-class Running:
+class Child:
     """A process that was started, by the name that its events carry."""
 
     name: str
@@ -68,7 +95,7 @@ class Running:
     def pulse(self) -> None:
         """From here on show on its input that we live, also while we are stopped. What is sent after that is a line a
         time, none longer than PIPE_BUF."""
-        self._words.put(PULSE)
+        self._words.put(("bash", "-p", "-c", spoken("pulse.sh")))
 
     def close(self) -> None:
         """End its input, after all that was sent."""
@@ -111,15 +138,17 @@ def start(
     apart: bool = False,
     errors: IO[bytes] | None = None,
     output: Output = (None, None),
-) -> Running:
+    deaf: bool = False,
+) -> Child:
     """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has our own input,
     output and errors, and gets a TERM when mnrun is killed. `terminal`: it stays in our session and process group, to
     drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is
-    not held writes in place of our own output and errors."""
+    not held writes in place of our own output and errors. `deaf`: signals that Slurm sends to every process of a batch
+    script do not reach it."""
     pipe = subprocess.PIPE if held else None
     with _written(argv) as (words, lists):
         process = subprocess.Popen(
-            words if held else tied(words),
+            _deaf(words) if deaf else words if held else tied(words),
             env=environ,
             stdin=pipe,
             stdout=pipe or output[0],
@@ -133,7 +162,7 @@ def start(
         if stream is not None:
             readers.append(_thread(_read, kind, name, stream, events))
     _thread(_wait, name, process, readers, events)
-    return Running(name, process, group=not terminal)
+    return Child(name, process, group=not terminal)
 
 
 @contextlib.contextmanager
@@ -214,6 +243,10 @@ def _has_a_reader(fd: int) -> bool:
     return False
 
 
+def _deaf(argv: Words) -> Words:
+    return ("bash", "-p", str(folder("wrappers") / "deaf.sh"), *argv)
+
+
 def tied(argv: Words, signum: signal.Signals = signal.SIGTERM) -> Words:
     """`argv` as one that gets `signum` when mnrun is killed, where the machine can do that."""
     setpriv = shutil.which("setpriv")
@@ -267,24 +300,24 @@ class Signals:
     """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered; not those that we were started deaf to.
 
     As a SIGHUP counts, too, that nobody is left who would hear us: without a terminal ssh sends none. USR1 and USR2 are
-    for the program: they do not end us, and become events where somebody passes them on (`told`).
+    for the program: they do not end us, and become events where somebody passes them on (`told`), as do others then.
     """
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)
     OURS = (1, 2)
 
-    def __init__(self, events: queue.SimpleQueue[Event], told: bool = False) -> None:
+    def __init__(self, events: queue.SimpleQueue[Event], told: Collection[signal.Signals] = ()) -> None:
         self._events = events
         self._told = told
         self._before: dict[int, object] = {}
         self._over = threading.Event()
 
     def __enter__(self) -> Signals:
-        for signum in (*self.ALL, *self.PROGRAMS):
+        for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._told)):
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup's HUP, and what a shell gives its background
                 self._before[signum] = signal.signal(signum, self._note)
-        if signal.SIGHUP in self._before and all(map(_has_a_reader, self.OURS)):
+        if signal.SIGHUP in self._before and signal.SIGHUP not in self._told and all(map(_has_a_reader, self.OURS)):
             _thread(self._watch)
         return self
 
@@ -303,7 +336,7 @@ class Signals:
                 return
 
     def _note(self, signum: int, frame: object | None) -> None:
-        if signum not in self.PROGRAMS:
-            self._events.put(("signal", "", signum))
-        elif self._told:
+        if signum in self._told:
             self._events.put(("told", signal.Signals(signum).name[3:], ""))
+        elif signum not in self.PROGRAMS:
+            self._events.put(("signal", "", signum))

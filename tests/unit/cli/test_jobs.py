@@ -207,28 +207,6 @@ def test_clean(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     assert "--older 'x' is not a time; write 30d, 12h or 4w" in mnrun("clean", "--older", "x").err
 
 
-def test_clean_stages(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
-    """Those that no record points to, once Slurm has no job that could be theirs."""
-    old = time.time() - 41 * 86400
-    for name in ("old", "young", "known"):
-        (jobs / "stage" / name).mkdir(parents=True)
-        (jobs / "stage" / name / "script").write_text("")
-        os.utime(jobs / "stage" / name, (time.time() if name == "young" else old,) * 2)
-    known = {"id": "7", "time": time.time(), "stage": f"{jobs}/stage/known"}
-    (made(jobs, "7", None) / "submitted").write_text(json.dumps(known))
-    slurm.known = (Job("7", "", "RUNNING"), Job("8", "", "PENDING"))
-    assert (mnrun("clean").out, slurm.asked) == ("", ["jobs"])
-    (jobs / "8" / "0").mkdir(parents=True)  # it has begun, and nothing says for which stage
-    (jobs / "8" / "0" / "begun").write_text('{"time": 1, "nodes": "n1"}')
-    slurm.known = (Job("7", "", "RUNNING"), Job("8", "", "RUNNING"))
-    assert mnrun("clean").out == ""
-    slurm.known = (Job("7", "", "RUNNING"),)
-    line = f"{jobs}/stage/old: of a job without a number, 41 days old\n"
-    assert mnrun("clean", "--dry-run").out.endswith(f"would remove {line}") and (jobs / "stage" / "old").exists()
-    assert mnrun("clean").out.endswith(f"removed {line}")
-    assert sorted(path.name for path in (jobs / "stage").iterdir()) == ["known", "young"]
-
-
 def logged(jobs: Path, *starts: int | None, **begun: object) -> Path:
     """Job 7, whose output lies beside its records."""
     path = made(jobs, "7", *starts)

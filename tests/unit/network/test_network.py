@@ -7,19 +7,14 @@ after the documented PCI and network layout of these machines; *.choices what co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mnrun.config import profiles
-from mnrun.config.jobfile import Page
-from mnrun.environment import quote
-from mnrun.errors import UsageError
 from mnrun.files import folder
 from mnrun.model import JobSpec, Variable
-from mnrun.network import choose, facts, learned
+from mnrun.network import choose, facts
 from mnrun.network.choose import Choice
 from mnrun.network.facts import Facts
 from unit.conftest import Shell
@@ -205,29 +200,6 @@ def test_limits_matter_where_there_is_something_to_limit() -> None:
     assert list(facts.too_small(facts.parse([*small, HCA, VERBS]), 1)) == []
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("name", NAMED)
-def test_a_batch_script_warns_of_the_same_limits(sh: Shell, name: str, count: int) -> None:
-    """walk.sh's words for what its nodes say, and those of a live run."""
-    words = "".join(f"{quote(f'{limit} {least} {line}')}\n" for limit, (least, line) in facts.limits().items())
-    tight = ("memlock 65536", "memory 64000000000", "nofile 1024", "shm 67108864", "stack 8192")
-    said = [*lines(name, 11), *(f"limit {line}" for line in tight)]
-    names = [f"node{number}" for number in range(11, 11 + count)]
-    script = f"""\
-say() {{ printf '%s\\n' "$*"; }}
-folded() {{ echo "node[11-12]"; }}
-mnrun_limits=({words})
-mnrun_names=({" ".join(names)})
-. {WRAPPERS}/limits.sh
-while IFS= read -r line; do
-  for name in "${{mnrun_names[@]}}"; do hear_of_limits "$name" "$line"; done
-done
-warn_of_limits"""
-    heard = sh(script, shell="bash", stdin="".join(f"{line}\n" for line in said).encode()).decode().splitlines()
-    small = facts.too_small(facts.parse(said), count)
-    assert sorted(heard) == sorted(f"warning: node[11-12]: {line}" for line in small)
-
-
 # Of a job
 
 ADDRESSES = {"n1": "10.77.0.1", "n2": "10.77.0.2"}
@@ -272,122 +244,6 @@ def test_warnings_of_all_nodes() -> None:
     assert line.startswith(
         "n[1-2]: /dev/shm is limited to 1 kB, and NCCL with 2 GPUs needs 1 GB or more: an admin makes"
     )
-
-
-# As a profile
-
-
-def spoken(*numbers: int, nic: str = "eth0") -> str:
-    lines = []
-    for number in numbers:
-        for line in [*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", HCA, VERBS, *decoys()]:
-            lines.append(f"fact n{number} {line.replace('eth0', nic if number == 2 else 'eth0')}")
-        lines.append(f"ready n{number} address=10.77.0.{number}")
-    return "\n".join([*lines, "Welcome!"])
-
-
-def read_back(text: str) -> profiles.Said:
-    return profiles.understood(
-        profiles.sheet("c", "c.toml", Page("profile c", text, "/", {}, by_line=False, job=False))
-    )
-
-
-def test_a_profile_says_what_was_learned() -> None:
-    """The default partition's holds for all; each value has its reason, and comes back as it was."""
-    found = [learned.heard(name, spoken(1, 2)) for name in ("main", "gpu-long")]
-    text = learned.profile([one for one in found if one], "main", "c1", "today")
-    said = read_back(text)
-    assert list(said.fabric) == ["", "gpu-long"]
-    for one in said.fabric.values():
-        assert (one.nics, one.hcas) == (("eth0",), ("mlx5_0",))
-        by_name = {variable.name: variable for variable in one.env}
-        assert by_name["NCCL_IB_HCA"].value == "=mlx5_0:1"
-        assert by_name["HYDRA_IFACE"].why.startswith(
-            "eth0 carries the route between the nodes (10.77.0.0/24); not docker0"
-        )
-        assert by_name["HYDRA_IFACE"].why.endswith("(profile c)")
-    assert profiles.fabric([said], "other") == said.fabric[""]
-    assert profiles.fabric([said], "gpu-long") == said.fabric["gpu-long"]
-    assert profiles.fabric([said, profiles.Said()], "") == said.fabric[""]
-
-
-def test_names_that_differ_are_not_learned() -> None:
-    """A script says one thing to all nodes."""
-    found = learned.heard("main", spoken(1, 2, nic="ib0"))
-    assert found
-    assert found.nics == ()
-    assert [one.name for one in found.everywhere if one.value == "10.77.0.0/24"]
-    assert "    GLOO_SOCKET_IFNAME differs between these nodes: left out" in found.lines
-    assert read_back(learned.profile([found], "main", "", "today")).fabric[""].nics == ()
-
-
-def test_nothing_learned() -> None:
-    assert learned.heard("main", "srun: nothing\n") is None
-    found = learned.heard("main", spoken(1))
-    assert found
-    assert found.lines == ["partition main (n1):", "    nothing to choose: one node, or one network and no adapter"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('fabric.nic = ["x"]', "profile c line 1: fabric.nic is no key (it is one of nics, hcas, env)"),
-        ('fabric.nics = "x"', "profile c line 1: fabric.nics is not a list of names"),
-        ('fabric.nics = ["a b"]', "profile c line 1: fabric.nics is not a list of names"),
-        ('partition.x.fabric = "off"', "profile c line 1: partition.x.fabric is no table"),
-    ],
-)
-def test_wrong_tables(text: str, said: str) -> None:
-    with pytest.raises(UsageError) as wrong:
-        read_back(text)
-    assert str(wrong.value).startswith(said.partition(" (")[0])
-
-
-# What a shell makes of it
-
-
-def sets(sh: Shell, text: str, tmp_path: Path, node: str, **environ: str) -> dict[str, str]:
-    """The variables that a rank on this node has of it."""
-    (tmp_path / "self").write_text(node + "\n")
-    (tmp_path / "fabric.env").write_text(text)
-    script = f'mnrun_here={tmp_path}; . "$mnrun_here/fabric.env"; env'
-    found = dict(line.partition("=")[::2] for line in sh(script, environ=environ).decode().splitlines())
-    return {name: value for name, value in found.items() if name.startswith(("NCCL", "GLOO", "OMPI"))}
-
-
-CHOSEN = (
-    Choice("NCCL_IB_HCA", "=mlx5_0:1", ""),
-    Choice("OMPI_MCA_btl_tcp_if_include", "it's", ""),
-    Choice("GLOO_SOCKET_IFNAME", "eno1", "", {"node02": "enp3s0"}),
-)
-
-
-@pytest.mark.parametrize(
-    ("node", "environ", "expected"),
-    [
-        (
-            "node01",
-            {},
-            {"NCCL_IB_HCA": "=mlx5_0:1", "OMPI_MCA_btl_tcp_if_include": "it's", "GLOO_SOCKET_IFNAME": "eno1"},
-        ),
-        ("node02", {}, {"GLOO_SOCKET_IFNAME": "enp3s0"}),
-        ("node02", {"GLOO_SOCKET_IFNAME": "eno1"}, {"GLOO_SOCKET_IFNAME": "enp3s0"}),
-        ("node02", {"GLOO_SOCKET_IFNAME": "ib0"}, {"GLOO_SOCKET_IFNAME": "ib0"}),
-        ("node01", {"NCCL_IB_HCA": ""}, {"NCCL_IB_HCA": ""}),
-    ],
-)
-def test_a_shell_sets_what_nobody_has(
-    sh: Shell, tmp_path: Path, node: str, environ: Mapping[str, str], expected: Mapping[str, str]
-) -> None:
-    """What the surroundings or the image say stays; what mpirun brought from another node is that node's."""
-    found = sets(sh, choose.shell(CHOSEN), tmp_path, node, **environ)
-    assert {**found, **expected} == found
-
-
-def test_a_rival_is_left_alone(sh: Shell, tmp_path: Path) -> None:
-    """Open MPI refuses to include and to exclude."""
-    found = sets(sh, choose.shell(CHOSEN), tmp_path, "node01", OMPI_MCA_btl_tcp_if_exclude="lo")
-    assert "OMPI_MCA_btl_tcp_if_include" not in found
 
 
 # The wrapper
@@ -461,12 +317,3 @@ def test_the_wrapper_on_a_tree(sh: Shell, tmp_path: Path) -> None:
         "limit memlock unlimited",
         "limit memory 4096",
     ]
-
-
-@pytest.mark.parametrize("name", ["NCCL-IB", "a:b", "1ST", "a b", ""])
-def test_a_variable_that_no_shell_exports_is_no_profiles(name: str) -> None:
-    """B11: with the file and the line; adapters may have such names."""
-    text = f'[fabric]\nhcas = ["mlx5_0:1", "a-b"]\n[fabric.env]\n"{name}" = "1"\n'
-    with pytest.raises(UsageError, match=r"fabric\.env is not a table of variables"):
-        read_back(text)
-    assert read_back(text.replace(f'"{name}"', "NCCL_IB")).fabric[""].hcas == ("mlx5_0:1", "a-b")

@@ -49,9 +49,8 @@ def test_the_same_contents_make_the_same_pack() -> None:
     assert kit.pack({"a": "1", "bin/b": "2"}) == kit.pack({"a": "1", "bin/b": "2"})
 
 
-def test_a_pack_is_small() -> None:
-    """All wrappers go to every node down one pipe."""
-    # a guard against accidents: every node of every launch is sent this, and srun hands it on node by node
+def test_a_file_that_got_in_by_mistake_is_noticed() -> None:
+    """Every node of a launch is sent the kit down one pipe. The bound is six times its size."""
     assert len(kit.pack(kit.files(make(JobSpec(command=("./app",)), 2, 2), {}))) < 256 * 1024
 
 
@@ -59,8 +58,7 @@ def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to the folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(JobSpec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
     shell = {path.name for path in WRAPPERS.glob("*.sh")} - {
-        *(*kit.FRONT_DOORS, *kit.WALKER, *kit.BEFORE, kit.PULL, kit.IMAGE),
-        *("boot.sh", "fetch.sh", "await.sh", "into.sh"),
+        *(*kit.FRONT_DOORS, *kit.BEFORE, kit.DEAF, kit.PULL, *kit.SPOKEN),
     }
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
     assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
@@ -337,12 +335,13 @@ def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str,
     text = kit.spoken(kit.BOOT)
     assert "BASH_VERSINFO[" in text
     words = ("bash", "-p", "-c", f"played=({version})\n{text.replace('BASH_VERSINFO', 'played')}", f"{tmp_path}/node")
-    said = sh('exec "$@"', *words, stdin=kit.pack({"guard.sh": "echo began"}), environ=HERE, code=1 if old else 0)
-    line = said.decode().splitlines()[1]
+    said = sh('exec "$@"', *words, stdin=kit.pack({"guard.sh": "echo began; ls"}), environ=HERE, code=1 if old else 0)
+    line, *files = said.decode().splitlines()[1:]
     assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
         "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
     )
-    assert (tmp_path / "node").exists() != old
+    assert files == ([] if old else ["guard.sh", "own"])
+    assert not old or not (tmp_path / "node").exists()
 
 
 def test_the_head_waits_for_its_node(sh: Shell, tmp_path: Path) -> None:

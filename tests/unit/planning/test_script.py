@@ -1,87 +1,102 @@
-"""Batch scripts: the words of the plan, with the script's variables in them, and the files that they find."""
+"""Batch scripts: #SBATCH lines, modules, and one call of mnrun, all with their origins."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mnrun import files as render
-from mnrun.errors import Impossible, UsageError
-from mnrun.model import JobSpec, Site, Variable
-from mnrun.nodes import kit
+from mnrun.errors import UsageError
+from mnrun.model import JobSpec, Variable
 from mnrun.planning import layout, plan, script
-from mnrun.planning.script import Script
-from mnrun.schedulers.slurm import steps
 from unit.conftest import Shell
 from unit.samples import build
 
 
-def written(*command: str, **given: Any) -> Script:
+def written(*command: str, **given: Any) -> str:
     job = build(*(command or ("./app",)), **{"nodes": "2", "ntasks_per_node": "2", **given})
     return of_the_job(job, "")
 
 
-def of_the_job(job: JobSpec, source: str) -> Script:
-    laid = layout.lay_out(job, None)
-    made = plan.make(plan.on_paper(job), script.on_paper(laid), script.JOB)
-    where = steps.on_paper(Site("slurm", script.SLURM_JOB, (24, 11)), job, laid)
-    return script.write(made, where, "/stage", source)
+def of_the_job(job: JobSpec, source: str, call: tuple[str, ...] = ("/bin/mnrun",)) -> str:
+    made = plan.make(job, script.on_paper(layout.lay_out(job, None)), "JOB")
+    return script.write(made, call, source)
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "plain",
-        "two words",
-        "$HOME `x` \\ \"q\" 'q'",
-        f"/tmp/mnrun.{script.JOB}/a b",
-        f"x=$y,{steps.HEAD}",
-        f"{steps.EACH};\n*",
-        "echo $MNRUN_JOB_ID in $MNRUN_NODES of /tmp/mnrun.MNRUN_JOB",
-        "é!",
-    ],
-)
-def test_a_word_is_what_bash_makes_of_it(sh: Shell, word: str) -> None:
-    """Byte for byte, but for the names that are the script's variables."""
-    known = {"here": "/tmp/mnrun.7", "id": "7", "head": "node01", "each": "node01,node02", "nodes": "node[01-02]"}
-    text = "".join(f"mnrun_{name}={value}; " for name, value in known.items()) + f"printf %s {script._word(word)}"
-    expected = word.replace(script.JOB, "7").replace(steps.HEAD, "node01").replace(steps.EACH, "node01,node02")
-    assert sh('exec bash -c "$1"', text).decode() == expected
+OPTIONS = re.compile(r"^mnrun_options=\(\n(.*?)^\)$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_stage_holds_what_nodes_are_sent() -> None:
-    """All of a live launch's files but those that are made in the job."""
-    files = written().stage
-    assert {f"kit/{name}" for name in kit.wrappers()} <= set(files)
-    assert {"walk.sh", "words.sh", "ssh_config", "kit/job.sh", "kit/needs", "kit/launch.env"} <= set(files)
-    assert not {"kit/layout", "kit/key"} & set(files)
-    assert "ssh_config" not in written(mode="outside-in").stage
+def options(text: str) -> list[str]:
+    """The words in the script's array, one to a line, without their origins."""
+    found = OPTIONS.search(text)
+    assert found
+    return [line.partition("  # ")[0].strip() for line in found[1].splitlines()]
+
+
+def called(sh: Shell, text: str) -> list[str]:
+    """The words with which bash would start mnrun."""
+    script = text.replace("exec /bin/mnrun ", "printf '%s\\0' ").replace("exit 122", "")
+    return sh('exec bash -c "$1" 2>/dev/null', script.partition("\necho ")[0]).decode().split("\0")[:-1]
+
+
+@pytest.mark.parametrize("word", ["plain", "two words", "$HOME `x` \\ \"q\" 'q'", "\n*", "it's", "é!", ""])
+def test_words_arrive_byte_for_byte(sh: Shell, word: str) -> None:
+    """Of the program, of variables, and words for the runtime, which mnrun splits again."""
+    made = written("./app", word, env=(f"A={word}",), container_args=(shlex.quote(word),))
+    found = called(sh, made) if "\n" not in word else []
+    if found:
+        assert found[found.index("--") + 1 :] == ["./app", word]
+        assert f"--env=A={word}" in found
+        (given,) = (one.partition("=")[2] for one in found if one.startswith("--container-args="))
+        assert shlex.split(given) == [word]
+
+
+def test_what_is_decided_here_stands_in_the_script() -> None:
+    """Each option with its origin, paths absolute; what is left to the nodes is not there."""
+    given = {"image": "a.sif", "bind": ("data:/d:ro",), "no_home": True, "start_timeout": "2m", "launcher": "auto"}
+    here = "/home/alice/run"
+    assert options(written(**given)) == [
+        *(f"--image={here}/a.sif", "--no-home", "--start-timeout=120s", f"--bind={here}/data:/d:ro", f"--chdir={here}"),
+    ]
+    assert options(written(mode="outside-in", launcher="srun", mpi_args=("-v",)))[:2] == [
+        "--mode=outside-in",
+        "--launcher=srun",
+    ]
+
+
+def test_resources_are_asked_of_sbatch_alone() -> None:
+    """Who edits a line of #SBATCH need not edit another; a step has no other GRES unless it says so."""
+    assert not [word for word in options(written(cpus_per_task="2", gpus_per_node="2")) if "gpus" in word]
+    assert "--gres=gpu:1,tmp:2" in options(written(gres="gpu:1,tmp:2"))
+    assert not [word for word in options(written(gres="gpu:a100:1")) if "gres" in word]
+
+
+def test_a_mnrun_that_is_not_there_is_said(sh: Shell) -> None:
+    """In one line, with the code of what cannot work; also where its interpreter is not there."""
+    for lacking in ("/nowhere/mnrun", "./broken"):
+        text = of_the_job(build("./app", nodes="1"), "", (lacking,))
+        line = 'printf "#!/nowhere/python\\n" >broken; chmod +x broken; bash -c "$1" 2>&1; echo $?'
+        said = sh(line, text, environ={"SLURMD_NODENAME": "n1"}).decode().splitlines()
+        assert said[-1] == "122"
+        assert said[-2].startswith(f"mnrun: cannot start {lacking} on n1: "), said
 
 
 def test_what_is_passed_on_is_never_written() -> None:
-    """A name whose value is the job's own: no file of ours has the value, the script has the name."""
-    made = written(env=("TOKEN", "A=b"), environ={"TOKEN": "s3cret", "SLURM_JOB_ID": "7"})
-    assert '"TOKEN${TOKEN+=$TOKEN}"' in made.text
-    assert not [name for name, text in {"": made.text, **made.stage}.items() if "s3cret" in text]
-    assert "SLURM_JOB_ID" not in made.text
-
-
-def test_gpus_for_each_task_are_all_of_the_nodes() -> None:
-    """Every rank sees all GPUs of its node: the steps ask for what the job's tasks hold together."""
-    made = written(gpus_per_task="2")
-    assert "#SBATCH --gpus-per-task=2" in made.text
-    assert made.text.count("--gres=gpu:4 ") == 3
-    with pytest.raises(Impossible, match="--gpus-per-task with different numbers of ranks"):
-        written(gpus_per_task="1", ntasks="3", ntasks_per_node=None)
+    """A name whose value is the job's own: the script has the name."""
+    made = written(env=("TOKEN", "A=b", "!GONE"), environ={"TOKEN": "s3cret", "SLURM_JOB_ID": "7"})
+    assert [word for word in options(made) if "env" in word] == ["--env=TOKEN", "--env=A=b", "--env='!GONE'"]
+    assert "s3cret" not in made
+    assert "SLURM_JOB_ID" not in made
 
 
 def test_directives_say_where_they_come_from() -> None:
     """In sbatch's words, quoted where a shell would; what mnrun does not read goes last."""
-    lines = written(partition="gpu", constraint="a&b", exclusive=True, slurm=("switches=1@30:00",)).text.split("\n")
+    lines = written(partition="gpu", constraint="a&b", exclusive=True, slurm=("switches=1@30:00",)).split("\n")
     assert [re.sub(" +#", "  #", line) for line in lines if line.startswith("#SBATCH")] == [
         "#SBATCH --job-name=app  # the program's name",
         "#SBATCH --partition=gpu  # command line",
@@ -97,39 +112,33 @@ def test_directives_say_where_they_come_from() -> None:
 def test_an_origin_is_one_line() -> None:
     """Whatever a profile's author wrote."""
     job = build("./a\nb", nodes="1", env=("A=1",))
-    job = dataclasses.replace(job, env=(Variable("A", "1", why="one\ntwo"),), job_name="x")
+    job = dataclasses.replace(job, asked_env=(Variable("A", "1", why="one\ntwo"),), job_name="x")
     made = of_the_job(job, "\n")
-    assert "  A=1  # one two\n" in made.text
-    assert made.text.splitlines()[2].startswith("# Written by mnrun")
+    assert re.search(r"--env=A=1 +# one two\n", made)
+    assert made.splitlines()[2].startswith("# Written by mnrun")
 
 
 def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:
-    """In that order, and before `set -u`."""
-    text = written(module=("a/1", "b"), ulimit=("memlock=unlimited",), setup=("export X=$Y",)).text
+    """In that order."""
+    text = written(module=("a/1", "b"), ulimit=("memlock=unlimited",), setup=("export X=$Y",))
     places = [text.index(line) for line in ("module load a/1", "module load b", "ulimit -l unlimited", "export X=$Y")]
     assert places == sorted(places)
-    assert places[-1] < text.index("set -euo pipefail")
+    assert places[-1] < text.index("mnrun_options=(")
 
 
 def test_lines_of_the_users_own_stay_as_they_are() -> None:
     """Where they come from stands above those of one place, since a comment between two could be part of a text."""
     job = build("./app", nodes="1", setup=("cat <<end", "text \\", "end"))
     job = dataclasses.replace(job, setup_origins=("profile one", "profile one", "job.toml\nline 3"))
-    lines = of_the_job(job, "").text.splitlines()
+    lines = of_the_job(job, "").splitlines()
     first = lines.index("# setup: profile one")
     assert lines[first + 1 : first + 5] == ["cat <<end", "text \\", "# setup: job.toml line 3", "end"]
-
-
-def test_what_the_steps_clients_are_told_says_why() -> None:
-    """An export of ours, beside the directives and variables, which say it too."""
-    text = written(mode="outside-in", launcher="srun").text
-    assert "export SLURM_PMIX_FENCE=ring  # mnrun: " in text
 
 
 def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
     """--templates goes in front; an unknown name in it, or what is none, is said with the file."""
     (tmp_path / "slurm.sh").write_text("#!/bin/bash\n# ours\n{{ title }}\n")
-    assert written(templates=str(tmp_path)).text.startswith("#!/bin/bash\n# ours\napp: 2 nodes x 2 ranks")
+    assert written(templates=str(tmp_path)).startswith("#!/bin/bash\n# ours\napp: 2 nodes x 2 ranks")
     (tmp_path / "slurm.sh").write_text("{{ nothing }}")
     with pytest.raises(UsageError, match=r"slurm.sh: 'nothing' is undefined"):
         written(templates=str(tmp_path))
@@ -142,13 +151,6 @@ def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
             render.render("slurm.sh", str(tmp_path))
     with pytest.raises(UsageError, match=r"^--templates /nope is no directory; "):
         render.render("slurm.sh", "/nope")
-
-
-def test_ranks_by_srun_that_are_uneven_are_named_in_the_job() -> None:
-    """Which node a rank is on is known only there."""
-    made = written(mode="outside-in", launcher="srun", ntasks="3", ntasks_per_node=None)
-    assert "ranks=(2 1)" in made.text
-    assert '--distribution=arbitrary "--nodelist=$mnrun_each"' in made.text
 
 
 @pytest.mark.parametrize(
@@ -176,4 +178,4 @@ def test_a_programs_name_becomes_no_line_of_its_own() -> None:
     with pytest.raises(UsageError, match=r"--job-name 'app.ntouch x' has a tab, a newline or another control") as wrong:
         written(program)
     assert wrong.value.remedy == "give the job a name of its own with --job-name"
-    assert "#SBATCH --job-name=app " in written(program, job_name="app").text
+    assert "#SBATCH --job-name=app " in written(program, job_name="app")

@@ -87,6 +87,8 @@ def test_a_maximal_job() -> None:
             Variable("A", "b=c"),
         ),
         passed=("X", "TOKEN", "A"),
+        asked_env=(Variable("TOKEN", "secret"), Variable("A", "b=c")),
+        env_files=("/home/alice/run/a.env",),
         launcher="srun",
         mpi="pmix",
         mpi_args=("--distribution=cyclic",),

@@ -293,7 +293,7 @@ def test_scheduler_is_asked_after_the_lease_is_closed(
         closed.append(stage.lease.closed)
         return answer
 
-    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda job: noting(slurm.ending))
+    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda site: noting(slurm.ending))
     mocker.patch("mnrun.schedulers.slurm.cluster.why_down", side_effect=lambda names: noting(slurm.thoughts))
     for play in (
         Play(go=say(*RANKS) + ended("serve", 143), close=[]),

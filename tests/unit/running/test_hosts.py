@@ -12,6 +12,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, NodeError
+from mnrun.files import wrapper
 from mnrun.model import JobSpec, Words
 from mnrun.running import hosts as machines
 from mnrun.schedulers.hosts import names, pdsh, remote
@@ -156,7 +157,7 @@ def test_a_cache_that_is_a_link(sh: Shell, tmp_path: Path) -> None:
 
 def staged(sh: Shell, top: Path, works: bool) -> None:
     """stage.sh's look at an image there, and then the image itself; or its refusal."""
-    text, digest = machines._text("stage.sh"), hashlib.sha256(b"image").hexdigest()
+    text, digest = wrapper("stage.sh"), hashlib.sha256(b"image").hexdigest()
     path = str(top / "images" / f"{digest}.sif")
     said = sh(text, "look", path, digest, "/nowhere", shell="bash", code=0 if works else 1)
     assert said == (b"want\n" if works else b"")

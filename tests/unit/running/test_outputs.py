@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,15 @@ def test_where_the_program_writes(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "o").write_text("before")
 
-    def starter(output: tuple[int | None, int | None] = (None, None)) -> None:
+    def starter(*_: object, output: tuple[int | None, int | None] = (None, None), **__: object) -> Any:
         for fd, text in zip(output, (b"out ", b"err ")):
             if fd is not None:
                 os.write(fd, text)
 
     before = len(os.listdir("/proc/self/fd"))
     with outputs.opened(make(build("./app", **given), 1), SITE, {}, starter) as start:
-        start()
+        assert start is not None
+        start("run", (), {}, queue.SimpleQueue(), held=False)
     assert len(os.listdir("/proc/self/fd")) == before
     for stream, name in files.items():
         if name is not None:

@@ -40,7 +40,9 @@ class Step:
         self.signals: list[int] = []
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
-    def start(self, name: str, argv: Words, environ: object, events: queue.SimpleQueue[Event], held: bool) -> Any:
+    def start(
+        self, name: str, argv: Words, environ: object, events: queue.SimpleQueue[Event], held: bool, **_: object
+    ) -> Any:
         assert (name, held) == ("prepare", True)
         self.argv, self.events = argv, events
         return self

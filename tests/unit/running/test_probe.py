@@ -160,10 +160,10 @@ def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFi
 
 def test_hosts_are_asked_on_their_way(image: Path, mocker: MockerFixture) -> None:
     asker = of(image, mode="outside-in")
-    asker.way = mocker.Mock()
-    asker.way.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
+    asker.way = way = mocker.Mock()
+    way.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
     assert judged(asker)[0].mpi == "openmpi"
-    assert asker.way.ask.call_args.kwargs == {"only": ("node01",)}
+    assert way.ask.call_args.kwargs == {"only": ("node01",)}
 
 
 def words_of(job: JobSpec) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
-"""Thousands of nodes: what guards there say, played in full to the launcher and to the batch script's side, which must
-not take longer over each word the more nodes there are.
+"""Thousands of nodes: what guards there say, played in full to the launcher.
+
+It must not take longer over each word the more nodes there are.
 
 The bounds say "never", not "slow": before, these took minutes.
 """
 
 from __future__ import annotations
 
-import os
 import queue
 import time
 from collections.abc import Iterator
@@ -22,8 +22,6 @@ from mnrun.system.process import Event
 from mnrun.system.screen import Screen
 from unit.played import Launcher, Play, Stage, ended, say
 from unit.samples import SITE, build, make
-from unit.wrappers.test_walker import SCONTROL, Job
-from unit.wrappers.test_walker import job as job
 
 NODES, EACH = 4000, 128
 BOUND = 60.0  # seconds of CPU, where it takes eight
@@ -149,41 +147,3 @@ def test_images_of_thousands_of_nodes(launch: Launcher, stage: Stage, mocker: Mo
     made = prepare.prepare(job, SITE, {}, events, Screen(), lambda *words, **how: Step())  # type: ignore[arg-type]
     assert made.spec.image == "/cache/app.sif"
     assert folding.call_count < 3
-
-
-TAKE = """
-read -ra before </proc/$$/stat
-while IFS= read -r line; do take "$line"; done <"$0.words"
-read -ra after </proc/$$/stat
-echo $((after[13] + after[14] - before[13] - before[14]))
-"""
-COUNT = """
-echo "${#mnrun_ready[@]} ${#mnrun_seen[@]} ${#mnrun_bye[@]} ${mnrun_count[node1000]} ${mnrun_has[node1000:gpus]}"
-grep -c . "$mnrun_record/log"
-warn_of_limits
-"""
-END = "mnrun_ready=() mnrun_ours=0; exit"
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def walk(job: Job, nodes: int, words: list[str], then: str = "") -> list[str]:
-    """What a batch script of so many nodes says once it has taken in these words: first the ticks that it took."""
-    job.program("scontrol", SCONTROL.replace("echo node01; echo node02", f"seq -f node%02g {nodes}"))
-    (job.path / "script.words").write_text("".join(f"{word}\n" for word in words))
-    return job.start(TAKE + then + END, nodes=str(nodes)).splitlines()
-
-
-def test_a_batch_script_of_a_thousand_nodes(job: Job) -> None:
-    """B3: all that guards say there."""
-    words = [*coming(1000, adapters=4), *running(1000, 8), *leaving(1000)]
-    ticks, found, logged = walk(job, 1000, words, COUNT)
-    assert found == "1000 8000 1000 8 4"
-    assert int(logged) == len(words)
-    assert int(ticks) < BOUND * TICKS
-
-
-def test_a_word_costs_a_batch_script_of_many_nodes_no_more_than_one_of_few(job: Job) -> None:
-    """B3: it took four times as long on a thousand; on two thousand a healthy job did not begin in time."""
-    words = [f"rank node{rank % 2 + 1:02} {rank} 6000" for rank in range(6000)]
-    few, many = (int(walk(job, nodes, words)[0]) for nodes in (2, 2000))
-    assert many < 3 * few + TICKS // 5, (many, few)

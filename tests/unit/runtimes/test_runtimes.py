@@ -8,7 +8,7 @@ import pytest
 
 from mnrun.errors import Impossible
 from mnrun.model import Box, Mount, Words
-from mnrun.runtimes import RUNTIMES
+from mnrun.runtimes import RUNTIMES, SHARING
 
 MINIMAL = Box(image="/app.sif", binds=(), home="/home/alice", chdir="/home/alice/run", job="7-abc")
 MAXIMAL = Box(
@@ -81,7 +81,7 @@ CH_HOME = ("--bind", "/home/alice:/home/alice", "--cd", "/home/alice/run", "/app
 def test_words_of_charliecloud() -> None:
     """Its mounts have no options, so that one that is to be read only is refused."""
     box = replace(MAXIMAL, image="/images/a b", binds=tuple(replace(m, options="") for m in MAXIMAL.binds))
-    charliecloud = RUNTIMES["charliecloud"]
+    charliecloud = SHARING["charliecloud"]
     assert charliecloud.node(box) == charliecloud.rank(box) == charliecloud.hold(box) == (*CH_RUN, *CH_BINDS)
     assert charliecloud.join(box) == (*CH_RUN, "--join-pid=MNRUN_HOLDER", *CH_BINDS)
     assert charliecloud.node(MINIMAL) == (*CH_RUN, *CH_HOME)

@@ -12,7 +12,7 @@ import pytest
 
 from mnrun.model import Listed
 from mnrun.system import process
-from mnrun.system.process import Event, Running
+from mnrun.system.process import Child, Event
 from unit.world import World
 
 
@@ -22,7 +22,7 @@ class Starter:
     def __init__(self) -> None:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
-    def start(self, script: str, held: bool = True) -> Running:
+    def start(self, script: str, held: bool = True) -> Child:
         environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
         return process.start("step", ("sh", "-c", script), environ, self.events, held)
 
@@ -39,7 +39,7 @@ def starter(world: World) -> Iterator[Starter]:
         yield Starter()
 
 
-def close(running: Running) -> None:
+def close(running: Child) -> None:
     assert running.process.stdin is not None
     running.process.stdin.close()
 
@@ -126,8 +126,8 @@ def test_no_such_program(starter: Starter) -> None:
         process.start("step", ("/nowhere/srun",), {}, starter.events, True)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_signals_that_are_for_the_program(world: World, told: bool) -> None:
+@pytest.mark.parametrize("told", [(), process.Signals.PROGRAMS])
+def test_signals_that_are_for_the_program(world: World, told: tuple[signal.Signals, ...]) -> None:
     """They do not end us."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with process.Signals(events, told), world.allowed():

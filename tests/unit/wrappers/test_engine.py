@@ -278,7 +278,7 @@ done <&"${pull[0]}"
 def test_podman_copies_an_image_for_the_users_ids_before_it_says_that_it_is_there(node: Node) -> None:
     """In PREPARE, so that it does not count as the job's start; once."""
     node.fill("podman")
-    (node.path / "pull.sh").write_text(kit.pullers()[kit.PULL])
+    (node.path / "pull.sh").write_text(kit.puller())
     node.program("getsubids", "exit 0")
     node.program(
         "podman", """echo "$*" >>"$STORE.asked"; case "$*" in *' create '*) echo box ;; *) echo 1234 ;; esac"""

@@ -32,7 +32,7 @@ class Node:
         self.job = (
             f"7-{place.name}.{os.getpid()}"  # what ends of one is looked for by it, on the whole machine, and late
         )
-        (place / "pull.sh").write_text(kit.pullers()[kit.PULL])
+        (place / "pull.sh").write_text(kit.puller())
         (place / "bin").mkdir()
 
     def program(self, name: str, script: str) -> None:

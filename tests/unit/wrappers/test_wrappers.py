@@ -23,7 +23,7 @@ from unit.samples import build, make
 BARE = {"PATH": os.environ["PATH"]}
 SHELLS = ("sh", "dash", "bash")
 WHO = 'set -- $(cat /proc/$$/stat); shift 21; echo "$$ $1"'  # this shell's number and start, as others note them
-BY_INTO = ("box.sh", "go.sh", "hold.sh", "node.sh", "speaks.sh", "stop.sh")
+BY_INTO = ("box.sh", "go.sh", "hold.sh", "node.sh", "stop.sh")
 
 
 class Node:
@@ -509,20 +509,3 @@ mkfifo up; exec {{mnrun_up}}<>up; printf 'bye \\n' >&"$mnrun_up"; forward"""
     assert max(map(len, said)) < 1024
     assert len(said) < 12
     assert "\t".join(line.removeprefix("fact n1 ") for line in said).split("\t") == facts
-
-
-@pytest.mark.parametrize("old", [False, True], ids=["bash's own", "as before bash 5.2"])
-def test_an_images_name_arrives_as_it_is(sh: Shell, old: bool) -> None:
-    """What sed and bash have words of their own for."""
-    name = r"/data/a&b|c\d \& &&.sif"
-    said = sh(
-        """
-        [[ -z $3 ]] || shopt -u patsub_replacement 2>/dev/null || :
-        source "$1"; echo MNRUN_PULLED | sed "s|MNRUN_PULLED|$(as_it_is "$2")|g"
-        """,
-        str(folder("wrappers") / "image.sh"),
-        name,
-        "1" if old else "",
-        shell="bash",
-    )
-    assert said.decode() == f"{name}\n"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from mnrun import nodeset
 from mnrun.errors import NodeError, UsageError
+from mnrun.files import spoken
 from mnrun.model import Allocation, Asked, Node, Plan, Site, Variable, Where, Words
 
 EACH = "MNRUN_NODE={node}"  # as `reach` writes it: the name of each host in turn
@@ -144,8 +145,6 @@ def unnamed(words: Words) -> Words:
     return (*words[:place], *words[place + 1 :]) if words[place] == EACH else words
 
 
-# A login shell that reads it may be csh or fish: in single quotes theirs are `!`, a newline and a backslash alone.
-_READ = """'mnrun_words=$(printf %s "$@" | base64 -d | gzip -d) && eval "exec $mnrun_words"'"""
 _PIECE = 900  # letters; a csh's words may have no more than 1024
 LONGEST = 128 * 1024 - 1  # letters of a line, which is one word of that shell's
 
@@ -160,7 +159,7 @@ def in_one_line(words: Words) -> str:
     said = shlex.join(program(words)).encode("utf-8", "surrogateescape")
     packed = base64.b64encode(gzip.compress(said, mtime=0)).decode("ascii")
     pieces = (packed[place : place + _PIECE] for place in range(0, len(packed), _PIECE))
-    return f"exec sh -c {_READ} sh {' '.join(pieces)}"
+    return f"exec sh -c '{spoken('words.sh')}' sh {' '.join(pieces)}"
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

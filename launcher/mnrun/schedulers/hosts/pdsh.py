@@ -22,19 +22,6 @@ from mnrun.system.process import Event, ProcessWire, tied
 
 LOST = 255  # as ssh's own exit code
 GREETING = 30.0  # seconds; a guard bears two minutes of silence
-# The lease as a pipe in a directory beside the job's, opened for both so that it has no end. In that directory lie the
-# two words that others write to it by; they come as all do who enter a directory of ours by its name (kit.INTO).
-PIPED = (
-    'umask 077; mkdir "$0" || { echo "fail $MNRUN_NODE cannot make $0 on this node"; exit 1; }; '
-    'cd "$0" && mkfifo pipe && exec <>pipe && '
-    "echo 'exec cat >pipe' >pour && echo 'echo \"$1\" 1<>pipe' >say && echo \"$0\" >own && "
-    'cd / && exec env MNRUN_WAIT=60 "$@"'
-)
-# Nobody waits for what is somebody else's.
-THERE = (
-    'i=0; until [ -e "$0/own" ] || [ -L "$0" ] || { [ -e "$0" ] && [ ! -O "$0" ]; }; '
-    "do i=$((i + 1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done\n"
-)
 PLAIN = re.compile(rb"(go|log|alive|end|signal [A-Z0-9]+)\n")
 COMPLAINT = re.compile(r"pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 
@@ -70,7 +57,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
 
     def lease(name: str, nodes: Sequence[str], words: Words, events: queue.SimpleQueue[Event]) -> Fan:
         place = f"{node_dir(words)}.lease"
-        up = fan_out(nodes, ("exec", "bash", "-p", "-c", PIPED, place, *words[1:]))
+        up = fan_out(nodes, ("exec", "bash", "-p", "-c", kit.spoken(kit.LEASE), place, *words[1:]))
         return Fan(name, nodes, up, events, _Down(way, place, fan_out))
 
     def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> process.Running:
@@ -94,7 +81,8 @@ class _Down:
         self._way, self._place, self._fan_out = way, place, fan_out
 
     def pour(self, data: bytes, nodes: Sequence[str]) -> None:
-        self._way.ask(("sh", "-c", THERE + kit.spoken(kit.INTO), self._place, "pour"), data, only=nodes)
+        text = f"{kit.spoken(kit.AWAIT_LEASE)}\n{kit.spoken(kit.INTO)}"
+        self._way.ask(("sh", "-c", text, self._place, "pour"), data, only=nodes)
 
     def say(self, word: str, nodes: Sequence[str]) -> None:
         if not nodes:

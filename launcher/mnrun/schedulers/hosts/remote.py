@@ -366,7 +366,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
             return process.ProcessWire(("sh", "-c", 'exec "$@"', "sh", *program(words)))
         return ChannelWire(session(client), in_one_line(words))
 
-    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> process.Running | Run:
+    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> process.Running:
         client = opened[node]
         if client is None:
             argv = ("sh", "-c", 'exec "$@"', "sh", *program(words))

@@ -73,6 +73,9 @@ class Listener:
         self._closed = False
         self._ended = threading.Event()
 
+    def pulse(self) -> None:
+        """Do nothing: `_tick` shows that we live."""
+
     def wait(self, seconds: float) -> bool:
         return self._ended.wait(seconds)
 
@@ -182,12 +185,7 @@ class Run:
     """One wire with our own standard input, and our output and errors, or the files in their place."""
 
     def __init__(
-        self,
-        name: str,
-        node: str,
-        wire: Wire,
-        events: queue.SimpleQueue[Event],
-        output: Output = (None, None),
+        self, name: str, node: str, wire: Wire, events: queue.SimpleQueue[Event], output: Output = (None, None)
     ) -> None:
         self.name = name
         self._node = node
@@ -198,6 +196,9 @@ class Run:
         thread(self._finish, [thread(self._copy, stream, output[stream - 1] or stream) for stream in (1, 2)], events)
 
     def send(self, data: bytes, node: str = "") -> None:
+        pass
+
+    def pulse(self) -> None:
         pass
 
     def close(self) -> None:
@@ -234,7 +235,7 @@ class Run:
         events.put(("ended", self.name, UNHEARD if self._unheard else GONE if code is None else code))
 
 
-Prompt = Callable[[str, str, Words, "queue.SimpleQueue[Event]"], "Running | Run"]  # its name, its host, its words
+Prompt = Callable[[str, str, Words, "queue.SimpleQueue[Event]"], Running]  # its name, its host, its words
 
 
 @dataclass(frozen=True)
@@ -244,9 +245,8 @@ class Way:
     hosts: tuple[str, ...]
     wire: Callable[[str, Words], Wire]
     prompt: Prompt | None = None  # what starts a command that has our terminal
-    lease: Callable[[str, Sequence[str], Words, queue.SimpleQueue[Event]], Listener] | None = (
-        None  # in place of many wires
-    )
+    # in place of many wires
+    lease: Callable[[str, Sequence[str], Words, queue.SimpleQueue[Event]], Running] | None = None
 
     def start(
         self,
@@ -259,7 +259,7 @@ class Way:
         terminal: bool = False,
         apart: bool = False,
         output: Output = (None, None),
-    ) -> Listener | Run | Running:
+    ) -> Running:
         """Start `ssh HOSTS WORDS…` as names.py writes it."""
         _, where, *words = argv
         nodes = nodeset.expand(where)

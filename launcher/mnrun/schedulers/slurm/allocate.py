@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import queue
-import shlex
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -20,14 +19,13 @@ from typing import IO
 
 from mnrun.errors import SchedulerError
 from mnrun.model import Words
+from mnrun.nodes import kit
 from mnrun.schedulers.slurm import cluster
-from mnrun.system.process import Event, Running, Signals, start, starting, tied
+from mnrun.system.process import Child, Event, Signals, start, starting, tied
 from mnrun.system.screen import Screen
 
 LOOK = 0.2  # seconds between two looks at what it has said
 FAREWELL = 10.0  # seconds for salloc to give the nodes back
-# Says what Slurm has set, a variable to a line and then an empty one, and waits.
-HOLD = "env -0 | tr '\\n\\0' ' \\n' | grep '^SLURM_'; echo; exec cat >/dev/null"
 
 
 @contextmanager
@@ -36,8 +34,8 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
 
     Raises SchedulerError where there is no salloc, or it says no; leaves with 128+n at a signal.
     """
-    argv = ("salloc", *words, "sh", "-c", HOLD)
-    screen.command(shlex.join(argv))
+    argv = ("salloc", *words, "sh", "-c", kit.spoken(kit.ALLOCATION))
+    screen.command(kit.typed(argv))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with tempfile.TemporaryFile() as errors:
         with starting("salloc", "load Slurm's module, or use --local"):
@@ -90,7 +88,7 @@ def _reason(lines: list[str]) -> str:
     return "; ".join(dict.fromkeys(line.replace("error: ", "", 1) for line in errors))
 
 
-def _give_back(lease: Running, job: str) -> None:
+def _give_back(lease: Child, job: str) -> None:
     """End salloc and with it the job, "" where there is none yet."""
     lease.end(signal.SIGHUP)
     lease.close()

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mnrun import environment
 from mnrun.errors import Impossible, NoAnswerError, SchedulerError
@@ -38,7 +37,10 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     gpus = {node.name: node.gpus for node in allocation.nodes}
     release = version()
     extra = environ.get("PRTE_MCA_plm_slurm_args", "")
-    return allocation, Site("slurm", allocation.job, release, extra, gpus, _binds(release, environ))
+    restart = int(environ.get("SLURM_RESTART_COUNT") or 0)
+    binds = _binds(release, environ)
+    inside = "SLURM_TASK_PID" in environ
+    return allocation, Site("slurm", allocation.job, release, extra, gpus, binds, restart=restart, inside=inside)
 
 
 def on_paper(environ: Mapping[str, str], job: str = "JOB") -> Site:
@@ -90,9 +92,9 @@ def refuse_gpus(job: JobSpec, release: tuple[int, int], held: Iterable[int] = ()
         raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
 
 
-def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Hand in the script at `path`; the job's id, and what sbatch said beside it. Its options are all in the
-    script: none comes from SBATCH_*, and nothing of a surrounding job is taken along.
+def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Hand in the text of a batch script; return the job's id, and what sbatch said beside it. Its options are all in
+    the script: none comes from SBATCH_*, and nothing of a surrounding job is taken along.
 
     Raises SchedulerError with sbatch's own words, and the option of ours that they are about; NoAnswerError where the
     job may have been taken.
@@ -105,9 +107,9 @@ def submit(path: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, s
     if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
         del clean["TMPDIR"]
     perhaps = "the job may be handed in all the same: look at mnrun status before you try again"
-    words, code = ("sbatch", "--parsable", path), 0
+    words, code = ("sbatch", "--parsable"), 0
     try:
-        done = commands.run(words, SBATCH, clean, instead="submit from a login node")
+        done = commands.run(words, SBATCH, clean, instead="submit from a login node", said=script)
         code, out, said = done.returncode, done.stdout, done.stderr.strip()
     except NoAnswerError as error:
         out, said = error.heard, error.message
@@ -129,39 +131,6 @@ def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], 
     return _ask(*srun, *words, environ=environment.for_srun(environ))
 
 
-@dataclass(frozen=True)
-class Partition:
-    nodes: int  # that are there
-    default: bool = False
-
-
-def partitions(environ: Mapping[str, str]) -> dict[str, Partition]:
-    """The partitions that have nodes to give. Raises SchedulerError where Slurm does not say."""
-    words = ("sinfo", "-h", "-t", "idle,mixed,allocated,completing", "-o", "%P %D")
-    found: dict[str, Partition] = {}
-    for line in _ask(*words, environ=environ).splitlines():
-        name, _, count = line.strip().partition(" ")
-        before = found.get(name.rstrip("*"), Partition(0)).nodes
-        if count.strip().isdecimal():
-            found[name.rstrip("*")] = Partition(before + int(count), name.endswith("*"))
-    return found
-
-
-def in_partition(
-    name: str, nodes: int, options: Sequence[str], words: Sequence[str], environ: Mapping[str, str]
-) -> str:
-    """What `words` say on so many nodes of a partition, in a short job of its own, which must begin within a minute."""
-    srun = ("srun", "--quiet", f"--partition={name}", f"--nodes={nodes}", "--ntasks-per-node=1", "--time=2")
-    given = (*(f"--{option}" for option in options), "--immediate=60", "--mpi=none", "--chdir=/tmp")
-    inside = "SLURM_JOB_ID" in environ  # it would be a step of that job
-    own = {n: v for n, v in environ.items() if not (inside and n.startswith("SLURM_") and n != "SLURM_CONF")}
-    done = commands.run((*srun, *given, *words), 180, own)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise SchedulerError(said[-1] if said else f"srun ended with {done.returncode}")
-    return done.stdout
-
-
 def why_down(names: Sequence[str]) -> dict[str, str]:
     """node -> what Slurm thinks of it, for those that it does not think well of."""
     try:
@@ -172,31 +141,49 @@ def why_down(names: Sequence[str]) -> dict[str, str]:
     return {n: s for n, s in states.items() if s.endswith("*") or s.startswith(("down", "fail", "drain"))}
 
 
-def runs(job: str) -> bool:
-    """Whether a job goes on, or nobody knows better; else it is cancelled, out of time, being cleaned up …"""
+def _shown(job: str) -> str:
+    """Return what Slurm says of a job; "" where it does not answer."""
+    words = ("scontrol", "-o", "show", "job", job)
     try:
-        said = steps.of_job(job, _ask("scontrol", "-o", "show", "job", job))
+        done = commands.run(words, 60)
+        if done.returncode < 0:  # Slurm sends the signals of a batch job to every process of its script
+            done = commands.run(words, 60)
     except SchedulerError:
-        return True
-    found = re.search(r"JobState=(\w+)", said)
+        return ""
+    return steps.of_job(job, done.stdout) if done.returncode == 0 else ""
+
+
+def runs(job: str) -> bool:
+    """Return whether a job goes on, or nobody knows better; else it is cancelled, out of time, being cleaned up …"""
+    found = re.search(r"JobState=(\w+)", _shown(job))
     return found is None or found[1] in steps.RUNNING
 
 
-def ending(job: str) -> str:
-    """How a job that is ending ends: CANCELLED, TIMEOUT, NODE_FAIL …; "" where Slurm does not say.
+def preempted(job: str) -> bool:
+    """Return whether another job takes this one's nodes: it has its time of grace, after which Slurm ends it."""
+    return re.search(r"\bPreemptTime=\d", _shown(job)) is not None
 
-    COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds.
+
+def ending(site: Site) -> str:
+    """Return how our job, which is ending, ends: CANCELLED, TIMEOUT, NODE_FAIL …; "" where Slurm does not say. Of a job
+    that it will start again, that is REQUEUED.
+
+    COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds; of a job that waits for
+    us to end, its reason tells.
     """
     for pause in (*ENDING_WAITS, None):
-        try:
-            said = steps.of_job(job, _ask("scontrol", "-o", "show", "job", job))
-        except SchedulerError:
-            return ""
+        said = _shown(site.job)
         found = re.search(r"JobState=(\w+)", said)
+        again = re.search(r"\bRestarts=(\d+)", said)
+        if again and int(again[1]) > site.restart:
+            return "REQUEUED"
         if re.search(r"\bPreemptTime=\d", said):
             return "PREEMPTED"  # its time of grace is over, though it may count as running for a moment more
         if found is None or found[1] != "COMPLETING":
             return found[1] if found else ""
+        if site.inside:
+            reason = re.search(r"\bReason=(\w+)", said)
+            return {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL"}.get(reason[1] if reason else "", "CANCELLED")
         if pause:
             time.sleep(pause)
     return ""
@@ -222,7 +209,11 @@ class Nobody:
         return True
 
     @staticmethod
-    def ending(job: str) -> str:
+    def preempted(job: str) -> bool:
+        return False
+
+    @staticmethod
+    def ending(site: Site) -> str:
         return ""
 
     @staticmethod

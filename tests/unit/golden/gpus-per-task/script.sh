@@ -1,6 +1,7 @@
 #!/bin/bash
-# app: 2 nodes x 2 ranks, inside-out (mpirun runs inside the image), apptainer
-# Written by mnrun 0.1.0 from /home/alice/run/job.toml; `mnrun plan` shows the same commands.
+# app: 2 nodes x 2 ranks, apptainer
+# Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan job.toml
+# Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
 #SBATCH --job-name=app       # the program's name
 #SBATCH --nodes=2            # job.toml line 4
 #SBATCH --ntasks=4           # job.toml line 5
@@ -8,31 +9,12 @@
 #SBATCH --gpus-per-task=1    # job.toml line 6
 #SBATCH --mem-per-cpu=2G     # job.toml line 7
 #SBATCH --output=%x-%j.out   # built-in
-# shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
-mnrun_stage=/home/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
-mnrun_jobs=/home/alice/.mnrun/jobs    # records: begun, log, outcome
-source "$mnrun_stage/enter.sh"
-set -euo pipefail  # not before: modules are not all safe under -u
-mnrun_inherited=()
-mnrun_ranks=(2 2)  # on each node
-mnrun_variables=(  # of every rank
-  PYTHONNOUSERSITE=1  # home is mounted: ~/.local must not shadow the image's packages
+mnrun_options=(
+  --image=/home/alice/run/app.sif  # job.toml line 3
+  --chdir=/home/alice/run          # the current directory
 )
-mnrun_inside='1'  # 1: inside-out
-mnrun_connect='auto'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
-mnrun_counted='1'  # 1: it is an error if a rank never came, whatever mpirun says
-mnrun_split=''  # each rank's output goes into files here
-source "$mnrun_stage/walk.sh"
-
-begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
-
-# 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here" bash -p -c "$mnrun_into" "$mnrun_here" box.sh inside serve bash -p ./gpus.sh apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --pwd /home/alice/run /home/alice/run/app.sif sh -c "$mnrun_into" "$mnrun_here" node.sh
-# 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_until_go" "$mnrun_here" bash -p -c "$mnrun_into" "$mnrun_here" box.sh inside tmp bash -p ./gpus.sh apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --pwd /home/alice/run /home/alice/run/app.sif sh -c "$mnrun_into" "$mnrun_here" go.sh mpirun -n 4 sh "$mnrun_here/rank.sh" ./app
-# 3 await: every node is ready, or who is not, and why
-await 120
-go
-# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:2 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_into" "$mnrun_here" stop.sh
+shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./app
+echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
+exit 122

@@ -1,6 +1,7 @@
 #!/bin/bash
-# resnet50: 4 nodes x 4 ranks, inside-out (mpirun runs inside the image), apptainer
-# Written by mnrun 0.1.0 from /home/alice/run/job.toml; `mnrun plan` shows the same commands.
+# resnet50: 4 nodes x 4 ranks, inside-out, apptainer
+# Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan job.toml --signal B:USR1@120
+# Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
 #SBATCH --job-name=resnet50                 # job.toml line 1
 #SBATCH --partition=gpu                     # profile cluster1
 #SBATCH --account=physics                   # SBATCH_ACCOUNT
@@ -12,43 +13,33 @@
 #SBATCH --output=/home/alice/run/%x-%j.out  # job.toml line 4
 #SBATCH --signal=B:USR1@120                 # command line
 #SBATCH --switches=1@30:00                  # job.toml line 32
-# shellcheck disable=SC1091,SC2016,SC2034,SC2154  # walk.sh uses what is set here, and sets what is used
 
-mnrun_stage=/scratch/alice/.mnrun/jobs/stage/20260101-090000-xxxxxx  # our wrappers; absolute, since slurmd runs a copy of this file
-mnrun_jobs=/scratch/alice/.mnrun/jobs    # records: begun, log, outcome
-source "$mnrun_stage/enter.sh"
-trap 'mnrun_failed_at "$?" "$LINENO" "$BASH_COMMAND" "${BASH_SOURCE[0]}"' ERR
+trap 'echo "mnrun: failed with $?: $(sed -n "${LINENO}p" "$0")" >&2; exit 122' ERR
 type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :  # where a login shell has it
 module load apptainer/1.3.4  # profile cluster1
 module load cuda/12.4        # job.toml line 28
 # setup: job.toml line 29
 ulimit -s unlimited
 trap - ERR
-set -euo pipefail  # not before: modules are not all safe under -u
-mnrun_inherited=(  # of every rank, with the values that they have here; before any name of ours is set
-  "WANDB_API_KEY${WANDB_API_KEY+=$WANDB_API_KEY}"  # job.toml line 23
-)
-mnrun_ranks=(4 4 4 4)  # on each node
-mnrun_variables=(  # of every rank
-  PYTHONNOUSERSITE=1      # home is mounted: ~/.local must not shadow the image's packages
-  NCCL_SOCKET_IFNAME=ib0  # carries the route between the nodes (profile cluster1)
-  OMP_NUM_THREADS=2       # job.toml line 24
-  LD_DEBUG                # taken away: job.toml line 25
-)
-mnrun_inside='1'  # 1: inside-out
-mnrun_connect='auto'  # how its mpirun reaches the other nodes; auto: by ssh where all have it, else by the pipe
-mnrun_counted='1'  # 1: it is an error if a rank never came, whatever mpirun says
-mnrun_split=''  # each rank's output goes into files here
-source "$mnrun_stage/walk.sh"
 
-begin  # $mnrun_here is the job's directory on each node, $mnrun_head the first of $mnrun_nodes; $mnrun_boot begins there
-
-# 1 serve: a guard on every node, whose input, the lease, lasts as long as this shell
-serve srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_boot" "$mnrun_here" bash -p -c "$mnrun_into" "$mnrun_here" box.sh inside serve bash -p ./gpus.sh apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh -c "$mnrun_into" "$mnrun_here" node.sh
-# 2 run: starts now, and waits on its node for go
-run srun --quiet --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 "--nodelist=$mnrun_head" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=0 --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_until_go" "$mnrun_here" bash -p -c "$mnrun_into" "$mnrun_here" box.sh inside tmp bash -p ./gpus.sh apptainer -q exec --pid --bind "$mnrun_here:$mnrun_here" --bind "$mnrun_here/etc.passwd:/etc/passwd" --bind "$mnrun_here/etc.group:/etc/group" --bind /datasets/imagenet:/data:ro --bind /home/alice/code:/home/alice/code --pwd /home/alice/run --writable-tmpfs /scratch/alice/img/pytorch-24.10.sif sh -c "$mnrun_into" "$mnrun_here" go.sh mpirun -n 16 --map-by slot sh "$mnrun_here/rank.sh" python train.py --lr 0.1
-# 3 await: every node is ready, or who is not, and why
-await 180
-go
-# 4 stop: the lease ends, every guard ends what is left; these words only where one was killed
-finish srun --quiet --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 "--nodelist=$mnrun_nodes" --gres=gpu:4 --mem=0 --cpu-bind=none --gpu-bind=none --mpi=none --input=all --export=ALL --chdir=/tmp --kill-on-bad-exit=0 --wait=0 bash -p -c "$mnrun_into" "$mnrun_here" stop.sh
+mnrun_options=(
+  --mode=inside-out                             # job.toml line 12
+  --image=/scratch/alice/img/pytorch-24.10.sif  # job.toml line 7
+  --ports=41000-41999                           # profile cluster1
+  --start-timeout=180s                          # job.toml line 14
+  --job-dir=/scratch/alice/.mnrun/jobs          # profile cluster1
+  --bind=/datasets/imagenet:/data:ro            # job.toml line 8
+  --bind=/home/alice/code:/home/alice/code      # job.toml line 8
+  --chdir=/home/alice/run                       # job.toml line 3
+  --container-args=--writable-tmpfs             # job.toml line 9
+  --mpi-args=--map-by                           # job.toml line 13
+  --mpi-args=slot                               # job.toml line 13
+  --env=NCCL_SOCKET_IFNAME=ib0                  # carries the route between the nodes (profile cluster1)
+  --env=WANDB_API_KEY                           # job.toml line 23; its value is the job's own
+  --env=OMP_NUM_THREADS=2                       # job.toml line 24
+  --env='!LD_DEBUG'                             # taken away: job.toml line 25
+)
+shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py --lr 0.1
+echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
+exit 122

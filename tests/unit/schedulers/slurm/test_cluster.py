@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -13,11 +13,11 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, NoAnswerError, SchedulerError
-from mnrun.files import folder
 from mnrun.model import Site
 from mnrun.schedulers.slurm import cluster
-from unit.conftest import Shell
 from unit.samples import build, recorded
+
+JOB = Site("slurm", "7")
 
 Answer = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -99,13 +99,13 @@ def ended(code: int, out: str, err: str = "") -> subprocess.CompletedProcess[str
         ),
         (
             ended(0, "", "sbatch: Job 5 to start at noon"),
-            (SchedulerError, "sbatch --parsable script: sbatch: Job 5 to start at noon"),
+            (SchedulerError, "sbatch --parsable: sbatch: Job 5 to start at noon"),
         ),
         (
             ended(1, "", "sbatch: error: invalid partition"),
             (
                 SchedulerError,
-                "sbatch --parsable script: sbatch: error: invalid partition; see --partition (command line)",
+                "sbatch --parsable: sbatch: error: invalid partition; see --partition (command line)",
             ),
         ),
         (
@@ -184,7 +184,7 @@ def test_a_reason_is_never_a_second_failure(slurm: dict[str, str]) -> None:
 def test_how_a_job_ends(slurm: dict[str, str], said: str, ending: str) -> None:
     """In Slurm's word, or no word where it has none."""
     slurm["scontrol"] = said
-    assert cluster.ending("7") == ending
+    assert cluster.ending(JOB) == ending
 
 
 def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
@@ -195,8 +195,19 @@ def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
         side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, 0, f"JobState={next(states)}", ""),
     )
     sleep = mocker.patch("time.sleep")
-    assert cluster.ending("7") == "TIMEOUT"
+    assert cluster.ending(JOB) == "TIMEOUT"
     assert sleep.call_count == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending"), [("TimeLimit", "TIMEOUT"), ("NodeDown", "NODE_FAIL"), ("None", "CANCELLED")]
+)
+def test_a_job_that_ends_no_sooner_than_we_do(slurm: dict[str, str], reason: str, ending: str) -> None:
+    """Its script is ours: Slurm's reason tells, and nothing is waited for."""
+    slurm["scontrol"] = f"JobId=7 JobState=COMPLETING Restarts=0 Reason={reason}"
+    assert cluster.ending(replace(JOB, inside=True)) == ending
+    slurm["scontrol"] = f"JobId=7 JobState=COMPLETING Restarts=1 Reason={reason}"
+    assert cluster.ending(replace(JOB, inside=True)) == "REQUEUED"
 
 
 def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
@@ -204,7 +215,7 @@ def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
     done = subprocess.CompletedProcess((), 0, "JobState=COMPLETING", "")
     run = mocker.patch("subprocess.run", return_value=done)
     sleep = mocker.patch("time.sleep")
-    assert cluster.ending("7") == ""
+    assert cluster.ending(JOB) == ""
     assert [call.args[0] for call in sleep.call_args_list] == sorted(cluster.ENDING_WAITS)  # ever more seldom
     assert run.call_count == len(cluster.ENDING_WAITS) + 1
 
@@ -272,33 +283,7 @@ def test_whether_a_task_goes_on(slurm: dict[str, str], state: str, goes_on: bool
 def test_how_a_task_ends(slurm: dict[str, str]) -> None:
     """B8: it is not preempted since another is."""
     slurm["scontrol"] = of_an_array("TIMEOUT")
-    assert cluster.ending("7") == "TIMEOUT"
-
-
-@STATES
-def test_whether_a_task_of_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
-    """B8: its script says the same."""
-    assert batch_job_goes_on(sh, of_an_array(state)) == ("yes no" if goes_on else "no no")
-
-
-@STATES
-def test_whether_a_batch_job_goes_on(sh: Shell, state: str, goes_on: bool) -> None:
-    """Its script says the same."""
-    said = f"JobId=7 JobName=a JobState={state} Reason=None"
-    assert batch_job_goes_on(sh, said) == ("yes no" if goes_on else "no no")
-    assert batch_job_goes_on(sh, f"{said} PreemptTime=2026-01-01T00:00:00").endswith(" preempted")
-
-
-def batch_job_goes_on(sh: Shell, said: str) -> str:
-    """What the script thinks of it, and whether it is preempted."""
-    function = re.search(r"^mnrun_runs\(\).*?^}", (folder("wrappers") / "enter.sh").read_text(), re.M | re.S)
-    assert function
-    script = f"""scontrol() {{ cat said; }}
-    SLURM_JOB_ID=7 mnrun_preempted=''
-    {function[0]}
-    mnrun_runs && echo yes || echo no; echo "${{mnrun_preempted:+preempted}}" """
-    found = sh(f"cat >said; {script}", shell="bash", stdin=said.encode()).decode().split()
-    return " ".join(found) if len(found) == 2 else f"{found[0]} no"
+    assert cluster.ending(JOB) == "TIMEOUT"
 
 
 @pytest.mark.parametrize(
