@@ -1,5 +1,8 @@
-"""Packaging. The folders beside the package (wrappers, templates, recipes) travel inside it:
-launcher/mnrun/files.py finds them there once installed, and here in a checkout."""
+"""Package mnrun.
+
+The folders beside the package (wrappers, templates, recipes) travel inside it: launcher/mnrun/files.py finds them there
+once installed, and here in a checkout. The man page and the completions go where man and the shells look for them.
+"""
 
 import re
 from pathlib import Path
@@ -8,6 +11,15 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 FOLDERS = ("wrappers", "sbatch_templates", "containers")
+
+URL = "https://github.com/ORG/mnrun"
+SHARED = {  # what the test of docs/ has written, by the directory below the prefix
+    "share/man/man1": "docs/mnrun.1",
+    "share/bash-completion/completions": "docs/completions/mnrun.bash",
+    "share/zsh/site-functions": "docs/completions/_mnrun",
+    "share/fish/vendor_completions.d": "docs/completions/mnrun.fish",
+    "share/mnrun": "docs/job.schema.json",
+}
 
 packages = find_packages("launcher")
 folders = {
@@ -23,7 +35,29 @@ setup(
     description="Run one job on many nodes, in containers, with one command",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
+    author="The mnrun authors",
+    url=URL,
+    project_urls={"Source": URL, "Issues": f"{URL}/issues", "Changes": f"{URL}/blob/main/CHANGELOG.md"},
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords="slurm mpi containers hpc apptainer",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Science/Research",
+        "Intended Audience :: System Administrators",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.9",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Programming Language :: Unix Shell",
+        "Topic :: Scientific/Engineering",
+        "Topic :: System :: Clustering",
+        "Topic :: System :: Distributed Computing",
+    ],
     python_requires=">=3.9",
     packages=[*packages, *folders],
     package_dir={"": "launcher", **folders},
@@ -33,13 +67,13 @@ setup(
         "rich>=12",
         "jinja2>=3",
         "ClusterShell>=1.9",
-        "paramiko>=2.11",
         "cryptography>=36",
         "psutil>=5.8",
         "spython>=0.3",
         "tomli>=2; python_version < '3.11'",
     ],
     extras_require={
+        "hosts": ["paramiko>=2.11"],
         "slurm": ["pyslurm"],  # its major.minor must be the cluster's Slurm's
         "test": ["pytest<9.2", "pytest-mock", "pytest-xdist>=3"],  # 3.8 knows no groups with pytest 9.2 (item._nodeid)
         "lint": [  # pinned: what is clean today stays clean
@@ -51,8 +85,10 @@ setup(
             "types-paramiko==5.1.0.20261030",
             "types-psutil==7.2.2.20261111",
         ],
+        "docs": ["mkdocs==1.6.1", "mkdocs-material==9.8.1"],
     },
     # the front doors: kit.FRONT_DOORS
     scripts=[f"wrappers/{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")],
+    data_files=[(where, [name]) for where, name in SHARED.items()],
     entry_points={"console_scripts": ["mnrun = mnrun.__main__:entry"]},
 )

@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
-    """With --full the README says what has come of every cell, in this run or, where it left it out, before."""
+    """With --full docs/testing.md says what has come of every cell, in this run or, where it left it out, before."""
     if not config.getoption("--full") or config.option.collectonly:
         return
     now: dict[str, bool] = {}
@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     chosen = config.option.keyword or config.option.markexpr or config.getoption("lf", False)
     whole = exitstatus in (0, 1) and not chosen and not any("::" in word for word in config.args)
     if now:
-        matrix.write_all(TOP / "README.md", matrix.remember(trees.cache() / "results.json", now, whole))
+        matrix.write_all(TOP / "docs/testing.md", matrix.remember(trees.cache() / "results.json", now, whole))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The README's tables of what was run: `scripts/test --full` writes them from the last result of each test.
+"""The tables of docs/testing.md, of what was run: `scripts/test --full` writes them from the last result of each test.
 
 The results are kept in a file, since nobody runs all at once: each run puts its own in.
 """
@@ -76,11 +76,11 @@ def _cell_of(nodeid: str) -> tuple[str, str, tuple[str, str]] | None:
     return (match[1], match[3], (match[2], match[5])) if match else None
 
 
-def write(readme: Path, mark: str, text: str) -> None:
+def write(page: Path, mark: str, text: str) -> None:
     """Put a table between its marks."""
-    before, _, rest = readme.read_text(encoding="utf-8").partition(mark)
+    before, _, rest = page.read_text(encoding="utf-8").partition(mark)
     _, _, after = rest.partition(END)
-    readme.write_text(f"{before}{mark}\n{text}\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{mark}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def remember(place: Path, now: Mapping[str, bool], whole: bool) -> dict[str, bool]:
@@ -102,10 +102,10 @@ def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def write_all(readme: Path, known: Mapping[str, bool]) -> None:
+def write_all(page: Path, known: Mapping[str, bool]) -> None:
     """Each table of which there was a test."""
     passed = [nodeid for nodeid, well in known.items() if well]
     failed = [nodeid for nodeid, well in known.items() if not well]
     for mark, make, test in ((WAYS, table, "test_ranks.py"), (CELLS, cells, "test_matrix.py")):
         if any(test in nodeid for nodeid in known):
-            write(readme, mark, make(passed, failed))
+            write(page, mark, make(passed, failed))

@@ -1,6 +1,6 @@
 """Runtimes, modes, places, images and connects against each other: each cell is a real job, and one that is killed.
 
-The README's table is made of these tests' names (matrix.py).
+The table in docs/testing.md is made of these tests' names (matrix.py).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def test_env_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
     ("launcher", "nodes", "tasks"), some([("env", 4, 1), ("torchrun", 4, 1), ("torchrun", 2, 2)], [("torchrun", 4, 1)])
 )
 def test_pytorch_learns(cluster: Cluster, desk: Desk, launcher: str, nodes: int, tasks: int) -> None:
-    """The example of the README, from an image with neither MPI nor ssh: DistributedDataParallel by gloo, on CPUs."""
+    """The example of the PyTorch tutorial, in an image with neither MPI nor ssh: gloo, on CPUs."""
     cluster.tool("images", "torch")
     program = desk.put("ddp.py", (Path(__file__).parents[2] / "examples/ddp.py").read_bytes())
     words = ["python3", program] if launcher == "env" else [program]

@@ -20,7 +20,7 @@ from .shell import beside, locked, run, say, timed
 CHECKOUT = recipe.HERE.parents[1]
 ABOUT = ("setup.py", "pyproject.toml")
 # What a wheel is never made of; some of it may be large.
-SKIP = ("tests", "build", "dist", "docs")
+SKIP = ("tests", "build", "dist")
 SKIP_EVERYWHERE = ("__pycache__", "*.egg-info")
 
 DEPENDENCIES = """
@@ -29,7 +29,7 @@ set -eu
 cd /opt/mnrun/venv/bin
 cp -r /src /tmp/src
 ./pip -q install setuptools wheel
-./pip -q install --no-build-isolation /tmp/src
+./pip -q install --no-build-isolation '/tmp/src[hosts]'
 ./pip -q uninstall -y mnrun
 """
 MNRUN = """

@@ -1,4 +1,4 @@
-"""The README's tables of live results."""
+"""The tables of live results in docs/testing.md."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def test_each_cell_is_counted() -> None:
 
 def test_only_what_was_run_is_written(tmp_path: Path) -> None:
     """A run of some files leaves the other table as it is."""
-    readme = tmp_path / "README.md"
+    page = tmp_path / "testing.md"
     text = f"{matrix.WAYS}\nold\n{matrix.END}\n{matrix.CELLS}\nolder\n{matrix.END}\n"
-    readme.write_text(text)
-    matrix.write_all(readme, {**dict.fromkeys(PASSED, True), **dict.fromkeys(FAILED, False)})
-    assert "\nold\n" not in readme.read_text()
-    assert "\nolder\n" in readme.read_text()
+    page.write_text(text)
+    matrix.write_all(page, {**dict.fromkeys(PASSED, True), **dict.fromkeys(FAILED, False)})
+    assert "\nold\n" not in page.read_text()
+    assert "\nolder\n" in page.read_text()
 
 
 def test_the_table_stands_between_its_marks(tmp_path: Path) -> None:
     """What was there goes, the rest stays."""
-    readme = tmp_path / "README.md"
-    readme.write_text(f"a\n{matrix.WAYS}\nold\n{matrix.END}\nb\n")
-    matrix.write(readme, matrix.WAYS, "new")
-    assert readme.read_text() == f"a\n{matrix.WAYS}\nnew\n{matrix.END}\nb\n"
+    page = tmp_path / "testing.md"
+    page.write_text(f"a\n{matrix.WAYS}\nold\n{matrix.END}\nb\n")
+    matrix.write(page, matrix.WAYS, "new")
+    assert page.read_text() == f"a\n{matrix.WAYS}\nnew\n{matrix.END}\nb\n"
 
 
 def test_a_part_leaves_what_other_runs_have_found(tmp_path: Path) -> None:
@@ -70,3 +70,10 @@ def test_a_test_has_one_result_whoever_ran_it(tmp_path: Path) -> None:
     matrix.remember(place, {"test_a.py::test_x[a@b]@engines": False, "test_b.py::test_y": True}, whole=True)
     known = matrix.remember(place, {"test_a.py::test_x[a@b]": True}, whole=False)
     assert known == {"test_a.py::test_x[a@b]": True, "test_b.py::test_y": True}
+
+
+def test_the_page_has_the_marks() -> None:
+    """Without them a run would write its tables nowhere."""
+    text = (Path(__file__).resolve().parents[2] / "docs/testing.md").read_text(encoding="utf-8")
+    for mark in (matrix.WAYS, matrix.CELLS):
+        assert matrix.END in text.partition(mark)[2]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import get_completion_class
 
 from mnrun.cli import main
 from mnrun.cli.parsing import JobVerb
@@ -54,12 +55,23 @@ def verbs() -> list[docs.Verb]:
     return found
 
 
+def completion(shell: str) -> str:
+    """The text that `mnrun completion SHELL` prints; source() itself would ask bash for its version first."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    completer = kind(main.main, {}, "mnrun", "_MNRUN_COMPLETE")
+    return completer.source_template % completer.source_vars()
+
+
 @pytest.mark.parametrize(
     ("name", "write"),
     [
         ("options.md", lambda: docs.table(verbs())),
         ("mnrun.1", lambda: docs.man(verbs())),
         ("job.schema.json", docs.schema),
+        ("completions/mnrun.bash", lambda: completion("bash")),
+        ("completions/_mnrun", lambda: completion("zsh")),
+        ("completions/mnrun.fish", lambda: completion("fish")),
     ],
 )
 def test_the_documents_are_what_the_table_says(name: str, write: object, expected: Expected) -> None:
