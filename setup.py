@@ -87,7 +87,7 @@ setup(
         ],
         "docs": ["mkdocs==1.6.1", "mkdocs-material==9.8.1"],
     },
-    # the front doors: kit.FRONT_DOORS
+    # the older scripts by their names
     scripts=[f"wrappers/{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")],
     data_files=[(where, [name]) for where, name in SHARED.items()],
     entry_points={"console_scripts": ["mnrun = mnrun.__main__:entry"]},

@@ -16,9 +16,16 @@ def folder(name: str) -> Path:
     return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / name
 
 
+def wrappers(*folders: str) -> dict[str, Path]:
+    """Return name -> file, for every wrapper of these folders of wrappers/, or of all. No two have the same name."""
+    top = folder("wrappers")
+    files = [path for where in folders or (".",) for path in (top / where).rglob("*") if path.suffix in ("", ".sh")]
+    return {path.name: path for path in sorted(files) if path.is_file()}
+
+
 def wrapper(name: str) -> str:
-    """Return the text of that file of wrappers/."""
-    return (folder("wrappers") / name).read_text(encoding="utf-8")
+    """Return the text of that wrapper."""
+    return wrappers()[name].read_text(encoding="utf-8")
 
 
 @cache

@@ -63,7 +63,7 @@ def calls(cluster: Cluster, place: str) -> list[list[str]]:
 
     paths = sorted(cluster.path(place).glob("srun.*"))
     made = [path.read_text().split("\0")[:-1] for path in paths]
-    asking = {"node_facts.sh", "--mpi=list", "--test-only", "--version"}
+    asking = {"mpi_node.sh", "--mpi=list", "--test-only", "--version"}
     made = [words for words in made if not asking & set(words)]
     return sorted([plain(word) for word in words] for words in made)
 

@@ -188,7 +188,7 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
     with cluster.running(words) as job:
         job.saying(everybody_spoke(6), "running on all ranks")
         there = [p for p in cluster.processes() if p.node == "node03"]
-        serving = [p for p in there if (os.path.basename(p.argv[0]), p.argv[-1]) == ("sh", "node.sh")]
+        serving = [p for p in there if (os.path.basename(p.argv[0]), p.argv[-1]) == ("sh", "worker.sh")]
         assert serving, cluster.processes()
         for process in serving:
             os.kill(process.pid, signal.SIGKILL)

@@ -103,7 +103,7 @@ def test_pmix_reaches_a_rank_that_the_host_started() -> None:
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
 def test_the_shell_says_the_same(sh: Shell, shell: str) -> None:
-    """box.sh asks `dropped CONTEXT=NAME`: for every name and context it hears what Python would say."""
+    """clean_env.sh asks `dropped CONTEXT=NAME`: for every name and context it hears what Python would say."""
     names = [*FATES, *BOXED, *ODD]
     asked = [(context + bare, name) for name in names for context in CONTEXTS for bare in ("", BARE)]
     script = environment.rules_script() + 'for word; do if dropped "$word"; then echo yes; else echo no; fi; done'

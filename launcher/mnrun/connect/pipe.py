@@ -1,4 +1,4 @@
-"""No network of our own: the lease carries commands, their input and their output (wrappers/frames.sh).
+"""No network of our own: the lease carries commands, their input and their output (wrappers/pipe/pipe_frames.sh).
 
 The image needs sh, and coreutils or busybox.
 """

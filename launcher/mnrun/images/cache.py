@@ -1,4 +1,4 @@
-"""The cache of converted images, as wrappers/pull.sh fills it: what is in it, and what nobody uses any more goes.
+"""The cache of converted images, which wrappers/images/pull_image.sh fills: its content, and what may go.
 
 sha256-DIGEST.sif   an image; whoever takes it for a job touches it first
 refs/NAME           the digest that a reference was found to be, and at the end of its line the reference

@@ -11,7 +11,7 @@ from mnrun.model import Variable
 from mnrun.mpi import intelmpi, mpich, mvapich2, openmpi
 from mnrun.mpi.places import Places
 
-WITHOUT_MPI = ("env", "torchrun")  # the starters of our own (wrappers/start.sh)
+WITHOUT_MPI = ("env", "torchrun")  # the starters of our own (wrappers/ranks/start.sh)
 
 
 class Mpi(Protocol):

@@ -1,4 +1,4 @@
-"""What a node has said of its networks, adapters, GPUs and limits (wrappers/fabric.sh), understood. Pure.
+"""What a node has said of its networks, adapters, GPUs and limits (network_facts.sh), understood. Pure.
 
 nic NAME kind= state= [speed= lower= numa= pci=]       address NIC A.B.C.D/LENGTH       route TO [via A] dev NIC
 hca NAME port= state= rate= link= [id= nics= driver= numa= pci=]      gid HCA port= index= gid= type= ndev=

@@ -14,18 +14,18 @@ import tarfile
 from collections.abc import Mapping
 
 from mnrun import environment
-from mnrun.files import folder, wrapper
 from mnrun.files import spoken as spoken
+from mnrun.files import wrapper, wrappers
 from mnrun.model import JobSpec, Layout, Phase, Plan, Variable, Words
 from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
 
-SURVEY, ASKING, NODE, OFFERS = "survey.sh", "image_facts.sh", "node_facts.sh", "offers.sh"
-FABRIC_FACTS = "fabric.sh"
-NETWORKS, CLEAN = "networks.sh", "clean.sh"
-# What runs where there is no job yet, or none any more.
-BEFORE = ("facts.sh", "stage.sh", "has_sshd.sh", SURVEY, ASKING, NODE, OFFERS, NETWORKS, CLEAN)
+SURVEY, ASKING, NODE, OFFERS = "survey.sh", "mpi_image.sh", "mpi_node.sh", "offers.sh"
+FABRIC_FACTS = "network_facts.sh"
+NETWORKS, CLEAN = "network_ask.sh", "clean.sh"
+# The folders of wrappers/ that every node of a job is sent.
+SENT = ("lib", "guard", "container", "inside", "ranks", "network")
 
 BEAT = 5  # seconds: how often a node without a scheduler says that it is there
 PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
@@ -35,12 +35,8 @@ SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
 PULSE_SILENCE = 45
 PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_BUF could be torn by that word
 
-# The older scripts by their names, for whoever types or submits: on PATH there, and of no use on a node.
-FRONT_DOORS = ("srun_singularity.sh", "srun_docker.sh", "pdsh_singularity.sh", "pdsh_docker.sh")
-# Around what the first node of a submitted job starts.
-DEAF = "deaf.sh"
 # PREPARE's: what runs on a node before there is anything of the job's.
-PULL, ENGINES = "pull.sh", "engines.sh"
+PULL, ENGINES = "pull_image.sh", "engines.sh"
 
 # What a node is told to run in one word of a command, before anything of ours lies there: bash's or sh's -c.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
@@ -65,7 +61,7 @@ def guard(plan_dir: str, container: Words) -> Words:
 
 
 def fetch(words: Words) -> Words:
-    return ("bash", "-p", "-c", spoken(FETCH), "pull.sh", *words)
+    return ("bash", "-p", "-c", spoken(FETCH), "pull_image.sh", *words)
 
 
 def head(plan_dir: str, words: Words) -> Words:
@@ -92,7 +88,7 @@ def survey() -> str:
 def remains() -> str:
     """What `mnrun clean --nodes` runs on a node: it takes away what killed jobs had left there, and names it."""
     own = environment.assignments({"mnrun_into": spoken(INTO)})
-    return wrapper("processes.sh") + wrapper("remains.sh") + own + wrapper(CLEAN)
+    return wrapper("processes.sh") + wrapper("leftovers.sh") + own + wrapper(CLEAN)
 
 
 def asking() -> str:
@@ -126,12 +122,13 @@ def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> b
     return b"%d\n%s" % (len(text), text)
 
 
-def wrappers() -> dict[str, str]:
-    """Our wrappers by name; bin/mpirun goes by the names that mpirun has."""
-    here = (*FRONT_DOORS, *BEFORE, DEAF, PULL, *SPOKEN)
-    found = {path.name: wrapper(path.name) for path in folder("wrappers").glob("*.sh") if path.name not in here}
-    found["bin/ssh"] = wrapper("bin/ssh")
-    return {**found, **{f"bin/{name}": wrapper("bin/mpirun") for name in ("mpirun", "mpiexec", "prterun")}}
+def sent(connect: str = "auto") -> dict[str, str]:
+    """Return name -> text of the wrappers that a node is sent; the pipe's only where `connect` may come to it."""
+    pipe = ("pipe",) if connect in ("auto", "pipe") else ()
+    found = {name: path.read_text(encoding="utf-8") for name, path in wrappers(*SENT, *pipe).items()}
+    mpirun = found.pop("mpirun")
+    programs = {"ssh": found.pop("ssh"), **dict.fromkeys(("mpirun", "mpiexec", "prterun"), mpirun)}
+    return {**found, **{f"bin/{name}": text for name, text in programs.items()}}
 
 
 def file_lines(name: str, text: str) -> list[bytes]:
@@ -194,7 +191,7 @@ def _starter(plan: Plan) -> str:
 def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
     """Return name -> text of everything in the kit. `pulse`: the launcher shows on the lease that it lives."""
     return {
-        **wrappers(),
+        **sent(plan.connect),
         "job.sh": values(plan, pulse),
         "rules.sh": environment.rules_script(),
         "needs": "".join(f"{kind}\t{what}\n" for kind, what in plan.needs),

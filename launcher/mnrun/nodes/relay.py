@@ -1,4 +1,4 @@
-"""What the nodes of a job say to each other, by way of the launcher (wrappers/frames.sh). Pure.
+"""What the nodes of a job say to each other, by way of the launcher (wrappers/pipe/pipe_frames.sh). Pure.
 
 up    ask|answer FROM TO ID KIND DATA      from FROM's guard
 down  ask|answer TO FROM ID KIND DATA      to TO's, which passes the rest on

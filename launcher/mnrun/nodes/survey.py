@@ -1,4 +1,4 @@
-"""What nodes have said of themselves (wrappers/survey.sh): what it means for jobs, and what to do about it. Pure."""
+"""What nodes have said of themselves (probe/survey.sh): what it means for jobs, and what to do about it. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What a run has shown: where its ranks were, by what those on different nodes talked, and whether that is right. Pure.
 
-Each node's guard says what NCCL, UCX and Open MPI have told there (wrappers/heard.sh): `TRANSPORT DEVICES LIBRARY`.
+Each node's guard says what NCCL, UCX and Open MPI have told there, in lines `TRANSPORT DEVICES LIBRARY`
+(wrappers/network/transport_read.sh).
 """
 
 from __future__ import annotations

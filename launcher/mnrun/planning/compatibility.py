@@ -1,4 +1,4 @@
-"""What a node and an image have said of their MPIs (wrappers/node_facts.sh): which way to start ranks works. Pure.
+"""What a node and an image have said of their MPIs (wrappers/probe/mpi_node.sh): which way to start ranks works. Pure.
 
 facts(text) -> Facts;  judge(job, facts) -> Verdict;  decided(job, verdict) -> JobSpec, or Impossible
 """

@@ -63,8 +63,8 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         words = ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", *_torchrun(spec))
     else:
         words = ("mpirun", "-n", str(layout.ntasks), *spec.mpi_args, "sh", f"{here}/rank.sh", *spec.command)
-    serve = _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "node.sh")))
-    run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "go.sh", *words)))
+    serve = _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "worker.sh")))
+    run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "wait_go.sh", *words)))
     return Plan(
         spec=spec,
         layout=layout,
@@ -145,14 +145,16 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     held: Words = ()
     why = "a guard on every node"
     if shared:
-        held = _boxed(spec, here, "inside", "hold", (*SHARING[spec.runtime].hold(box), *kit.inside(here, "hold.sh")))
+        held = _boxed(
+            spec, here, "inside", "hold", (*SHARING[spec.runtime].hold(box), *kit.inside(here, "hold_container.sh"))
+        )
         why += ", with the container that its ranks share"
     if spec.hosts:
         # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe: so
         # it needs no key of the user's on the nodes, and is ended with everything else. The guard starts it.
         why += ", and what lets the host's mpirun in" if shared else ", with what lets the host's mpirun in"
     around = SHARING[spec.runtime].join(box) if shared else runtime.rank(box)
-    adverbs = ("join.sh",) if shared else ()
+    adverbs = ("join_container.sh",) if shared else ()
     rank = _boxed(spec, here, spec.launcher, "tmp", (*around, *kit.inside(here, "rank.sh", *spec.command)), adverbs)
     serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, held), why, True)
     by = _reached(spec) if spec.hosts else ""
@@ -166,7 +168,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         run = Step(
             Phase.RUN,
             Where.HEAD,
-            kit.head(here, kit.inside(here, "go.sh", *words)),
+            kit.head(here, kit.inside(here, "wait_go.sh", *words)),
             f"{layout.ntasks} ranks by the host's mpirun, {each}",
         )
         steps = (serve, run, ready)
@@ -225,7 +227,7 @@ def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adv
     bare = "" if runtime.CONTAINED else environment.BARE
     for adverb in (runtime.ADVERB, *adverbs):
         words = ("bash", "-p", f"./{adverb}", *words)
-    return kit.node(here, "box.sh", context + bare, place, *words)
+    return kit.node(here, "clean_env.sh", context + bare, place, *words)
 
 
 def _box(spec: JobSpec, here: str, job: str) -> Box:

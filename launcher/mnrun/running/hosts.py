@@ -83,11 +83,11 @@ def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
     box = runtime.node(Box(job.image, (), "", "/", job.container_args))
     first = replace(job, hosts=job.hosts[:1])
     with pdsh.connected(first, environ) as way:
-        return way.ask((*box, "sh", "-c", spoken("has_sshd.sh")))[first.hosts[0].name].code == 0
+        return way.ask((*box, "sh", "-c", spoken("image_sshd.sh")))[first.hosts[0].name].code == 0
 
 
 def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
-    answers = way.ask(("bash", "-p", "-s", "--", job.image), wrapper("facts.sh").encode())
+    answers = way.ask(("bash", "-p", "-s", "--", job.image), wrapper("host_facts.sh").encode())
     if job.rsh == "pdsh":  # its first word with them
 
         def explained(host: str) -> Answer:
@@ -159,7 +159,7 @@ def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpe
     path = f"/var/tmp/mnrun.{job.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
     if look:
         return replace(job, image=path)
-    script = ("bash", "-p", "-c", wrapper("stage.sh"), "stage.sh")
+    script = ("bash", "-p", "-c", wrapper("store_image.sh"), "store_image.sh")
     answers = way.ask((*script, "look", path, digest.hexdigest(), job.image))
     refuse_silent(answers)
     wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]

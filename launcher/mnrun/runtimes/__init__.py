@@ -40,7 +40,7 @@ class Sharing(Runtime, Protocol):
         """Return the words of a container for all ranks of a node."""
 
     def join(self, box: Box) -> Words:
-        """Return the words of a rank in it. MNRUN_HOLDER is the container's process, which wrappers/join.sh knows."""
+        """Return the words of a rank in it. MNRUN_HOLDER is the container's process (join_container.sh)."""
 
 
 SHARING: dict[str, Sharing] = {"apptainer": apptainer, "singularity": singularity, "charliecloud": charliecloud}

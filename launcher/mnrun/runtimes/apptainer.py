@@ -1,6 +1,6 @@
 """Apptainer: always `exec` in the foreground, never `instance start`, so that what ends the step ends it.
 
-`--nv` is not here: whether a node has an NVIDIA driver is asked there (wrappers/gpus.sh).
+`--nv` is not here: whether a node has an NVIDIA driver is asked there (wrappers/container/gpus.sh).
 """
 
 from __future__ import annotations

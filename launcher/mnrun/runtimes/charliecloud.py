@@ -1,7 +1,7 @@
 """Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of it.
 
 Its processes are ours, and see the node's /dev, /proc and /tmp. What only the node knows
-(whether the image has variables of its own) wrappers/ch-run.sh adds.
+(whether the image has variables of its own) wrappers/container/ch-run.sh adds.
 """
 
 from __future__ import annotations

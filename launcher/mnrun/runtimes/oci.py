@@ -1,7 +1,7 @@
 """What docker and podman have in common: their words for a container of a job's.
 
 What only the node knows (user, groups, limits, devices, GPUs, the variables of this very rank)
-is added there by wrappers/engine.sh, and what they start is ended there by its label.
+is added there by wrappers/container/engine.sh, and what they start is ended there by its label.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-
 
 
 def run(binary: str, box: Box, *flags: str) -> Words:
-    """In the foreground, its standard input open: at its end node.sh ends, and the container with it."""
+    """In the foreground, its standard input open: at its end worker.sh ends, and the container with it."""
     mounts = [word for mount in _mounts(box) for word in ("--mount", _mount(mount))]
     return (
         *(binary, "run", "--rm", "--interactive", f"--label=mnrun.job={box.job}", *flags),

@@ -1,4 +1,4 @@
-"""Podman, as an ordinary user. Its storage is the node's own: `wrappers/engine.sh` puts --root and its
+"""Podman, as an ordinary user. Its storage is the node's own: `wrappers/container/engine.sh` puts --root and its
 kin in front of every call, since podman's default lies in the home directory, which nodes share."""
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import IO, Optional, Protocol
 
 from mnrun.errors import SchedulerError
-from mnrun.files import folder, spoken
+from mnrun.files import spoken, wrappers
 from mnrun.model import Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
@@ -244,7 +244,7 @@ def _has_a_reader(fd: int) -> bool:
 
 
 def _deaf(argv: Words) -> Words:
-    return ("bash", "-p", str(folder("wrappers") / "deaf.sh"), *argv)
+    return ("bash", "-p", str(wrappers()["deaf.sh"]), *argv)
 
 
 def tied(argv: Words, signum: signal.Signals = signal.SIGTERM) -> Words:

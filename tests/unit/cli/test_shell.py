@@ -112,7 +112,7 @@ def test_an_image_without_mpirun_is_no_reason_to_end_a_prompt(node: Node) -> Non
 def test_a_prompt_that_shares_its_users_session_does_not_end_it(node: Node, kind: str, noted: bool) -> None:
     """The guard ends whatever is left of the sessions that were noted."""
     node.fill(1, shell=kind)
-    node.run("box.sh", "inside", "tmp", "true", shell="bash")
+    node.run("clean_env.sh", "inside", "tmp", "true", shell="bash")
     sessions = node.path / "sessions"
     assert sessions.exists() == noted
 

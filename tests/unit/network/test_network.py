@@ -1,8 +1,8 @@
 """Facts of machines as their nodes say them -> what is chosen for a job on two of them, and why.
 
-recorded/fabric/*.txt are lines of wrappers/fabric.sh, with the node's own number as {n} (in a GID as {h}), written
-after the documented PCI and network layout of these machines; *.choices what comes of them.
-`pytest tests/unit/test_fabric.py --accept` takes what there is now.
+recorded/fabric/*.txt are lines of wrappers/network/network_facts.sh, with the node's own number as {n} (in a GID as
+{h}), written after the documented PCI and network layout of these machines; *.choices what comes of them.
+`pytest tests/unit/network --accept` takes what there is now.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mnrun.files import folder
+from mnrun.files import wrappers
 from mnrun.model import JobSpec, Variable
 from mnrun.network import choose, facts
 from mnrun.network.choose import Choice
@@ -22,7 +22,6 @@ from unit.samples import RECORDED
 from unit.texts import Expected
 
 TREES = RECORDED / "fabric"
-WRAPPERS = folder("wrappers")
 # where a node's name leads
 NAMED = {
     "dgx1": "10.149.0.{n}",
@@ -320,7 +319,7 @@ def test_the_wrapper_on_a_tree(sh: Shell, tmp_path: Path) -> None:
     }.items():
         (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / link).symlink_to(tmp_path / target)
-    wrapper = str(RECORDED.parents[2] / "wrappers/fabric.sh")
+    wrapper = str(wrappers()["network_facts.sh"])
     said = sh('exec bash -p "$@" 2>&1', wrapper, str(tmp_path)).decode().splitlines()
     slot = "numa=0 pci=pci0000:00/0000:00:02.0"
     ours = [line for line in said if not line.startswith(("address", "route", "limit shm"))]

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from mnrun import environment
-from mnrun.files import folder
+from mnrun.files import folder, wrapper, wrappers
 from mnrun.model import JobSpec, Layout, Mount, Variable
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
 from unit.samples import make
-
-WRAPPERS = folder("wrappers")
 
 
 def unpack(packed: bytes) -> dict[str, tuple[int, str]]:
@@ -55,15 +53,27 @@ def test_a_file_that_got_in_by_mistake_is_noticed() -> None:
 
 
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
-    """A wrapper that is added to the folder travels by itself; mpirun goes by all its names."""
+    """A wrapper that is added to such a folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(JobSpec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
-    shell = {path.name for path in WRAPPERS.glob("*.sh")} - {
-        *(*kit.FRONT_DOORS, *kit.BEFORE, kit.DEAF, kit.PULL, *kit.SPOKEN),
-    }
+    shell = set(wrappers(*kit.SENT, "pipe")) - {"ssh", "mpirun"}
+    assert {"guard.sh", "rank.sh", "worker.sh", "pipe_ssh.sh"} < shell
+    assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & shell
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
     assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
-    assert all(files[name] == (WRAPPERS / name).read_text() for name in shell)
-    assert files["bin/mpiexec"] == files["bin/prterun"] == (WRAPPERS / "bin/mpirun").read_text()
+    assert all(files[name] == wrapper(name) for name in shell)
+    assert files["bin/mpiexec"] == files["bin/prterun"] == wrapper("mpirun")
+
+
+def test_no_two_wrappers_have_the_same_name() -> None:
+    """On a node they lie in one directory."""
+    files = [path.name for path in folder("wrappers").rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(set(files))
+
+
+@pytest.mark.parametrize(("connect", "sent"), [("ssh", False), ("pipe", True), ("auto", True)])
+def test_the_pipe_is_sent_where_it_may_be_used(connect: str, sent: bool) -> None:
+    job = make(JobSpec(command=("./app",), image="/app.sif", connect=connect), 2, 1)
+    assert ("pipe_ssh.sh" in kit.files(job, {})) is sent
 
 
 def test_what_the_wrappers_know_of_an_inside_out_job() -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from mnrun.errors import Impossible
-from mnrun.files import folder
+from mnrun.files import wrapper, wrappers
 from mnrun.nodes import transport
 from unit.conftest import Shell
 from unit.samples import RECORDED, build, make
 
-WRAPPERS = folder("wrappers")
 WORDS = RECORDED / "network"
 HEARD = {
     "nccl-ib": "ib mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,GPUDirect NCCL",
@@ -36,7 +35,7 @@ HEARD = {
 
 
 def heard(sh: Shell, *files: Path, sys: str = "/nonexistent") -> list[str]:
-    script = f'bash -p {WRAPPERS}/heard.sh "$@"'
+    script = f'bash -p {wrappers()["transport_read.sh"]} "$@"'
     return sh(script, *map(str, files), environ={"mnrun_sys": sys}).decode().splitlines()
 
 
@@ -113,9 +112,9 @@ def test_who_starts_ranks_himself_is_not_listened_to() -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """A node's directory, for `overhear.sh`."""
-    for name in ("overhear.sh", "job.sh"):
-        text = (WRAPPERS / name).read_text() if name != "job.sh" else "mnrun_overhear=1\n"
+    """A node's directory, for `transport_debug.sh`."""
+    for name in ("transport_debug.sh", "job.sh"):
+        text = wrapper(name) if name != "job.sh" else "mnrun_overhear=1\n"
         (tmp_path / name).write_text(text)
     (tmp_path / "heard").mkdir()
     return tmp_path
@@ -137,7 +136,7 @@ exit 7
 def test_a_program_says_what_it_says_without_us(sh: Shell, node: Path) -> None:
     """Errors of Open MPI go to standard error, warnings of UCX to standard output, where they would have gone."""
     (node / "program").write_text(PROGRAM)
-    run = f"{{ sh {node}/overhear.sh sh {node}/program; echo $? >{node}/code; }} 2>{node}/err | cat"
+    run = f"{{ sh {node}/transport_debug.sh sh {node}/program; echo $? >{node}/code; }} 2>{node}/err | cat"
     assert sh(run).decode().splitlines() == ["output", "[1.2] [n:1:0] a.c:1 UCX  WARN  look out"]
     assert (node / "err").read_text().splitlines() == ["error", "[n:1] *** An error occurred"]
     assert (node / "code").read_text() == "7\n"
@@ -148,7 +147,7 @@ def test_a_program_says_what_it_says_without_us(sh: Shell, node: Path) -> None:
 def test_what_the_user_has_set_stays(sh: Shell, node: Path) -> None:
     """He wants to read it himself."""
     set_ = {"OMPI_MCA_btl_base_verbose": "30", "UCX_LOG_LEVEL": "debug"}
-    said = sh(f"sh {node}/overhear.sh env", environ=set_).decode()
+    said = sh(f"sh {node}/transport_debug.sh env", environ=set_).decode()
     assert "OMPI_MCA_btl_base_verbose=30\n" in said
     assert "UCX_LOG_LEVEL=debug\n" in said
     assert "OPAL_OUTPUT" not in said
@@ -158,7 +157,9 @@ def test_what_the_user_has_set_stays(sh: Shell, node: Path) -> None:
 def test_nccl_is_listened_to_where_there_are_gpus(sh: Shell, node: Path) -> None:
     """Into a file of the job's, unless the user has said what it is to say."""
     (node / "job.sh").write_text("mnrun_overhear=\n")
-    show = f"sh {node}/overhear.sh sh -c 'echo \"${{NCCL_DEBUG-}} ${{NCCL_DEBUG_FILE-}} ${{NCCL_DEBUG_SUBSYS-}}\"'"
+    show = (
+        f"sh {node}/transport_debug.sh sh -c 'echo \"${{NCCL_DEBUG-}} ${{NCCL_DEBUG_FILE-}} ${{NCCL_DEBUG_SUBSYS-}}\"'"
+    )
     assert sh(show).decode().split() == [] or Path("/dev/kfd").exists() or Path("/proc/driver/nvidia").exists()
     gpus = {"CUDA_VISIBLE_DEVICES": "0,1"}
     assert sh(show, environ=gpus).decode() == f"INFO {node}/heard/nccl.%p INIT,NET\n"

@@ -11,7 +11,7 @@ from mnrun.planning import compatibility
 from mnrun.planning.compatibility import Facts
 from unit.samples import build
 
-# As wrappers/node_facts.sh said it on the rehearsal cluster, but for the images that cannot be installed there.
+# As wrappers/probe/mpi_node.sh said it on the rehearsal cluster, but for the images that cannot be installed there.
 NODE = (
     "node\tname\tnode01\n"
     "node\tmpi\topenmpi /usr/bin/mpirun mpirun (Open MPI) 5.0.7  Report bugs to https://www.open-mpi.org/community/help/\n"

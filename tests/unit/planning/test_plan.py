@@ -85,7 +85,7 @@ def test_the_command_arrives_as_it_was_given(kind: str) -> None:
 def test_what_the_master_container_runs(given: dict[str, Any], words: str) -> None:
     """mpirun with the layout's ranks, or the user's script once."""
     argv = planned(2, 2, **given).step(Phase.RUN).argv
-    assert " ".join(argv[argv.index("go.sh") + 1 :]) == words
+    assert " ".join(argv[argv.index("wait_go.sh") + 1 :]) == words
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_hosts_starter_goes_by_its_own_name(mpi: str, starter: str) -> None:
     """Outside-in it must be on the nodes, and it is what starts the ranks."""
     made = planned(2, 1, **BY_MPIRUN, mpi=mpi)
     argv = made.step(Phase.RUN).argv
-    assert argv[argv.index("go.sh") + 1 :][:3] == (starter, "-n", "3")
+    assert argv[argv.index("wait_go.sh") + 1 :][:3] == (starter, "-n", "3")
     assert ("program", starter) in made.needs
 
 

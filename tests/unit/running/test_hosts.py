@@ -156,8 +156,8 @@ def test_a_cache_that_is_a_link(sh: Shell, tmp_path: Path) -> None:
 
 
 def staged(sh: Shell, top: Path, works: bool) -> None:
-    """stage.sh's look at an image there, and then the image itself; or its refusal."""
-    text, digest = wrapper("stage.sh"), hashlib.sha256(b"image").hexdigest()
+    """store_image.sh's look at an image there, and then the image itself; or its refusal."""
+    text, digest = wrapper("store_image.sh"), hashlib.sha256(b"image").hexdigest()
     path = str(top / "images" / f"{digest}.sif")
     said = sh(text, "look", path, digest, "/nowhere", shell="bash", code=0 if works else 1)
     assert said == (b"want\n" if works else b"")

@@ -28,7 +28,7 @@ BOUND = 60.0  # seconds of CPU, where it takes eight
 
 
 def facts(number: int, adapters: int) -> list[str]:
-    """What fabric.sh says of a node with so many adapters for RoCE, and as many GPUs."""
+    """What network_facts.sh says of a node with so many adapters for RoCE, and as many GPUs."""
     lines = ["nic lo kind=loopback state=unknown", f"nic eth0 kind=physical state=up speed=25000 numa=0 pci=p{number}"]
     lines += [f"address eth0 10.{number >> 8}.{number & 255}.1/8", "route 10.0.0.0/8 dev eth0", "have verbs"]
     for port in range(adapters):

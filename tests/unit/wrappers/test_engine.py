@@ -267,7 +267,7 @@ def test_who_is_root_inside_a_rootless_docker_is_the_user(node: Node) -> None:
 
 
 PULL = """\
-coproc pull { bash -p ./pull.sh store localhost/app missing "$STORE" "7-$$" podman; }
+coproc pull { bash -p ./pull_image.sh store localhost/app missing "$STORE" "7-$$" podman; }
 while read -r word rest; do
   echo "$word $rest"
   if [[ $word == image ]]; then eval "exec ${pull[1]}>&-"; fi  # its lease
@@ -278,7 +278,7 @@ done <&"${pull[0]}"
 def test_podman_copies_an_image_for_the_users_ids_before_it_says_that_it_is_there(node: Node) -> None:
     """In PREPARE, so that it does not count as the job's start; once."""
     node.fill("podman")
-    (node.path / "pull.sh").write_text(kit.puller())
+    (node.path / "pull_image.sh").write_text(kit.puller())
     node.program("getsubids", "exit 0")
     node.program(
         "podman", """echo "$*" >>"$STORE.asked"; case "$*" in *' create '*) echo box ;; *) echo 1234 ;; esac"""

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mnrun.files import folder
+from mnrun.files import wrapper
 from mnrun.nodes import kit
 from unit.conftest import Shell
 from unit.samples import RECORDED, build, make
 
-WRAPPERS = folder("wrappers")
 SMI = """#!/bin/sh
 case $1 in -L) cat "$GPUS.list" ;; *) cat "$GPUS.query" ;; esac
 """
@@ -25,8 +24,8 @@ class Node:
         (path / "bin").mkdir()
         (path / "bin/nvidia-smi").write_text(SMI)
         (path / "bin/nvidia-smi").chmod(0o755)
-        for name in ("near.sh", "closest.sh"):
-            (path / name).write_text((WRAPPERS / name).read_text())
+        for name in ("gpu_numa.sh", "gpu_closest.sh"):
+            (path / name).write_text(wrapper(name))
         for numa in range(4):
             place = self.sys / f"devices/system/node/node{numa}"
             place.mkdir(parents=True)
@@ -46,11 +45,13 @@ class Node:
             "mnrun_sys": str(self.sys),
             "GPUS": f"{RECORDED}/gpus/{gpus}",
         }
-        return self._sh(f"bash -p {self.path}/near.sh | tee {self.path}/near", environ=environ).decode().splitlines()
+        return (
+            self._sh(f"bash -p {self.path}/gpu_numa.sh | tee {self.path}/near", environ=environ).decode().splitlines()
+        )
 
     def closest(self, cpus: str, *visible: str) -> str:
         environ = {"mnrun_sys": str(self.sys), "mnrun_cpus": cpus}
-        return self._sh(f'sh {self.path}/closest.sh "$@"', *visible, environ=environ).decode().rstrip("\n")
+        return self._sh(f'sh {self.path}/gpu_closest.sh "$@"', *visible, environ=environ).decode().rstrip("\n")
 
 
 @pytest.fixture

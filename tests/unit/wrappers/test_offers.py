@@ -1,4 +1,4 @@
-"""What wrappers/offers.sh finds of srun's PMIx plugins, with an srun that plays Slurm of several ages."""
+"""What wrappers/probe/offers.sh finds of srun's PMIx plugins, with an srun that plays Slurm of several ages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mnrun.files import folder
+from mnrun.files import wrapper
 from unit.conftest import Shell
 
-OFFERS = (folder("wrappers") / "offers.sh").read_text()
+OFFERS = wrapper("offers.sh")
 # As Slurm 20.11, 22.05 (whose PMIx cannot be loaded) and 24.11 were seen to answer.
 OLDEST = "printf 'srun: MPI types are...\\nsrun: pmix\\nsrun: pmix_v4\\nsrun: pmi2\\n' >&2"
 NEWER = "printf 'MPI plugin types are...\\n\\tpmix\\n\\tpmi2\\nspecific pmix plugin versions available: pmix_v4\\n'"

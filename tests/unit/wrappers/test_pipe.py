@@ -1,5 +1,6 @@
-"""The pipe between commands of nodes, run for real on one node that asks itself: ask.sh, node.sh, answer.sh and
-carry.sh, without the guards and the launcher between them."""
+"""The pipe between commands of nodes, run for real on one node that asks itself.
+
+These are pipe_ssh.sh, worker.sh, pipe_serve.sh and pipe_demux.sh, without the guards and the launcher between them."""
 
 from __future__ import annotations
 
@@ -11,18 +12,18 @@ from typing import Protocol
 
 import pytest
 
-from mnrun.files import folder
+from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
 
-WRAPPERS = ("ask.sh", "answer.sh", "carry.sh", "frames.sh", "node.sh", "pid.sh", "session.sh")
+WRAPPERS = ("pipe_ssh.sh", "pipe_serve.sh", "pipe_demux.sh", "pipe_frames.sh", "worker.sh", "pid.sh", "session.sh")
 
 # What goes down to a node, less the lines that are LOST. `quiet` returns once all that was asked for has ended here.
 NODE = r"""echo n1 >self; echo n1 >nodes; mkfifo across idle; exec 8<>idle 9<>across
 exec 7> >(8>&- 9>&-; grep --line-buffered -vE -- "$LOST" |
   tee >(grep --line-buffered -E '^(answer|ask n1 n1 [^ ]+ (in\+?|eof|took)) ' |
-    dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | bash ./carry.sh) |
-  sed -unE 's/^ask n1 (n1 [^ ]+ (words\+?|run|signal) )/\1/p' | sh -c "$INTO" "$PWD" node.sh)
+    dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | bash ./pipe_demux.sh) |
+  sed -unE 's/^ask n1 (n1 [^ ]+ (words\+?|run|signal) )/\1/p' | sh -c "$INTO" "$PWD" worker.sh)
 grep --line-buffered . <&9 >&7 & crossing=$!
 quiet() { while compgen -G 'run.*' || compgen -G 'ask.??????*'; do read -rt 0.02 -u 8; done >/dev/null; }
 end() { exec 7>&-; kill "$crossing"; wait; }
@@ -39,7 +40,7 @@ def home(tmp_path: Path) -> Path:
     """A node's directory with all that the pipe wants there."""
     own(tmp_path)
     for name in WRAPPERS:
-        (tmp_path / name).write_text((folder("wrappers") / name).read_text())
+        (tmp_path / name).write_text(wrapper(name))
     job = f"mnrun_connect=pipe mnrun_umask=0022 mnrun_chdir='{tmp_path}' mnrun_nodes=n1\n"
     (tmp_path / "job.sh").write_text(job)
     (tmp_path / "user.env").touch()
@@ -65,8 +66,8 @@ def asking(sh: Shell, home: Path) -> Asking:
 @pytest.mark.parametrize("bash", [False, True], ids=["dash", "bash"])
 def test_a_commands_streams_and_code(asking: Asking, bash: bool) -> None:
     """More than the windows hold, both ways; its errors apart; and nothing of it stays."""
-    script = """seq 30000 | tee in | sh ./ask.sh n1 'cat; echo err >&2; exit 3' >out 2>err; echo $?
-sh ./ask.sh -n n1 true; echo $?; quiet; cmp in out; cat err"""
+    script = """seq 30000 | tee in | sh ./pipe_ssh.sh n1 'cat; echo err >&2; exit 3' >out 2>err; echo $?
+sh ./pipe_ssh.sh -n n1 true; echo $?; quiet; cmp in out; cat err"""
     assert asking(script, bash=bash) == ["3", "0", "err"]
 
 
@@ -82,7 +83,7 @@ sh ./ask.sh -n n1 true; echo $?; quiet; cmp in out; cat err"""
 )
 def test_a_line_of_an_output_is_lost(asking: Asking, lost: str, command: str, arrived: list[str]) -> None:
     """Where no later one of its stream tells of it, their number in `code` does; what has not ended is ended."""
-    script = f"sh ./ask.sh -n n1 '{command}' >out 2>err; echo $?; quiet; sort -u out err"
+    script = f"sh ./pipe_ssh.sh -n n1 '{command}' >out 2>err; echo $?; quiet; sort -u out err"
     assert asking(script, lost=f"n1 [^ ]+ {lost} ") == [
         "255",
         *sorted([*arrived, "ssh: n1: a part of what came was lost on the way"]),
@@ -93,7 +94,7 @@ def test_a_line_of_an_output_is_lost(asking: Asking, lost: str, command: str, ar
 def test_a_part_of_an_input_is_lost(asking: Asking, lost: str) -> None:
     """The command ends with an error; what it does at the end of its input, it does not do."""
     size = 5 if lost == "in 1" else 18000
-    script = f"""head -c {size} /dev/zero | sh ./ask.sh n1 'cat >copy; echo done >done' 2>err; echo $?
+    script = f"""head -c {size} /dev/zero | sh ./pipe_ssh.sh n1 'cat >copy; echo done >done' 2>err; echo $?
 quiet; cat err; ls done 2>/dev/null || :"""
     assert asking(script, lost=f"n1 [^ ]+ {lost} ") == ["255", "ssh: n1: a part of its input was lost on the way"]
 
@@ -101,7 +102,7 @@ quiet; cat err; ls done 2>/dev/null || :"""
 @pytest.mark.parametrize(("words", "part"), [("true", "the command"), (f"echo {'x' * 2000}", "a part of the command")])
 def test_words_are_lost(asking: Asking, words: str, part: str) -> None:
     """Nobody waits for ever, whether some of the words are there or none."""
-    script = f"sh ./ask.sh -n n1 '{words}' 2>err; echo $?; quiet; cat err"
+    script = f"sh ./pipe_ssh.sh -n n1 '{words}' 2>err; echo $?; quiet; cat err"
     assert asking(script, lost=r"n1 [^ ]+ words\+? 1 ") == ["255", f"ssh: n1: {part} was lost on the way"]
 
 
@@ -109,7 +110,7 @@ def test_a_command_that_cannot_be_kept_there(asking: Asking, home: Path) -> None
     """A full disk, say: an error, and the node answers the next one."""
     (home / "bin/mkdir").write_text("#!/bin/sh\nexit 1\n")
     (home / "bin/mkdir").chmod(0o755)
-    script = "sh ./ask.sh -n n1 true 2>&1; echo $?; quiet; rm bin/mkdir; sh ./ask.sh -n n1 'exit 7'; echo $?"
+    script = "sh ./pipe_ssh.sh -n n1 true 2>&1; echo $?; quiet; rm bin/mkdir; sh ./pipe_ssh.sh -n n1 'exit 7'; echo $?"
     assert asking(script) == ["ssh: n1: the command was lost on the way", "255", "7"]
 
 
@@ -117,7 +118,7 @@ def test_an_output_that_cannot_be_kept_there(asking: Asking, home: Path) -> None
     """Is an error, and no end of it."""
     (home / "bin/dd").write_text(f'#!/bin/sh\n[ "$1" != bs=18000 ] || exit 1\nexec {shutil.which("dd")} "$@"\n')
     (home / "bin/dd").chmod(0o755)
-    script = "sh ./ask.sh -n n1 'echo 1' 2>err; echo $?; quiet; cat err"
+    script = "sh ./pipe_ssh.sh -n n1 'echo 1' 2>err; echo $?; quiet; cat err"
     assert asking(script) == ["255", "ssh: n1: a part of what came was lost on the way"]
 
 
@@ -129,7 +130,7 @@ ANSWER = """mkfifo across; exec 9<>across; echo n1 >self; mkdir box
 def test_a_signal_before_the_command_began(sh: Shell, home: Path) -> None:
     """It does not begin, and its answer ends."""
     script = """: >box/out.stop; : >box/err.stop
-sh ./answer.sh "$PWD/box" n2 AbC '0 1'; read -r line <&9; echo "$line"; ls box ran 2>/dev/null || :"""
+sh ./pipe_serve.sh "$PWD/box" n2 AbC '0 1'; read -r line <&9; echo "$line"; ls box ran 2>/dev/null || :"""
     assert sh(ANSWER + script).decode().splitlines() == ["answer n1 n2 AbC code 129 0 0"]
 
 
@@ -137,7 +138,7 @@ def test_a_command_that_is_killed_before_it_has_its_streams(sh: Shell, home: Pat
     """What reads them comes to an end all the same."""
     (home / "bin/base64").write_text("#!/bin/sh\nkill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)\n")
     (home / "bin/base64").chmod(0o755)
-    script = """PATH=$PWD/bin:$PATH sh ./answer.sh "$PWD/box" n2 AbC '0 1'; read -r line <&9; echo "$line"
+    script = """PATH=$PWD/bin:$PATH sh ./pipe_serve.sh "$PWD/box" n2 AbC '0 1'; read -r line <&9; echo "$line"
 ls box ran 2>/dev/null || :"""
     assert sh(ANSWER + script).decode().splitlines() == ["answer n1 n2 AbC code 137 0 0"]
 
@@ -177,7 +178,7 @@ dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | bash "$1"
 for ((i = 0; i < ${#all[@]}; i += 2)); do
   dd iflag=nonblock bs=64k count=1 <&"${all[i]}" >"${all[i + 1]}.said" 2>/dev/null
 done""",
-        str(folder("wrappers") / "carry.sh"),
+        str(wrappers()["pipe_demux.sh"]),
         sys.executable,
         shell="bash",
         stdin="".join(f"{line}\n" for line in lines).encode(),

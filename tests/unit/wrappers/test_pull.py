@@ -1,4 +1,4 @@
-"""pull.sh: what runtimes say of an image that they cannot have, in a person's words; they are played."""
+"""pull_image.sh: what runtimes say of an image that they cannot have, in a person's words; they are played."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unit.conftest import Shell
 # Its standard input is a lease, which ends once the node has the image.
 PULL = """\
 mkfifo lease said
-bash -p ./pull.sh "$@" <lease >said &
+bash -p ./pull_image.sh "$@" <lease >said &
 exec 5>lease
 while read -r line; do
   echo "$line"
@@ -25,14 +25,14 @@ DIGEST = "sha256:" + "5" * 64
 
 
 class Node:
-    """Where pull.sh runs, with what a runtime says there."""
+    """Where pull_image.sh runs, with what a runtime says there."""
 
     def __init__(self, sh: Shell, place: Path) -> None:
         self.sh, self.place = sh, place
         self.job = (
             f"7-{place.name}.{os.getpid()}"  # what ends of one is looked for by it, on the whole machine, and late
         )
-        (place / "pull.sh").write_text(kit.puller())
+        (place / "pull_image.sh").write_text(kit.puller())
         (place / "bin").mkdir()
 
     def program(self, name: str, script: str) -> None:

@@ -1,4 +1,4 @@
-"""start.sh, ranks.sh and rank.sh run for real, every node being this one: what ranks say at once, in whole lines."""
+"""start.sh, start_node.sh and rank.sh run for real, every node being this one: what ranks say, in whole lines."""
 
 from __future__ import annotations
 

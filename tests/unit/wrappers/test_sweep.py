@@ -1,4 +1,4 @@
-"""Whom sweep.sh takes for the job's, and what remains.sh takes for what is left of one: run for real, killing nobody.
+"""Whom sweep.sh takes for the job's, and what leftovers.sh takes for what is left of one: run for real, killing nobody.
 
 Processes are told by processes.sh, and what is read in /proc may have been written to mislead us.
 """
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from mnrun.files import folder
+from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
 from unit.samples import build, make
@@ -47,9 +47,14 @@ class Scripts(Protocol):
 
 
 @pytest.fixture
-def scripts(sh: Shell) -> Scripts:
+def scripts(sh: Shell, tmp_path: Path) -> Scripts:
+    flat = tmp_path / "wrappers"  # as on a node
+    flat.mkdir()
+    for name, path in wrappers().items():
+        (flat / name).write_text(path.read_text(encoding="utf-8"))
+
     def run(script: str, **environ: str) -> list[str]:
-        told = {"wrappers": str(folder("wrappers")), "python": sys.executable, "named": NAMED}
+        told = {"wrappers": str(flat), "python": sys.executable, "named": NAMED}
         said = sh(STAY + script, shell="bash", environ={**told, **environ})
         return said.decode("utf-8", "surrogateescape").splitlines()
 
@@ -87,7 +92,7 @@ def test_a_process_that_has_ended_lives_no_more(scripts: Scripts) -> None:
 def test_a_process_notes_its_number_and_start(sh: Shell, shell: str) -> None:
     """And its namespace, where it is told to."""
     script = """. "$1"; mnrun_noted a; mnrun_noted b pid:[42]; cat a b; set -- $(cat /proc/$$/stat); echo "$$ ${22}" """
-    bare, spaced, who = sh(script, str(folder("wrappers") / "pid.sh"), shell=shell).decode().splitlines()
+    bare, spaced, who = sh(script, str(wrappers()["pid.sh"]), shell=shell).decode().splitlines()
     assert (bare, spaced) == (f"{who} ", f"{who} pid:[42]")
 
 
@@ -177,7 +182,7 @@ def test_any_awk_will_do(scripts: Scripts, job: str, tmp_path: Path, awk: str) -
 
 # What is left of jobs
 
-# `tmp` and `shm` play /tmp and /dev/shm. What stays of them is said at the end, then what remains.sh says.
+# `tmp` and `shm` play /tmp and /dev/shm. What stays of them is said at the end, then what leftovers.sh says.
 REMAINS = """source "$wrappers/processes.sh"; eval "$remains_sh"; mnrun_node=node01
 place=$PWD/tmp/mnrun.7 twin=$PWD/shm/mnrun.7
 stay owner; began "$owner"; born=$REPLY; stay other
@@ -190,8 +195,8 @@ mkdir -p tmp shm; own "$place"; own "$twin"
 
 @pytest.fixture
 def remains(scripts: Scripts, tmp_path: Path) -> Scripts:
-    """Run a script after REMAINS, with remains.sh for a /tmp and a /dev/shm of the test's own."""
-    text = (folder("wrappers") / "remains.sh").read_text()
+    """Run a script after REMAINS, with leftovers.sh for a /tmp and a /dev/shm of the test's own."""
+    text = wrapper("leftovers.sh")
     assert "/tmp/mnrun.* /dev/shm/mnrun.*" in text
     text = re.sub(r"(?<=[ !])/(tmp|dev/shm)/", lambda found: f"{tmp_path}/{found[1].removeprefix('dev/')}/", text)
 

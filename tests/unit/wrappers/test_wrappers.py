@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mnrun.files import folder
+from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
 from unit.samples import build, make
@@ -23,7 +23,7 @@ from unit.samples import build, make
 BARE = {"PATH": os.environ["PATH"]}
 SHELLS = ("sh", "dash", "bash")
 WHO = 'set -- $(cat /proc/$$/stat); shift 21; echo "$$ $1"'  # this shell's number and start, as others note them
-BY_INTO = ("box.sh", "go.sh", "hold.sh", "node.sh", "stop.sh")
+BY_INTO = ("clean_env.sh", "wait_go.sh", "hold_container.sh", "worker.sh", "stop.sh")
 
 
 class Node:
@@ -157,7 +157,7 @@ def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) 
     node.fill(2, mode="outside-in", launcher="srun", force=True)
     script = """
     echo "41 $$" >holder; name=/dev/shm/sharens_instance_$$
-    join() { bash ./join.sh sh -c 'echo "$@"' sh "$@"; }
+    join() { bash ./join_container.sh sh -c 'echo "$@"' sh "$@"; }
     join --join-pid=MNRUN_HOLDER MNRUN_HOLDER >ch-run &
     join instance://sharens_instance_MNRUN_HOLDER "a  b" >apptainer &
     sleep 0.2; cat ch-run apptainer; echo none yet; : >held; wait %1; cat ch-run
@@ -173,7 +173,7 @@ def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> No
     script = """
     mkdir hold; HOME=$PWD; name=.apptainer/instances/app/$(uname -n)/$(id -un)/sharens_instance_
     mkdir -p "$name$$" "${name}other"; echo 1 >"/dev/shm/sharens_instance_$$"
-    bash -p -c "$1" "$PWD" box.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"
+    bash -p -c "$1" "$PWD" clean_env.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"
     ls -d "$name"* /dev/shm/sharens_instance_$$
     """
     said = node._sh(f"cd {node.path}\n{script}\n:", kit.spoken(kit.INTO)).decode().splitlines()
@@ -224,7 +224,7 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     (node.path / "sessions").write_text("")
     leaks = {"SLURM_NTASKS": "8", "LD_PRELOAD": "", "PMIX_RANK": "1", "BASH_FUNC_ml%%": "() { :; }", "TMPDIR": "/x"}
     kept = {"CUDA_VISIBLE_DEVICES": "0,1", "ODD": "two\nlines=SLURM_X"}
-    found = node.run("box.sh", "inside", "tmp", "env", "-0", shell="bash", environ={**leaks, **kept})
+    found = node.run("clean_env.sh", "inside", "tmp", "env", "-0", shell="bash", environ={**leaks, **kept})
     arrived = dict(pair.decode().split("=", 1) for pair in found.split(b"\0")[:-1])
     assert {name: arrived[name] for name in kept} == kept
     assert (arrived["MNRUN_JOB_ID"], arrived["TMPDIR"]) == ("7-abcdef", f"{node.path}/tmp")
@@ -238,7 +238,7 @@ def test_a_box_names_no_session_that_a_whole_container_has(sh: Shell) -> None:
     """A container's shell whose session began outside of it: what is noted would be everything in there."""
     line = """unshare ${1:+-Ur} -pf --mount-proc true 2>/dev/null || { echo no; exit; }
     exec unshare ${1:+-Ur} -pf --mount-proc bash -c '. "$0" && session && echo "[$REPLY]"' "$2\""""
-    found = sh(line, "user" if os.getuid() else "", str(folder("wrappers") / "processes.sh"))
+    found = sh(line, "user" if os.getuid() else "", str(wrappers()["processes.sh"]))
     if found == b"no\n":
         pytest.skip("no namespaces are to be had here")
     assert found == b"[]\n"
@@ -259,10 +259,10 @@ def test_ranks_of_srun_in_a_tmp_of_the_jobs_own(node: Node, context: str, root: 
     node.fill(1)
     (node.path / "sessions").write_text("")
     (node.path / "mounts").write_text(f"94 78 0:201 {root} /tmp rw,relatime - tmpfs run rw\n")
-    box = node.path / "box.sh"
+    box = node.path / "clean_env.sh"
     box.write_text(box.read_text().replace("/proc/self/mountinfo", str(node.path / "mounts")))
     environ = {"SLURM_JOB_ID": "7", **({"PMIX_MCA_gds": own} if own else {})}
-    said = node.run("box.sh", context, "tmp", "sh", "-c", "echo ${PMIX_MCA_gds-}", shell="bash", environ=environ)
+    said = node.run("clean_env.sh", context, "tmp", "sh", "-c", "echo ${PMIX_MCA_gds-}", shell="bash", environ=environ)
     assert said.decode().strip() == gds
 
 
@@ -319,14 +319,14 @@ def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path
     """In the environment of the launch, where the job begins."""
     node.fill(1, launch="export FOUND=hosts\n", chdir=str(tmp_path))
     before = f"cd {node.path}; mkfifo go; exec 9<>go; (sleep 0.1; echo go >&9) &\n"
-    assert node.run("go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
+    assert node.run("wait_go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
 
 
 def test_the_master_ends_with_its_job(node: Node) -> None:
     """Where the guard that holds `go` ends before it was said, nothing starts."""
     node.fill(1)
     before = f"cd {node.path}; mkfifo go; (exec 9>go) &\n"
-    assert node.run("go.sh", "echo", "started", before=before, code=1) == b""
+    assert node.run("wait_go.sh", "echo", "started", before=before, code=1) == b""
 
 
 @pytest.mark.parametrize("name", ["mpirun", "mpiexec", "prterun"])
@@ -388,7 +388,7 @@ def test_an_mpi_that_the_image_has_not_is_refused_with_those_that_it_has(node: N
 def test_hydras_are_known_by_what_is_beside_them(sh: Shell, tmp_path: Path, beside: str, kind: str, shell: str) -> None:
     """MPICH, MVAPICH2 and Intel MPI all bring one."""
     programs(tmp_path / "bin", mpiexec_hydra="", **({beside: ""} if beside else {}))
-    words = (str(folder("wrappers") / "mpis.sh"), f"{tmp_path}/bin/mpiexec.hydra")
+    words = (str(wrappers()["mpis.sh"]), f"{tmp_path}/bin/mpiexec.hydra")
     said = sh('. "$1"; mpi_of "$2"', *words, shell=shell)
     assert said.decode() == f"{kind}\n"
 
@@ -440,7 +440,7 @@ def test_only_daemons_lose_the_networks(node: Node, command: str, kept: bool) ->
 @pytest.mark.parametrize("before", ["unset HOME", "HOME=", "HOME=/elsewhere"])
 def test_a_home_where_nobody_has_set_one(sh: Shell, shell: str, before: str) -> None:
     """B11: as a login would set it, also under `set -u`; one that is set stays."""
-    said = sh(f'set -eu; {before}; . "$1"; exec env', str(folder("wrappers") / "home.sh"), shell=shell).decode()
+    said = sh(f'set -eu; {before}; . "$1"; exec env', str(wrappers()["home.sh"]), shell=shell).decode()
     own = "/elsewhere" if "elsewhere" in before else pwd.getpwuid(os.getuid()).pw_dir
     assert f"HOME={own}" in said.splitlines()
 
@@ -448,7 +448,7 @@ def test_a_home_where_nobody_has_set_one(sh: Shell, shell: str, before: str) -> 
 def test_everybody_is_somebody_in_the_container(node: Node) -> None:
     """root, nobody and the user with /bin/sh: sshd refuses a shell that the image lacks."""
     node.fill(1)
-    node.run("user.sh", shell="bash", before=f"cd {node.path}\n", environ={"HOME": "/home/alice"})
+    node.run("users.sh", shell="bash", before=f"cd {node.path}\n", environ={"HOME": "/home/alice"})
     entries = [line.split(":") for line in (node.path / "etc.passwd").read_text().splitlines()]
     assert [entry[0] for entry in entries[:2]] == ["root", "nobody"]
     assert entries[2][2:4] == [str(os.getuid()), str(os.getgid())]
@@ -481,7 +481,7 @@ def test_a_rank_of_srun_tells_how_it_ended(node: Node, command: str, code: int, 
 
 def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
     """However long a busy machine takes over it: the beat, which comes between, takes none of it away."""
-    text = (folder("wrappers") / "guard.sh").read_text()
+    text = wrapper("guard.sh")
     forward = text[text.index("forward() {") :].partition("\n}\n")[0]
     script = f"""deaf() {{ :; }}; address() {{ :; }}; mnrun_node=n1 mnrun_beat=0.1
 {forward}
@@ -495,14 +495,14 @@ printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
 
 def test_facts_come_many_to_a_line(sh: Shell) -> None:
     """B3: each was a line of its own, of which a large job has hundreds of thousands. None is longer than what srun
-    keeps together (frames.sh), and none is lost."""
-    text = (folder("wrappers") / "guard.sh").read_text()
+    keeps together (pipe_frames.sh), and none is lost."""
+    text = wrapper("guard.sh")
     forward = text[text.index("forward() {") :].partition("\n}\n")[0]
     facts = [f"gid mlx5_{number % 8} port=1 index={number} gid={'x' * (number % 60)}" for number in range(150)]
     script = f"""deaf() {{ :; }}; identity() {{ :; }}; mnrun_node=n1 mnrun_beat=; echo 10.0.0.1 >own.address
 {forward}
 }}
-printf '%s\\n' "$@" >facts; echo 'cat facts' >fabric.sh
+printf '%s\\n' "$@" >facts; echo 'cat facts' >network_facts.sh
 mkfifo up; exec {{mnrun_up}}<>up; printf 'bye \\n' >&"$mnrun_up"; forward"""
     *said, bye = sh(script, *facts, shell="bash").decode().splitlines()
     assert bye == "bye n1 "

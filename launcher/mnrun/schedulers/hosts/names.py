@@ -81,7 +81,7 @@ def _merged(found: Iterable[Asked], origin: str) -> tuple[Asked, ...]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a host has said of itself (wrappers/facts.sh)."""
+    """What a host has said of itself (wrappers/probe/host_facts.sh)."""
 
     cpus: int = 1
     gpus: int = 0
@@ -92,7 +92,7 @@ class Facts:
 
 
 def facts(said: str) -> Facts:
-    """The `name value` lines of facts.sh; whatever a user's own profile prints among them is passed over."""
+    """The `name value` lines of host_facts.sh; whatever a user's own profile prints among them is passed over."""
     found: dict[str, str] = {}
     busy: list[str] = []
     for line in said.splitlines():

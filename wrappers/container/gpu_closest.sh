@@ -1,0 +1,45 @@
+#!/bin/sh
+# `gpu_closest.sh [GPUS]` says which of these GPUs (CUDA_VISIBLE_DEVICES, or all of gpu_numa.sh's table) are nearest to the CPUs that it
+# runs on, in the same words: all of them where it is bound to none, or nobody knows.
+here=${0%/*} sys=${mnrun_sys:-/sys}/devices/system
+cpus=${mnrun_cpus-$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)}
+own=' '
+IFS=,
+for range in $cpus; do
+  cpu=${range%-*}
+  while [ "$cpu" -le "${range#*-}" ]; do
+    for place in "$sys/cpu/cpu$cpu"/node*; do
+      node=${place##*/node}
+      case $own in *" $node "*) ;; *) [ "$node" = '*' ] || own="$own$node " ;; esac
+    done
+    cpu=$((cpu + 1))
+  done
+done
+wanted=${1-$(while IFS=" " read -r index _; do [ "$index" = - ] || printf '%s,' "$index"; done <"$here/near")}
+
+distance() { # NUMA: from the nearest of our own nodes
+  least=10
+  [ "$1" != -1 ] || { echo "$least"; return; }
+  least=999
+  IFS=' '
+  for node in $own; do
+    read -r line <"$sys/node/node$node/distance" || continue
+    place=0
+    for far in $line; do
+      if [ "$place" = "$1" ] && [ "$far" -lt "$least" ]; then least=$far; fi
+      place=$((place + 1))
+    done
+  done
+  echo "$least"
+}
+
+nearest=1000 chosen=''
+for gpu in $wanted; do
+  far=10
+  while IFS=" " read -r index uuid numa; do
+    case $gpu in "$index" | "$uuid") far=$(distance "$numa") ;; esac
+  done <"$here/near"
+  if [ "$far" -lt "$nearest" ]; then nearest=$far chosen=''; fi
+  [ "$far" != "$nearest" ] || chosen=$chosen${chosen:+,}$gpu
+done
+echo "$chosen"

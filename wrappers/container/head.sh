@@ -1,0 +1,25 @@
+#!/bin/bash
+# `head.sh WORDS…` runs WORDS on the job's first node, outside the container: mpirun itself, or
+# the master container. Standard input does not go through mpirun (5.0.7 loses nearly all of
+# more than 4 kB): a pipe takes it to rank 0, which runs on this node.
+set -euo pipefail
+mnrun_here=$PWD # await.sh has entered it
+source ./job.sh
+if [[ $mnrun_stdin == rank ]]; then
+  # opened by a process that carries the job's mark: it waits here for as long as rank 0 does not
+  # read, and so must not hold the step's own output
+  sh -c 'exec cat >"$0"' "$mnrun_here/stdin" <&0 >/dev/null 2>&1 &
+  exec </dev/null
+fi
+# shellcheck disable=SC2016  # its own words
+mnrun_own=(sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # whom the guard hands a signal to
+if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then mnrun_own=(bash -p ./detach.sh "${mnrun_own[@]}"); fi
+if [[ -n $mnrun_connect ]]; then exec "${mnrun_own[@]}"; fi
+trap : HUP INT QUIT TERM USR1 USR2 # which reach each process of the step
+mnrun_code=0
+"${mnrun_own[@]}" || mnrun_code=$?
+if ((mnrun_code > 128)); then
+  source ./memory.sh
+  memory_note
+fi
+exit "$mnrun_code"

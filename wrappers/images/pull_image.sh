@@ -1,0 +1,318 @@
+#!/bin/bash
+# shellcheck disable=SC2154  # engines.sh and the words in front of it set these
+# The node's side of PREPARE, before anything of the job's runs: it brings the image that a reference names to this node.
+# It comes down standard input (fetch.sh), with engines.sh in front of it (nodes/kit.py), and is run as
+#     pull_image.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
+# What is left of its input is a lease: at its end everything of it ends, and nothing half-done stays. Where
+# mnrun_beat and mnrun_silence are set, both sides show that they live, as guards do (guard.sh).
+#
+# KIND file: PROGRAM converts the image to a file in CACHE, once for each digest, for all nodes that share the directory.
+#     sha256-DIGEST.sif   an image. A tag that has moved makes another one. Its time is when a job last took it
+#     refs/NAME           what a reference was found to be: the digest, the runtime's own key for it, the job that
+#                         asked, and the reference itself
+#     refs/NAME.lock/     somebody converts it: who that is, a counter that shows that they live, and all that is half-done
+# KIND store: PROGRAM (docker, podman) has a store of its own on each node, and locks it by itself.
+#
+# It speaks on standard output, in lines `WORD NODE …`:
+#     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node is at fault), unpulled WHY (the image is), alive
+set -euo pipefail +o posix
+kind=$1 reference=$2 policy=$3 cache=$4 job=$5
+program=("${@:6}")
+node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
+STALE=30 # seconds: the holder of a lock whose counter stands still for as long is taken for dead
+
+say() { printf '%s\n' "$1 $node ${*:2}"; }
+
+nap() { read -rt "$1" -u "$pause" || true; } # SECONDS: nobody writes to that pipe, and unlike sleep it needs no process
+
+fail() {
+  say fail "$*"
+  exit 1
+}
+
+unpulled() {
+  say unpulled "$(why)"
+  exit 1
+}
+
+# Ends what was begun, however we end. The main shell runs it, or where that was killed its undertaker: a process that is
+# no child of the step, and notices by a pipe. Both have SPARE as their working directory since it was made, and use its
+# name in /tmp only once more: to remove it, if it is still this very directory.
+clean() { # SPARE LOCK OWNER JOB
+  local group=''
+  grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
+  { read -r group <./group; } 2>/dev/null
+  [[ ! $group =~ ^[0-9]+$ ]] || ((group < 2)) || kill -KILL -- "-$group" 2>/dev/null
+  if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
+    mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
+  fi
+  if [[ -O . && . -ef $1 ]]; then # it is ours, and we are in it
+    chmod -R u+rwX . 2>/dev/null
+    rm -rf -- "$1"
+  fi
+}
+
+undertake() {
+  local word
+  trap '' HUP INT TERM USR1 USR2
+  while read -r word; do [[ $word != 'done' ]] || return 0; done
+  clean "$@"
+}
+
+finish() {
+  ((BASHPID == $$)) || return 0 # a child that ends before it has reset its traps runs this one, too
+  trap '' TERM INT HUP
+  set +e
+  cleaned
+  [[ -z ${watch-} ]] || kill "$watch" 2>/dev/null
+}
+
+cleaned() { # clean up once, and dismiss the undertaker
+  [[ -n ${life-} ]] || return 0
+  local told=$life
+  life=''
+  clean "$spare" "$lock" "$owner" "$job"
+  trap '' PIPE # the undertaker, which reads this, may have been killed
+  echo 'done' >&"$told"
+  exec {told}>&-
+}
+
+# --- what a runtime says, in plain words
+
+last_line() { # of what the runtime said, without colours and without the name of the part that failed
+  sed -e 's/\x1b\[[0-9;]*m//g' -e 's/.*\r//' "$spare/log" 2>/dev/null | grep -v '^ *$' | tail -n 1 |
+    sed -E 's/^(FATAL|ERROR|Error) *: *|^Error response from daemon: *//; s/(While making image from oci registry|error fetching image to cache|failed to get checksum for [^ ]*): //g'
+}
+
+why() { # the image could not be had: what is wrong, and what to do
+  local said registry=${reference#*://}
+  said=$(last_line)
+  registry=${registry%%/*}
+  [[ $registry == *[.:]* || $registry == localhost ]] || registry=docker.io
+  case $said in # the order counts: what names a program, or a refusal, often says `not found` or `does not exist` as well
+    *"docker-credential-"*"executable file not found"*)
+      echo "cannot pull $reference: the login helper that ~/.docker/config.json names is not on this node: take its credsStore out, and log in anew ($said)" ;;
+    *"executable file not found"*) echo "cannot pull $reference: this node lacks a program that ${program[0]} needs ($said)" ;;
+    *"permission denied"*) echo "cannot pull $reference: $said" ;; # the kernel's words for a file (EACCES), not a registry's
+    *uthentication* | *nauthorized* | *denied* | *"no basic auth"* | *forbidden* | *Forbidden*)
+      echo "$registry wants another login for $reference: $login ($said)" ;;
+    *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
+      echo "there is no $reference: look at its name and tag ($said)" ;;
+    *toomanyrequests*) echo "$registry has had too many requests from here: $login ($said)" ;;
+    *"no such host"* | *"server misbehaving"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
+    *x509*) echo "this node does not trust the certificate of $registry: its CA belongs to the system's certificates ($said)" ;;
+    *"connection refused"* | *"i/o timeout"* | *unreachable* | *"no route to host"* | *"context deadline"*)
+      echo "the registry $registry does not answer: $offline ($said)" ;;
+    *"o space left"* | *"quota exceeded"*) echo "no space left: $room ($said)" ;;
+    *) echo "cannot pull $reference: ${said:-${program[0]} said nothing}" ;;
+  esac
+}
+
+run() { # WORDS: a command of the runtime's, in a process group of its own. What it says is said on while it works
+  local tender pid code=0
+  set -m
+  MNRUN_JOB_ID=$job "$@" >"$spare/log" 2>&1 </dev/null {life}>&- &
+  pid=$!
+  set +m
+  echo "$pid" >"$spare/group"
+  {
+    trap - EXIT
+    local beat=0 said='' now
+    while kill -0 $$ 2>/dev/null; do
+      [[ -z $lock ]] || echo "$((beat += 1))" >"$lock/beat" || true
+      now=$(sed -e 's/.*\r//' -e 's/^INFO: *//' "$spare/log" | grep -v '^ *$\|warn rootless' | tail -n 1)
+      [[ $now == "$said" ]] || say pulling "${now:0:200}"
+      said=$now
+      nap 1
+    done
+  } {life}>&- 2>/dev/null &
+  tender=$!
+  wait "$pid" || code=$?
+  kill -KILL "$tender" 2>/dev/null || true # KILL: a subshell that has just begun can lose any other signal
+  wait "$tender" 2>/dev/null || true
+  rm -f "$spare/group"
+  return "$code"
+}
+
+# --- images that become files: Apptainer
+
+mine() { # whether the cache is ours alone: an image there is believed only where nobody else can have put or renamed one
+  local mode place=$cache above=()
+  [[ -e $cache || -L $cache ]] || return 0
+  [[ -O $cache && -d $cache ]] || fail "$cache is not ours: name another with --image-cache"
+  (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "others may write to $cache: chmod go-w $cache, or name another with --image-cache"
+  while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
+  ((${#above[@]})) || return 0
+  # Whoever may write to a directory can rename what is in it, but for the sticky bit (rename(2), EPERM).
+  while read -r mode place; do
+    ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "anybody may write to $place, in which $cache is: name another with --image-cache"
+  done < <(stat -Lc '%a %n' -- "${above[@]}")
+}
+
+known() { # whether the reference has been converted, and its file is there
+  if [[ $reference == *@sha256:* ]]; then # a digest means the same image by whatever name it came
+    digest=${reference##*@} key='' by=$job
+    [[ ! -s $cache/${digest/:/-}.sif ]] || return 0
+  fi
+  [[ -e $ref ]] || return 1
+  read -r digest key by _ <"$ref" || return 1
+  [[ -s $cache/${digest/:/-}.sif ]]
+}
+
+will_do() { # whether the file in the cache serves. --pull always wants one that the registry was asked for in this job
+  known && [[ $policy != always || $by == "$job" ]]
+}
+
+ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; }
+
+take() { # the lock: waits while its holder lives; false where somebody has converted the image meanwhile
+  local beat now seen=$SECONDS told='' holder
+  mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
+  mine
+  beat=''
+  until mkdir "$lock" 2>"$spare/log"; do
+    [[ -d $lock ]] || { [[ $(last_line) == *"File exists"* ]] || fail "cannot write to $cache: $(last_line); name another with --image-cache"; }
+    holder=$(cat "$lock/owner" 2>/dev/null) || holder=
+    now=$holder/$(cat "$lock/beat" 2>/dev/null) || true
+    if [[ $now != "$beat" ]]; then
+      beat=$now seen=$SECONDS
+    elif ((SECONDS - seen > STALE)) || { [[ $holder == "$node "* ]] && [[ ! -e /proc/${holder#* } ]]; }; then
+      # Several may find it stale. mkdir lets one of them claim it, who removes it if it is still the one that was judged.
+      if mkdir "$lock/claim" 2>/dev/null && [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
+        mv "$lock" "$lock.$$.gone" && rm -rf "$lock.$$.gone"
+      fi
+      seen=$SECONDS
+      continue
+    fi
+    if [[ -z $told ]]; then
+      told=1
+      say pulling "waits for ${holder%% *}, which converts it"
+    fi
+    nap 0.3
+    ! will_do || return 1
+  done
+  echo "$owner" >"$lock/owner"
+  ! will_do
+}
+
+convert() {
+  local before='' found file
+  mkdir -p "$lock/cache/cache/oci-tmp"
+  # Apptainer names a converted image in its cache by a key of its own. Where it finds that, it only asks the registry,
+  # and converts nothing.
+  if known; then
+    before=$digest
+    ln "$cache/${digest/:/-}.sif" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
+  fi
+  export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
+  run "${program[@]}" pull --force "$lock/new.sif" "$reference" || {
+    ours || return 1 # somebody took us for dead, and removed our files: once more from the start
+    unpulled
+  }
+  found=$(sed -n 's/.*"digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$lock/cache/cache/blob/index.json" 2>/dev/null | tail -n 1) || found=
+  for file in "$lock"/cache/cache/{oci-tmp,oras,library}/*; do [[ ! -f $file ]] || key=${file##*/}; done
+  if [[ -z $found && -n $before && -e $lock/cache/cache/oci-tmp/$key ]]; then
+    found=$before # the registry still has the same image
+  elif [[ -z $found ]]; then
+    found=sha256:$(sha256sum <"$lock/new.sif" | cut -d' ' -f1) || unpulled # oras and library have the image as one file, and no index
+  fi
+  digest=$found
+  ours || return 1
+  file=$cache/${digest/:/-}.sif
+  [[ -s $file ]] || mv "$lock/new.sif" "$file"
+  echo "$digest $key $job $reference" >"$lock/ref"
+  mv "$lock/ref" "$ref"
+}
+
+in_cache() {
+  local file=''
+  login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
+  offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
+  room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
+  mine
+  until [[ -n $file && -s $file ]]; do # once more where `mnrun clean` has just removed it
+    if ! will_do; then
+      [[ $policy != never ]] ||
+        fail "$reference is not in $cache, and --pull never keeps it from being pulled: --pull missing"
+      until take && convert; do
+        if will_do; then break; fi
+      done
+    fi
+    file=$cache/${digest/:/-}.sif
+    touch -c "$file" 2>/dev/null || true # `mnrun clean` leaves alone what was used lately
+  done
+  say image "$digest" "$file"
+}
+
+# --- images in a store of the runtime's: Docker, Podman
+
+CONTENT='{{range .RootFS.Layers}}{{.}} {{end}}
+{{range .Config.Env}}{{json .}} {{end}}
+{{range .Config.Entrypoint}}{{json .}} {{end}}
+{{range .Config.Cmd}}{{json .}} {{end}}'
+
+stored() { ask 60 image inspect --format '{{.Id}}' "$reference" 2>"$spare/log"; }
+
+in_store() {
+  local id='' full=$reference host content
+  # podman login writes below XDG_RUNTIME_DIR, which only the machine has where it was typed (containers-auth.json(5)).
+  login="\`docker login\`"
+  [[ $mnrun_runtime == docker ]] || login+=", or \`podman login\` with --authfile ~/.config/containers/auth.json"
+  offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
+  room="of the node's store"
+  id=$(usable) || fail "$id"
+  host=${reference%%/*}
+  # podman does not guess the registry of a short name.
+  if [[ $mnrun_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
+    full=docker.io/$([[ $reference == */* ]] || echo library/)$reference
+  fi
+  [[ $policy == always && $reference != localhost/* ]] || id=$(stored) || id=
+  [[ -n $id || $reference != localhost/* ]] || # podman calls so what was built here, and no registry has it
+    fail "$mnrun_runtime has no image $reference on this node: load it there, or name one of a registry"
+  if [[ -z $id && $policy == never ]]; then
+    fail "$reference is not on this node, and --pull never keeps it from being pulled: --pull missing"
+  elif [[ -z $id ]]; then
+    run "${mnrun_engine[@]}" pull "$full" || unpulled
+    reference=$full
+    id=$(stored) || unpulled
+  fi
+  if ! mapped "$id"; then
+    say pulling "copied for the ids of $(id -un)"
+    run map "$id" || true # without that copy each container makes its own
+  fi
+  # The digest for all nodes is made of what a job has of the image. Its id will not do: an image that was imported or
+  # built on each node has other times in it, and so another id. Other fields differ between versions of docker.
+  content=$(ask 60 image inspect --format "$CONTENT" "$id" | sha256sum) || unpulled
+  say image "sha256:${content%% *}" "$id"
+}
+
+base=${APPTAINER_TMPDIR:-${TMPDIR:-/tmp}}
+spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
+[[ $kind != file ]] || {
+  name=${reference//[^A-Za-z0-9._-]/_}
+  ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
+  lock=$ref.lock
+}
+{ mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with TMPDIR"
+exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
+exec {pause}<> <(:)
+trap finish EXIT
+trap 'exit 143' TERM INT HUP
+trap : USR1 USR2 CONT
+{
+  trap - EXIT
+  trap '' PIPE # whoever read our output may have gone
+  waited=0
+  # A line is only a sign of life. `read` returns more than 128 where none came in time. Rounds of 5 s: the clock goes on
+  # while Slurm suspends the job, and one long round would end before the lines that wait are read.
+  while read -r ${mnrun_silence:+-t 5} && waited=0 || (($? > 128 && (waited += 5) < mnrun_silence)); do
+    [[ -z $mnrun_beat ]] || say alive || break
+  done
+  kill -TERM $$
+} <&0 {life}>&- 2>/dev/null &
+watch=$!
+if [[ $kind == file ]]; then in_cache; else in_store; fi
+set +e
+cleaned # now, and not at the end: others may wait for the lock
+trap 'exit 0' TERM
+wait "$watch" # the launcher ends the lease once all nodes have the image

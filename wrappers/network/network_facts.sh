@@ -1,0 +1,110 @@
+#!/bin/bash
+# What networks, adapters and GPUs this node has, and its limits: facts only, in lines `KIND NAME KEY=VALUE…`
+# (launcher/mnrun/network/facts.py). It runs on every node of every job, so nearly all is read without starting a process.
+# `network_facts.sh [ROOT]`: where /sys, /proc and /dev begin, for tests.
+set -u
+shopt -s nullglob
+root=${1-}
+PATH=$PATH:/usr/sbin:/sbin
+
+get() { # FILE: its first line; some files of sysfs refuse to be read
+  value=''
+  { read -r value <"$1"; } 2>/dev/null
+}
+
+device() { # DIRECTORY: ` numa=… pci=…`, the way to it from its root, by which distances are told
+  where=''
+  cd -P "$1" 2>/dev/null || return
+  get "$PWD/numa_node"
+  where=" numa=${value:--1} pci=${PWD##*/devices/}"
+}
+
+names() { # PATHS…: their last parts, with commas
+  local IFS=,
+  list="${*##*/}"
+}
+
+for nic in "$root"/sys/class/net/*; do
+  [[ -d $nic ]] || continue
+  kind=''
+  while read -r line; do
+    [[ $line != DEVTYPE=* ]] || kind=${line#*=}
+  done <"$nic/uevent"
+  get "$nic/type"
+  case $value in 772) kind=loopback ;; 32) kind=ipoib ;; esac
+  if [[ -z $kind && -e $nic/device ]]; then kind=physical; fi
+  get "$nic/operstate"
+  said="kind=${kind:-virtual} state=$value"
+  get "$nic/speed"
+  if ((${value:-0} > 0)); then said+=" speed=$value"; fi
+  names "$nic"/lower_*
+  if [[ -n $list ]]; then said+=" lower=${list//lower_/}"; fi
+  device "$nic/device"
+  echo "nic ${nic##*/} $said$where"
+done
+
+{
+  ip -o -4 address show up
+  ip -4 route
+} 2>/dev/null | while read -ra word; do
+  case ${word[*]} in
+    *' inet '*) echo "address ${word[1]} ${word[3]}" ;;
+    *' dev '*) echo "route ${word[0]} ${word[*]:1}" ;;
+  esac
+done
+
+for port in "$root"/sys/class/infiniband/*/ports/*; do
+  hca=${port%/ports/*}
+  said="hca ${hca##*/} port=${port##*/}"
+  get "$port/state" && said+=" state=${value#*: }"
+  get "$port/rate" && said+=" rate=${value%% *}"
+  get "$port/link_layer"
+  link=$value
+  if get "$hca/node_type" && [[ $value == 4:* ]]; then link=iWARP; fi # over Ethernet, but not RoCE: NCCL has none
+  [[ -z $link ]] || said+=" link=$link"
+  get "$hca/device/device" && said+=" id=$value"
+  names "$hca"/device/net/*
+  if [[ -n $list ]]; then said+=" nics=$list"; fi
+  if cd -P "$hca/device/driver" 2>/dev/null; then said+=" driver=${PWD##*/}"; fi
+  device "$hca/device"
+  echo "$said$where"
+  [[ $link == Ethernet ]] || continue
+  for number in {0..15}; do
+    get "$port/gids/$number"
+    [[ -n ${value//[0:]/} ]] || continue
+    said="gid ${hca##*/} port=${port##*/} index=$number gid=$value"
+    get "$port/gid_attrs/types/$number"
+    said+=" type=${value##* }"
+    get "$port/gid_attrs/ndevs/$number"
+    echo "$said ndev=$value"
+  done
+done
+
+for gpu in "$root"/proc/driver/nvidia/gpus/*; do
+  device "$root/sys/bus/pci/devices/${gpu##*/}"
+  echo "gpu ${gpu##*/}$where"
+done
+for nic in "$root"/sys/class/cxi/*; do
+  device "$nic/device"
+  echo "cxi ${nic##*/}$where"
+done
+
+have=("$root"/dev/infiniband/uverbs*)
+if ((${#have[@]})); then echo 'have verbs'; fi
+if [[ -e $root/dev/gdrdrv ]]; then echo 'have gdrcopy'; fi
+if [[ -d $root/sys/module/nvidia_peermem || -d $root/sys/module/nv_peer_mem ]]; then echo 'have peermem'; fi
+get "$root/proc/driver/nvidia/version"
+if [[ $value == *'Open Kernel Module'* ]]; then echo 'have dmabuf'; fi
+get "$root/proc/sys/kernel/osrelease"
+echo "have kernel=$value"
+
+while read -ra word; do # in bytes; the hard ones, to which a job's are raised
+  case ${word[*]} in
+    'Max stack size'*) echo "limit stack ${word[4]}" ;;
+    'Max open files'*) echo "limit nofile ${word[4]}" ;;
+    'Max locked memory'*) echo "limit memlock ${word[4]}" ;;
+  esac
+done <"$root/proc/self/limits"
+while read -r _ value _; do echo "limit memory $((value * 1024))" && break; done <"$root/proc/meminfo"
+read -r blocks size < <(stat -f -c '%b %S' "$root/dev/shm") && echo "limit shm $((blocks * size))"
+exit 0

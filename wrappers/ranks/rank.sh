@@ -1,0 +1,106 @@
+#!/bin/sh
+# `rank.sh WORDS…` is every rank, inside its container: sets the job's environment, says that
+# the rank is there, and becomes the user's program (so that 126 and 127 are the shell's).
+# shellcheck disable=SC2154  # into.sh's
+case $0 in
+  */rank.sh) mnrun_here=${0%/*} ;; # by its name, from a process of the job's
+  *) cd "$mnrun_back" || exit 1 ;; # by into.sh
+esac
+. "$mnrun_here/job.sh"
+. "$mnrun_here/pid.sh"
+case $mnrun_starter in # before the user's variables, which may have these names
+  env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
+  torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
+  *)
+    mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${MV2_COMM_WORLD_RANK-${SLURM_PROCID-0}}}}}
+    mnrun_size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
+    mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${MV2_COMM_WORLD_LOCAL_RANK-${SLURM_LOCALID-0}}}}
+    ;;
+esac
+. "$mnrun_here/user.env"
+umask "$mnrun_umask"
+if [ -n "$mnrun_inside" ]; then # Open MPI 4 puts its own in front
+  . "$mnrun_here/path.sh"
+  PATH=$mnrun_here/bin:$PATH
+fi
+
+# An MPI that does not speak the starter's protocol does not fail: each rank is "0 of 1".
+served() { # KIND
+  case $1 in
+    openmpi) [ -n "${PMIX_RANK-}${OMPI_COMM_WORLD_RANK-}" ] ;;
+    mpich | mvapich2 | intelmpi) [ -n "${PMI_RANK-}${PMI_FD-}${PMI_PORT-}" ] ;;
+  esac
+}
+suits() {
+  . "$mnrun_here/mpis.sh"
+  mnrun_first=$(mpi_of "$(command -v mpirun)")
+  served "$mnrun_first" && return
+  for mnrun_kind in $(mpis | sed 's/ .*//'); do # the program may be of another that the image has
+    case $mnrun_kind in "$mnrun_first" | unknown | hangs) ;; *) ! served "$mnrun_kind" || return 0 ;; esac
+  done
+  case $mnrun_first in
+    openmpi) mnrun_speaks="Open MPI, which needs PMIx" ;;
+    *) mnrun_speaks="MPICH or its kin, which needs PMI" ;;
+  esac
+  return 1
+}
+if [ -n "$mnrun_judge" ] && ! suits; then
+  echo "fail the image has $mnrun_speaks, and $mnrun_judge does not offer that: every rank would be 0 of 1; --mode inside-out works" 1<>"$mnrun_here/up"
+  exit 1
+fi
+if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
+  # Open MPI 4 under the host's Open MPI 5 finds its server by these three alone (its schizo/slurm);
+  # without them it is rank 0 of 1.
+  export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$mnrun_nodes"
+fi
+if [ -n "$mnrun_connect" ]; then mnrun_noted "$mnrun_here/pid.$mnrun_rank" "$(readlink /proc/self/ns/pid)"; fi
+echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
+# Open MPI writes its parameters into this file as rank 0 only: any other's file tells of a rank
+# that took itself for rank 0 of 1. The guard looks for them at the end.
+if [ -n "$mnrun_by_mpi" ] && [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
+  export OMPI_MCA_mpi_show_mca_params=api "OMPI_MCA_mpi_show_mca_params_file=$mnrun_here/alone.$mnrun_rank"
+fi
+
+# Which of the node's GPUs this rank sees, where srun does not say it.
+if [ "$mnrun_gpu_bind" = closest ]; then
+  CUDA_VISIBLE_DEVICES=$(sh "$mnrun_here/gpu_closest.sh" ${CUDA_VISIBLE_DEVICES+"$CUDA_VISIBLE_DEVICES"})
+  export CUDA_VISIBLE_DEVICES
+elif [ -n "$mnrun_gpu_bind" ]; then
+  mnrun_count=$(echo "${CUDA_VISIBLE_DEVICES-}" | tr , '\n' | grep -c .)
+  mnrun_each=${mnrun_gpu_bind#*:} mnrun_first=0
+  case $mnrun_gpu_bind in
+    per_task:*) mnrun_first=$((mnrun_local * mnrun_each)) ;;
+    *) [ "$mnrun_count" = 0 ] || mnrun_first=$((mnrun_local / mnrun_each % mnrun_count)) mnrun_each=1 ;;
+  esac
+  if [ $((mnrun_first + mnrun_each)) -gt "$mnrun_count" ]; then
+    echo "fail --gpu-bind $mnrun_gpu_bind: there is none for rank $mnrun_rank, since its node has $mnrun_count GPUs" 1<>"$mnrun_here/up"
+    exit 1
+  fi
+  CUDA_VISIBLE_DEVICES=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f "$((mnrun_first + 1))-$((mnrun_first + mnrun_each))")
+  export CUDA_VISIBLE_DEVICES
+fi
+
+if [ "$mnrun_starter" = srun ]; then cd "$mnrun_chdir" || exit 1; fi
+if [ "$mnrun_stdin" = rank ]; then
+  if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
+fi
+if [ -n "$mnrun_split" ]; then exec >"$mnrun_split/rank.$mnrun_rank.out" 2>"$mnrun_split/rank.$mnrun_rank.err"; fi
+if [ "$mnrun_local" = 0 ]; then set -- sh "$mnrun_here/transport_debug.sh" "$@"; fi
+if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
+if [ "$mnrun_starter" != srun ]; then
+  if [ -z "$mnrun_inside" ]; then mnrun_noted "$mnrun_here/pid.$mnrun_rank"; fi
+  exec "$@"
+fi
+
+# srun's exit code is the highest of all ranks', also of those that it ended because one failed
+# (srun(1), RETURN VALUE): this tells the launcher whose came first, and who had been told to end by then. Signals
+# are for the program, and this shell need not say `Terminated`, as srun does.
+trap : HUP INT QUIT USR1 USR2 ALRM
+trap mnrun_told=1 TERM
+mnrun_told=''
+exec 9>&2 2>/dev/null
+# shellcheck disable=SC2016  # its own words
+sh -c 'exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_noted "$0/pid.$1"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
+mnrun_code=$?
+echo "ended $mnrun_rank $mnrun_code${mnrun_told:+ told}" 1<>"$mnrun_here/up"
+exit $mnrun_code
