@@ -57,3 +57,8 @@ def counts(numbers: Mapping[str, int]) -> str:
     for node, count in sorted(numbers.items()):
         alike.setdefault(count, []).append(node)
     return ", ".join(f"{fold(nodes)} x {count}" for count, nodes in alike.items()) or "no node"
+
+
+def counted(number: object, noun: str) -> str:
+    """Return `1 node`, `2 nodes`, `2-3 ranks`."""
+    return f"{number} {noun}" + ("" if str(number) == "1" else "s")

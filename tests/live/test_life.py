@@ -267,7 +267,7 @@ def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
     done = cluster.alice([*MNRUN, "submit", "--wait", *words], cwd=desk.path)
     assert done.code == 0, done
     assert programs(desk.read("out")).splitlines() == [
-        "of echo: 1 nodes x 1 ranks, host",
+        "of echo: 1 node x 1 rank, host",
         "hello",
     ]
     forget(cluster)

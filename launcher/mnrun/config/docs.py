@@ -65,7 +65,7 @@ chosen, the user's own, the job file, MNRUN_ variables, SBATCH_ variables, the c
 add up; "!X" takes X away. mnrun plan shows every value with where it came from."""
 _FILES = {
     "/etc/mnrun/config.toml": "Site defaults. A site's files must belong to root, who alone may write them.",
-    "/etc/mnrun/profiles/NAME.toml": "Profiles: a job file's keys, and tables: match, site, policy, partition, fabric.",
+    "/etc/mnrun/profiles/NAME.toml": "Profiles: a job file's keys, and tables: match, site, policy, partition.",
     "~/.config/mnrun/": "The same two of the user's own.",
     "~/.mnrun/jobs": "Records of jobs (--job-dir).",
 }

@@ -282,9 +282,8 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
         mpi = asked or ("pmix" if "pmix" in found.offers else next(iter(found.offers), ""))
         return way(mpi, bool(mpi), f"not judged: the image has no mpirun that tells which MPI it has; {offered}")
     needs = " or ".join(dict.fromkeys(_PMI[kind] for kind in kinds))
-    return way(
-        asked, False, f"the image has {_names(kinds)}, which needs {needs}, and {asked or offered} is not that: {ALONE}"
-    )
+    other = f"not {asked}" if asked else offered
+    return way(asked, False, f"the image has {_names(kinds)}, which needs {needs}, {other}: {ALONE}")
 
 
 def _kinds(job: JobSpec, found: Facts) -> tuple[str, ...]:

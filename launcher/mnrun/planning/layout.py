@@ -217,5 +217,5 @@ def _spread(ntasks: int, room: Sequence[int]) -> tuple[int, ...] | None:
 
 def _describe(nodes: Sequence[Node], spec: JobSpec) -> str:
     cpus = sorted({node.cpus for node in nodes})
-    text = f"{len(nodes)} nodes x {'-'.join(map(str, cpus))} CPUs"
+    text = f"{nodeset.counted(len(nodes), 'node')} x {nodeset.counted('-'.join(map(str, cpus)), 'CPU')}"
     return text + (f", {spec.cpus_per_task} CPUs a rank" if spec.cpus_per_task else "")

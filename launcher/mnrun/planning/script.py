@@ -16,6 +16,7 @@ from mnrun import __version__
 from mnrun.config.options import BY_NAME
 from mnrun.files import render
 from mnrun.model import JobSpec, Layout, Plan, Words
+from mnrun.nodeset import counted
 from mnrun.schedulers.slurm import steps
 
 # Options that the call in the job is given as they were given here, in this order.
@@ -56,7 +57,7 @@ def _title(plan: Plan) -> str:
     spec, layout = plan.spec, plan.layout
     ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
     mode = "" if "mode" in spec.left else f", {spec.mode}"
-    return f"{steps.job_name(spec)}: {layout.nnodes} nodes x {ranks} ranks{mode}, {spec.runtime}"
+    return f"{steps.job_name(spec)}: {counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}{mode}, {spec.runtime}"
 
 
 # Where a batch shell has no `module`, as system/modules.py finds it for a live run.

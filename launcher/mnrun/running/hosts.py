@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import importlib.util
 import io
 import itertools
 import os
@@ -72,6 +73,9 @@ def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
         suits = not any(where.jump or remote.is_here(where) for where in remote.places(job))
     if suits and (job.mode == "outside-in" or job.connect == "ssh" or _has_sshd(job, environ)):
         return replace(job, rsh="pdsh", connect="ssh")
+    if importlib.util.find_spec("paramiko") is None:
+        remedy = "pip install 'mnrun[hosts]', or use --rsh pdsh"
+        raise Impossible("--hosts needs paramiko, which is not installed here", remedy)
     return replace(job, rsh="paramiko")
 
 

@@ -227,7 +227,8 @@ def _summary(made: Plan, allocation: Allocation | None) -> list[str]:
     ranks = "-".join(str(n) for n in sorted(set(chosen.ranks)))
     nodes = nodeset.fold(chosen.nodes) if chosen.nodes else "no nodes yet"
     how = f"{made.spec.mode}, {made.spec.runtime}, ranks by {made.starter}"
+    size = f"{nodeset.counted(chosen.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
     return [
-        f"{chosen.nnodes} nodes x {ranks} ranks ({chosen.why_ranks}) on {nodes} ({chosen.why_nodes}); {how}",
+        f"{size} ({chosen.why_ranks}) on {nodes} ({chosen.why_nodes}); {how}",
         *made.notes,
     ]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# python: 2 nodes x 1 ranks, apptainer
+# python: 2 nodes x 1 rank, apptainer
 # Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan job.toml
 # Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
 #SBATCH --job-name=python    # the program's name
