@@ -116,6 +116,7 @@ told() { # whether the step has said the code here, and sets `code` to it: enter
   [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there code <own && [[ $there == "$place" ]] && return
   cd /
   [[ ! -e $place || -O $place ]] || leave 121 "$place is somebody else's on $(uname -n): the job's end cannot be told here"
+  return 1 # not yet
 }
 leave() { # CODE WORDS…
   echo "$name: ${*:2}" >&2

@@ -138,15 +138,15 @@ def test_ranks_by_srun_do_not_race_in_init(cluster: Cluster, way: Way) -> None:
 )
 def test_ranks_never_are_silent_singletons(cluster: Cluster, words: tuple[str, ...], why: str) -> None:
     """An MPI that does not speak the starter's protocol makes each rank "0 of 1": refused before anything starts,
-    with what works; a batch job, which asks nobody, ends as its ranks begin."""
+    with what works."""
     result = cluster.mnrun("--mode", "outside-in", *words, "--", HELLO)
     only_line(result, 122, why, "0 of 1", "--mode inside-out works")
 
 
 def test_ranks_of_a_batch_job_never_are_silent_singletons(cluster: Cluster, desk: Desk) -> None:
-    """Each rank looks, too."""
+    """It asks its first node, as a live run does."""
     job = submit(cluster, desk, "-N", "2", "--mpi", "pmix", "--image", MPICH, "--", HELLO)
-    refusal(end(cluster, desk, job), 125, "MPICH", "0 of 1")
+    refusal(end(cluster, desk, job), 122, "MPICH", "0 of 1", "--mode inside-out works")
 
 
 def test_ranks_of_an_image_whose_mpirun_is_hidden(cluster: Cluster) -> None:

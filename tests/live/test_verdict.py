@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from .batch import forget
+from .batch import forget, programs
 from .cells import HELLO, IMAGES, MPICH, OMPI4, OMPI5, some
 from .reports import check, mine, only_line, refusal
 from .stage import Cluster, Desk
@@ -29,15 +29,14 @@ def told(text: str) -> list[str]:
     [(("--launcher", "srun"), "srun"), (OUTSIDE, "mpirun")],
 )
 def test_verdict_chooses_what_the_image_speaks(cluster: Cluster, words: tuple[str, ...], starter: str) -> None:
-    """MPICH by srun's PMI2 or by the node's mpiexec.hydra, Open MPI by PMIx or mpirun: nobody says --mpi; a script that
-    is written once this is known says the same."""
+    """MPICH by srun's PMI2 or by the node's mpiexec.hydra, Open MPI by PMIx or mpirun: nobody says --mpi. A script
+    leaves it to its nodes."""
     for image in some((MPICH, OMPI4, OMPI5), (MPICH,)):
         result = cluster.mnrun(*words, "--image", image, "--", HELLO, nodes=2)
         check(result, *cluster.nodes[:2])
         assert f"outside-in, apptainer, ranks by {starter}" in mine(result)[0], result
         script = cluster.alice(["mnrun", "plan", "--format", "sbatch", *words, "--image", image, "--", HELLO])
-        spoken = {"srun": "--mpi=pmi2", "mpirun": " mpiexec.hydra "}
-        assert (spoken[starter] in script.out) == (image == MPICH), script
+        assert (script.code, "--mpi=" in script.out) == (0, False), script
 
 
 def test_verdict_in_a_script(cluster: Cluster, desk: Desk) -> None:
@@ -47,7 +46,7 @@ def test_verdict_in_a_script(cluster: Cluster, desk: Desk) -> None:
         result = cluster.alice(
             ["mnrun", "submit", "--wait", "-o", "out", *never, "--image", image, "--", HELLO], cwd=desk.path
         )
-        check(replace(result, raw=desk.read("out")), *cluster.nodes[:2])
+        check(replace(result, raw=programs(desk.read("out")).encode()), *cluster.nodes[:2])
     forget(cluster)
 
 

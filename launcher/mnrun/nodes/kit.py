@@ -32,7 +32,7 @@ PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
 SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
 # The same under Slurm, which hands on the end of a lease but where all that mnrun has started was killed at once, srun
 # included: there a process of ours writes a word more often than that (system/process.py).
-PULSE_SILENCE = 45
+PULSE_SILENCE = 35
 PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_BUF could be torn by that word
 
 # PREPARE's: what runs on a node before there is anything of the job's.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import tempfile
 import termios
@@ -375,6 +376,19 @@ def test_the_front_door_refuses_once(sh: Shell, door: Path, words: Words, said: 
     """By its first task; the others leave with the same code."""
     assert knock(sh, door, *words, code=2) == [f"srun_singularity.sh: {said}"]
     assert knock(sh, door, *words, code=2, SLURM_PROCID="1") == []
+
+
+@pytest.mark.parametrize(("own", "told"), [("", "1 "), ("elsewhere 3", "1 "), ("HERE 3", "0 3")])
+def test_the_front_door_waits_until_it_is_told(sh: Shell, tmp_path: Path, own: str, told: str) -> None:
+    """The directory may be there before the code is in it."""
+    place = tmp_path / "door"
+    place.mkdir()
+    if own:
+        (place / "own").write_text(own.replace("HERE", str(place)) + "\n")
+    function = re.search(r"^told\(\).*?^}", DOOR.read_text(), re.MULTILINE | re.DOTALL)
+    assert function
+    said = sh(f'{function[0]}\nplace=$1; told; echo "$? ${{code-}}"', str(place), shell="bash")
+    assert said.decode().strip("\n") == told
 
 
 def test_the_front_door_without_mnrun(sh: Shell, door: Path) -> None:
