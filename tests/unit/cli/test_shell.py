@@ -378,7 +378,7 @@ def test_the_front_door_refuses_once(sh: Shell, door: Path, words: Words, said: 
     assert knock(sh, door, *words, code=2, SLURM_PROCID="1") == []
 
 
-@pytest.mark.parametrize(("own", "told"), [("", "1 "), ("elsewhere 3", "1 "), ("HERE 3", "0 3")])
+@pytest.mark.parametrize(("own", "told"), [("", "1 "), ("elsewhere 3", "1 3"), ("HERE 3", "0 3")])
 def test_the_front_door_waits_until_it_is_told(sh: Shell, tmp_path: Path, own: str, told: str) -> None:
     """The directory may be there before the code is in it."""
     place = tmp_path / "door"
