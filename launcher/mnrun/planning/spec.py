@@ -303,7 +303,7 @@ def reason(why: str, origin: str) -> str:
 
 
 def _default_binding(settings: Settings) -> str:
-    """Return none for jobs with GPUs or -c, since by default mpirun binds each rank to one core."""
+    """Return `none` for jobs with GPUs or -c, since by default mpirun binds each rank to one core."""
     for name in ("gpus_per_node", "gres", "gpus", "gpus_per_task", "cpus_per_task"):
         if name in settings:
             return "none"

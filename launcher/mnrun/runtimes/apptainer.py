@@ -1,6 +1,6 @@
 """Apptainer: always `exec` in the foreground, never `instance start`, so that the end of the step ends the container.
 
-`--nv` is absent here: wrappers/container/gpus.sh adds it on nodes with an NVIDIA driver.
+`--nv` is absent here: wrappers/container/gpus.sh sets APPTAINER_NV, its equal, on nodes with an NVIDIA driver.
 """
 
 from __future__ import annotations

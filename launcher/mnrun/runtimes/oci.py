@@ -1,7 +1,7 @@
 """The common part of docker and podman: the words for a container of a job.
 
 wrappers/container/engine.sh adds the part that only the node knows: user, groups, limits, devices, GPUs, and the
-variables of each rank. It ends the containers by their label.
+variables of each rank. wrappers/lib/engines.sh finds a job's containers by their label, and ends them.
 """
 
 from __future__ import annotations
