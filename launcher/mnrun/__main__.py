@@ -1,17 +1,19 @@
-"""`mnrun`, and `python -m mnrun`. Light, so that even an early Ctrl-C ends in a code and not a traceback."""
+"""Start `mnrun` and `python -m mnrun`. It imports little, so that an early Ctrl-C ends in a code and no traceback."""
 
 import os
 import sys
 
 
 def _open_streams() -> None:
-    """Have a closed standard stream lead nowhere, as cron and daemons may leave them: else what is opened next, or
-    what is started with it, takes it for the terminal's or the program's."""
+    """Open closed standard streams on /dev/null, since cron and daemons may leave them closed.
+
+    Otherwise the next open file would get such a number, and a child process would take it for its standard stream.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # open(2) returns the lowest free number, which is this one
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 

@@ -1,8 +1,7 @@
-"""Which variables of the surrounding job reach a container, and how ours get in.
+"""Decide which variables of the surrounding job reach a container, and how the job's own variables get in.
 
-Values never travel through `apptainer --env` (splits at commas), `--env-file` or
-APPTAINERENV_* (both are evaluated by a shell in the container): a file of
-single-quoted `export` lines, mode 0600, is read by our own wrapper inside.
+Values never travel through `apptainer --env` (splits at commas), `--env-file` or APPTAINERENV_* (a shell in the
+container evaluates both). A wrapper inside reads a file of single-quoted `export` lines, with mode 0600.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from mnrun.model import Variable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
-# What bash does not let anyone set.
+# Variables that bash sets itself and declares read-only (bash(1), Shell Variables).
 SHELLS_OWN = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 
-OURS = ("mnrun_", "MNRUN_JOB_ID")  # of the wrappers around a program, and their mark
+OURS = ("mnrun_", "MNRUN_JOB_ID")  # variables of the wrappers around a program, and the mark of a job's processes
 
-INSIDE = "inside"  # inside-out: the containers that serve and the one that runs mpirun
-MPIRUN = "mpirun"  # outside-in: a rank that the host's mpirun started
-SRUN = "srun"  # outside-in: a rank that srun started; SLURM_* is its own step's
+INSIDE = "inside"  # inside-out: the containers of the serving step and the master container
+MPIRUN = "mpirun"  # outside-in: a rank started by the host's mpirun
+SRUN = "srun"  # outside-in: a rank started by srun, whose SLURM_* describe its own step
 CONTEXTS = (INSIDE, MPIRUN, SRUN)
-BARE = "-bare"  # the same without a container: the host's files are its own
+BARE = "-bare"  # suffix for the same without a container, with the host's files
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Variables that match `pattern` are taken away in `contexts`, because of `why`.
+    """A rule that removes variables that match `pattern` in `contexts`, because of `why`.
 
-    `boxed`: only where there is a container, whose files are not the host's.
+    `boxed` rules apply only in a container, whose files are not the host's.
     """
 
     pattern: str
@@ -42,8 +41,8 @@ class Rule:
     boxed: bool = False
 
 
-OF_HOSTS = ("MNRUN_NODE", "MNRUN_WAIT")  # what a guard is told where no scheduler says it
-_OWN = (INSIDE,)  # mpirun there must see nothing of the surrounding scheduler
+OF_HOSTS = ("MNRUN_NODE", "MNRUN_WAIT")  # a guard's variables on hosts without a scheduler
+_OWN = (INSIDE,)  # mpirun in the container must not see the surrounding scheduler
 _MODULE = "a module system's, absent in the image"
 
 RULES: tuple[Rule, ...] = (
@@ -105,8 +104,8 @@ RULES: tuple[Rule, ...] = (
     Rule("BASH_FUNC_*", CONTEXTS, _MODULE, True),
 )
 
-# What docker and podman are told of, name by name; all else of theirs is the image's own. What is
-# taken away above does not come back here.
+# The variables that docker and podman get, by name. All others in their containers are the image's own. A variable
+# that a rule above removes does not come back here.
 PASSED = (
     *("MNRUN_*", "TMPDIR", "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TERM"),
     *("SLURM_*", "PMI_*", "PMI2_*", "PMIX_*", "PRTE_*", "OMPI_*", "OPAL_*", "MPI_*", "MPICH_*", "MPIR_*", "HYDRA_*"),
@@ -128,13 +127,13 @@ PASSED = (
     *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "http_proxy", "https_proxy", "no_proxy"),
 )
 
-# What leads to a registry: credentials, the way, and where there is room.
+# The variables for pulling from a registry: credentials, proxies, and directories with space.
 OF_REGISTRIES = (
     *("APPTAINER_DOCKER_*", "SINGULARITY_DOCKER_*", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
 
-# What a rank gets back of its job: facts that are the same for every rank of every step.
+# The job's variables that a rank gets back: they are the same for every rank of every step.
 GIVEN_BACK = (
     "SLURM_JOB_ID",
     "SLURM_JOB_NAME",
@@ -144,11 +143,11 @@ GIVEN_BACK = (
     "SLURM_SUBMIT_DIR",
 )
 
-# srun's own environment: what these leave is all that may shape a step of ours.
+# The SLURM_* variables that srun may read: no others shape mnrun's steps.
 SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
 
 
-# What would shape our steps, or have a rank take itself for one of a surrounding mpirun's.
+# Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun's ranks.
 SRUN_DROPS = (
     "SRUN_*",
     "OMPI_COMM_WORLD_*",
@@ -163,7 +162,7 @@ SRUN_DROPS = (
 
 
 def dropped(name: str, context: str) -> bool:
-    """Whether the variable `name` is taken away in `context`."""
+    """Return whether the variable `name` is removed in `context`."""
     return any(context in _contexts(rule) and fnmatch.fnmatchcase(name, rule.pattern) for rule in RULES)
 
 
@@ -172,7 +171,7 @@ def _contexts(rule: Rule) -> tuple[str, ...]:
 
 
 def for_srun(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without srun's inputs: they leak from the surrounding job and would shape our steps."""
+    """Return `environ` without srun's inputs: they leak from the surrounding job and would shape mnrun's steps."""
 
     def stays(name: str) -> bool:
         if not fnmatch.fnmatchcase(name, "SLURM_*"):
@@ -187,18 +186,18 @@ def is_given_back(name: str) -> bool:
 
 
 def given_back(environ: Mapping[str, str]) -> dict[str, str]:
-    """The job's variables that its ranks get back."""
+    """Return the job's variables that its ranks get back."""
     return {name: value for name, value in environ.items() if is_given_back(name)}
 
 
 def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
-    """What is set here for whoever pulls an image."""
+    """Return the variables set on this machine for pulling an image."""
     names = (name for name in environ if any(fnmatch.fnmatchcase(name, known) for known in OF_REGISTRIES))
     return tuple(Variable(name, environ[name]) for name in sorted(names) if NAME.match(name))
 
 
 def rules_script() -> str:
-    """A shell function `dropped CONTEXT=NAME` that says what `dropped` says here; no name has another `=`."""
+    """Return a shell function `dropped CONTEXT=NAME` that decides as `dropped` does. No variable's name has a `=`."""
     lines = ["# shellcheck shell=sh", "# Written by mnrun from its table of rules.", "dropped() {", "  case $1 in"]
     for rule in RULES:
         also_bare = "" if rule.boxed else "*"
@@ -214,27 +213,27 @@ def rules_script() -> str:
 
 
 def quote(value: str) -> str:
-    """`value` for a shell, always in single quotes, so that nothing in it is ever read as code."""
+    """Return `value` for a shell, always in single quotes, so that the shell reads no part of it as code."""
     return "'" + value.replace("'", "'\\''") + "'"
 
 
 def exports(variables: Iterable[Variable]) -> str:
-    """`export NAME='value'` lines, and `unset NAME` for those taken away."""
+    """Return `export NAME='value'` lines, and `unset NAME` lines for removed variables."""
     return "".join(f"unset {v.name}\n" if v.value is None else f"export {v.name}={quote(v.value)}\n" for v in variables)
 
 
 def assignments(values: Mapping[str, object]) -> str:
-    """`name='value'` lines for our own wrappers."""
+    """Return `name='value'` lines for mnrun's wrappers."""
     return "".join(f"{name}={quote(str(value))}\n" for name, value in values.items())
 
 
 def owner(name: str) -> str:
-    """Whose a variable is that no user can set; "" where he can."""
+    """Return the owner of a variable that no user can set, or "" if the user can set it."""
     return "the shell's" if name in SHELLS_OWN else "mnrun's" if name.startswith(OURS) else ""
 
 
 def masked(words: Iterable[str]) -> list[str]:
-    """What was typed, to be shown again: without the values of -x, which may be secrets."""
+    """Return the typed words without the values of -x, which may be secrets."""
     shown: list[str] = []
     ours = True
     for word in words:
@@ -247,9 +246,9 @@ def masked(words: Iterable[str]) -> list[str]:
 
 
 def read_file(text: str, path: str) -> tuple[Variable, ...]:
-    """The variables of an --env-file: NAME=VALUE or NAME lines, values as they stand (as docker reads it).
+    """Return the variables of an --env-file: NAME=VALUE or NAME lines, with values unchanged, as docker reads them.
 
-    Raises UsageError with the line's number where a line is neither.
+    Raises UsageError with the line's number if a line is neither.
     """
     variables = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -257,7 +256,7 @@ def read_file(text: str, path: str) -> tuple[Variable, ...]:
             continue
         name, equals, value = line.partition("=")
         if not NAME.match(name):
-            shown = repr(f"{name}=…" if equals else name)  # its value may be a secret
+            shown = repr(f"{name}=…" if equals else name)  # the value may be a secret
             raise UsageError(f"{path}, line {number}: {shown} is not NAME=VALUE")
         if owner(name):
             raise UsageError(f"{path}, line {number}: {name} is {owner(name)} own, and cannot be set")

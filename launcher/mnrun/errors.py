@@ -1,19 +1,19 @@
-"""Every way a launch can fail, each with its exit code and its remedy.
+"""Every way in which a launch can fail, with its exit code and its remedy.
 
     LaunchError
     ├── UsageError      2    the command line or a value in it is wrong
     ├── NodeError       121  a node was lost, or never became ready
-    ├── Impossible      122  what was asked for cannot work, and we know why
-    ├── SchedulerError  123  the scheduler said no
-    │   └── NoAnswerError   123  it said nothing, and may yet do what it was asked
-    ├── DeadlineError   124  a deadline of ours passed (as timeout(1))
+    ├── Impossible      122  the request cannot work, for a known reason
+    ├── SchedulerError  123  the scheduler refused or failed
+    │   └── NoAnswerError   123  it did not answer, and may still act
+    ├── DeadlineError   124  a deadline passed (as timeout(1))
     ├── OutOfMemory     137  the kernel killed the program for want of memory
     ├── RuntimeFailed   125  the container runtime failed (as docker run)
-    └── JobEnded        143  the scheduler's job was cancelled under us
+    └── JobEnded        143  the scheduler's job was cancelled
         └── Requeued    143  … and the scheduler will start it again
 
-120 is a bug of ours (any other exception); 126, 127 and 128+n are the shell's;
-every other code is the user's program's own.
+120 is a bug in mnrun (any other exception). 126, 127 and 128+n are the shell's codes. Every other code is the user's
+program's own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUG = 120
 
 
 class LaunchError(Exception):
-    """What is wrong and what was found (`message`), and what to do (`remedy`)."""
+    """An error with the problem and its findings (`message`), and the action to take (`remedy`)."""
 
     code = BUG
 
@@ -52,7 +52,7 @@ class SchedulerError(LaunchError):
 
 
 class NoAnswerError(SchedulerError):
-    """It said nothing in time: what was asked of it may happen all the same. `heard` is what came before that."""
+    """An error for a scheduler that did not answer in time, but may still act. `heard` is its output before that."""
 
     def __init__(self, message: str, remedy: str = "", heard: str = "") -> None:
         super().__init__(message, remedy)
@@ -76,13 +76,13 @@ class RuntimeFailed(LaunchError):
 
 
 class OutOfMemory(LaunchError):
-    """Its code is the program's own: that of SIGKILL."""
+    """An error for a program that the kernel killed. Its exit code is the program's own, by SIGKILL."""
 
     code = 137
 
 
 def job_over(job: str, state: str) -> LaunchError | None:
-    """What it means for a launch that the scheduler has ended its job, which is in `state`; None where it has not."""
+    """Return the error for a job that the scheduler has ended in `state`, or None if it has not ended the job."""
     if state == "CANCELLED":
         return JobEnded(f"job {job} was cancelled")
     if state == "PREEMPTED":

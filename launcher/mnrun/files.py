@@ -11,13 +11,13 @@ from mnrun.errors import UsageError
 
 
 def folder(name: str) -> Path:
-    """Return the folder `name`, as "wrappers": in the package once it is installed, else in the checkout."""
+    """Return the folder `name`, such as "wrappers": in the installed package, or else in the checkout."""
     inside = Path(str(files("mnrun"))) / name
     return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / name
 
 
 def wrappers(*folders: str) -> dict[str, Path]:
-    """Return name -> file, for every wrapper of these folders of wrappers/, or of all. No two have the same name."""
+    """Return name -> file for every wrapper in these folders of wrappers/, or in all. No two have the same name."""
     top = folder("wrappers")
     files = [path for where in folders or (".",) for path in (top / where).rglob("*") if path.suffix in ("", ".sh")]
     return {path.name: path for path in sorted(files) if path.is_file()}
@@ -30,15 +30,15 @@ def wrapper(name: str) -> str:
 
 @cache
 def spoken(name: str) -> str:
-    """Return that wrapper as one word of a command line: without its comments, which are for who reads the file."""
+    """Return that wrapper as one word of a command line, without its comments."""
     lines = (line.partition(" # ")[0].rstrip() for line in wrapper(name).splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
 def render(template: str, before: str = "", **values: object) -> str:
-    """The text of `sbatch_templates/<template>` with `values`, or of its namesake in the directory `before`.
+    """Return the text of `sbatch_templates/<template>`, or of its namesake in the directory `before`, with `values`.
 
-    Raises UsageError with file and line where it is no template, or has a name that is unknown.
+    Raises UsageError with file and line if it is no template, or uses an unknown name.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 
@@ -59,7 +59,7 @@ def render(template: str, before: str = "", **values: object) -> str:
     except TemplateError as error:
         place = environment.get_template(template).filename
         raise UsageError(f"{place}: {error.message}", "CONTRIBUTING.md lists what a template is given") from None
-    except Exception as error:  # whatever its own words do: it is not text in UTF-8, divides by zero
+    except Exception as error:  # for example a template that is not UTF-8, or divides by zero
         own = os.path.join(before, template)
         place = own if before and os.path.exists(own) else template
         raise UsageError(f"{place}: {type(error).__name__}: {error}", "mend that template") from None

@@ -1,4 +1,4 @@
-"""The nouns of a launch. All frozen, all data: nothing here acts."""
+"""The data of a launch. All classes are frozen, and no code here acts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ Words = tuple[str, ...]
 
 
 class Listed(str):
-    """A word `OPTION=LIST` with a list that may be longer than Linux lets a word be (128 kB): who starts the command
-    puts `text` into a file of its own, and that file's name after the option. As it stands it is for people."""
+    """A word `OPTION=LIST` whose list may be longer than Linux's limit for one word (128 kB, execve(2)).
+
+    The function that starts the command puts `text` into a file, and the file's name after the option. The string
+    itself is for display.
+    """
 
     option: str
     text: str
@@ -24,7 +27,7 @@ class Listed(str):
 
 
 class Phase(Enum):
-    """When a step runs. STOP happens whatever happened before."""
+    """The time of a step. STOP happens in every case."""
 
     PREPARE = "prepare"
     SERVE = "serve"
@@ -34,17 +37,17 @@ class Phase(Enum):
 
 
 class Where(Enum):
-    """On which nodes a step runs, and how often."""
+    """The nodes on which a step runs, and how often."""
 
     HEAD = "head"  # once, on the first node
     ALL = "all"  # once on every node
-    RANKS = "ranks"  # once per rank, started by the scheduler
+    RANKS = "ranks"  # once for each rank, started by the scheduler
     HERE = "here"  # in the launcher itself
 
 
 @dataclass(frozen=True)
 class Mount:
-    """`source[:target[:options]]`, as Apptainer and Docker spell it."""
+    """A mount `source[:target[:options]]`, as Apptainer and Docker write it."""
 
     source: str
     target: str = ""
@@ -57,8 +60,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of the job. `value` None takes it away; an `inherited` one has the value that
-    it has where the job starts, which is written down nowhere."""
+    """One variable of the job.
+
+    `value` None removes it. An `inherited` variable takes its value where the job starts, so that the batch script does
+    not contain it.
+    """
 
     name: str
     value: str | None
@@ -68,7 +74,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Asked:
-    """A host that was named, and the ranks that it takes if that was said."""
+    """A named host, and its number of ranks if that was given."""
 
     name: str
     slots: int | None = None
@@ -79,17 +85,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What was asked for, checked and typed; nothing about any cluster yet."""
+    """The checked and typed request of the user, without any fact of a cluster."""
 
     command: Words = ()
-    script: str = ""  # run once in the master container instead of `command`
+    script: str = ""  # runs once in the master container instead of `command`
     once: bool = False  # the command starts its own ranks: mpirun ./app
-    shell: str = ""  # or a shell instead: "terminal" is a prompt on ours, "input" reads commands from standard input
+    shell: str = ""  # a shell instead: "terminal", or "input" for commands from standard input
     mode: str = "inside-out"
-    image: str = ""  # an absolute path, or what the runtime calls an image of a registry
+    image: str = ""  # an absolute path, or the runtime's name for an image of a registry
     pull: str = "missing"
-    pull_timeout: int = 1800  # seconds, of PREPARE
-    image_cache: str = ""  # where images of registries become files
+    pull_timeout: int = 1800  # seconds, for PREPARE
+    image_cache: str = ""  # directory where images of registries become files
     runtime: str = "apptainer"
     container_args: Words = ()
     container_per: str = "auto"
@@ -97,19 +103,19 @@ class JobSpec:
     hardened: bool = False
     podman_root: str = ""  # on the nodes
     binds: tuple[Mount, ...] = ()
-    home: str = ""  # "" when it is not to be mounted
+    home: str = ""  # "" if it is not mounted
     chdir: str = "/"
     umask: str = "0022"
-    env: tuple[Variable, ...] = ()  # of every rank
-    passed: Words = ()  # the names in it that -x and --env-file brought
-    asked_env: tuple[Variable, ...] = ()  # of -x alone, as they were asked for
+    env: tuple[Variable, ...] = ()  # variables of every rank
+    passed: Words = ()  # names in `env` from -x and --env-file
+    asked_env: tuple[Variable, ...] = ()  # variables of -x alone, as given
     env_files: Words = ()
     launcher: str = "auto"
     mpi: str = "auto"
-    left: Words = ()  # which of mode, launcher and mpi are left to us
+    left: Words = ()  # options among mode, launcher and mpi that mnrun chooses
     mpi_args: Words = ()
     bind_to: str = ""
-    connect: str = "auto"  # ssh where every node has it, else pipe
+    connect: str = "auto"  # auto: ssh if every node has it, else the pipe
     nodes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
@@ -120,11 +126,11 @@ class JobSpec:
     gpus_per_task: str = ""
     no_gpu: bool = False
     gpu_bind: str = ""
-    require: str = "any"  # by what ranks must talk to those on other nodes: ib, tcp
-    nv: bool = False  # in any case, where a node has the driver
+    require: str = "any"  # the network that ranks must use between nodes: ib, tcp
+    nv: bool = False  # without effect, since nodes with the driver have it on
     nodelist: str = ""
     exclude: str = ""
-    # what a batch job is asked for, in sbatch's words
+    # options of a batch job, in sbatch's spelling
     job_name: str = ""
     partition: str = ""
     account: str = ""
@@ -153,44 +159,45 @@ class JobSpec:
     setup: Words = ()
     ulimit: Words = ()
     local: bool = False
-    hosts: tuple[Asked, ...] = ()  # those that no scheduler gives
-    hostfile: str = ""  # where they were named
+    hosts: tuple[Asked, ...] = ()  # hosts without a scheduler
+    hostfile: str = ""  # the file that named them
     ssh_user: str = ""
     ssh_port: int | None = None
     rsh: str = "auto"
     stage: bool = False
     ports: str = "20000-29999"
     fabric: str = "auto"
-    start_timeout: int = 120  # seconds, from the first container start to ready
+    start_timeout: int = 120  # seconds from the first container start until every node is ready
     keep: bool = False
     force: bool = False
     job_dir: str = ""
-    job_file: str = ""  # as it was named
+    job_file: str = ""  # as given
     profile: str = ""
-    as_given: bool = False  # by the batch script that mnrun submit wrote: nothing but its own words counts
+    as_given: bool = False  # for a call in mnrun's batch script, where only its own options count
     mnrun: str = ""  # the command that the batch script calls
-    slurm_poll: int = 30  # seconds between two questions to Slurm, at least
-    templates: str = ""  # a directory that goes before ours
+    slurm_poll: int = 30  # least number of seconds between two questions to Slurm
+    templates: str = ""  # a directory searched before mnrun's own
     quiet: bool = False
     verbose: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)  # option -> where it came from
-    setup_origins: Words = field(default=(), compare=False)  # of each line in `setup`
-    word_origins: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)  # (option, a word of it)
+    origins: Mapping[str, str] = field(default_factory=dict)  # option -> its origin
+    setup_origins: Words = field(default=(), compare=False)  # origin of each line in `setup`
+    # (option, a word of it) -> origin
+    word_origins: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)
 
     def own(self, option: str) -> bool:
-        """Whether this very job asks for it; what a site says of every job is no mistake in one."""
+        """Return whether this very job asks for the option. A site's setting for every job does not count."""
         own = (f"{self.job_file} line", "MNRUN_") if self.job_file else ("MNRUN_",)
         return any(part == "command line" or part.startswith(own) for part in self.origins.get(option, "").split(", "))
 
     @property
     def by_reference(self) -> bool:
-        """Whether the image is a registry's, and to be had before anything starts."""
+        """Return whether the image is a registry's, which must be pulled before anything starts."""
         return bool(self.image) and not self.image.startswith("/")
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a job holds on one node: CPUs, GPUs, and the ranks it takes where that was said of it."""
+    """A job's share of one node: CPUs, GPUs, and the number of ranks if one was given."""
 
     name: str
     cpus: int = 1
@@ -200,35 +207,35 @@ class Node:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The nodes that we hold, in the scheduler's own order."""
+    """The held nodes, in the scheduler's own order."""
 
     scheduler: str
     job: str
     nodes: tuple[Node, ...]
-    ntasks: int | None = None  # what the job itself asked for, None if it did not
+    ntasks: int | None = None  # as the job asked for, None if it did not
     ntasks_per_node: int | None = None
     given_back: Mapping[str, str] = field(default_factory=dict)  # job variables for the ranks
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One node's readiness record: what it said of itself in its `ready` line."""
+    """A node's readiness record: its own report in its `ready` line."""
 
     name: str  # the scheduler's name of the node
     host: str  # its own host name
-    address: str  # where the others reach it, "" if its name is all there is
-    port: int = 0  # its sshd's, 0 where there is none
+    address: str  # address for the other nodes, "" if only its name is known
+    port: int = 0  # port of its sshd, 0 without one
     step: str = ""  # the scheduler's id of the serving step
-    user: str = ""  # who we are there
-    image: str = ""  # of its image file: SIZE.SUM, the sum of its header; or directory
+    user: str = ""  # name of the job's user there
+    image: str = ""  # SIZE.SUM of its image file, with the sum of its header, or `directory`
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How many ranks go where: the one answer that every starter is given."""
+    """The number of ranks on each node, the same for every starter."""
 
-    nodes: tuple[str, ...]  # names, or empty while nobody holds nodes yet
-    ranks: tuple[int, ...]  # per node, in the same order
+    nodes: tuple[str, ...]  # names, or empty while no nodes are held
+    ranks: tuple[int, ...]  # number on each node, in the same order
     why_ranks: str = ""
     why_nodes: str = ""
 
@@ -243,36 +250,36 @@ class Layout:
 
 @dataclass(frozen=True)
 class Site:
-    """What of this cluster shapes the steps' words."""
+    """The facts of a cluster that shape the words of the steps."""
 
     scheduler: str
-    job: str  # the scheduler's id of the job that we are in
-    slurm: tuple[int, int] = (0, 0)  # its version
-    plm_slurm_args: str = ""  # what this Slurm tells Open MPI to say to srun
-    gpus: Mapping[str, int] = field(default_factory=dict)  # node -> how many of its GPUs the job holds
-    binds: bool = True  # this Slurm binds tasks to CPUs
-    overcommit: bool = False  # more ranks than the job has CPUs
-    restart: int = 0  # how often the scheduler has started the job before
-    inside: bool = False  # we are a process of the job, which ends no sooner than we do
+    job: str  # the scheduler's id of the surrounding job
+    slurm: tuple[int, int] = (0, 0)  # Slurm's version
+    plm_slurm_args: str = ""  # srun's options that this Slurm sets for Open MPI
+    gpus: Mapping[str, int] = field(default_factory=dict)  # node -> number of its GPUs that the job holds
+    binds: bool = True  # whether this Slurm binds tasks to CPUs
+    overcommit: bool = False  # whether there are more ranks than CPUs
+    restart: int = 0  # number of earlier starts by the scheduler
+    inside: bool = False  # whether mnrun is a process of the job, so that the job cannot end before it
 
 
 @dataclass(frozen=True)
 class Box:
-    """A container as every runtime understands it."""
+    """A container, in terms that every runtime has."""
 
     image: str
     binds: tuple[Mount, ...]
     home: str
     chdir: str
     args: Words = ()
-    job: str = ""  # our id of the launch
+    job: str = ""  # mnrun's id of the launch
     privileged: bool = False
     hardened: bool = False
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens: the same words whoever carries them out, no node names in them."""
+    """One step of a launch: the same words for every site, without node names."""
 
     phase: Phase
     where: Where
@@ -283,19 +290,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a launch does, before anything is done."""
+    """All steps of a launch, before anything is done."""
 
     spec: JobSpec
     layout: Layout
-    job: str  # our id of this launch, unique
+    job: str  # mnrun's id of this launch, unique
     node_dir: str  # the job's own directory on every node, 0700
-    starter: str  # who starts the ranks: mpirun or srun
-    connect: str  # what the serving step offers to mpirun: ssh …, or "" where a scheduler reaches the nodes
-    stdin: str  # who reads standard input: rank (0, through a pipe of ours), or "" the RUN step itself
-    alone: bool  # outside-in: each rank of a node has a container of its own
-    counted: bool  # every rank reports, so that a missing one is noticed
+    starter: str  # program that starts the ranks: mpirun, srun, env or torchrun
+    connect: str  # mpirun's way to the nodes: ssh, pipe, auto, or "" where a scheduler reaches the nodes
+    stdin: str  # reader of standard input: "rank" (rank 0), or "" for the RUN step itself
+    alone: bool  # outside-in: whether each rank of a node has a container in a user namespace of its own
+    counted: bool  # whether every rank reports, so that mnrun notices a missing one
     steps: tuple[Step, ...]
-    needs: tuple[tuple[str, str], ...]  # (kind, path) that every node must have
+    needs: tuple[tuple[str, str], ...]  # (kind, path) of the files and programs that every node must have
     notes: Words = ()
 
     def step(self, phase: Phase) -> Step:
@@ -304,7 +311,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Command:
-    """A step carried to a place: what exactly starts there."""
+    """A step of one site: the exact words that start there."""
 
     step: Step
     argv: Words
@@ -312,8 +319,8 @@ class Command:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a launch ended: the exit code, and the ranks that reported, by node."""
+    """The end of a launch: the exit code, and the number of ranks that reported, by node."""
 
     code: int
     ranks: Mapping[str, int] = field(default_factory=dict)
-    why: str = field(default="", compare=False)  # where that is not the program's own end
+    why: str = field(default="", compare=False)  # reason, if the program did not end by itself

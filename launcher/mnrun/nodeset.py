@@ -1,4 +1,4 @@
-"""The one door to ClusterShell's NodeSet: `dgx[01-03,7]` to names and back."""
+"""Convert node names by ClusterShell's NodeSet: `dgx[01-03,7]` to names and back. No other module uses NodeSet."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from mnrun.errors import UsageError
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """`node[01-03]` -> ("node01", "node02", "node03"), in the order of writing.
+    """Return the names in a node set, in their order: `node[01-03]` gives ("node01", "node02", "node03").
 
-    Raises UsageError where the text is no node set.
+    Raises UsageError if the text is no node set.
     """
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
@@ -24,14 +24,14 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """("node01", "node02") -> `node[01-02]`."""
+    """Return names as a node set: ("node01", "node02") gives `node[01-02]`."""
     from ClusterShell.NodeSet import NodeSet
 
     return str(NodeSet.fromlist(list(names)))
 
 
 def folded(reasons: Mapping[str, str]) -> str:
-    """`node[01-03]: reason; node04: another`."""
+    """Return reasons with their nodes: `node[01-03]: reason; node04: another`."""
     nodes: dict[str, list[str]] = {}
     for node, reason in reasons.items():
         nodes.setdefault(reason, []).append(node)
@@ -39,7 +39,7 @@ def folded(reasons: Mapping[str, str]) -> str:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """The text split at the commas that are outside brackets; NodeSet itself would sort."""
+    """Return the text split at the commas outside brackets. NodeSet itself would sort the names."""
     parts, depth, word = [], 0, ""
     for char in text:
         depth += (char == "[") - (char == "]")
@@ -52,7 +52,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def counts(numbers: Mapping[str, int]) -> str:
-    """`node[01-02] x 4, node03 x 2`: nodes of one number together."""
+    """Return numbers with their nodes, grouped by number: `node[01-02] x 4, node03 x 2`."""
     alike: dict[int, list[str]] = {}
     for node, count in sorted(numbers.items()):
         alike.setdefault(count, []).append(node)
@@ -60,5 +60,5 @@ def counts(numbers: Mapping[str, int]) -> str:
 
 
 def counted(number: object, noun: str) -> str:
-    """Return `1 node`, `2 nodes`, `2-3 ranks`."""
+    """Return a number with its noun: `1 node`, `2 nodes`, `2-3 ranks`."""
     return f"{number} {noun}" + ("" if str(number) == "1" else "s")

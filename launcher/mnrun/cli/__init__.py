@@ -1,1 +1,1 @@
-"""The command line: one file for each verb. Reads words, calls what does the work, prints."""
+"""The command line: one file for each verb. A verb reads words, calls the package that does the work, and prints."""

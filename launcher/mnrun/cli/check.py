@@ -1,4 +1,4 @@
-"""`mnrun check`: what this machine, or every node that a job would have, has for jobs in containers."""
+"""`mnrun check`: survey this machine, or every node of a job, for the programs that jobs in containers need."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check(as_json: bool, **given: object) -> None:
 
 
 def _asked(job: JobSpec) -> dict[str, survey.Facts]:
-    """node -> its facts. Raises LaunchError where a node does not answer."""
+    """Return node -> its facts. Raises LaunchError if a node does not answer."""
     words = ("bash", "-p", "-c", kit.survey())
     if job.hosts:
         from mnrun.running import hosts
@@ -76,12 +76,12 @@ def _asked(job: JobSpec) -> dict[str, survey.Facts]:
 
 
 def _only(said: str) -> survey.Facts:
-    """The facts of the one node that spoke, whatever it calls itself."""
+    """Return the facts of the only node that answered, under any name."""
     return next(iter(survey.facts(said).values()), {})
 
 
 def _rows(found: list[Finding]) -> list[tuple[str, ...]]:
-    """Nodes that say the same on one line; what is missing has its own word."""
+    """Return the rows of the table, with nodes of equal findings in one row."""
     nodes: dict[tuple[str, ...], list[str]] = {}
     for one in found:
         nodes.setdefault((one.subject, one.state, one.found, one.fix), []).append(one.node)

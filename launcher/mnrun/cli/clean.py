@@ -1,4 +1,4 @@
-"""`mnrun clean`: records of jobs that ended long ago, and images that no job has used for as long."""
+"""`mnrun clean`: remove records of jobs that ended long ago, and images that no job has used for as long."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | N
 
 
 def _nodes(dry_run: bool) -> None:
-    """What was killed outright could not take away; nothing of a job that still runs there."""
+    """Remove the directories of jobs that were killed outright. Directories of jobs that still run stay."""
     if dry_run:
         raise UsageError("--nodes takes away what it finds: it has no --dry-run", "leave one of them out")
     words = ("bash", "-p", "-c", kit.remains())
@@ -60,7 +60,7 @@ def _nodes(dry_run: bool) -> None:
 
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
     kept, before = archive.kept(bases), now - age
-    # no question where there is nothing to remove
+    # Slurm is asked only if there is something to remove
     jobs = verbs.queue_of_mine().jobs().jobs if state.removable(kept, (), before) else ()
     gone = state.removable(kept, jobs, before)
     for found in gone:
@@ -72,7 +72,7 @@ def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> No
 
 
 def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
-    """Those in a cache that this machine sees."""
+    """Remove the images of a cache that this machine can read."""
     ours = cache.owned(place)
     there = cache.images(place) if ours else []
     known = Answer((), now)

@@ -1,4 +1,4 @@
-"""The verbs that follow submitted jobs: status, nodes, logs, cancel, wait. Reads words, prints answers."""
+"""The verbs that follow submitted jobs: status, nodes, logs, cancel, wait. They read words and print answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mnrun.jobs.state import Kept, Seen
 from mnrun.schedulers.slurm.answers import span
 from mnrun.system.screen import Screen, table
 
-LOOK = 0.5  # seconds between two looks at files
+LOOK = 0.5  # seconds between two reads of the files
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _ids = click.argument("ids", nargs=-1, metavar="[ID]…")
@@ -117,7 +117,7 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
 
 
 def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
-    """Those that mnrun submit has handed in."""
+    """Return the jobs that mnrun submit has handed in."""
     arrays = {found.array for found in _kept(bases, [identity.partition("_")[0] for identity in ids]).values()}
     return [identity for identity in ids if identity.partition("_")[0] in arrays]
 
@@ -171,7 +171,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     if kept.begun is None and not tails:
         raise UsageError(f"job {identity} ended before it began", f"mnrun status {identity} tells why")
     if following:
-        time.sleep(LOOK)  # what was written beside the outcome
+        time.sleep(LOOK)  # the program's last lines may come at the same time as the outcome
         _drain(tails)
     _drain(tails, last=True)
     if not tails and rank is not None:
@@ -188,7 +188,7 @@ def _silence(identity: str, bases: Sequence[Path]) -> Any:
 
 
 def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
-    """Pass on all that has come, and say whether anything has; with `last`, also a line that has no end."""
+    """Pass on all new output, and return whether there was any. With `last`, pass on an unfinished line too."""
     some = False
     for (_, error), tail in tails.items():
         stream = sys.stderr.buffer if error else sys.stdout.buffer
@@ -216,11 +216,11 @@ def _the_one(bases: Sequence[Path], identity: str) -> Kept:
 
 
 def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
-    """(file, prefix of its lines, whether it is standard error, the word that its lines must hold)."""
+    """Return (file, prefix of its lines, whether it is standard error, a word that its lines must contain)."""
     from mnrun.jobs import archive
 
     begun = kept.begun
-    if begun is None:  # its modules are still being loaded, or could not be
+    if begun is None:  # its modules are still loading, or failed to load
         asked = kept.submitted
         path = records.named(asked.output, kept.id, asked.name, os.environ.get("USER", "")) if asked else ""
         return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
@@ -242,7 +242,7 @@ def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes,
 
 
 def _ranks_on(kept: Kept, node: str) -> set[int]:
-    """The ranks on a node, as they have said themselves: mpirun may have placed them in any way."""
+    """Return the ranks on a node, as they reported themselves: mpirun may have placed them in any way."""
     from mnrun.jobs import archive
 
     assert kept.begun is not None
@@ -260,7 +260,7 @@ def _check(ids: Sequence[str]) -> None:
 
 
 def bases_of(job_dir: str | None) -> tuple[Path, ...]:
-    """Where jobs may lie: there alone, where it was said, else also where any was handed in from."""
+    """Return the directories of jobs' records: the named one, or else the usual ones and those of earlier jobs."""
     from mnrun.jobs import archive
 
     said = job_dir or os.environ.get("MNRUN_JOB_DIR")
@@ -272,7 +272,7 @@ def bases_of(job_dir: str | None) -> tuple[Path, ...]:
 
 
 def standing(name: str) -> object:
-    """What site, profile, user and environment say of every job."""
+    """Return the value of an option for every job, from site, profile, user and environment."""
     from mnrun.config import load
 
     return load.standing(os.environ, str(Path.home()))[name].value
@@ -297,7 +297,7 @@ def _poll() -> float:
 
 
 def queue_of_mine() -> Any:
-    """Slurm's answers about my jobs, asked for as seldom as slurm_poll says."""
+    """Return Slurm's answers about the user's jobs. It asks Slurm no more often than slurm_poll allows."""
     from mnrun.schedulers.slurm import queue
 
     return queue.Queue(os.environ, Path.home(), _poll())

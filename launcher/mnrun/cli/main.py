@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from mnrun import __version__
 from mnrun.errors import BUG, LaunchError, UsageError
 
-# verb -> its module in this package; only the one that was asked for is read
+# verb -> its module in this package. Only the module of the verb in use is imported.
 VERBS = {
     "run": "run",
     "plan": "plan",
@@ -34,7 +34,7 @@ VERBS = {
 
 
 class DefaultVerb(click.Group):
-    """`mnrun OPTIONS COMMAND` is `mnrun run OPTIONS COMMAND`."""
+    """A group that takes `mnrun OPTIONS COMMAND` as `mnrun run OPTIONS COMMAND`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -80,10 +80,10 @@ def main() -> None:
 
 
 def entry() -> NoReturn:
-    """The console script: one line for what we foresaw, a report for what we did not."""
+    """Run the console script: one line for a foreseen error, a report for any other."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a word that the terminal cannot show is no error
+            stream.reconfigure(errors="backslashreplace")  # a character that the terminal cannot show must not raise
     try:
         main.main(standalone_mode=False)
         code = 0

@@ -1,4 +1,4 @@
-"""Turn the table of options into click's, and answer other tools' spellings by name."""
+"""Turn the table of options into click's, and explain other tools' options."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ COMMAND = {
 
 
 class JobVerb(click.Command):
-    """A verb whose words end at the first that is no option; foreign spellings are answered by name."""
+    """A verb whose options end at the first other word. Other tools' options get an answer of their own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # a shell asks how the words might go on
+        if ctx.resilient_parsing:  # a shell asks for completions
             return super().parse_args(ctx, args)
         ours = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
         valued = {flag for option in ours for flag in option.opts}
@@ -38,9 +38,9 @@ class JobVerb(click.Command):
 
 
 def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
-    """Where the options end: at the first word that is none. The flags in `valued` take the word after them.
+    """Return the index of the first word that is no option. The flags in `valued` take the word after them.
 
-    Raises UsageError at another tool's spelling among them.
+    Raises UsageError at another tool's option.
     """
     words = iter(range(len(args)))
     for place in words:
@@ -62,17 +62,17 @@ def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
 
 
 def job_options(verb: Any) -> Any:
-    """The whole table of options on a click command."""
+    """Put the whole table of options on a click command."""
     for option in reversed(OPTIONS):
         verb = click.option(*_flags(option), option.name, **_click(option))(verb)
-    files = click.Path()  # so that shells complete them
+    files = click.Path()  # shells complete paths
     return click.argument(
         "command", nargs=-1, type=click.UNPROCESSED, shell_complete=lambda *words: files.shell_complete(*words)
     )(verb)
 
 
 def _flags(option: Option) -> tuple[str, ...]:
-    """With --no-X for what a job file or a site may say of every batch job."""
+    """Return an option's flags, with --no-X for a flag that a job file or a site may set for every batch job."""
     return tuple(f"{flag}/--no-{flag[2:]}" if option.batch and option.kind == "flag" else flag for flag in option.flags)
 
 
@@ -91,7 +91,7 @@ def _click(option: Option) -> dict[str, Any]:
 
 
 def _completed(option: Option, incomplete: str) -> list[CompletionItem]:
-    """The values that are as far as `incomplete`: choices, or the shell's own files and directories."""
+    """Return the completions of `incomplete`: choices, or the shell's own files and directories."""
     kind = "dir" if option.metavar == "DIR" else "file" if option.metavar.startswith(("FILE", "REF", "SRC")) else ""
     if kind:
         return [CompletionItem(incomplete, type=kind)]

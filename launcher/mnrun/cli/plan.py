@@ -1,4 +1,4 @@
-"""`mnrun plan`: what run would do, or what submit would hand in."""
+"""`mnrun plan`: show the steps of run, or the script of submit."""
 
 from __future__ import annotations
 

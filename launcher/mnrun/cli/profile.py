@@ -1,4 +1,4 @@
-"""`mnrun init`, `profile` and `completion`: what a person does once."""
+"""`mnrun init`, `profile` and `completion`: set up mnrun for a person."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def show(name: str) -> None:
 
 
 def _parts(setting: Setting) -> tuple[tuple[str, str], ...]:
-    """(value as text, where it comes from): of a list each word, and whence it came."""
+    """Return (value as text, origin), for each word of a list."""
     if isinstance(setting.value, tuple):
         return setting.words
     text = str(setting.value)

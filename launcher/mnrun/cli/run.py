@@ -1,4 +1,4 @@
-"""`mnrun run`, the verb that need not be typed."""
+"""`mnrun run`, the default verb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mnrun shell`: a prompt in the master container of a job, in an allocation of its own where there is none."""
+"""`mnrun shell`: open a prompt in the master container of a job, in an allocation of its own if there is none."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def shell(command: tuple[str, ...], **given: object) -> None:
     cluster.refuse_gpus(job, cluster.version())
     words = nodes.asked_of_salloc(job)
     if not job.job_name:
-        words.append("--job-name=mnrun")  # else that of the command which holds it
+        words.append("--job-name=mnrun")  # by default, salloc names the job after its command (salloc(1), --job-name)
     with allocate.allocated(tuple(words), os.environ, Screen(job.quiet, job.verbose)) as variables:
-        os.environ.update(variables)  # from here on we are in that job
+        os.environ.update(variables)
         code = session.launch(session.spec_of(command, given, kind), asked_of_salloc=True)
     sys.exit(code)
 

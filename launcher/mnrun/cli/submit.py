@@ -1,4 +1,4 @@
-"""`mnrun submit`: the job as a batch script, handed in."""
+"""`mnrun submit`: hand the job in as a batch script."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) ->
         click.echo(made.script, nl=False)
         return
     number, said = submission.hand_in(made)
-    click.echo(number)  # first of all: whatever fails from here on, the job is handed in
+    click.echo(number)  # printed first: the job is submitted, whether or not a later line fails
     for line in said.splitlines():
         Screen().say(line)
     mine = submission.remember(number, made)

@@ -1,6 +1,6 @@
-"""How a command gets from the master's container into a worker's.
+"""The ways in which a command gets from the master container into another node's container.
 
-Inside, one word reaches every node: `ssh NODE COMMAND`, first on PATH. What is behind it is the connect's business.
+Inside, one command reaches every node: `ssh NODE COMMAND`, first on PATH. Each module implements it in its own way.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from mnrun.model import Worker
 class Connect(Protocol):
     """A module of this package."""
 
-    KEYED: bool  # whether it wants keys that are the job's own
+    KEYED: bool  # whether it needs keys made for the job
 
     def files(self, node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
-        """Return name -> text of what every node is sent once all are ready."""
+        """Return name -> text of the files that every node gets once all are ready."""
 
 
 CONNECTS: dict[str, Connect] = {"ssh": ssh, "pipe": pipe}
 
 
 def choose(asked: str, without_ssh: Collection[str]) -> str:
-    """What `--connect auto` comes to where these nodes have no ssh to offer."""
+    """Return the value of --connect. For auto, it is the pipe if any node has no ssh, else ssh."""
     if asked != "auto":
         return asked
     return "pipe" if without_ssh else "ssh"
 
 
 def keyed(asked: str) -> bool:
-    """Whether the job's keys are needed, as far as that is known before its nodes have spoken."""
+    """Return whether the job needs keys, by the facts that are known before its nodes have reported."""
     return asked == "auto" or CONNECTS[asked].KEYED

@@ -1,6 +1,6 @@
-"""No network of our own: the lease carries commands, their input and their output (wrappers/pipe/pipe_frames.sh).
+"""Connect without a network of mnrun's own: the lease carries commands, their input and their output.
 
-The image needs sh, and coreutils or busybox.
+wrappers/pipe/pipe_frames.sh has the format. The image needs sh, and coreutils or busybox.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ KEYED = False
 
 
 def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
-    """nodes: the names by which each worker may be called, the scheduler's first."""
+    """Return the file `nodes`: a line for each worker, with its possible names, the scheduler's name first."""
     names = (dict.fromkeys(filter(None, (worker.name, worker.host, worker.address))) for worker in workers)
     return {"nodes": "".join(f"{' '.join(line)}\n" for line in names)}

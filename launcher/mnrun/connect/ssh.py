@@ -1,6 +1,6 @@
-"""The image's own sshd and ssh, with keys and a configuration that belong to one job.
+"""Connect by the image's own sshd and ssh, with keys and a configuration that belong to one job.
 
-Every rule of the configuration has its reason in sbatch_templates/ssh_config.
+sbatch_templates/ssh_config has the reason for every rule of the configuration.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ KEYED = True
 
 
 def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
-    """ssh_config with a Host block for each worker: its own address, its own port."""
+    """Return ssh_config with a Host block for each worker: its address and its port."""
     hosts: tuple[dict[str, object], ...] = tuple(
         {
             "names": " ".join(dict.fromkeys((w.name, w.host))),
             "address": w.address or w.host,
             "port": w.port,
-            "user": w.user.replace(":", " "),  # as a fact, which is one word, and no name has a colon
+            # A fact is one word. No user name has a colon (passwd(5)), so that a colon stands for a blank.
+            "user": w.user.replace(":", " "),
         }
         for w in workers
     )

@@ -1,4 +1,4 @@
-"""Intel MPI: a Hydra of its own, with names of its own. Its agent is called as MPICH's."""
+"""Intel MPI: a Hydra with names of its own. It calls its agent as MPICH does."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ def environment(places: Places) -> tuple[Variable, ...]:
 
 
 def apart() -> tuple[Variable, ...]:
-    return ()  # versions since 2019 warn of the older ones' I_MPI_SHM_LMT, and have nothing in its place
+    return ()  # versions since 2019 warn about I_MPI_SHM_LMT, and have no other setting in its place

@@ -1,6 +1,6 @@
-"""MPICH, which starts by Hydra.
+"""MPICH, which starts ranks by Hydra.
 
-HYDRA_LAUNCHER_EXEC is called as `agent -x NODE COMMAND`, so the agent must swallow -x.
+HYDRA_LAUNCHER_EXEC is called as `agent -x NODE COMMAND`, so that the agent must accept -x.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def environment(places: Places) -> tuple[Variable, ...]:
     settings = {
         "HYDRA_LAUNCHER": "ssh",
         "HYDRA_LAUNCHER_EXEC": places.agent,
-        "HYDRA_RMK": "user",  # else it looks for a scheduler of its own accord
+        "HYDRA_RMK": "user",  # by default, Hydra looks for a scheduler
         "HYDRA_HOST_FILE": places.hostfile + ".hydra",
     }
     if places.bind_to not in ("", "none"):
@@ -26,5 +26,5 @@ def environment(places: Places) -> tuple[Variable, ...]:
 
 
 def apart() -> tuple[Variable, ...]:
-    # UCX aborts on /proc/PID/fd
+    # UCX aborts where it cannot open /proc/PID/fd.
     return (Variable("UCX_POSIX_USE_PROC_LINK", "n"),)

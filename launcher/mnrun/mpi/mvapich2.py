@@ -1,4 +1,4 @@
-"""MVAPICH2: its mpirun is Hydra too, and takes what mpich.py says; its own names begin with MV2_."""
+"""MVAPICH2: its mpirun is Hydra too, and takes the settings of mpich.py. Its own variables begin with MV2_."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STARTER = "mpiexec.hydra"
 
 
 def environment(places: Places) -> tuple[Variable, ...]:
-    # Its library binds ranks by itself, whatever Hydra was told; the words for a unit are its own.
+    # MVAPICH2's library binds ranks itself, and ignores Hydra's binding. It has its own words for the units.
     units = {"core": ("bunch", "core"), "socket": ("scatter", "socket"), "numa": ("scatter", "numanode")}
     if places.bind_to == "none":
         return (Variable("MV2_ENABLE_AFFINITY", "0"),)

@@ -1,5 +1,8 @@
-"""Open MPI 4 (ORTE) and 5 (PRRTE). Version 4 ignores PRTE_MCA_*, and 5 ignores
-OMPI_MCA_orte_* and OMPI_MCA_plm_rsh_* in the environment: so both families are set."""
+"""Open MPI 4 (ORTE) and 5 (PRRTE).
+
+Version 4 ignores PRTE_MCA_*. Version 5 ignores OMPI_MCA_orte_* and OMPI_MCA_plm_rsh_* in the environment. So both
+families are set.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def environment(places: Places) -> tuple[Variable, ...]:
         "PRTE_MCA_ras": "^slurm",
         "PRTE_MCA_plm_ssh_agent": places.agent,
         "PRTE_MCA_prte_default_hostfile": places.hostfile,
-        # Short names in the hostfile: without this PRRTE on a host with a long name sshes to itself.
+        # The hostfile has short names. By default, PRRTE on a host with a long name uses ssh to reach itself.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "0",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "0",
     }
@@ -34,15 +37,15 @@ def binding(places: Places) -> dict[str, str]:
         settings["OMPI_MCA_hwloc_base_binding_policy"] = places.bind_to
         settings["PRTE_MCA_hwloc_default_binding_policy"] = places.bind_to
     if places.bind_to == "core" and places.cores > 1:
-        # else one core each; PRRTE takes this as words only (planning/plan.py has a note)
+        # By default, each rank gets one core. PRRTE takes PE= on its command line only (note in planning/plan.py).
         settings["OMPI_MCA_rmaps_base_mapping_policy"] = f"slot:PE={places.cores}"
     if places.oversubscribe:
         settings["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
-        # without the first word, PRRTE 3 puts all on the first node
+        # without `slot`, PRRTE 3 puts all ranks on the first node
         settings["PRTE_MCA_rmaps_default_mapping_policy"] = "slot:oversubscribe"
     return settings
 
 
 def apart() -> tuple[Variable, ...]:
-    # 4.1 hangs on large messages; 5 copies twice by itself
+    # Open MPI 4.1 would hang on large messages. Version 5 copies twice by itself.
     return (Variable("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),)

@@ -1,4 +1,4 @@
-"""Where an mpirun finds what it needs."""
+"""The places of the files that an mpirun needs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Places:
-    """Paths inside the container, and how ranks are bound ("" leaves it to the MPI)."""
+    """Paths inside the container, and the binding of ranks ("" leaves it to the MPI)."""
 
-    agent: str  # the program that is called as `agent NODE COMMAND`
+    agent: str  # a program, called as `agent NODE COMMAND`
     hostfile: str
     bind_to: str = ""
-    cores: int = 1  # of each rank, where it is bound to cores
+    cores: int = 1  # cores of each rank that is bound to cores
     oversubscribe: bool = False

@@ -1,4 +1,4 @@
-"""A plan carried to a place: exactly which words start there. Pure."""
+"""Complete a plan for one site, with the exact words that start there. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mnrun.schedulers import SCHEDULERS
 
 
 def carry(plan: Plan, site: Site) -> tuple[Command, ...]:
-    """One command for each step that starts something, in the plan's order."""
+    """Return one command for each step that starts something, in the plan's order."""
     scheduler = SCHEDULERS[site.scheduler]
     return tuple(
         Command(step, (*scheduler.reach(step.where, plan, site), *step.argv))

@@ -1,6 +1,6 @@
-"""What a node and an image have said of their MPIs (wrappers/probe/mpi_node.sh): which way to start ranks works. Pure.
+"""Judge which way to start ranks works, by the facts on the MPIs of node and image (wrappers/probe/mpi_node.sh). Pure.
 
-facts(text) -> Facts;  judge(job, facts) -> Verdict;  decided(job, verdict) -> JobSpec, or Impossible
+facts(text) -> Facts, judge(job, facts) -> Verdict, decided(job, verdict) -> JobSpec, or Impossible
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mnrun.mpi import HYDRA, MPIS, WITHOUT_MPI
 from mnrun.runtimes import RUNTIMES, SHARING
 
 ALONE = "every rank would be 0 of 1"
-_PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi2"}  # what each speaks with srun
+_PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi2"}  # each MPI's protocol with srun
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Mpi:
 
 @dataclass(frozen=True)
 class Side:
-    """What a node, or an image, has: MPIs in the order of PATH, and the versions of what they need."""
+    """The facts on a node or an image: its MPIs in the order of PATH, and the versions of their dependencies."""
 
     mpis: tuple[Mpi, ...] = ()
     said: Mapping[str, str] = field(default_factory=dict)
@@ -53,36 +53,36 @@ class Side:
 
 @dataclass(frozen=True)
 class Facts:
-    """Both sides, and what srun --mpi offers on that node."""
+    """The facts on both sides, and the plugins that srun --mpi offers on that node."""
 
     node: Side
     image: Side
     offers: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()  # what is listed there as well, and cannot be loaded
+    broken: tuple[str, ...] = ()  # listed by srun, and impossible to load
 
     @property
     def offered(self) -> str:
-        """That in words."""
+        """Return `offers` in words."""
         words = ", ".join(self.offers) or "neither pmix nor pmi2"
         unloaded = f"; {', '.join(self.broken)} {'is' if len(self.broken) == 1 else 'are'} listed and cannot be loaded"
         return f"srun --mpi offers {words}{unloaded if self.broken else ''}"
 
     @property
     def silent(self) -> str:
-        """Why the image has said nothing."""
+        """Return why the image did not answer."""
         return self.node.said.get("silent", "")
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to start the ranks: whether it works, as what --mpi, and why."""
+    """One way to start the ranks: whether it works, by which value of --mpi, and why."""
 
     mode: str
     launcher: str
     mpi: str
     works: bool
     why: str
-    settings: tuple[Variable, ...] = ()  # what it needs in the ranks' environment
+    settings: tuple[Variable, ...] = ()  # needed in the ranks' environment
 
     def __str__(self) -> str:
         by = (
@@ -94,7 +94,7 @@ class Way:
 
     @property
     def options(self) -> str:
-        """What to type for it."""
+        """Return the options that choose this way."""
         words = [f"--mode {self.mode}"]
         if self.mode == "outside-in":
             words.append(f"--launcher {self.launcher}")
@@ -105,16 +105,16 @@ class Way:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The way that will be gone, all that there are, and what else is worth saying."""
+    """The chosen way, all possible ways, and notes."""
 
     chosen: Way
     ways: tuple[Way, ...]
     notes: tuple[str, ...] = ()
-    remedy: Way | None = None  # what works, whatever was asked for
+    remedy: Way | None = None  # a way that works, whether or not it was asked for
 
 
 def facts(said: str) -> Facts | None:
-    """What was said, in lines `node|image<tab>NAME<tab>VALUE`; None where there is no such line."""
+    """Return the facts in lines `node|image<tab>NAME<tab>VALUE`, or None if no line has this form."""
     values: dict[str, dict[str, str]] = {"node": {}, "image": {}}
     mpis: dict[str, list[Mpi]] = {"node": [], "image": []}
     for line in said.splitlines():
@@ -147,7 +147,7 @@ def _number(said: str) -> str:
 
 
 def judge(job: JobSpec, found: Facts) -> Verdict:
-    """What will be done with `job` there: what it asks for, and where it leaves that to us the first that works."""
+    """Return the verdict on `job`: the way that it asks for, or else the first way that works."""
     ways = _ways(job, found)
     left = job.left
     fitting = [
@@ -156,7 +156,7 @@ def judge(job: JobSpec, found: Facts) -> Verdict:
         if way.mode == job.mode or ("mode" in left and job.mode == "inside-out")
         if (way.launcher == job.launcher or way.mode == "inside-out" or "launcher" in left)
     ]
-    # in the order of preference; one that was asked for is told though it fails
+    # `fitting` is in the order of preference. A way that was asked for is told though it fails.
     chosen = next((way for way in fitting if way.works), fitting[0])
     free = job if job.launcher in WITHOUT_MPI else replace(job, mpi="auto", left=("mode", "launcher", "mpi"))
     remedy = next((way for way in _ways(free, found) if way.works), None)
@@ -169,7 +169,7 @@ def _ways(job: JobSpec, found: Facts) -> tuple[Way, ...]:
 
 
 def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
-    """The job as it will run. Raises Impossible, with what works instead, where it is known to fail."""
+    """Return the job as it will run. Raise Impossible if it is known to fail, with another way as the remedy."""
     way = verdict.chosen
     if not way.works and not job.force:
         other = verdict.remedy
@@ -185,7 +185,7 @@ def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
 
 
 def _inside(job: JobSpec, found: Facts) -> Way:
-    """The image's own mpirun: nothing of the node is needed but the container."""
+    """Return the way by the image's own mpirun: it needs nothing of the node but the container."""
 
     def way(works: bool, why: str) -> Way:
         asked = job.mpi if job.mpi in MPIS else ""
@@ -211,7 +211,7 @@ def _inside(job: JobSpec, found: Facts) -> Way:
 
 
 def _by_mpirun(job: JobSpec, found: Facts) -> Way:
-    """The host's mpirun, which must be of the image's kind."""
+    """Return the way by the host's mpirun, which must be of the image's kind."""
 
     def way(mpi: str, works: bool, why: str) -> Way:
         return Way("outside-in", "mpirun", mpi, works, why)
@@ -225,7 +225,7 @@ def _by_mpirun(job: JobSpec, found: Facts) -> Way:
         family = HYDRA if kind in HYDRA else (kind,)
         host = next((mpi for mpi in found.node.mpis if mpi.kind in family), None)
         if host is None or asked not in ("auto", kind, *(("mpich",) if kind in HYDRA else ())):
-            continue  # MPICH's starter serves all of its kin
+            continue  # MPICH's mpiexec starts all MPIs of the Hydra family
         if (
             kind == "openmpi"
             and job.nodes != 1
@@ -247,7 +247,7 @@ def _by_mpirun(job: JobSpec, found: Facts) -> Way:
 
 
 def _by_srun(job: JobSpec, found: Facts) -> Way:
-    """srun, by what its plugins and the image's MPI both speak."""
+    """Return the way by srun: one of its plugins and the image's MPI must have a protocol in common."""
 
     def way(mpi: str, works: bool, why: str) -> Way:
         return Way("outside-in", "srun", mpi, works, why)
@@ -287,20 +287,20 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
 
 
 def _kinds(job: JobSpec, found: Facts) -> tuple[str, ...]:
-    """The image's MPIs; the one that was asked for alone, if it has that."""
+    """Return the image's MPIs, or only the one that was asked for if the image has it."""
     kinds = (found.image if RUNTIMES[job.runtime].CONTAINED else found.node).kinds
     return (job.mpi,) if job.mpi in kinds else kinds
 
 
 def _skew(kind: str, found: Facts) -> str:
-    """What is to be said of PMIx on both sides."""
+    """Return a note on the PMIx versions of both sides."""
     if kind != "openmpi" or not (found.node.pmix and found.image.pmix):
         return ""
     return f" (PMIx {found.node.pmix} on the node, {found.image.pmix} in the image)"
 
 
 def _older(found: Facts) -> tuple[Variable, ...]:
-    """What an image with a PMIx 3 is told under srun's newer one: else it says of each rank what it has not."""
+    """Return the settings of an image with PMIx 3 under srun's newer one. Else every rank reports missing modules."""
     if _major(found.image.pmix) != 3:
         return ()
     why = f"the image's PMIx {found.image.pmix} has no more of what srun's offers"
@@ -312,7 +312,7 @@ def _major(version: str) -> int:
 
 
 def single_copy(job: JobSpec, found: Facts | None = None) -> str:
-    """Whether the ranks of a node can read each other's memory (CMA), and what is done where they cannot."""
+    """Return whether the ranks of a node can read each other's memory (CMA), and the measure if they cannot."""
     runtime = RUNTIMES[job.runtime]
     if found and found.node.said.get("ptrace", "0") not in ("0", "1"):
         return "single copy: off, since the node's kernel.yama.ptrace_scope forbids it"
@@ -349,7 +349,7 @@ def _side(side: Side) -> str:
 
 
 def gpu(found: Facts, driver: str) -> str:
-    """Whether the driver is new enough for the image's CUDA."""
+    """Return whether the driver is new enough for the image's CUDA."""
     cuda = found.node.said.get("driver_cuda", "")
     here = f"driver {driver}" + (f" (CUDA {cuda})" if cuda else "")
     require, wants = found.image.said.get("require", ""), found.image.said.get("cuda", "")
@@ -364,7 +364,7 @@ def gpu(found: Facts, driver: str) -> str:
 
 
 def satisfied(require: str, have: Mapping[str, str]) -> bool:
-    """NVIDIA_REQUIRE_CUDA: blanks part what any of will do, commas what all must hold; what is not known here holds."""
+    """Return whether NVIDIA_REQUIRE_CUDA holds. Blanks mean or, commas mean and. Unknown terms hold."""
 
     def holds(term: str) -> bool:
         name, sign, value = (re.fullmatch(r"(\w+)([<>]?=|[<>])(.*)", term) or re.fullmatch(r"()()()", "")).groups()  # type: ignore[union-attr]

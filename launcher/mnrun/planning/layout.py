@@ -1,4 +1,4 @@
-"""How many ranks go on which node. Pure: a request and an allocation in, a Layout or an error out."""
+"""Decide how many ranks run on each node. Pure: a request and an allocation in, a Layout or an error out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from mnrun import nodeset
 from mnrun.errors import Impossible, UsageError
 from mnrun.model import Allocation, JobSpec, Layout, Node
 
-MOST = 1_000_000  # ranks, beyond any machine
+MOST = 1_000_000  # ranks, more than any machine has
 
 
 def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     """Choose nodes and ranks.
 
-    Ranks: as asked; else the job's own tasks; else one per granted GPU; else one per node.
-    They are spread evenly, the first nodes taking what is over, as srun's block distribution.
-    Raises UsageError or Impossible where the request contradicts itself or the allocation.
+    The number of ranks is the one asked for, else the job's own tasks, else one per granted GPU, else one per node. The
+    ranks are spread evenly, and the first nodes take the remainder, as in srun's block distribution.
+
+    Raises UsageError or Impossible if the request contradicts itself or the allocation.
     """
     if allocation is None:
         return _on_paper(spec)
@@ -48,9 +49,9 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
 
 
 def share_gpus(spec: JobSpec) -> JobSpec:
-    """--gpus of a job that nobody holds yet as so many on each node: its steps must say how many.
+    """Return the job with --gpus shared out over its nodes, before any are held: its steps need a number per node.
 
-    Raises Impossible where they do not come out even.
+    Raises Impossible if the GPUs cannot be shared out evenly.
     """
     if not spec.gpus or spec.gpus_per_node or spec.gres:
         return spec
@@ -75,8 +76,10 @@ def _refuse_missing_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
 
 
 def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
-    """The host's mpirun starts its daemons in one step on all nodes but the first, and a step has as
-    many GPUs on each of its nodes."""
+    """Raise Impossible if the host's mpirun would need different numbers of GPUs on its nodes.
+
+    It starts its daemons in one step on all nodes but the first, and a step has as many GPUs on each of its nodes.
+    """
     counts = [node.gpus for node in nodes[1:]]
     if spec.mode == "outside-in" and spec.launcher != "srun" and len(set(counts)) > 1 and not _gpus_asked(spec):
         held = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
@@ -91,7 +94,7 @@ def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
 
 
 def _slots(node: Node, spec: JobSpec, allocation: Allocation) -> int:
-    """How many ranks a node takes: as was said of it, else its CPUs' worth, and no less than it was granted for."""
+    """Return how many ranks a node takes: as named, else by its CPUs, but at least the granted number."""
     if node.slots is not None:
         return node.slots
     granted = max(node.gpus, allocation.ntasks_per_node or 0) if spec.cpus_per_task is None else 0
@@ -99,7 +102,7 @@ def _slots(node: Node, spec: JobSpec, allocation: Allocation) -> int:
 
 
 def _on_paper(spec: JobSpec) -> Layout:
-    """The layout before anyone holds nodes."""
+    """Return the layout before nodes are held."""
     per_node = spec.ntasks_per_node or _gpus_asked(spec)
     named = len(nodeset.expand(spec.nodelist)) if spec.nodelist else 0
     needed = min(spec.ntasks, -(-spec.ntasks // per_node)) if spec.ntasks and per_node else 1
@@ -150,7 +153,7 @@ def _choose_nodes(spec: JobSpec, allocation: Allocation) -> tuple[tuple[Node, ..
 def _choose_ranks(
     spec: JobSpec, allocation: Allocation, nodes: Sequence[Node]
 ) -> tuple[int, tuple[int, ...] | None, str]:
-    """(ranks in all, the most on each node or None, why)"""
+    """Return (ranks in all, the most on each node or None, the reason)."""
     per_node = spec.ntasks_per_node
     if spec.ntasks is not None:
         return spec.ntasks, ((per_node,) * len(nodes) if per_node else None), _why_asked(spec)
@@ -184,7 +187,7 @@ def _why_asked(spec: JobSpec) -> str:
 
 
 def _gpus_asked(spec: JobSpec) -> int:
-    """The GPUs per node in --gpus-per-node or --gres, 0 if none: `4`, `a100:4`, `gpu:a100:2,tmp:1`."""
+    """Return the GPUs per node in --gpus-per-node or --gres, 0 if none: `4`, `a100:4`, `gpu:a100:2,tmp:1`."""
     if spec.gpus_per_node:
         return int(spec.gpus_per_node.rpartition(":")[2])
     for item in filter(None, spec.gres.split(",")):
@@ -196,14 +199,14 @@ def _gpus_asked(spec: JobSpec) -> int:
 
 
 def gpus(spec: JobSpec, laid: Layout) -> int:
-    """The GPUs that a job asks for in all, 0 where it does not say."""
+    """Return the GPUs that a job asks for in all, or 0 if it asks for none."""
     if spec.gpus_per_task:
         return int(spec.gpus_per_task.rpartition(":")[2]) * laid.ntasks
     return _gpus_asked(spec) * laid.nnodes
 
 
 def _spread(ntasks: int, room: Sequence[int]) -> tuple[int, ...] | None:
-    """`ntasks` over nodes with that much room, one to each in turn; None where they do not fit."""
+    """Return `ntasks` ranks dealt out to the nodes one by one, each up to its `room`, or None if they do not fit."""
     if ntasks > sum(room) or min(room) < 1:
         return None
     ranks = [0] * len(room)

@@ -1,7 +1,7 @@
-"""JobSpec and Layout to a Plan: every step of a launch, before anything is done. Pure.
+"""Turn JobSpec and Layout into a Plan: every step of a launch, before anything is done. Pure.
 
-inside-out  =  container( mpirun( command ) )
-outside-in  =  mpirun( container( command ) )
+inside-out = container( mpirun( command ) )
+outside-in = mpirun( container( command ) )
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mnrun.nodes import kit
 from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import names
 
-# how these speak with their ranks
+# starters that speak with their ranks through an open file
 OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for name in mpi.HYDRA}}
 
 
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
-    """The plan of one launch. `job` is our id for it, unique on every node."""
+    """Return the plan of one launch. `job` is its id, unique on every node."""
     plan = _plan(spec, layout, job)
     lines = [names.in_one_line(step.argv) for step in plan.steps if step.argv and spec.hosts]
     if any(len(line) > names.LONGEST - 1024 for line in lines):
@@ -43,7 +43,7 @@ def _plan(spec: JobSpec, layout: Layout, job: str) -> Plan:
 
 
 def node_dir(job: str) -> str:
-    """The job's own directory on each node: short (Unix sockets), local, 0700."""
+    """Return the job's own directory on each node: a short path (for Unix sockets), local, mode 0700."""
     return f"/tmp/mnrun.{job}"
 
 
@@ -74,7 +74,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         connect=spec.connect,
         stdin="rank" if direct else "",
         alone=False,
-        counted=direct and spec.launcher != "torchrun",  # its processes are its own
+        counted=direct and spec.launcher != "torchrun",  # torchrun's processes do not report to mnrun
         steps=(
             *_prepare(spec, job),
             Step(
@@ -104,13 +104,13 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
 
 
 def _reached(spec: JobSpec) -> str:
-    """How the nodes will reach each other, in words."""
+    """Return how the nodes will reach each other, in words."""
     known = {"auto": "decided on the nodes: by ssh if all have it, else by the pipe", "pipe": "reached by the pipe"}
     return f" ({known[spec.connect]})" if spec.connect in known else ""
 
 
 def _inside(spec: JobSpec, layout: Layout) -> str:
-    """What runs in the master container, in words."""
+    """Return the content of the master container, in words."""
     if spec.shell:
         return "a shell on your terminal" if spec.shell == "terminal" else "a shell, for the commands on standard input"
     if spec.script:
@@ -124,7 +124,7 @@ def _inside(spec: JobSpec, layout: Layout) -> str:
 
 
 def _torchrun(spec: JobSpec) -> Words:
-    """The command as torchrun takes it: it has Python run a FILE.py or a -m MODULE, and starts others as they are."""
+    """Return the command for torchrun: it runs a FILE.py or a -m MODULE by Python, and others by --no-python."""
     first = spec.command[0]
     if spec.launcher != "torchrun" or PurePosixPath(first).name == "torchrun":
         return spec.command
@@ -150,8 +150,8 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         )
         why += ", with the container that its ranks share"
     if spec.hosts:
-        # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe: so
-        # it needs no key of the user's on the nodes, and is ended with everything else. The guard starts it.
+        # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe. The
+        # guard starts it, so that it needs no key of the user's on the nodes, and ends with everything else.
         why += ", and what lets the host's mpirun in" if shared else ", with what lets the host's mpirun in"
     around = SHARING[spec.runtime].join(box) if shared else runtime.rank(box)
     adverbs = ("join_container.sh",) if shared else ()
@@ -189,7 +189,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
 
 
 def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:
-    """The image of a registry, on every node; there is nothing to do for one that is a file of theirs."""
+    """Return the step that brings a registry's image to every node. An image that is a file of the nodes needs none."""
     if not spec.by_reference:
         return ()
     runtime = RUNTIMES[spec.runtime]
@@ -202,7 +202,7 @@ def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:
 
 
 def with_image(plan: Plan, place: str) -> Plan:
-    """The plan once PREPARE has said where the image is: what comes after names that."""
+    """Return the plan after PREPARE has reported the place of the image. The later steps name that place."""
     made = make(replace(plan.spec, image=place), plan.layout, plan.job)
     after = (step for step in made.steps if step.phase is not Phase.PREPARE)
     return replace(made, steps=(plan.step(Phase.PREPARE), *after))
@@ -214,7 +214,7 @@ def _stop(here: str) -> Step:
 
 
 def _shared(spec: JobSpec, layout: Layout) -> bool:
-    """Whether a node's ranks share a container: start cost, page cache, CMA and CUDA IPC all want it."""
+    """Return whether a node's ranks share a container. Start cost, page cache, CMA and CUDA IPC all favour it."""
     if spec.runtime not in SHARING or spec.container_per == "rank":
         if spec.container_per == "node" and RUNTIMES[spec.runtime].CONTAINED:
             raise Impossible(f"{spec.runtime} has no container that ranks share", "use --container-per rank")
@@ -231,7 +231,7 @@ def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adv
 
 
 def _box(spec: JobSpec, here: str, job: str) -> Box:
-    """Our own mounts come first, so that a user's can lie above them."""
+    """Return the container. mnrun's mounts come first, so that a user's mounts can lie above them."""
     own = [Mount(here)]
     if spec.mode == "inside-out" or RUNTIMES[spec.runtime].USERS:
         own += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
@@ -303,7 +303,7 @@ def _notes(spec: JobSpec) -> Words:
 
 
 def _ineffective(spec: JobSpec) -> list[str]:
-    """What this job asks for, and none of its steps will do."""
+    """Return notes on the options that have no effect on this job."""
     notes = []
     of_hosts = [name for name in ("stage", "rsh", "ssh_user", "ssh_port") if spec.own(name)]
     if of_hosts and not spec.hosts:

@@ -1,7 +1,7 @@
-"""A job as the batch script that a person would have written: #SBATCH lines, modules, and one call of mnrun. Pure.
+"""Write a job as a batch script like a person's: #SBATCH lines, modules, and one call of mnrun. Pure.
 
-What was decided when the job was submitted stands in the script, each value with its origin. What the nodes know (their
-MPIs, networks and limits) is decided in the job, by that call of mnrun.
+The script contains every decision made at submission, each value with its origin. The call of mnrun in the job decides
+the rest, by facts that only the nodes have: their MPIs, networks and limits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mnrun.model import JobSpec, Layout, Plan, Words
 from mnrun.nodeset import counted
 from mnrun.schedulers.slurm import steps
 
-# Options that the call in the job is given as they were given here, in this order.
+# Options that the call in the job repeats, in this order.
 _SINGLE = (
     *("mode", "launcher", "mpi", "bind_to", "connect", "container_per", "gpu_bind", "no_gpu", "fabric", "require"),
     *("image", "pull", "pull_timeout", "image_cache", "runtime", "podman_root", "privileged", "hardened", "nv"),
@@ -29,14 +29,14 @@ _SINGLE = (
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the script, and why it is there."""
+    """A line of the script, and the reason for it."""
 
     text: str
     why: str
 
 
 def write(plan: Plan, call: Words, source: str) -> str:
-    """Return the script of `plan`, which starts mnrun by the words `call`; `source` says where it comes from."""
+    """Return the script of `plan`, which starts mnrun by the words `call`. `source` is its origin, for a comment."""
     spec = plan.spec
     command = ("--script", spec.script, "--", *spec.command) if spec.script else ("--", *spec.command)
     return render(
@@ -60,7 +60,7 @@ def _title(plan: Plan) -> str:
     return f"{steps.job_name(spec)}: {counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}{mode}, {spec.runtime}"
 
 
-# Where a batch shell has no `module`, as system/modules.py finds it for a live run.
+# Makes `module` known to a batch shell that lacks it, as system/modules.py does for a live run.
 _MODULES = "type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1 || :"
 
 
@@ -75,8 +75,10 @@ def _setup(spec: JobSpec) -> list[Line]:
 
 
 def _lines(spec: JobSpec) -> list[Line]:
-    """Return the user's own lines as they are, with their origin above them: a comment behind a line, or between two,
-    may stand in the middle of a word or a document of theirs."""
+    """Return the user's own lines unchanged, with their origin above them.
+
+    A comment behind a line, or between two lines, could stand in the middle of a quoted word or a here-document.
+    """
     found: list[Line] = []
     above = ""
     for text, origin in zip(spec.setup, spec.setup_origins):
@@ -88,13 +90,14 @@ def _lines(spec: JobSpec) -> list[Line]:
 
 
 def _options(spec: JobSpec) -> Iterator[Line]:
-    """Yield the options of the call in the job, an option a line."""
+    """Yield the options of the call in the job, one on each line."""
     for name in _SINGLE:
         origin = spec.origins.get(name, "built-in")
         if origin != "built-in" and name not in spec.left:
             yield from _option(name, _value(spec, name), origin)
     if re.search(r"(?:^|,)(?!gpu\b|gres/gpu\b)", spec.gres) and spec.gres:
-        yield from _option("gres", spec.gres, spec.origins["gres"])  # a step that asks for GPUs alone has no others
+        # A step that asks for GPUs alone gets no other gres.
+        yield from _option("gres", spec.gres, spec.origins["gres"])
     origins = [origin for (name, _), origin in spec.word_origins.items() if name == "bind"]
     for mount, origin in itertools.zip_longest(spec.binds, origins[: len(spec.binds)], fillvalue=""):
         yield from _option("bind", str(mount), origin)
@@ -137,17 +140,17 @@ def _value(spec: JobSpec, name: str) -> object:
 
 
 def _one_line(text: str) -> str:
-    """Return a text for a comment, whatever is in it."""
+    """Return a text without line breaks and control characters, for a comment."""
     return re.sub(r"[\x00-\x1f\x7f]+", " ", text)
 
 
 def _aligned(lines: list[Line]) -> list[str]:
-    """Return each line with its reason as a comment, in one column as far as that goes."""
+    """Return each line with its reason as a comment, in one column for lines of up to 60 characters."""
     lines = [replace(line, why=_one_line(line.why)) for line in lines]
     width = max((len(line.text) for line in lines if line.why and len(line.text) <= 60), default=0)
     return [f"{line.text:<{width}}  # {line.why}" if line.why else line.text for line in lines]
 
 
 def on_paper(layout: Layout) -> Layout:
-    """Return the layout with a name that stands for nodes which nobody holds yet."""
+    """Return the layout with a placeholder for the nodes, which are not held yet."""
     return replace(layout, nodes=(steps.NODES,) * layout.nnodes)

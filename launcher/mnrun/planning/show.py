@@ -1,4 +1,4 @@
-"""A plan as text for people, and as JSON for programs."""
+"""Show a plan as text for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mnrun.schedulers.slurm.steps import MARK
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict, if there is one, and whence what is known of node and image."""
+    """A verdict, if there is one, and the source of the facts on node and image."""
 
     verdict: Verdict | None
     origin: str
     job: JobSpec
-    networks: Sequence[str] = ()  # what ranks will be told of them
+    networks: Sequence[str] = ()  # the ranks' settings for networks
 
     @property
     def lines(self) -> list[str]:
@@ -38,14 +38,14 @@ class Judged:
 
 
 def verdict_line(verdict: Verdict | None, origin: str) -> str:
-    """It in one line."""
+    """Return the verdict in one line."""
     if verdict is None:
         return f"verdict: none, {origin or 'inside-out needs nothing of the node; `mnrun plan` asks the image'}"
     return f"verdict: {verdict.chosen}; {verdict.notes[0]}; {origin}"
 
 
 def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
-    """Each step with the words that start it, what is known of the MPIs, then every value with its origin."""
+    """Return each step with the words that start it, the facts on the MPIs, then every value with its origin."""
     lines: list[str] = []
     carried = {command.step: command.argv for command in carry(plan, site)}
     for number, step in enumerate(plan.steps, 1):
@@ -97,12 +97,12 @@ def as_json(plan: Plan, site: Site, judged: Judged) -> str:
 
 
 def _shown(argv: Words) -> Words:
-    """Names of ours for what only the job knows, as a terminal can show them."""
+    """Return the words with printable names in place of values that only the job knows."""
     return tuple(word.replace(MARK, MARK[1:]) for word in argv)
 
 
 def _values(plan: Plan) -> dict[str, tuple[str, str]]:
-    """option -> (its value as text, where it came from). Values of -x stay out: they may be secrets."""
+    """Return option -> (value as text, origin). The values of -x stay out, since they may be secrets."""
     spec = plan.spec
     found = {}
     for name, origin in spec.origins.items():

@@ -1,4 +1,4 @@
-"""Settings and a command to a JobSpec: everything checked that can be checked without a cluster."""
+"""Turn settings and a command into a JobSpec, and check everything that needs no cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLAGS = (
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What of the launching process shapes a job."""
+    """The facts on the launching process that shape a job."""
 
     cwd: str
     home: str
@@ -41,13 +41,13 @@ class Surroundings:
     whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
     job_file: str = ""
     hostfile: str | None = None  # its text
-    batch: bool = False  # what a batch job takes along has its value in the job, not here
+    batch: bool = False  # for a batch job, whose variables get their values in the job
     as_given: bool = False  # by a batch script
-    there: Callable[[str], bool] = lambda path: False  # whether a path exists here
+    there: Callable[[str], bool] = lambda path: False  # returns whether a path exists on this machine
 
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
-    """The job that is asked for, or a `shell` (JobSpec.shell) in its place. Raises UsageError or Impossible."""
+    """Return the job that is asked for, or a `shell` (JobSpec.shell) in its place. Raises UsageError or Impossible."""
     settings = _without_gpus(settings)
 
     def get(name: str) -> object:
@@ -108,7 +108,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
 
 
 def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
-    """The flags, the texts that stay as they are, and what only a batch script needs."""
+    """Return the flags, the texts that stay as they are, and the values that only a batch script needs."""
     values = {name: setting.value for name, setting in settings.items()}
     found: dict[str, Any] = {name: str(values.get(name, "")) for name in _TEXTS}
     found.update({name: bool(values.get(name)) for name in _FLAGS})
@@ -124,7 +124,7 @@ def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
 
 
 def _hosts(settings: Settings, around: Surroundings) -> dict[str, Any]:
-    """The hosts that no scheduler gives, and how to reach them."""
+    """Return the hosts without a scheduler, and the way to reach them."""
     said = {name: settings[name].value for name in _OF_HOSTS if name in settings}
     named: tuple[Asked, ...] = ()
     if "hosts" in said and "hostfile" in said:
@@ -153,7 +153,7 @@ _OF_HOSTS = ("hosts", "hostfile", "ssh_user", "ssh_port", "rsh")
 
 
 def _word_origins(settings: Settings) -> dict[tuple[str, str], str]:
-    """(option, a word of it) -> where that word came from; without env, whose words may be secrets."""
+    """Return (option, a word of it) -> origin of that word. The words of env stay out, since they may be secrets."""
     return {(name, word): origin for name, said in settings.items() if name != "env" for word, origin in said.words}
 
 
@@ -174,7 +174,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 
 def _absolute(path: str, around: Surroundings) -> str:
-    # Not realpath: what a link means is a fact of the node.
+    # Not realpath: the target of a link may differ on the node.
     return os.path.normpath(os.path.join(around.cwd, path))
 
 
@@ -217,7 +217,7 @@ def _mount(word: str, around: Surroundings) -> Mount:
 
 
 def _variables(settings: Settings, around: Surroundings, home: str) -> dict[str, Any]:
-    """The variables of every rank, and which of them were asked for."""
+    """Return the variables of every rank, and the names among them that were asked for."""
     asked_env = _merged(_asked_env(settings, around))
     passed = (*_of_files(around), *asked_env)
     no_gpu = "no_gpu" in settings and bool(settings["no_gpu"].value)
@@ -230,7 +230,7 @@ def _variables(settings: Settings, around: Surroundings, home: str) -> dict[str,
 
 
 def _of_the_job(around: Surroundings, home: str, no_gpu: bool) -> tuple[Variable, ...]:
-    """What ranks get back of the scheduler's, and what we set ourselves."""
+    """Return the scheduler's variables that ranks get back, and mnrun's own settings."""
     variables = [Variable(*pair) for pair in environment.given_back(around.environ).items()]
     if home:
         why = "home is mounted: ~/.local must not shadow the image's packages"
@@ -248,7 +248,7 @@ def _of_files(around: Surroundings) -> Iterator[Variable]:
     for path, content in around.env_files.items():
         for found in environment.read_file(content, path):
             if around.batch and found.value is None and found.name not in around.environ:
-                continue  # the job says if it has none either
+                continue  # the job reports it if it has none either
             yield _value_of(found.name, found.value, around, f"--env-file {path}")
 
 
@@ -262,7 +262,7 @@ def _asked_env(settings: Settings, around: Surroundings) -> tuple[Variable, ...]
         name, equals, value = word.partition("=")
         if not environment.NAME.match(name):
             hint = "" if equals else f"to leave nodes out write --exclude {word}"
-            shown = f"{name}=…" if equals else word  # a value may be a secret
+            shown = f"{name}=…" if equals else word  # the value may be a secret
             raise UsageError(f"-x {shown!r} is not NAME or NAME=VALUE", hint)
         if environment.owner(name):
             raise UsageError(
@@ -270,14 +270,14 @@ def _asked_env(settings: Settings, around: Surroundings) -> tuple[Variable, ...]
             )
         later = around.batch and ("command line" not in origin or "module" in settings or "setup" in settings)
         if later and not equals and name not in around.environ:
-            variables.append(Variable(name, "", inherited=True, why=origin))  # the job says if it has none either
+            variables.append(Variable(name, "", inherited=True, why=origin))  # the job reports it if it has none either
             continue
         variables.append(_value_of(name, value if equals else None, around, "-x", origin))
     return tuple(variables)
 
 
 def _merged(variables: Sequence[Variable]) -> tuple[Variable, ...]:
-    """Each name once, its last value."""
+    """Return each name once, with its last value."""
     found: dict[str, Variable] = {}
     for variable in variables:
         found[variable.name] = variable
@@ -298,12 +298,12 @@ def _value_of(name: str, value: str | None, around: Surroundings, asked: str, wh
 
 
 def reason(why: str, origin: str) -> str:
-    """Why a variable has its value, and who says so."""
+    """Return why a variable has its value, and the origin of that reason."""
     return f"{why} ({origin})" if why else origin
 
 
 def _default_binding(settings: Settings) -> str:
-    """none where GPUs or -c were asked for: mpirun's own default binds each rank to one core."""
+    """Return `none` for jobs with GPUs or -c, since by default mpirun binds each rank to one core."""
     for name in ("gpus_per_node", "gres", "gpus", "gpus_per_task", "cpus_per_task"):
         if name in settings:
             return "none"
@@ -311,7 +311,7 @@ def _default_binding(settings: Settings) -> str:
 
 
 def _without_gpus(settings: Settings) -> Settings:
-    """With --no-gpu what is said of GPUs below is of no matter, and beside it is a contradiction."""
+    """Return the settings without GPUs if --no-gpu is set. Raise UsageError if the command line asks for both."""
     if "no_gpu" not in settings or not settings["no_gpu"].value:
         return settings
     of_gpus = ("gpus_per_node", "gpus", "gpus_per_task", "gpu_bind", "mem_per_gpu", "nv")
@@ -339,7 +339,7 @@ _EACH_RANKS = ("gpus_per_task", "gpu_bind")
 
 
 def _gpu_bind(text: str, launcher: str) -> str:
-    """srun's words where it starts the ranks; elsewhere those that are ours too."""
+    """Return the value of --gpu-bind: any for srun, and a value that mnrun has too for other starters."""
     if not text or launcher == "srun":
         return text
     if not re.fullmatch(r"none|closest|(single|per_task):[1-9]\d{0,3}", text):

@@ -1,4 +1,4 @@
-"""Who starts the ranks, of what was asked for by --mode, --launcher and --mpi. Pure."""
+"""Choose the starter of the ranks by --mode, --launcher and --mpi. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from mnrun.errors import Impossible
 from mnrun.model import Words
 from mnrun.mpi import WITHOUT_MPI
 
-PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")  # those that a command may begin with
+PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")  # starters with which a command may begin
 
 
 def mode(settings: Settings) -> str:
-    """inside-out where that is left to us, but for what only srun can do."""
+    """Return the mode. For auto, it is inside-out, except for requests that only srun can fulfil."""
     asked = str(settings["mode"].value)
     by_srun = settings["launcher"].value == "srun" or settings["mpi"].value in ("pmix", "pmi2")
     return asked if asked != "auto" else "outside-in" if by_srun else "inside-out"
 
 
 def left(settings: Settings, launcher: str) -> Words:
-    """Which of mode, launcher and mpi are left to us, where an MPI starts the ranks; each --mpi has one launcher."""
+    """Return which of mode, launcher and mpi are open, if an MPI starts the ranks. Any --mpi has one launcher."""
     ours: Words = ("mode",) if settings["mpi"].value != "auto" else ("mode", "launcher", "mpi")
     return tuple(name for name in ours if settings[name].value == "auto" and launcher not in WITHOUT_MPI)
 
 
 def launcher(settings: Settings, command: Sequence[str], mode: str) -> str:
-    """Who starts the ranks: mpirun where nothing else is asked for, in words that only one of them knows."""
+    """Return the starter of the ranks: mpirun, unless an option or its value asks for another."""
     asked, mpi = str(settings["launcher"].value), str(settings["mpi"].value)
     if asked == "auto" and mpi == "auto" and command and os.path.basename(command[0]) == "torchrun":
         asked = "torchrun"
@@ -44,7 +44,7 @@ def launcher(settings: Settings, command: Sequence[str], mode: str) -> str:
 
 
 def _without_mpi(launcher: str, settings: Settings) -> str:
-    """env or torchrun, if nothing beside it is another's."""
+    """Return env or torchrun. Raise Impossible if another option contradicts it."""
     if settings["mpi"].value != "auto":
         what = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
         raise Impossible(what, f"{launcher} starts ranks without an MPI")

@@ -1,1 +1,1 @@
-"""Carry a plan out: find the nodes, start what runs there, hear it, end it."""
+"""Carry out a plan: find the nodes, start the steps there, listen to them, end them."""

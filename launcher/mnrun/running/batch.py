@@ -1,7 +1,7 @@
-"""A start of a submitted job: its records, and the signals that Slurm sends to the batch script.
+"""One start of a submitted job: its records, and the signals that Slurm sends to its batch script.
 
-The script that `mnrun submit` writes ends in `exec mnrun run --as-given`, so that mnrun is the script's process: what
-Slurm sends to the script alone, as --signal does, comes here and goes on to every rank.
+The script of `mnrun submit` ends in `exec mnrun run --as-given`, so that mnrun becomes the script's process. A signal
+that Slurm sends to the script alone, as with --signal, arrives here and goes on to every rank.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mnrun.model import JobSpec, Outcome
 from mnrun.running.job_dir import Records
 from mnrun.system import process
 
-MOST_LOST = 5  # starts that ended without the word of a requeue, before a job is given up
+MOST_LOST = 5  # starts that may end without the record of a requeue, before mnrun gives the job up
 
-# The signals that go on to the program: all that sbatch's --signal may name (config/layers.py).
+# The signals that go on to the program: all names that sbatch accepts for --signal (config/layers.py).
 FORWARDED = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCONT),
@@ -36,24 +36,24 @@ start = partial(process.start, deaf=True)
 
 @dataclass
 class Start:
-    """One start of a job. `id` is 123, or 123_4 for a task of an array; `restart` counts the starts before it."""
+    """One start of a job. `id` is 123, or 123_4 for a task of an array. `restart` counts the earlier starts."""
 
     id: str
     restart: int
-    is_script: bool  # Slurm's signals to the script come to us
+    is_script: bool  # Slurm's signals to the script reach this process
     outcome: Outcome | None = None
 
 
 def current(environ: Mapping[str, str]) -> Start:
-    """Return the start of the job that we are in."""
+    """Return the start of the job in which this process runs."""
     array, task = environ.get("SLURM_ARRAY_JOB_ID", ""), environ.get("SLURM_ARRAY_TASK_ID", "")
     identity = f"{array}_{task}" if array and task else environ["SLURM_JOB_ID"]
-    script = environ.get("SLURM_TASK_PID", "")  # that of the shell that Slurm started, which has become us
+    script = environ.get("SLURM_TASK_PID", "")  # the script's shell, which exec has replaced by mnrun
     return Start(identity, int(environ.get("SLURM_RESTART_COUNT") or 0), script == str(os.getpid()))
 
 
 def apart(spec: JobSpec, start: Start) -> JobSpec:
-    """Return the job with a directory of --split-output for this task and this start alone."""
+    """Return the job with a directory of --split-output of its own for this task and this start."""
     if not spec.split_output:
         return spec
     _, _, task = start.id.partition("_")
@@ -63,9 +63,9 @@ def apart(spec: JobSpec, start: Start) -> JobSpec:
 
 @contextmanager
 def recorded(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> Iterator[Records]:
-    """Record when and where this start begins, and how it ends, by `start.outcome` or by what is raised.
+    """Record the begin, the nodes and the end of this start. The end is `start.outcome`, or the error that is raised.
 
-    Raises NodeError where it cannot be recorded, or where too many starts of the job were lost.
+    Raises NodeError if the record cannot be written, or if too many starts of the job were lost.
     """
     base = Path(spec.job_dir)
     own = Records(base / start.id / str(start.restart))
@@ -103,7 +103,7 @@ def _begun(spec: JobSpec, environ: Mapping[str, str]) -> Begun:
 
 
 def _remember(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> None:
-    """Note a job that sbatch was handed by hand where `mnrun submit` notes its own."""
+    """Record a job that the user gave to sbatch by hand as `mnrun submit` records its own."""
     array = start.id.partition("_")[0]
     folder = Records(Path(spec.job_dir) / array)
     if (folder.path / records.SUBMITTED).exists():
@@ -124,7 +124,7 @@ def _remember(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> None:
 
 
 def _refuse_more(place: Path, restart: int) -> None:
-    """Raise where something ends the job again and again, and Slurm starts it anew each time."""
+    """Raise NodeError if the job was lost too often, since Slurm would start it again and again."""
     lost = 0
     for number in range(restart):
         before = place / str(number)

@@ -1,9 +1,8 @@
-"""Carry out a plan: start the steps, watch them, stop cleanly whatever happened.
+"""Carry out a plan: start the steps, watch them, and end them in every case.
 
     prepare ─ serve ─ every node ready ─ go ─ run ─ its end ─ close the lease ─ bye from every node
 
-The lease is the serving step's standard input. Closing it, for whatever reason, is all
-that is needed for everything of the job to end on every node.
+The lease is the standard input of the serving step. After it is closed, every process of the job ends on every node.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from mnrun.system import keys, terminal
 from mnrun.system.process import Event, Running, Signals, Stopped, start, starting
 from mnrun.system.screen import Screen
 
-GRACE = 3.0  # seconds for a program to end by itself after a signal
-ANSWER = 1.0  # seconds for the guards to say what is in their containers' logs
-EXITED = re.compile(r"task 0: Exited with exit code \d+")  # what srun says of a shell whose last command failed
-FAREWELL = 10.0  # seconds for the guards to end everything and say so
+GRACE = 3.0  # seconds that a program has to end by itself after a signal
+ANSWER = 1.0  # seconds that the guards have to send the ends of their containers' logs
+EXITED = re.compile(r"task 0: Exited with exit code \d+")  # srun's line about a shell whose last command failed
+FAREWELL = 10.0  # seconds that the guards have to end everything and to report it
 
 
 class Launch:
-    """One launch under way. `execute` below is the only way in."""
+    """One launch under way. `execute` below is its only caller."""
 
     def __init__(
         self,
@@ -62,11 +61,12 @@ class Launch:
         self.environ = dict(SCHEDULERS[site.scheduler].client_environment(environ, plan))
         self.records = records
         self.screen = screen
-        self.starter = starter  # what starts a command, where there is no scheduler's client to
-        self.forwarded = forwarded  # the signals that are for the program
+        self.starter = starter  # starts a command where no scheduler's client can
+        self.forwarded = forwarded  # the signals that go on to the program
         self.asked: Any = cluster if site.scheduler == "slurm" else cluster.Nobody
         self.reasons = reasons.Reasons(plan, site, self.asked)
-        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put may interrupt itself: signals come so
+        # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
         script = forwarded != Signals.PROGRAMS
         self.forward = Forward(self.asked, site, self.events, script=script, send=self._send, begun=self._has_begun)
@@ -78,8 +78,8 @@ class Launch:
         self.code: int | None = None
         self.went = False
         self.serving_ended = False
-        self.cut_off = False  # the serving step did not end because of us
-        self.silent: tuple[str, ...] = ()  # nodes that were there, and did not say farewell
+        self.cut_off = False  # the serving step ended without a request
+        self.silent: tuple[str, ...] = ()  # nodes that were ready and sent no bye
 
     def run(self) -> Outcome:
         with Signals(self.events, self.forwarded), terminal.kept() if self.prompt else nullcontext():
@@ -89,8 +89,8 @@ class Launch:
                 self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter or start)
                 self.commands = {c.step.phase: c for c in carry(self.plan, self.site)}
                 self._serve()
-                # Its start is off the critical path: it waits on the node for go. But a prompt's srun
-                # has the terminal from its start, and until all is ready Ctrl-C is for us.
+                # The program waits on the node for go, so that its start costs no time here. But srun --pty takes the
+                # terminal from its start, and until all is ready Ctrl-C is for the launcher.
                 if self.commands[Phase.RUN].step.where is Where.HEAD and not self.prompt:
                     self._start_run()
                 self._await_ready()
@@ -130,7 +130,7 @@ class Launch:
             self.serving.pulse()
 
     def _start_run(self) -> None:
-        # srun brings the errors of what runs on a terminal with its output: on its own are only srun's
+        # With a terminal, srun sends a program's errors with its output. Its own standard error has only srun's.
         apart = self.prompt and self.site.scheduler == "slurm"
         self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt, apart=apart)
 
@@ -141,7 +141,7 @@ class Launch:
             return (self.starter or start)(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
 
     def _send(self, data: bytes, node: str = "") -> None:
-        """Down the lease to every node; those that reach each of them alone need no other than `node`."""
+        """Send `data` through the lease to every node. `node` is enough where each node has a connection of its own."""
         if self.serving is not None:
             self.serving.send(data, node)
 
@@ -155,7 +155,7 @@ class Launch:
             if self.serving_ended or self.code is not None or (refused and self.roster.settled):
                 raise self._not_ready()
             if refused:
-                deadline = min(deadline, time.monotonic() + GRACE)  # the rest has a moment to speak too
+                deadline = min(deadline, time.monotonic() + GRACE)  # the other nodes may report for a moment
             if not self._next(deadline):
                 self._ask_for_logs()
                 raise self._not_ready(late=True)
@@ -166,7 +166,7 @@ class Launch:
             self.records.ready(worker)
 
     def _ask_for_logs(self) -> None:
-        """What the containers that are not ready have said so far."""
+        """Ask for the logs of the containers that are not ready, and take in the answers."""
         self._send(b"log\n")
         deadline = time.monotonic() + ANSWER
         while self._next(deadline):
@@ -190,7 +190,7 @@ class Launch:
         self.screen.done()
 
     def _fabric(self) -> dict[str, str]:
-        """Networks and adapters for the ranks, by what the nodes have said of theirs."""
+        """Return the file with the ranks' networks and adapters, chosen by the facts that the nodes reported."""
         chosen = choose.of_job(
             self.plan.spec, self.roster.facts, {name: worker.address for name, worker in self.roster.workers.items()}
         )
@@ -202,7 +202,7 @@ class Launch:
         return {"fabric.env": choose.shell(chosen)} if chosen else {}
 
     def _connect(self) -> connect.Connect:
-        """How the nodes' containers reach each other: as asked, or as the nodes can."""
+        """Return how the nodes' containers reach each other: as asked for, or as all nodes can."""
         asked, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(asked, without)
         if asked == "auto":
@@ -233,7 +233,7 @@ class Launch:
         return self.forward.is_over(self._was_warned())
 
     def _next(self, deadline: float | None) -> bool:
-        """Take in one event; False where none came before `deadline`."""
+        """Take in one event. Return False if none came before `deadline`."""
         try:
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
             kind, name, what = self.events.get(timeout=timeout)
@@ -258,7 +258,7 @@ class Launch:
                 self.code = what
             elif name == "serve":
                 self.serving_ended = True
-                # a guard that ends at its lease's end leaves with 0; with 143 where Slurm ended it
+                # a guard exits with 0 after the end of its lease, and with 143 where Slurm ended it
                 self.cut_off = what != 0
             return
         line = str(what)
@@ -274,7 +274,7 @@ class Launch:
             self.noise.append(line)
 
     def _relay(self, line: str) -> None:
-        """From one node to another."""
+        """Pass a line from one node on to another."""
         gone = {node: self.roster.why(node, {}) for node in (*self.roster.failed, *self.roster.gone, *self.roster.lost)}
         routed = relay.route(line, self.roster.nodes, gone)
         if routed is not None:
@@ -282,11 +282,11 @@ class Launch:
             self._send(words.encode() + b"\n", node)
 
     def _ask_to_end(self) -> None:
-        """Where the program still runs, let it end by itself for a moment."""
+        """Give a program that still runs a moment to end by itself."""
         if self.running is None or self.code is not None or not self.went:
             return
         if self.prompt:
-            self.running.end(signal.SIGHUP)  # as when its terminal is closed: a shell takes no notice of TERM
+            self.running.end(signal.SIGHUP)  # an interactive shell ignores TERM, not HUP (bash(1), SIGNALS)
         else:
             self._send(b"end\n")
         deadline = time.monotonic() + GRACE
@@ -294,10 +294,10 @@ class Launch:
             while self.code is None and self._next(deadline):
                 pass
         except Stopped:
-            pass  # told twice: at once, then
+            pass  # a second signal: end at once
 
     def _stop(self) -> None:
-        """Close the lease, and hear from every guard that nothing is left."""
+        """Close the lease, and wait until every guard has reported that nothing is left."""
         if self.serving is None:
             return
         self.serving.close()
@@ -307,13 +307,13 @@ class Launch:
                 if not self._next(deadline):
                     break
             except Stopped:
-                continue  # we are stopping
+                continue
         self._force_end()
         for node, pids in self.roster.left.items():
             self.screen.warn(f"on {node} these processes could not be ended: {pids}")
 
     def _force_end(self) -> None:
-        """What did not end by itself: a cut node, or guards whose srun was killed and they with it."""
+        """End the processes that remain: on a node without connection, or after guards that died with their srun."""
         self.silent = tuple(node for node in self.roster.workers if node not in self.roster.bye)
         for process in filter(None, (self.running, self.serving)):
             process.end(signal.SIGKILL)
@@ -325,27 +325,27 @@ class Launch:
             self.asked.end(f"{self.site.job}.{step}")
 
     def _sweep(self) -> None:
-        """Do the guards' last work in a step of its own; quick where they, or their undertakers, have done it."""
+        """Do the guards' last work in a step of its own, which is quick after the guards or their undertakers."""
         sweeping = self._start("sweep", Phase.STOP, held=True)
         sweeping.close()
         if not sweeping.wait(FAREWELL):
             sweeping.end(signal.SIGKILL)
 
     def _judge(self) -> Outcome:
-        """The program's own exit code, unless ranks are missing: no silent single node, no silent singletons."""
+        """Return the exit code of the program. Raise an error if ranks are missing or ran as singletons."""
         assert self.code is not None
         if starved := self.roster.out_of_memory(self.roster.first_bad or self.code):
             raise starved
         if (self.roster.failed or self.roster.lost) and self.code:
             raise self._failure(self.roster)
-        if self.roster.gone and not self.cut_off:  # whatever mpirun made of it
+        if self.roster.gone and not self.cut_off:  # whichever exit code mpirun made of it
             raise self._failure(self.roster)
         if self.forward.preempted and not self.cut_off and (self.code == 0 or not self._is_over()):
             self.screen.say(f"job {self.site.job} was preempted; its program ended with {self.code}")
             return Outcome(self.code, self.roster.counts, REQUEUED)
-        if self.cut_off or self._is_over():  # whatever it left with: an mpirun that Slurm ends may say 0
+        if self.cut_off or self._is_over():  # an mpirun that Slurm ends may exit with 0
             raise self._why_cut_off()
-        if self.code == 0 and self.silent and not self.asked.runs(self.site.job):  # for a node that Slurm has lost
+        if self.code == 0 and self.silent and not self.asked.runs(self.site.job):  # Slurm may have lost the node
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
@@ -353,11 +353,11 @@ class Launch:
             transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone)
         if self.code == 0:
             transport.required(self.plan.spec.require, self.roster.used, self.plan.layout.nnodes)
-        # srun's own is that of the ranks that it ended because one failed
+        # after one rank failed, srun's exit code is that of the ranks that it ended
         return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
 
     def _tell_proof(self) -> None:
-        """Where ranks ran, and by what they talked: for the records; for the user where it is known or asked for."""
+        """Record where ranks ran and which network they used. Show it where it is known or asked for."""
         text = transport.summary(self.roster.counts, self.roster.used)
         self.records.prove(text, self.roster.topologies)
         if self.roster.counts and (self.roster.used or self.screen.verbose):
@@ -366,11 +366,11 @@ class Launch:
             self.screen.warn(slow)
 
     def _not_ready(self, late: bool = False) -> Broken:
-        """By what is known now."""
+        """Return the reason why nodes are not ready, by the facts that are known now."""
         return Broken(partial(self.reasons.not_ready, copy.deepcopy(self.roster), list(self.noise), late))
 
     def _failure(self, roster: Roster) -> LaunchError:
-        """What a node said of its failure, unless that is because the job is over."""
+        """Return the error of a node that reported one, or the end of the job if that is the cause."""
         return self._why_cut_off() if self._is_over() else reasons.failure(roster)
 
     def _why_cut_off(self) -> LaunchError:
@@ -387,10 +387,10 @@ def execute(
     starter: Callable[..., Running] | None = None,
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS,
 ) -> Outcome:
-    """Carry out `plan` on the nodes of `allocation`; return how it ended. Raises LaunchError.
+    """Carry out `plan` on the nodes of `allocation`, and return its outcome. Raises LaunchError.
 
-    `starter` starts commands there in place of system.process.start; `forwarded` are the signals that go on to the
-    program.
+    `starter` starts commands on the nodes in place of system.process.start. `forwarded` are the signals that go on to
+    the program.
     """
     cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
     if plan.layout.ntasks > cpus:

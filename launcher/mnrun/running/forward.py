@@ -1,7 +1,7 @@
-"""Signals on their way to the program, and what they tell of the scheduler's job.
+"""Forward signals to the program, and learn from them about the scheduler's job.
 
-Slurm sends its signals to every process of a step, so that the guards hear them as well as we do: of a live run they
-have one way only, the guards'. Those to a batch script (sbatch --signal=B:…, scancel --batch) come to us alone.
+Slurm sends its signals to every process of a step, so that the guards receive them too. In a live run, the guards alone
+pass them on. A signal to a batch script (sbatch --signal=B:…, scancel --batch) reaches this process alone.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from mnrun.model import Site
 from mnrun.system.process import Event, Stopped
 
-MOMENT = 3.0  # seconds for a program that has begun to be ready for signals
+MOMENT = 3.0  # seconds that a program needs after its begin to install its signal handlers
 
 
 class Forward:
-    """The signals of one launch. `over` and `preempted` are what the scheduler has said of its job."""
+    """The signals of one launch. `over` and `preempted` are the scheduler's answers about its job."""
 
     def __init__(
         self,
@@ -32,17 +32,20 @@ class Forward:
         send: Callable[[bytes], None],
         begun: Callable[[], bool],
     ) -> None:
-        """`asked` knows of the job; `script`: the scheduler's signals to the batch script come to us; `begun` says
-        whether the program is there, of ranks all of them: their mpirun would end by a signal before."""
+        """Prepare to forward.
+
+        `asked` answers questions about the job. `script` says that the scheduler's signals to the batch script come
+        here. `begun` returns whether the program has begun, with all of its ranks: an earlier signal would end mpirun.
+        """
         self._asked, self._site, self._events, self._script = asked, site, events, script
         self._send, self._begun = send, begun
         self._early: list[str] = []
-        self._since: float | None = None  # the program is there
+        self._since: float | None = None  # time at which the program had begun
         self.over = False
         self.preempted = False
 
     def tell(self, name: str) -> None:
-        """Take in a signal. Raises Stopped where it ends a launch whose program has not begun."""
+        """Take in a signal. Raises Stopped if it ends a launch whose program has not begun."""
         if not self._script and self._site.scheduler == "slurm":
             return
         if name == "TERM":
@@ -55,8 +58,10 @@ class Forward:
             self._early.append(name)
 
     def ask(self, told: str = "") -> None:
-        """Ask whether a TERM is a mere warning; `told` is to be passed on then. Nobody waits for the answer, which may
-        be long in coming, and becomes an event: the program may end meanwhile."""
+        """Ask the scheduler whether a TERM is only a warning. If so, `told` is passed on.
+
+        The answer becomes an event. Nothing waits for it, since it may take long and the program may end meanwhile.
+        """
 
         def answer() -> None:
             runs = self._asked.runs(self._site.job)
@@ -73,18 +78,18 @@ class Forward:
         if told and not over and self._has_begun():
             self._pass_on(told)
         elif told and preempted:
-            self.over = True  # its program has not begun, and has no time left to
+            self.over = True  # the program has not begun, and no time is left for it
         elif told and not over:
             self._early.append(told)
 
     def is_over(self, warned: bool) -> bool:
-        """Return whether the job is, where that is known or a TERM has `warned` of it."""
+        """Return whether the job is over. Ask the scheduler only if a TERM has `warned` of the end."""
         if warned and not self._asked.runs(self._site.job):
             self.over = True
         return self.over
 
     def hand_on(self) -> None:
-        """Pass on what came early, once the program has had a moment to be ready for it."""
+        """Pass on the early signals, once the program has had a moment to install its handlers."""
         due = self.due()
         if due is not None and time.monotonic() >= due:
             for name in self._early:
@@ -92,7 +97,7 @@ class Forward:
             self._early.clear()
 
     def due(self) -> float | None:
-        """Return when `hand_on` has something to do; None while nobody knows."""
+        """Return the time at which `hand_on` has work, or None while that is unknown."""
         if self._early and self._has_begun():
             assert self._since is not None
             return self._since + MOMENT

@@ -1,4 +1,4 @@
-"""Hosts that no scheduler gives: reach all of them, ask them what they have, and see that they have one image."""
+"""Hosts without a scheduler: reach all of them, ask for their facts, and check that they have the same image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Held:
-    """The hosts as nodes that we hold, and the way to them; the job as it runs there."""
+    """The hosts as held nodes, the connection to them, and the job as it runs there."""
 
     allocation: Allocation
     site: Site
@@ -40,9 +40,9 @@ class Held:
 
 @contextmanager
 def held(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False) -> Iterator[Held]:
-    """The hosts of `job`, until the end; `look`: nothing is changed there.
+    """Reach the hosts of `job`, and keep the connections until the context ends. `look` changes nothing on them.
 
-    Raises NodeError with the names of those that cannot take part.
+    Raises NodeError with the names of the hosts that cannot take part.
     """
     screen.phase(f"reaching {len(job.hosts)} hosts")
     room(len(job.hosts))
@@ -60,7 +60,7 @@ def held(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = 
 
 
 def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
-    """The job with how its hosts are reached: by pdsh only where the containers do not need its standard input."""
+    """Return the job with the way to reach its hosts. pdsh suits only if no container needs its standard input."""
     if job.rsh == "pdsh":
         if job.connect == "pipe":
             raise Impossible("pdsh closes standard input, which --connect pipe needs", "use --rsh paramiko")
@@ -69,7 +69,9 @@ def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
             raise Impossible(f"{missing[0]} is not installed here", "install it, or use --rsh paramiko")
         return replace(job, connect="ssh")
     suits = job.rsh == "auto" and pdsh.installed() and job.connect != "pipe"
-    if suits:  # this machine needs no ssh server; a jump host may bear ten logins at a time, and one is enough
+    # This machine needs no ssh server. By default, a jump host's sshd drops some logins beyond ten at a time
+    # (sshd_config(5), MaxStartups), and one login through it is enough.
+    if suits:
         suits = not any(where.jump or remote.is_here(where) for where in remote.places(job))
     if suits and (job.mode == "outside-in" or job.connect == "ssh" or _has_sshd(job, environ)):
         return replace(job, rsh="pdsh", connect="ssh")
@@ -80,7 +82,7 @@ def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
 
 
 def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
-    """Whether the image has an sshd, asked on the first host; an image that is no file is not looked into."""
+    """Return whether the image has an sshd, as its first host answers. An image that is no file counts as without."""
     runtime = RUNTIMES[job.runtime]
     if runtime.CONTAINED and not job.image.startswith("/"):
         return False
@@ -92,7 +94,7 @@ def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
 
 def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
     answers = way.ask(("bash", "-p", "-s", "--", job.image), wrapper("host_facts.sh").encode())
-    if job.rsh == "pdsh":  # its first word with them
+    if job.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
 
         def explained(host: str) -> Answer:
             where = remote.place(host, job.ssh_user, job.ssh_port)
@@ -104,7 +106,7 @@ def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
 
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
-    """Raises NodeError where a host did not answer a question."""
+    """Raise NodeError if a host did not answer a question."""
     silent = {n: " ".join(a.err.split()) or "it ended without a word" for n, a in answers.items() if a.code != 0}
     if silent:
         raise names.unreachable(silent, len(answers))
@@ -117,7 +119,7 @@ def _warn_of_busy(found: Mapping[str, Facts], screen: Screen) -> None:
 
 
 def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
-    """Raises NodeError where the hosts have not all the same image: ranks of two images are no job."""
+    """Raise NodeError unless all hosts have the same image: ranks of two images cannot form a job."""
     lacking = [node for node, facts in found.items() if not facts.image]
     if lacking:
         raise NodeError(f"{job.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
@@ -137,9 +139,9 @@ def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
 
 
 def _at_home(job: JobSpec, found: Mapping[str, Facts]) -> JobSpec:
-    """The job with the home that its user has on the hosts, and the cache in it."""
+    """Return the job with the home directory that its user has on the hosts, and with the cache in it."""
     homes = {node: facts.home for node, facts in found.items() if facts.home}
-    if len(set(homes.values())) > 1 and job.home and RUNTIMES[job.runtime].USERS:  # these are told where it is
+    if len(set(homes.values())) > 1 and job.home and RUNTIMES[job.runtime].USERS:  # such runtimes get its path
         what = f"the home directory is not the same on all hosts: {nodeset.folded(homes)}"
         raise Impossible(what, "leave it out with --no-home, or use --runtime apptainer")
     here, there = str(Path.home()), next(iter(homes.values()), job.home)
@@ -150,9 +152,9 @@ def _at_home(job: JobSpec, found: Mapping[str, Facts]) -> JobSpec:
 
 
 def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
-    """This machine's image in the cache of every host that has not the very same one, and the job with it there.
+    """Copy this machine's image into the cache of every host that lacks it. Return the job with the path there.
 
-    The cache is each host's own, and the user's alone; what came there once stays.
+    Each host has a cache of its own, which belongs to the user alone. A copied image stays in it.
     """
     if not Path(job.image).is_file():
         raise UsageError(f"--stage copies an image file of this machine's, and {job.image} is none", "name one that is")

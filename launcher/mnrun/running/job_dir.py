@@ -1,4 +1,4 @@
-"""What a launch leaves where it was started: its log, and a record of each node that became ready."""
+"""The directory of a launch where it was started: its log, and a record of each node that became ready."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from mnrun.errors import UsageError
 from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted, text
 from mnrun.model import Worker
 
-OWNER = "launcher"  # the file that names host and pid while a launch is under way
+OWNER = "launcher"  # names host and pid while a launch is under way
 
 
 class Records:
-    """The directory of one launch, 0700. The nodes need not see it."""
+    """The directory of one launch, with mode 0700. The nodes need not see it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._log: IO[bytes] | None = None  # held open: on a shared filesystem each opening takes long
+        self._log: IO[bytes] | None = None  # stays open, since each opening takes long on a shared filesystem
 
     def write(self, name: str, text: str) -> None:
-        """Whole or not at all: written beside and renamed."""
+        """Write the file whole or not at all: beside its name, then renamed."""
         beside = self.path / f".{name}.new"
         self._put(beside, os.O_TRUNC, text)
         os.replace(beside, self.path / name)
 
     def log(self, line: str) -> None:
-        with suppress(OSError):  # a disk that fills up later is no reason to lose the job
+        with suppress(OSError):  # a full disk must not end the job
             if self._log is None:
                 self._log = self._opened(self.path / "log", os.O_APPEND, buffering=0)
             self._log.write((line + "\n").encode("utf-8", "surrogateescape"))
 
     def close(self) -> None:
-        """Nothing is logged any more."""
+        """End the log."""
         if self._log is not None:
             self._log.close()
         self._log = None
@@ -51,11 +51,11 @@ class Records:
 
     @staticmethod
     def _opened(path: Path, how: int, buffering: int = -1) -> IO[bytes]:
-        """0600 whatever the umask."""
+        """Open a file with mode 0600 under any umask."""
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb", buffering)
 
     def fabric(self, lines: Iterable[str]) -> None:
-        """What was chosen for this job's ranks, and why; what its nodes have said, the log has."""
+        """Record the networks chosen for the ranks, with the reasons. The log has the facts that the nodes reported."""
         with suppress(OSError):
             self.write("fabric", "".join(f"{line}\n" for line in lines))
 
@@ -64,7 +64,7 @@ class Records:
             self.write(f"node.{worker.name}.json", json.dumps(asdict(worker)) + "\n")
 
     def prove(self, summary: str, topologies: Mapping[str, Sequence[str]]) -> None:
-        """What the run has shown, and each node's GPUs and network as `nvidia-smi topo -m` drew them."""
+        """Record the summary of the run, and each node's topology as `nvidia-smi topo -m` prints it."""
         with suppress(OSError):
             self.write("summary", summary + "\n")
             for node, lines in topologies.items():
@@ -73,16 +73,16 @@ class Records:
 
 @contextmanager
 def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
-    """The launch's directory under `parent`, gone at the end unless `keep`.
+    """Make the launch's directory under `parent`, and remove it at the end unless `keep`.
 
-    Raises UsageError where it cannot be made or written (rights, a full disk).
+    Raises UsageError if the directory cannot be made or written (permissions, a full disk).
     """
     path = Path(parent) / job
     _clear(path.parent)
     try:
         for above in reversed([p for p in path.parents if not p.exists()]):
             above.mkdir(exist_ok=True)
-            above.chmod(0o700)  # whatever the umask
+            above.chmod(0o700)  # under any umask
         path.mkdir()
         path.chmod(0o700)
         records = Records(path)
@@ -104,7 +104,7 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
 
 
 def _clear(parent: Path) -> None:
-    """Remove what launches on this machine left that were killed before they could."""
+    """Remove the directories of launches on this machine that were killed before they could do so."""
     for owner in parent.glob(f"*/{OWNER}"):
         try:
             host, pid = owner.read_text(encoding="utf-8").split()
@@ -115,7 +115,7 @@ def _clear(parent: Path) -> None:
 
 
 def writable(base: str) -> None:
-    """Make the directory of all jobs' records. Raises UsageError where nothing can be written there."""
+    """Make the directory for the records of all jobs. Raises UsageError if it cannot be written."""
     path = Path(base)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def writable(base: str) -> None:
 
 
 def submitted(base: str, record: Submitted, script: str) -> None:
-    """Note what was handed in, where its followers look for it; a failure to is no reason to lose the job."""
+    """Record a submitted job where the other verbs look for it. A failure to do so must not lose the job."""
     records = Records(Path(base) / record.id)
     with suppress(OSError):
         records.path.mkdir(mode=0o700, parents=True, exist_ok=True)

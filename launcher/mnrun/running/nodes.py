@@ -1,4 +1,4 @@
-"""The nodes that a job runs on: those of the Slurm job we are in, hosts that were named, or this machine."""
+"""The nodes of a job: the nodes of the surrounding Slurm job, named hosts, or this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[Held]:
-    """The hosts that no scheduler gives, for as long as it is entered; `look`: nothing is to be changed there."""
+    """Return a context that holds the hosts without a scheduler. `look` changes nothing on them."""
     from mnrun.running import hosts
 
     if "SLURM_JOB_ID" in os.environ:
@@ -32,7 +32,7 @@ def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContext
 
 
 def held(job: JobSpec) -> tuple[Allocation, Site]:
-    """The nodes that we hold; this machine only where there is no Slurm, or where --local says so."""
+    """Return the nodes that this process holds. This machine counts only without Slurm, or with --local."""
     from mnrun.schedulers.slurm import cluster
 
     if not job.local:
@@ -51,7 +51,7 @@ def held(job: JobSpec) -> tuple[Allocation, Site]:
 
 
 def held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
-    """For a plan it is no matter if nobody holds nodes yet."""
+    """Return the held nodes, or None with the site's facts: a plan can do without nodes."""
     from mnrun.schedulers.slurm import cluster
 
     on_paper = not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
@@ -63,14 +63,14 @@ def held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
 
 
 def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
-    """The salloc command that these very options ask for, with the mnrun command in it."""
+    """Return the salloc command for these options, with the mnrun command in it."""
     import shlex
 
     return shlex.join(["salloc", *asked_of_salloc(job), "mnrun", *environment.masked(words)])
 
 
 def asked_of_salloc(job: JobSpec) -> list[str]:
-    """The options of ours that are salloc's too, in its words."""
+    """Return the options that salloc has too, in its spelling."""
     asked = {
         "-N": job.nodes,
         "-n": job.ntasks,

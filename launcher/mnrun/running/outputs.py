@@ -1,6 +1,6 @@
-"""The files that a live run's program writes to, by --output and --error, as srun's for one file of all ranks.
+"""The files for a live run's output, by --output and --error: one file of all ranks, as with srun.
 
-Names are Slurm's patterns (sbatch(1), FILENAME PATTERN).
+The names are Slurm's patterns (sbatch(1), FILENAME PATTERN).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
 
 @contextmanager
 def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter | None) -> Iterator[Starter | None]:
-    """What starts the program so that it writes there: `starter`, as it is, where nothing is asked for.
+    """Yield a starter whose programs write to the files. Without --output and --error, it is `starter` itself.
 
-    Raises UsageError where a file cannot be written, and Impossible where one is not enough.
+    Raises UsageError if a file cannot be written, and Impossible if the pattern asks for several files.
     """
     spec = plan.spec
     paths = [name(flag, asked, plan, site, environ) for flag, asked in asked_here(spec).items()]
@@ -34,7 +34,7 @@ def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter 
     out, err = paths
     files = {path: _open(path) for path in dict.fromkeys(filter(None, paths))}
     try:
-        # srun's: without a file of their own, errors go where the output goes
+        # srun(1), --error: without it, errors go to the file of --output
         yield partial(starter or start, output=(files.get(out), files.get(err or out)))
     finally:
         for file in files.values():
@@ -42,7 +42,7 @@ def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter 
 
 
 def asked_here(spec: JobSpec) -> dict[str, str]:
-    """--output and --error as they were given for a live run; a job file's, or a site's, are the batch job's."""
+    """Return --output and --error as given for a live run. The values of a job file or a site are for batch jobs."""
 
     def here(option: str) -> bool:
         return not spec.shell and spec.origins.get(option) in ("command line", f"MNRUN_{option.upper()}")
@@ -51,10 +51,10 @@ def asked_here(spec: JobSpec) -> dict[str, str]:
 
 
 def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, str]) -> str:
-    """The file that `pattern` names in this job; "" where it names none."""
+    """Return the file that `pattern` names in this job, or "" if it names none."""
     if pattern in ("", "none"):
         return os.devnull if pattern else ""
-    if "\\" in pattern:  # Slurm's way to say that nothing in it is a pattern
+    if "\\" in pattern:  # a backslash turns all patterns off (sbatch(1), FILENAME PATTERN)
         return pattern.replace("\\", "")
     job = site.job if site.scheduler == "slurm" else plan.job
     values = {

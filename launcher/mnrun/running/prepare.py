@@ -1,6 +1,6 @@
-"""The image of a registry, on every node before anything else starts there: PREPARE, carried out.
+"""Carry out PREPARE: bring a registry's image to every node before anything else starts there.
 
-Its step's standard input is a lease, too: when it ends, whatever is half-done goes, on every node.
+The standard input of this step is a lease, too. At its end, the nodes remove every unfinished image.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mnrun.schedulers.slurm import cluster
 from mnrun.system.process import Event, Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
 
-MOMENT = 3.0  # seconds for the other nodes to say what is wrong there
-FAREWELL = 10.0  # seconds for the nodes to take away what is half-done
+MOMENT = 3.0  # seconds that the other nodes have to report their own failures
+FAREWELL = 10.0  # seconds that the nodes have to remove unfinished images
 
 
 def prepare(
@@ -33,9 +33,9 @@ def prepare(
     screen: Screen,
     starter: Starter,
 ) -> Plan:
-    """The plan with what every node calls the image. Raises LaunchError, or Stopped at a signal.
+    """Return the plan with the name that the image has on every node. Raises LaunchError, or Stopped at a signal.
 
-    `events` has signals, and is left without anything of the step's.
+    Signals arrive in `events`. No event of the step is left in it.
     """
     command = next((c for c in carry(plan, site) if c.step.phase is Phase.PREPARE), None)
     if command is None:
@@ -59,13 +59,13 @@ def prepare(
 
 
 def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Event], screen: Screen) -> bool:
-    """Return once every node has the image; whether any had to pull it."""
+    """Wait until every node has the image. Return whether a node had to pull it."""
     spec = plan.spec
     deadline = time.monotonic() + spec.pull_timeout
     told = False
     shown = ""
     noise: list[str] = []
-    later: list[Event] = []  # what is for the program
+    later: list[Event] = []  # signals for the program
     while len(roster.images) < len(roster.nodes):
         try:
             kind, name, what = events.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -77,7 +77,7 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
             later.append((kind, name, what))
             continue
         if kind == "ended":
-            events.put((kind, "prepare", what))  # for who waits for it
+            events.put((kind, "prepare", what))  # `_end` waits for it
             raise _ended(plan, site, roster, noise)
         if not roster.hear(str(what)) and what:
             noise.append(str(what))
@@ -91,7 +91,7 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
             if not told:
                 screen.say(f"pulling {spec.image}, for {spec.pull_timeout} s at most (--pull-timeout)")
                 told = True
-            if events.empty():  # of thousands of nodes not at every word
+            if events.empty():  # thousands of nodes send too many words to show each
                 now = nodeset.folded(roster.pulling)
                 if now != shown:
                     screen.phase(f"pulling: {now}")
@@ -119,7 +119,7 @@ def _failed(roster: Roster) -> LaunchError:
 
 
 def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchError:
-    """The step has ended, and not every node has the image."""
+    """Return the error for a step that has ended before every node has the image."""
     if roster.failed:
         return _failed(roster)
     over = job_over(site.job, cluster.ending(site)) if site.scheduler == "slurm" else None
@@ -130,17 +130,17 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
 
 
 def _same(plan: Plan, roster: Roster) -> str:
-    """What all nodes call the image, if it is one and the same."""
+    """Return the name of the image that all nodes share. Raise NodeError if their images differ."""
     digests = {node: digest for node, (digest, _) in roster.images.items()}
     if len(set(digests.values())) > 1:
         what = f"{plan.spec.image} is not the same on all nodes: {nodeset.folded(digests)}"
         raise NodeError(what, "--pull always asks the registry anew on each; what none has, load anew on each")
     places = {place for _, place in roster.images.values()}
-    return places.pop() if len(places) == 1 else plan.spec.image  # the same, under ids of the nodes' own
+    return places.pop() if len(places) == 1 else plan.spec.image  # the same image, with another id on each node
 
 
 def _end(step: Running, events: queue.SimpleQueue[Event]) -> None:
-    """Close its lease, and hear of its end; other signals than the first one say nothing new."""
+    """Close the step's lease, and wait for its end. Signals after the first have no effect here."""
     step.close()
     deadline = time.monotonic() + FAREWELL
     while True:

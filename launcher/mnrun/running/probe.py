@@ -1,9 +1,8 @@
-"""Asks a node of the job about its MPI and the image's, once, and remembers the answer.
+"""Ask a node of the job about its MPI and the image's MPI, once, and remember the answer.
 
-planning/compatibility.py judges.
-
-IMAGE_CACHE/facts/KEY has what was said, of one image (its digest, or its path, inode, size and times), as it is
-mounted there, and of one cluster with these modules. It is believed for a day, and never to refuse a job.
+planning/compatibility.py judges the answer. IMAGE_CACHE/facts/KEY holds it for one mounted image and one cluster with
+these modules. The image counts by its digest, or by its path, inode, size and times. The answer is valid for a day, and
+never a reason to refuse a job.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembe
 
 
 class Asker:
-    """Who can be asked for one job: its first node, if it has one, and what such a node said before."""
+    """The node to ask about one job: its first node, if it has one. Earlier answers of such nodes count too."""
 
     def __init__(
         self, job: JobSpec, allocation: Allocation | None, site: Site, environ: Mapping[str, str], way: Way | None
@@ -43,11 +42,11 @@ class Asker:
         self.allocation = allocation
         self.site = site
         self.environ = environ
-        self.way = way  # to hosts that no scheduler gives
-        self.origin = ""  # of the last answer, in words
+        self.way = way  # to hosts without a scheduler
+        self.origin = ""  # source of the last answer, in words
 
     def remembered(self) -> Facts | None:
-        """What was said before of this image on such nodes."""
+        """Return the earlier answer about this image on such nodes."""
         place = self._place()
         with suppress(OSError):
             if place and place.stat().st_uid == os.getuid() and place.stat().st_mtime > time.time() - DAY:
@@ -58,7 +57,7 @@ class Asker:
         return None
 
     def ask(self) -> Facts | None:
-        """What the job's first node says now; None where there is none, or it says nothing."""
+        """Return the facts that the job's first node reports now, or None without a node or an answer."""
         if self.allocation is None:
             self.origin = UNASKED
             return None
@@ -80,14 +79,16 @@ class Asker:
         return found
 
     def judge(self, found: Facts) -> Verdict:
-        """The verdict on the job, on as many nodes as it will really have."""
+        """Return the verdict on the job, for its real number of nodes."""
         held = self.allocation
         nodes = len(layout.lay_out(self.job, held).nodes) if held else self.job.nodes
         return compatibility.judge(replace(self.job, nodes=nodes), found)
 
     def networks(self) -> list[str]:
-        """What the job's ranks will be told of networks and adapters, and why; what is too small there. Nothing where
-        its nodes do not say."""
+        """Return lines about the ranks' networks and adapters, with reasons, and warnings of low limits.
+
+        The list is empty if the nodes do not answer.
+        """
         if self.allocation is None:
             return []
         names = layout.lay_out(self.job, self.allocation).nodes
@@ -111,7 +112,7 @@ class Asker:
         return process.ask(words)
 
     def _container(self) -> Words:
-        """A container of the image, as the job's are, or nothing where there is none to be had yet."""
+        """Return the words that start a container like the job's, or () if no image is there yet."""
         job, runtime = self.job, RUNTIMES[self.job.runtime]
         if not runtime.CONTAINED:
             return ("env",)
@@ -125,14 +126,14 @@ class Asker:
         return (*words, "env", *path) if path else words
 
     def _image(self) -> str:
-        """The image, that of a registry as it is in the cache; "" where it is not."""
+        """Return the image. For one of a registry, return its file in the cache, or "" if there is none."""
         if not self.job.by_reference or RUNTIMES[self.job.runtime].NAMED:
             return self.job.image
         found = cache.known(Path(self.job.image_cache), self.job.image)
         return str(found) if found else ""
 
     def _place(self) -> Path | None:
-        """The file of this question; None where nobody here can tell whether the image is the same."""
+        """Return the file for this question, or None if this machine cannot tell whether the image has changed."""
         job, image = self.job, self._image()
         state: list[object] = []
         if re.search(r"/sha256-[0-9a-f]{64}\.sif$", image):
@@ -158,9 +159,9 @@ class Asker:
 
 
 def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
-    """The job as it will run, and why, where that is known; `look`: for a plan, which asks and refuses nothing.
+    """Return the job as it will run, and the verdict if one is known. `look` is for a plan, which refuses nothing.
 
-    A job that is inside-out asks nothing, since it needs nothing of the node. Raises Impossible.
+    An inside-out job asks nothing, since it needs nothing of the node. Raises Impossible.
     """
     job = asker.job
     direct = not (job.once or job.script or job.shell)
@@ -170,12 +171,12 @@ def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     if asks and (look or found is None or not asker.judge(found).chosen.works):
         said = asker.ask()
         fresh = said is not None
-        found = said or (asker.remembered() if found else None)  # once more, for where it is from
+        found = said or (asker.remembered() if found else None)  # called again because it sets `origin`
     if found is None:
         return job, None
     made = asker.judge(found)
     if not made.chosen.works and not fresh:
-        return job, made  # what is only remembered refuses nothing
+        return job, made  # a remembered answer refuses nothing
     if look and not made.chosen.works:
         return job, made
     return (compatibility.decided(job, made) if direct else job), made

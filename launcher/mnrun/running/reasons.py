@@ -1,5 +1,7 @@
-"""Why a launch failed: by what its nodes said, and by what the scheduler says when it is asked. It is asked once
-everything has ended, since nothing comes before the lease's end."""
+"""Explain why a launch failed, by the nodes' reports and the scheduler's answers.
+
+The launcher asks the scheduler only after everything has ended: nothing may come before the end of the lease.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,11 @@ from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, Run
 from mnrun.model import Plan, Site
 from mnrun.nodes.status import LESS, Roster
 
-OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # slurmstepd's and srun's words
+OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # wording of slurmstepd and srun
 
 
 class Broken(Exception):
-    """The launch cannot go on. `why` makes the error of it once everything has ended: it may ask the scheduler, and
-    nothing comes before the lease's end."""
+    """The end of a launch that cannot go on. `why` may ask the scheduler, and is called after everything has ended."""
 
     def __init__(self, why: Callable[[], LaunchError]) -> None:
         super().__init__(why)
@@ -25,13 +26,13 @@ class Broken(Exception):
 
 
 class Reasons:
-    """Those of one launch. `asked` is who knows of its job: the scheduler, or its Nobody."""
+    """The reasons of one launch. `asked` answers questions about its job: the scheduler, or its Nobody."""
 
     def __init__(self, plan: Plan, site: Site, asked: Any) -> None:
         self._plan, self._job, self._site, self._asked = plan, site.job, site, asked
 
     def not_ready(self, roster: Roster, said: Sequence[str], late: bool) -> LaunchError:
-        """Who has not become ready, by what was known then, and what the scheduler thinks of them."""
+        """Return the error for the nodes that are not ready, by their reports and the scheduler's opinion of them."""
         missing = roster.missing
         refused = roster.failed or roster.gone or roster.lost
         thoughts = self._asked.why_down(missing)
@@ -45,9 +46,9 @@ class Reasons:
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
 
     def cut_off(self, said: Sequence[str]) -> LaunchError:
-        """The serving step ended, and not because of us: the job did, or its srun was killed."""
+        """Return the error for a serving step that ended unasked: the job ended, or its srun was killed."""
         starved = [line for line in said if OOM.search(line)]
-        if starved:  # Slurm ends a step of which the kernel has killed a process, if the site says so
+        if starved:  # a site can have Slurm end a step after the kernel killed one of its processes
             return OutOfMemory(f"out of memory: {' | '.join(starved)}", LESS)
         state = self._asked.ending(self._site)
         over = job_over(self._job, state)
@@ -64,7 +65,7 @@ class Reasons:
 
 
 def failure(roster: Roster) -> LaunchError:
-    """What a node said of its failure."""
+    """Return the error of the nodes that reported a failure."""
     if roster.failed:
         return RuntimeFailed(nodeset.folded(roster.failed))
     return NodeError(nodeset.folded({node: roster.why(node, {}) for node in (*roster.gone, *roster.lost)}))

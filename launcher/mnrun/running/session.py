@@ -1,4 +1,4 @@
-"""What the verbs that run a job share: its specification, its plan on nodes, its launch."""
+"""The common part of the verbs that run a job: its specification, its plan on nodes, its launch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mnrun.system.screen import Screen
 
 @dataclass(frozen=True)
 class Looked:
-    """A plan as `mnrun plan` shows it: where it would run, and what a node says of it."""
+    """A plan for `mnrun plan` to show, with its site and the facts that a node reported."""
 
     plan: Plan
     site: Site
@@ -35,8 +35,11 @@ class Looked:
 
 @dataclass(frozen=True)
 class Launch:
-    """A job on its nodes: how its records are opened, by the launch's name, how its commands start, and the signals
-    that go on to its program."""
+    """A job on its nodes.
+
+    `records` opens the records of the launch of that name. `starter` starts its commands. The signals in `forwarded` go
+    on to its program.
+    """
 
     job: JobSpec
     allocation: Allocation
@@ -47,7 +50,10 @@ class Launch:
 
 
 def launch(job: JobSpec, asked_of_salloc: bool = False) -> int:
-    """Carry `job` out on the nodes that we hold, or, `asked_of_salloc`, that we have got for it; its exit code."""
+    """Carry `job` out on the nodes that this process holds, and return its exit code.
+
+    `asked_of_salloc` says that salloc got the nodes for this very job.
+    """
     from mnrun.running import job_dir
 
     screen = Screen(job.quiet, job.verbose)
@@ -63,7 +69,7 @@ def launch(job: JobSpec, asked_of_salloc: bool = False) -> int:
 
 
 def _launch_in_batch(job: JobSpec, screen: Screen) -> int:
-    """Carry out a submitted job in its batch script, with records that its followers read; return its exit code."""
+    """Carry out a submitted job in its batch script, and return its exit code. Other verbs read its records."""
     from mnrun.running import batch
 
     start = batch.current(os.environ)
@@ -95,7 +101,7 @@ def _launch(launched: Launch, screen: Screen, way: Any = None, notes: Sequence[s
 
 
 def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
-    """Return the plan of a run, changing nothing. Raises LaunchError."""
+    """Return the plan of a run, and change nothing. Raises LaunchError."""
     from mnrun.running import probe
     from mnrun.schedulers.slurm import steps
 
@@ -121,9 +127,9 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
 def spec_of(
     command: tuple[str, ...], given: dict[str, object], shell: str = "", *, batch: bool = False, live: bool = False
 ) -> JobSpec:
-    """The job of these options and all that is said elsewhere; `batch`: for sbatch, `live`: about to be run here.
+    """Return the job of these options and all other sources of settings.
 
-    Raises UsageError or Impossible.
+    `batch` is for sbatch, and `live` for a run that starts now. Raises UsageError or Impossible.
     """
     from mnrun.config.load import as_given, gather
 
@@ -154,7 +160,7 @@ def spec_of(
 
 
 def _load_modules(names: object) -> None:
-    """From here on we are where they are loaded."""
+    """Load the modules into the environment of this process."""
     from mnrun.system import modules
 
     assert isinstance(names, tuple)
@@ -164,7 +170,7 @@ def _load_modules(names: object) -> None:
 
 
 def _ineffective(job: JobSpec, asked_of_salloc: bool = False) -> list[str]:
-    """A note on what only a job that is still to be submitted can be asked for; what salloc was has its effect."""
+    """Return a note on options that have an effect only at submission, except for options that salloc got."""
     from mnrun.running.outputs import asked_here
 
     here = asked_here(job)
@@ -185,7 +191,7 @@ def _umask() -> str:
 
 
 def cwd() -> str:
-    """$PWD, which keeps the links that a person walked, where it names the current directory."""
+    """Return $PWD, which keeps symbolic links, if it names the current directory. Else return the physical path."""
     logical = os.environ.get("PWD", "")
     try:
         physical = str(Path.cwd())
@@ -204,12 +210,12 @@ def _read(path: str, option: str = "--env-file") -> str:
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
     if not job.bind_to and not job.no_gpu and allocation is not None and any(node.gpus for node in allocation.nodes):
-        job = replace(job, bind_to="none")  # mpirun's own default binds each rank to one core
+        job = replace(job, bind_to="none")  # by default, mpirun binds each rank to one core
     return plan.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
 
 
 def own_call() -> tuple[str, ...]:
-    """Return the words that start this very mnrun again."""
+    """Return the words that start this mnrun again."""
     typed = shutil.which(sys.argv[0]) or sys.argv[0]
     if os.path.basename(typed) == "__main__.py":  # python -m mnrun
         return (sys.executable, "-m", "mnrun")
@@ -217,12 +223,12 @@ def own_call() -> tuple[str, ...]:
 
 
 def token() -> str:
-    """What makes a name one launch's own."""
+    """Return six random characters, which make a launch's name unique."""
     return "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(6))
 
 
 def _summary(made: Plan, allocation: Allocation | None) -> list[str]:
-    """What was chosen, and why, in a line or two."""
+    """Return the chosen layout with its reasons, in a line or two."""
     chosen = made.layout
     ranks = "-".join(str(n) for n in sorted(set(chosen.ranks)))
     nodes = nodeset.fold(chosen.nodes) if chosen.nodes else "no nodes yet"

@@ -29,7 +29,7 @@ class Submission:
 
 
 def written(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
-    """Write the batch script of the job that is asked for; nothing is changed or asked. Raises LaunchError."""
+    """Return the batch script of the job that is asked for. Change and ask nothing. Raises LaunchError."""
     job = layout.share_gpus(session.spec_of(command, given, batch=True))
     if job.hosts:
         words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
@@ -52,7 +52,7 @@ def _typed() -> list[str]:
 
 
 def hand_in(made: Submission) -> tuple[str, str]:
-    """Hand the script to sbatch; return the job's number, and what sbatch said beside it. Raises LaunchError."""
+    """Hand the script to sbatch. Return the job's number, and sbatch's other messages. Raises LaunchError."""
     if not cluster.has_slurm():
         raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
     if "wait" in made.job.slurm:
@@ -63,7 +63,7 @@ def hand_in(made: Submission) -> tuple[str, str]:
 
 
 def remember(number: str, made: Submission) -> queue.Queue:
-    """Record the job that was handed in, so that the other verbs know it; return the queue that knows it too."""
+    """Record the submitted job for the other verbs. Return the queue, which lists it from now on."""
     job = made.job
     job_dir.submitted(job.job_dir, _record(number, job), made.script)
     archive.remember(Path.home(), Path(job.job_dir))

@@ -1,4 +1,4 @@
-"""The container runtimes: how to say "in a container"."""
+"""The container runtimes: each builds the words that run a program in a container."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mnrun.runtimes import apptainer, charliecloud, docker, host, podman, singul
 
 
 class Runtime(Protocol):
-    """A module of this package. Adding a runtime takes such a file, and a line in RUNTIMES."""
+    """A module of this package. A new runtime needs such a file, and a line in RUNTIMES."""
 
     BINARY: str  # the program that must be on every node, "" for none
-    CONTAINED: bool  # whether there is a container at all
-    NAMED: bool  # whether an image is a name in the runtime's own store, not a file of the nodes
-    ADVERB: str  # our wrapper that adds to its words what only the node knows
-    APART: bool  # whether containers of a node are kept from each other's memory, in user namespaces
-    FILES: bool  # whether open files of a rank's starter reach it: PMI2 needs one
-    USERS: bool  # whether we bring /etc/passwd and group along, for ranks too
+    CONTAINED: bool  # whether it has containers at all
+    NAMED: bool  # whether an image is a name in the runtime's own store, and not a file on the nodes
+    ADVERB: str  # the wrapper that adds facts of the node to its words
+    APART: bool  # whether user namespaces keep the containers of a node from each other's memory
+    FILES: bool  # whether a rank inherits open files of its starter, as PMI2 needs
+    USERS: bool  # whether mnrun mounts its own /etc/passwd and /etc/group, for ranks too
 
     def node(self, box: Box) -> Words:
-        """Return the words of a container that one node's processes live in together."""
+        """Return the words of a container for all processes of one node."""
 
     def rank(self, box: Box) -> Words:
         """Return the words of a container around one rank."""
@@ -30,11 +30,11 @@ class Runtime(Protocol):
         """Return why an image of a registry cannot be used, None if it can."""
 
     def address(self, reference: str) -> str:
-        """Return what the runtime calls an image of a registry."""
+        """Return the runtime's name for an image of a registry."""
 
 
 class Sharing(Runtime, Protocol):
-    """A runtime of which all ranks of a node can live in one container."""
+    """A runtime that can run all ranks of a node in one container."""
 
     def hold(self, box: Box) -> Words:
         """Return the words of a container for all ranks of a node."""
@@ -52,4 +52,4 @@ RUNTIMES: dict[str, Runtime] = {
     "charliecloud": charliecloud,
     "host": host,
 }
-DEFAULT = "apptainer"  # what `auto` means
+DEFAULT = "apptainer"  # the runtime for --runtime auto

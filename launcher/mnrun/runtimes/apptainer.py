@@ -1,6 +1,6 @@
-"""Apptainer: always `exec` in the foreground, never `instance start`, so that what ends the step ends it.
+"""Apptainer: always `exec` in the foreground, never `instance start`, so that the end of the step ends the container.
 
-`--nv` is not here: whether a node has an NVIDIA driver is asked there (wrappers/container/gpus.sh).
+`--nv` is absent here: wrappers/container/gpus.sh sets APPTAINER_NV, its equal, on nodes with an NVIDIA driver.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ NAMED = False
 ADVERB = "gpus.sh"
 APART = True
 FILES = True
-USERS = False  # it makes them itself, but not as sshd wants them
+USERS = False  # apptainer makes them itself, but not in the form that sshd needs
 
 
 def node(box: Box) -> Words:
-    # A pid namespace of its own: when its first process ends the kernel ends all others,
-    # also those that called setsid (prted, ranks).
+    # A pid namespace of its own: when its first process ends, the kernel ends all others (pid_namespaces(7)), even
+    # after setsid (prted, ranks).
     return _exec(box, "--pid")
 
 
 def rank(box: Box) -> Words:
-    # No --pid: CMA and CUDA IPC want one pid namespace for all ranks of a node.
+    # No --pid: CMA and CUDA IPC need one pid namespace for all ranks of a node.
     return _exec(box)
 
 
 def hold(box: Box) -> Words:
-    # By --sharens it has a name that others can join. It is none of the ranks': the first of those that come by
-    # --sharens waits, once it has ended, for all others, so that their mpirun would not hear of a death.
+    # --sharens gives the container a name, by which other commands join it. The first command of --sharens waits at its
+    # end for all others. A rank must not be the first, since its mpirun would then miss its death.
     return _exec(box, "--sharens")
 
 

@@ -1,7 +1,7 @@
-"""Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of it.
+"""Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of one.
 
-Its processes are ours, and see the node's /dev, /proc and /tmp. What only the node knows
-(whether the image has variables of its own) wrappers/container/ch-run.sh adds.
+Its processes are children of the caller, and see the node's /dev, /proc and /tmp. wrappers/container/ch-run.sh adds the
+part that only the node knows: whether the image has variables of its own.
 """
 
 from __future__ import annotations
@@ -54,5 +54,5 @@ def _run(box: Box, *flags: str) -> Words:
                 f"charliecloud cannot mount {mount.source} read-only", "leave :ro out, or use --runtime podman"
             )
     binds = [word for mount in mounts for word in ("--bind", f"{mount.source}:{mount.target or mount.source}")]
-    # --write-fake: places to mount on may be made, and programs may write where they like
+    # --write-fake: ch-run can make mount points, and programs can write anywhere (ch-run(1))
     return (BINARY, "--write-fake", "--no-passwd", *flags, *binds, "--cd", box.chdir, *box.args, box.image, "--")

@@ -1,4 +1,4 @@
-"""Docker. Its containers are children of dockerd, not of ours: the guard ends them by their label."""
+"""Docker. Its containers are children of dockerd, so that the guard ends them by their label."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ BINARY = "docker"
 CONTAINED = True
 NAMED = True
 ADVERB = "engine.sh"
-APART = False  # all in the node's own user namespace
+APART = False  # all containers are in the node's own user namespace
 FILES = False  # dockerd starts the container, which inherits nothing
 USERS = True
 
 
 def node(box: Box) -> Words:
-    # A pid namespace of its own, whose first process reaps what others leave.
+    # A pid namespace of its own, whose first process reaps orphans (docker run --init).
     return oci.run(BINARY, box, "--init")
 
 
 def rank(box: Box) -> Words:
-    # One pid namespace for all ranks of a node: CMA and CUDA IPC want it.
+    # CMA and CUDA IPC need one pid namespace for all ranks of a node.
     return oci.run(BINARY, box, "--pid=host")
 
 

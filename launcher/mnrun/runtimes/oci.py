@@ -1,7 +1,7 @@
-"""What docker and podman have in common: their words for a container of a job's.
+"""The common part of docker and podman: the words for a container of a job.
 
-What only the node knows (user, groups, limits, devices, GPUs, the variables of this very rank)
-is added there by wrappers/container/engine.sh, and what they start is ended there by its label.
+wrappers/container/engine.sh adds the part that only the node knows: user, groups, limits, devices, GPUs, and the
+variables of each rank. wrappers/lib/engines.sh finds a job's containers by their label, and ends them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ _NAME = re.compile(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-
 
 
 def run(binary: str, box: Box, *flags: str) -> Words:
-    """In the foreground, its standard input open: at its end worker.sh ends, and the container with it."""
+    """Return the words of a container in the foreground with an open standard input.
+
+    At the end of its input, worker.sh ends, and the container with it.
+    """
     mounts = [word for mount in _mounts(box) for word in ("--mount", _mount(mount))]
     return (
         *(binary, "run", "--rm", "--interactive", f"--label=mnrun.job={box.job}", *flags),
         *("--network=host", "--ipc=host", "--uts=host"),
-        "--log-driver=none",  # else all output is written to the node's disk as well
-        "--entrypoint=",  # as apptainer exec and pyxis: the image's variables hold, its start script does not run
+        "--log-driver=none",  # by default, the engine also writes all output to the node's disk
+        # As in apptainer exec and pyxis, the image's variables are set, but its start script does not run.
+        "--entrypoint=",
         *_rights(box),
         *mounts,
         *("--workdir", box.chdir, *box.args, box.image),
@@ -51,7 +55,7 @@ def _mounts(box: Box) -> tuple[Mount, ...]:
 
 
 def _mount(mount: Mount) -> str:
-    """--mount, since --volume makes what is not there, and as root; its value is a line of CSV."""
+    """Return the value of --mount, a line of CSV. --volume would make a missing source, as root."""
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target or mount.source}"]
     if mount.options == "ro":
         fields.append("readonly")

@@ -1,5 +1,8 @@
-"""Podman, as an ordinary user. Its storage is the node's own: `wrappers/container/engine.sh` puts --root and its
-kin in front of every call, since podman's default lies in the home directory, which nodes share."""
+"""Podman, as an ordinary user.
+
+Its storage is the node's own. `wrappers/container/engine.sh` puts --root and related options in front of every call,
+since podman's default is in the home directory, which nodes share.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ APART = True
 FILES = True
 USERS = True
 
-# The user is the same inside as outside, with all groups, and the calling shell's limits.
+# The user, the groups and the limits inside are the same as outside (podman-run(1)).
 _OURS = ("--userns=keep-id", "--group-add=keep-groups", "--ulimit=host")
 
 
 def node(box: Box) -> Words:
-    # The cgroup is the scheduler's, whose limits hold for the container too; podman wants --pid private for that.
+    # The container stays in the scheduler's cgroup, and under its limits. For that, podman needs a private --pid.
     return oci.run(BINARY, box, "--init", "--cgroups=disabled", *_OURS)
 
 

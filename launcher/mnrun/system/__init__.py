@@ -1,1 +1,1 @@
-"""This machine: processes, the terminal, the screen, keys and modules."""
+"""Serve the launcher on this machine: processes, the terminal, the screen, keys and modules."""

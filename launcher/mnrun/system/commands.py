@@ -1,4 +1,4 @@
-"""A short command of the scheduler's, or a call into its library, bounded in time."""
+"""Run a short command of the scheduler, or a call into its library, within a time limit."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ def run(
     instead: str = "use --local",
     said: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """How it ended and what it said. Raises SchedulerError where it is not there (do something `instead`),
-    NoAnswerError where it takes too long. `said` is its standard input."""
+    """Return the ended command with its output. `said` is its standard input.
+
+    Raises SchedulerError if the command is not there (`instead` is the remedy), and NoAnswerError after `seconds`.
+    """
     try:
         return subprocess.run(
             words,
@@ -43,9 +45,11 @@ def run(
 
 
 def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
-    """What `ask` gives, asked by a child of ours, since what hangs in a library heeds nobody and can only be killed;
-    None where it fails, or ends its process. Raises SchedulerError where it takes too long."""
-    import multiprocessing  # what few need, for a moment of everybody's start
+    """Return the result of `ask`, called in a child process, or None if it fails or ends its process.
+
+    A library call that hangs ignores everything but a kill. Raises SchedulerError after `seconds`.
+    """
+    import multiprocessing  # imported here, since it would delay every start and few runs need it
 
     fork = multiprocessing.get_context("fork")
     here, there = fork.Pipe(duplex=False)
@@ -65,8 +69,8 @@ def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
 
 
 def _answer(ask: Callable[[], object], there: Any) -> None:
-    with suppress(Exception):  # whatever it is, its asker has another way
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # a library's last words are not ours
+    with suppress(Exception):  # at any error, the caller has another way
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the library's error messages must not appear as mnrun's
         there.send(ask())
 
 
@@ -76,7 +80,7 @@ def _silent(name: str, seconds: float, heard: str = "") -> SchedulerError:
 
 
 def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
-    """Raise where a command could not reach slurmctld: it will not do so in other words either."""
+    """Raise SchedulerError if a command could not reach slurmctld: another command would not reach it either."""
     if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
         kind = NoAnswerError if "timed out" in done.stderr else SchedulerError
         said = f"{done.args[0]}: {last_line(done.stderr)}"

@@ -1,10 +1,10 @@
-"""The keys of one job: made for it, known to nobody else, gone with it."""
+"""Make the keys of one job. No other job knows them, and they are removed with the job."""
 
 from __future__ import annotations
 
 
 def make() -> dict[str, str]:
-    """name -> text: the client's key and the host key that it knows by name (HostKeyAlias mnrun)."""
+    """Return name -> text: the client's key, and the host key that the client knows by its HostKeyAlias mnrun."""
     private, public = _pair()
     host_private, host_public = _pair()
     return {

@@ -1,4 +1,4 @@
-"""Environment modules for a live run, as a batch script loads them: what `module load` makes of the environment."""
+"""Load environment modules for a live run as a batch script does, and return the resulting environment."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mnrun.files import spoken
 
 
 def load(names: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
-    """`environ` after `module load` of each name, in order.
+    """Return `environ` after `module load` of each name, in order.
 
-    Raises Impossible with the module system's own words where one cannot be loaded.
+    Raises Impossible with the module system's own message if a module cannot be loaded.
     """
     if not names:
         return environ

@@ -1,9 +1,9 @@
-"""Start one command and hear of it: every process of a launch begins here.
+"""Start one command, and turn its output and end into events. Every process of a launch begins here.
 
-Each runs in a session of its own, so that Ctrl-C reaches mnrun alone; only what drives the user's
-terminal stays in ours, since no other may. The program's has `setpriv --pdeathsig TERM` in front where
-that exists: a second net for when mnrun is killed. The serving one has not: srun answers TERM by killing
-its tasks, and guards must clean up first.
+Each command runs in a session of its own, so that Ctrl-C reaches mnrun alone. Only a command that drives the user's
+terminal stays in mnrun's session, since the terminal refuses others. The program's command has `setpriv --pdeathsig
+TERM` in front where that exists, in case mnrun is killed. The serving command has not: srun answers TERM by killing its
+tasks, and guards must clean up first.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from mnrun.errors import SchedulerError
 from mnrun.files import spoken, wrappers
 from mnrun.model import Listed, Words
 
-Output = tuple[Optional[int], Optional[int]]  # open files in place of our output and errors
-Event = tuple[str, str, object]  # (kind, whose, what): "line", "noise", "ended", "signal", "told"
+Output = tuple[Optional[int], Optional[int]]  # open files in place of mnrun's output and errors
+Event = tuple[str, str, object]  # (kind, name of the command, content): "line", "noise", "ended", "signal", "told"
 
 
 class Stopped(Exception):
-    """A signal told us to stop."""
+    """A signal that ends the launch."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -39,26 +39,26 @@ class Stopped(Exception):
 
 
 class Running(Protocol):
-    """A command that was started: a process of ours, or what stands for one on hosts (schedulers/hosts/wires.py)."""
+    """A started command: a child process, or its counterpart on hosts (schedulers/hosts/wires.py)."""
 
     def send(self, data: bytes, node: str = "") -> None:
-        """Write to its input, on that node or on all of them; return at once."""
+        """Write to its input, on that node or on all of them, and return at once."""
 
     def pulse(self) -> None:
-        """Show on its input from here on that we live. What is sent after that is a line a time."""
+        """Write a sign of life to its input from now on. Later data is sent line by line."""
 
     def close(self) -> None:
-        """End its input, after all that was sent."""
+        """End its input after all data was sent."""
 
     def wait(self, seconds: float) -> bool:
         """Return whether it ended within that time."""
 
     def end(self, signum: int) -> None:
-        """End it, by that signal where it can be sent one."""
+        """End it, by that signal if it can receive one."""
 
 
 class Starter(Protocol):
-    """What starts a command: `start` below, or a way to hosts."""
+    """A function that starts a command: `start` below, or its counterpart for hosts."""
 
     def __call__(
         self,
@@ -76,7 +76,7 @@ class Starter(Protocol):
 
 @dataclass
 class Child:
-    """A process that was started, by the name that its events carry."""
+    """A started process, with the name that its events carry."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -88,21 +88,25 @@ class Child:
             _thread(_write, self.process.stdin, self._words)
 
     def send(self, data: bytes, node: str = "") -> None:
-        """Write to its input, where that is a pipe of ours and it still reads; to whatever node. Returns at once: a
-        node that does not answer shall not hold us up."""
+        """Write to its input, if that is a pipe and still has a reader. A process has no choice of nodes.
+
+        Returns at once: a node that does not answer must not delay the launcher.
+        """
         self._words.put(data)
 
     def pulse(self) -> None:
-        """From here on show on its input that we live, also while we are stopped. What is sent after that is a line a
-        time, none longer than PIPE_BUF."""
+        """Write a sign of life to its input from now on, even while mnrun is stopped.
+
+        Later data is sent line by line, with no line longer than PIPE_BUF.
+        """
         self._words.put(("bash", "-p", "-c", spoken("pulse.sh")))
 
     def close(self) -> None:
-        """End its input, after all that was sent."""
+        """End its input after all data was sent."""
         self._words.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended within that time."""
+        """Return whether it ended within `seconds`."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -118,12 +122,12 @@ class Child:
 
 @contextlib.contextmanager
 def starting(program: str, remedy: str = "") -> Iterator[None]:
-    """For as long as a command is being started. Raises SchedulerError where that cannot be."""
+    """Enclose the start of a command. Raises SchedulerError if the command cannot be started."""
     try:
         yield
     except FileNotFoundError:
         raise SchedulerError(f"{program} is not on PATH", remedy) from None
-    except OSError as error:  # its words are more than the system takes, say
+    except OSError as error:  # for example E2BIG, for words that are longer than the system's limit
         raise SchedulerError(f"cannot start {program}: {error.strerror}") from None
 
 
@@ -140,11 +144,16 @@ def start(
     output: Output = (None, None),
     deaf: bool = False,
 ) -> Child:
-    """Start `argv`. `held`: its input is a pipe of ours, its output becomes events; otherwise it has our own input,
-    output and errors, and gets a TERM when mnrun is killed. `terminal`: it stays in our session and process group, to
-    drive the terminal. Of its errors alone `apart` makes events; `errors` is a file for them. `output`: where what is
-    not held writes in place of our own output and errors. `deaf`: signals that Slurm sends to every process of a batch
-    script do not reach it."""
+    """Start `argv`.
+
+    held      its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
+              output and errors, and gets a TERM when mnrun is killed
+    terminal  it stays in mnrun's session and process group, to drive the terminal
+    apart     only its errors become events
+    errors    a file for its errors
+    output    files in place of mnrun's output and errors, for a command that is not held
+    deaf      signals that Slurm sends to every process of a batch script do not reach it
+    """
     pipe = subprocess.PIPE if held else None
     with _written(argv) as (words, lists):
         process = subprocess.Popen(
@@ -167,8 +176,11 @@ def start(
 
 @contextlib.contextmanager
 def _written(argv: Words) -> Iterator[tuple[Words, list[int]]]:
-    """The words with each list of them in a file, and the open files. These have no names, so that nobody else can
-    have made them, and nothing of them is left: the process finds them among those that it inherits."""
+    """Yield the words, with each list in a file, and the open files.
+
+    The files have no names, so that no other user can have made them, and nothing of them remains. The process finds
+    them among its inherited files.
+    """
     with contextlib.ExitStack() as files:
         words, lists = [], []
         for word in argv:
@@ -183,10 +195,10 @@ def _written(argv: Words) -> Iterator[tuple[Words, list[int]]]:
 
 
 class ProcessWire:
-    """A process of ours as a wire (schedulers/hosts/wires.py): a command on this very machine, or an ssh client's."""
+    """A child process as a wire (schedulers/hosts/wires.py): a command on this machine, or an ssh client."""
 
     def __init__(self, argv: Words, lost: int | None = None, environ: Mapping[str, str] | None = None) -> None:
-        """`lost`: the exit code by which it says that its connection broke."""
+        """Start the process. `lost` is its exit code for a broken connection."""
         self._process = subprocess.Popen(
             argv,
             env=environ,
@@ -227,7 +239,7 @@ def has(program: str) -> bool:
 
 
 def ask(argv: Words) -> str:
-    """What a short command of this machine says; "" where it fails or is not there."""
+    """Return the output of a short command on this machine, or "" if the command fails or is missing."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -236,7 +248,7 @@ def ask(argv: Words) -> str:
 
 
 def _has_a_reader(fd: int) -> bool:
-    """Whether somebody reads what we write there, who may go: at the other end of a pipe, or of a connection."""
+    """Return whether `fd` leads to a reader that may go away: a pipe or a connection."""
     with contextlib.suppress(OSError):
         kind = os.fstat(fd).st_mode
         return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
@@ -248,7 +260,7 @@ def _deaf(argv: Words) -> Words:
 
 
 def tied(argv: Words, signum: signal.Signals = signal.SIGTERM) -> Words:
-    """`argv` as one that gets `signum` when mnrun is killed, where the machine can do that."""
+    """Return `argv` in a form that gets `signum` when mnrun is killed, if the machine has setpriv."""
     setpriv = shutil.which("setpriv")
     return (setpriv, "--pdeathsig", signum.name[3:], *argv) if setpriv else argv
 
@@ -270,7 +282,7 @@ def _pulse(words: Words, stream: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | Words | None]) -> None:
-    """Until the end of the words, or of who reads them: its end is on its way to us with the reason."""
+    """Write until the words end, or until the reader is gone. The reader's end and its reason come as an event."""
     pulse: subprocess.Popen[bytes] | None = None
     with contextlib.suppress(BrokenPipeError):
         for data in iter(words.get, None):
@@ -292,15 +304,15 @@ def _wait(
 ) -> None:
     code = process.wait()
     for reader in readers:
-        reader.join()  # its last words come before its end
+        reader.join()  # the last lines come before the end
     events.put(("ended", name, 128 - code if code < 0 else code))
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP as events, for as long as it is entered; not those that we were started deaf to.
+    """SIGINT, SIGTERM and SIGHUP as events inside the context. Signals that were ignored at the start stay ignored.
 
-    As a SIGHUP counts, too, that nobody is left who would hear us: without a terminal ssh sends none. USR1 and USR2 are
-    for the program: they do not end us, and become events where somebody passes them on (`told`), as do others then.
+    The end of every reader of mnrun's output counts as a SIGHUP: without a terminal ssh sends none. USR1 and USR2 are
+    for the program, and do not end mnrun. The signals in `told` become events for the program.
     """
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -315,7 +327,8 @@ class Signals:
 
     def __enter__(self) -> Signals:
         for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._told)):
-            if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup's HUP, and what a shell gives its background
+            # nohup ignores HUP, and a shell lets background jobs ignore INT and QUIT (bash(1), SIGNALS)
+            if signal.getsignal(signum) is not signal.SIG_IGN:
                 self._before[signum] = signal.signal(signum, self._note)
         if signal.SIGHUP in self._before and signal.SIGHUP not in self._told and all(map(_has_a_reader, self.OURS)):
             _thread(self._watch)
@@ -329,7 +342,7 @@ class Signals:
     def _watch(self) -> None:
         heard = {fd: select.poll() for fd in self.OURS}
         for fd, poll in heard.items():
-            poll.register(fd, 0)  # of an error and of a hang-up it tells all the same
+            poll.register(fd, 0)  # poll(2) reports POLLERR and POLLHUP without a request
         while not self._over.wait(1):
             if all(poll.poll(0) for poll in heard.values()):
                 self._note(signal.SIGHUP, None)

@@ -1,4 +1,4 @@
-"""What a person sees: on standard error a live line on a terminal, plain lines elsewhere; and tables."""
+"""Show messages on standard error, with a live line on a terminal and plain lines elsewhere, and print tables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 class Screen:
-    """`quiet` shows errors only; `verbose` also what is run."""
+    """The messages to the user. `quiet` shows only errors and warnings, and `verbose` also shows commands."""
 
     def __init__(self, quiet: bool = False, verbose: bool = False) -> None:
         self.quiet = quiet
         self.verbose = verbose
         self._status: Any | None = None
-        self._last = ""  # what we waited for
+        self._last = ""  # the last phase
         self._live = sys.stderr.isatty() and not quiet
 
     def say(self, text: str) -> None:
@@ -25,12 +25,12 @@ class Screen:
         self._print(f"mnrun: warning: {text}")
 
     def detail(self, text: str) -> None:
-        """For who wants to know."""
+        """Show a text only if `verbose`."""
         if self.verbose:
             self._print(f"mnrun: {text}")
 
     def relay(self, text: str) -> None:
-        """Another program's word."""
+        """Show another program's line."""
         self._print(text)
 
     def command(self, line: str) -> None:
@@ -38,7 +38,7 @@ class Screen:
             self._print(f"+ {line}")
 
     def phase(self, text: str) -> None:
-        """What we wait for now; one line that changes on a terminal, a plain line when verbose."""
+        """Show the current phase: in one changing line on a terminal, or in a plain line if `verbose`."""
         if self._live:
             self._spin(text)
         elif text != self._last:
@@ -46,7 +46,7 @@ class Screen:
         self._last = text
 
     def done(self) -> None:
-        """The program has the terminal from here on."""
+        """Remove the live line: the program has the terminal from now on."""
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -68,8 +68,10 @@ class Screen:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """On standard output: framed on a terminal; elsewhere in columns of at least two blanks between, no headers
-    where there are no rows. What no terminal can show is shown as `?`: a job may have any name."""
+    """Print a table on standard output: framed on a terminal, else in columns with at least two blanks between them.
+
+    Without rows, there are no headers. Unprintable characters appear as `?`, since a job may have any name.
+    """
     rows = [["".join(c if c.isprintable() else "?" for c in word) for word in row] for row in rows]
     if sys.stdout.isatty():
         from rich import box

@@ -1,4 +1,4 @@
-"""The user's terminal: lent to what runs elsewhere, and given back as it was."""
+"""Lend the user's terminal to remote programs, and restore it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ INPUT = 0
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """What programs change of the terminal on standard input, until the end, is changed back; nothing where
-    there is none. srun does so itself, but for when it is killed."""
+    """Restore the modes of the terminal on standard input at the end. Do nothing without a terminal.
+
+    srun restores them itself, except when it is killed.
+    """
     try:
         modes = termios.tcgetattr(INPUT)
     except termios.error:
@@ -27,8 +29,9 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # not in its foreground we would be stopped
-        with suppress(OSError, termios.error):  # it may be gone
+        # SIGTTOU would stop a background process that calls tcsetpgrp (tcsetpgrp(3)).
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        with suppress(OSError, termios.error):  # the terminal may be gone
             if not _lives(os.tcgetpgrp(INPUT)):
                 os.tcsetpgrp(INPUT, os.getpgrp())
             if os.tcgetpgrp(INPUT) == os.getpgrp():
@@ -47,29 +50,32 @@ def _lives(group: int) -> bool:
 
 
 def size() -> tuple[int, int]:
-    """Its columns and lines."""
+    """Return the terminal's columns and lines."""
     return shutil.get_terminal_size()
 
 
 class Lent:
-    """The terminal on standard input for what runs on another machine: it gets every key, and what it writes is
-    shown as it is. Made in the main thread."""
+    """The terminal on standard input, lent to a program on another machine. Made in the main thread.
+
+    The program gets every key, and its output is shown unchanged.
+    """
 
     def __init__(self, resized: Callable[[int, int], None]) -> None:
-        """`resized` is told of each new size, in a thread of its own: it may wait."""
+        """Lend the terminal. `resized` gets each new size, in a thread of its own, since it may wait."""
         self._modes = termios.tcgetattr(INPUT)
-        self._changes: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put may interrupt itself
+        # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
+        self._changes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._resized = resized
         signal.signal(signal.SIGWINCH, lambda *_: self._changes.put(None))
         threading.Thread(target=self._follow, daemon=True).start()
         tty.setraw(INPUT, termios.TCSANOW)
 
     def back(self) -> None:
-        with suppress(termios.error):  # it may be gone
+        with suppress(termios.error):  # the terminal may be gone
             termios.tcsetattr(INPUT, termios.TCSANOW, self._modes)
 
     def _follow(self) -> None:
-        with suppress(OSError):  # whom it is lent to has ended
+        with suppress(OSError):  # the remote program has ended
             while True:
                 self._changes.get()
                 self._resized(*size())
