@@ -1,1 +1,1 @@
-"""What a job is asked to be: the table of options, and the layers of files and variables that set them."""
+"""The request for a job: the table of options, and the layers of files and variables that set them."""

@@ -1,5 +1,5 @@
-"""What is written about verbs and options, all from the one table and from the verbs themselves: documents, man page,
-schema, a first job file. Pure."""
+"""Render the documents about verbs and options, from the one table and the verbs: options.md, man page, schema, and
+a first job file. Touches no file."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _TOML_TYPES = {"flag": "boolean", "number": "integer", "list": "array", "words":
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb as the command line has it."""
+    """A verb of the command line."""
 
     usage: str  # status [ID]…
     what: str
-    options: Mapping[str, str] = field(default_factory=dict)  # its own, as they are spelt: what they do
-    takes_all: bool = False  # a job file, and every option of the table
+    options: Mapping[str, str] = field(default_factory=dict)  # an option of its own -> its help
+    takes_all: bool = False  # whether it takes a job file and every option of the table
 
 
 def sections() -> Iterator[tuple[str, list[Option]]]:
-    """The options by section, in the table's order."""
+    """Yield the options by section, in the table's order."""
     for name in dict.fromkeys(option.section for option in OPTIONS):
         yield name, [option for option in OPTIONS if option.section == name]
 
 
 def table(verbs: Sequence[Verb]) -> str:
-    """docs/options.md."""
+    """Return docs/options.md."""
     lines = [
         "# Verbs and options",
         "",
@@ -83,7 +83,7 @@ _STATUS = {
 
 
 def man(verbs: Sequence[Verb]) -> str:
-    """docs/mnrun.1, for man(1)."""
+    """Return docs/mnrun.1, for man(1)."""
     lines = [
         f'.TH MNRUN 1 "" "mnrun {__version__}"',
         ".SH NAME",
@@ -122,17 +122,17 @@ def _listed_in_words(names: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """For a table of Markdown, in which a bar would begin another cell."""
+    """Return text for a cell of a Markdown table, in which a bar would begin another cell."""
     return text.replace("|", "\\|")
 
 
 def schema() -> str:
-    """docs/job.schema.json, by which editors check and complete a job file."""
+    """Return docs/job.schema.json, by which editors check and complete a job file."""
     names = {o.name: o.name for o in OPTIONS if o.kind != "env"}
     names.update({alias: name for alias, name in ALIASES.items() if alias not in names})
     words = {"type": "array", "items": {"type": "string"}}
     section = {"$ref": "#/$defs/section"}
-    rest = {"type": ["string", "integer", "boolean"]}  # of sbatch, unread by mnrun
+    rest = {"type": ["string", "integer", "boolean"]}  # an option of sbatch that mnrun does not read
     keys: dict[str, object] = {
         "command": {**words, "description": "The program and its arguments: words, never a shell line."},
         **_refs(names),
@@ -164,7 +164,7 @@ def _refs(names: Mapping[str, str]) -> dict[str, object]:
 
 
 def job_file(known: Mapping[str, Setting]) -> str:
-    """A first job file: every key as a comment, but for what nearly every job says."""
+    """Return a first job file: command and image are set, and every other key is a comment."""
     lines = ["# A job of mnrun: `mnrun job.toml` runs it in an allocation, `mnrun submit job.toml` hands it in.",
              "# Every key is a long option with _ for -; sections are for the eye.",
              "", 'command = ["./app"]  # words, never a shell line', 'image = "app.sif"']  # fmt: skip
@@ -188,7 +188,7 @@ def _spelt(option: Option) -> str:
 
 
 def _escaped(text: str) -> str:
-    """For roff: a line that begins with a full stop would be a request."""
+    """Return text for roff, in which a line that begins with a full stop would be a request."""
     return re.sub(r"^(?=[.'])", r"\\&", text.replace("\\", "\\\\").replace("-", "\\-"), flags=re.MULTILINE)
 
 

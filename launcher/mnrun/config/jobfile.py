@@ -1,7 +1,7 @@
-"""Job files and profiles: TOML to a layer of settings. Pure.
+"""Parse job files and profiles, from TOML to a layer of settings. Reads no file.
 
-A key is a long option with `_` for `-`, in whatever section: sections are for the eye, but for
-[env] (variables of every rank) and [slurm] (also long options of sbatch that mnrun does not read).
+A key is a long option with `_` for `-`, in any section. Sections are for the eye, except [env] and [slurm]. [env] has
+variables of every rank. [slurm] also takes long options of sbatch that mnrun does not read.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PROFILES_OWN = ("match", "site", "policy", "partition")  # tables of a profile that a job file has not
+PROFILES_OWN = ("match", "site", "policy", "partition")  # tables that a profile has, and a job file has not
 PATHS = (
     *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
     *("output", "error", "hostfile", "podman_root"),
 )
-# Which a profile leaves to the directory of whoever hands a job in: nobody writes beside it.
+# In a profile, these paths are relative to the directory of the person who submits: a user cannot write beside a
+# profile.
 OUTPUTS = ("output", "error", "split_output")
 
-Path = tuple[str, ...]  # of a key in the tables: ("resources", "nodes")
+Path = tuple[str, ...]  # the path of a key in the tables: ("resources", "nodes")
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """What a job file says: its settings, and its command if it has one."""
+    """The content of a job file: its settings, and its command if it has one."""
 
     settings: Mapping[str, Setting]
     command: tuple[str, ...] = ()
@@ -48,27 +49,27 @@ class JobFile:
 
 @dataclass(frozen=True)
 class Page:
-    """A file that is read: its text, where its relative paths begin, and what `${X}` means in it."""
+    """The text of a file, with the start of its relative paths and the values of `${X}` in it."""
 
-    name: str  # as messages call it: job.toml, profile cluster1
+    name: str  # its name in messages: job.toml, profile cluster1
     text: str
     folder: str
     environ: Mapping[str, str]
     by_line: bool = True  # whether an origin names the line, and not the file alone
-    job: bool = True  # a job file, and not what holds for many
+    job: bool = True  # whether it is a job file, and not defaults or a profile
 
     def at(self, path: Path) -> str:
-        """`job.toml line 12`: where a key stands."""
+        """Return the place of a key: `job.toml line 12`."""
         line = self._lines.get(path)
         return f"{self.name} line {line}" if line else self.name
 
     def origin(self, path: Path) -> str:
-        """Where a value came from, as plans and scripts say it."""
+        """Return the origin of a value, as plans and scripts show it."""
         return self.at(path) if self.by_line else self.name
 
     @functools.cached_property
     def _lines(self) -> dict[Path, int]:
-        """The line of every key: the first that names it."""
+        """Return the line of every key: the first line that names it."""
         found: dict[Path, int] = {}
         table: Path = ()
         for line, _, said in statements(self.text):
@@ -84,9 +85,9 @@ class Page:
 
 
 def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
-    """The statements of a TOML text: first line, last line, and what it says alone; None where it is none.
+    """Yield the statements of a TOML text: (first line, last line, its tables). The tables are None for bad TOML.
 
-    A statement is as many lines as TOML's own parser needs, so that no second parser is here.
+    A statement has as many lines as TOML's own parser needs, so there is no second parser here.
     """
     lines = text.split("\n")
     first = 0
@@ -96,7 +97,7 @@ def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]
             continue
         for last in range(first, len(lines)):
             if last > first and not re.search(r"\]|\"{3}|'{3}", lines[last]):
-                continue  # what takes more than one line ends with one of these
+                continue  # a statement of several lines ends with one of these
             try:
                 said = tomllib.loads("\n".join(lines[first : last + 1]) + "\n")
             except tomllib.TOMLDecodeError:
@@ -116,7 +117,7 @@ def _paths(tables: Any, above: Path = ()) -> Iterator[Path]:
 
 
 def load(page: Page) -> dict[str, Any]:
-    """The tables of a TOML file. Raises UsageError with the line where it is none."""
+    """Return the tables of a TOML file. Raises UsageError with the line if it is not TOML."""
     if page.text.startswith("\ufeff"):
         raise UsageError(f"{page.name} line 1: it begins with a byte order mark", "save it as UTF-8 without one")
     try:
@@ -136,7 +137,7 @@ def load(page: Page) -> dict[str, Any]:
 
 
 def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
-    """No program can be given one: not as a word, not in a path, not in a variable."""
+    """Raise UsageError at a NUL: no word, path or variable of a program can hold one (execve(2))."""
     if isinstance(value, dict):
         for key, inner in value.items():
             _refuse_nul(inner, page, (*path, key))
@@ -148,7 +149,7 @@ def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
 
 
 def _first_wrong(text: str) -> int:
-    """Where a text goes wrong of which the parser only says that it is wrong at the end."""
+    """Return the line of an error that the parser reports only at the end of the text."""
     lines = text.split("\n")
     for first, last, said in statements(text):
         try:
@@ -161,7 +162,7 @@ def _first_wrong(text: str) -> int:
 
 
 def read(page: Page) -> JobFile:
-    """What a job file says. Raises UsageError with the line of what it cannot say."""
+    """Return the content of a job file. Raises UsageError with the line of a bad key or value."""
     tables = load(page)
     for name in PROFILES_OWN:
         if isinstance(tables.get(name), dict):
@@ -171,7 +172,7 @@ def read(page: Page) -> JobFile:
 
 
 def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str, ...]:
-    """The command, taken out of the tables."""
+    """Take the command out of the tables, and return it."""
     found: tuple[str, ...] = ()
     for key, value in list(tables.items()):
         if key == "command" and "env" not in where:
@@ -191,10 +192,11 @@ def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str,
 
 
 def layer(tables: Mapping[str, Any], page: Page, where: Path = ()) -> dict[str, Setting]:
-    """The settings in the tables of a job file, or of what a profile has of one."""
+    """Return the settings in the tables of a job file, or in a profile's tables with the same keys."""
     found: dict[str, tuple[Path, Setting]] = {}
     for path, name, said in _entries(tables, page, where):
-        if name == "slurm" and name in found:  # also other tables, and what --exclusive cannot say
+        # Other tables and some values of `exclusive` add words to slurm, too.
+        if name == "slurm" and name in found:
             before = found[name][1]
             said = Setting((*_words(before), *_words(said)), before.origin, (*before.each, *said.each))
         elif name in found:
@@ -204,7 +206,7 @@ def layer(tables: Mapping[str, Any], page: Page, where: Path = ()) -> dict[str, 
 
 
 def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tuple[Path, str, Setting]]:
-    """(where it stands, the option's name, its setting) of everything in the tables."""
+    """Yield (place, option's name, setting) of every entry in the tables."""
     for key, value in tables.items():
         path = (*where, key)
         if isinstance(value, dict) and key == "env":
@@ -250,7 +252,7 @@ def _option(page: Page, path: Path) -> Option:
 
 
 def _accepted(key: str) -> str:
-    """What a key may be: its choices, or its type."""
+    """Return the values that a key takes: its choices, or its type."""
     if key == "command":
         return "a list of words"
     option = BY_NAME[_name(key)]
@@ -269,7 +271,7 @@ _TYPES: dict[str, tuple[Any, str]] = {
 
 
 def setting(option: Option, value: Any, page: Page, path: Path) -> Setting:
-    """The value that stands at `path`, as the option's. Raises UsageError with the line where it is of another type."""
+    """Return the value at `path` as the option's setting. Raises UsageError with the line if it has another type."""
     return Setting(_value(option, value, page, path), page.origin(path))
 
 
@@ -280,14 +282,14 @@ def _value(option: Option, value: Any, page: Page, path: Path) -> Any:
         shown = "" if option.kind == "env" else f" = {_toml(value)}"
         raise UsageError(f"{page.at(path)}: {path[-1]}{shown} is not {called}", _remedy(option, value, path[-1]))
     if option.kind == "words":
-        return tuple(value)  # words already: nothing is split
-    if option.name in PATHS:  # `${X}` is filled in
+        return tuple(value)  # words already, so nothing is split
+    if option.name in PATHS:  # _path fills in `${X}`
         value = [_path(v, option, page, path) for v in value] if kind is list else _path(value, option, page, path)
     return parse(option, value, page.at(path))
 
 
 def _toml(value: Any) -> str:
-    """As it is written in the file; a date or time too, which is what an unquoted 12:00:00 is."""
+    """Return a value as it is written in the file. An unquoted 12:00:00 is a time in TOML."""
     return json.dumps(value, ensure_ascii=False, default=str) if not hasattr(value, "isoformat") else str(value)
 
 
@@ -302,7 +304,7 @@ def _remedy(option: Option, value: Any, key: str) -> str:
 
 
 def _path(value: Any, option: Option, page: Page, path: Path) -> str:
-    """`${X}` filled in, and relative to the file: but not an image's address."""
+    """Return a path with `${X}` filled in, relative to the file. An image's reference stays as it is."""
     text = expand(str(value), page.environ, page.at(path))
     if option.name not in PATHS or not text:
         return text
@@ -317,7 +319,7 @@ def _path(value: Any, option: Option, page: Page, path: Path) -> str:
 
 
 def expand(text: str, environ: Mapping[str, str], place: str) -> str:
-    """`${X}` as the variable's value, `$${X}` as it stands. Raises UsageError where X is not set."""
+    """Return text with the variable's value for `${X}`, and `${X}` for `$${X}`. Raises UsageError if X is not set."""
 
     def filled(match: re.Match[str]) -> str:
         if match[0].startswith("$$"):
@@ -330,7 +332,8 @@ def expand(text: str, environ: Mapping[str, str], place: str) -> str:
 
 
 def _variable(value: Any, page: Page, path: Path) -> str:
-    """A word of -x; true passes the job's own value on, false takes the variable away. No message holds a value."""
+    """Return a word of -x: true passes the job's own value on, and false removes the variable. Error messages never
+    hold a value."""
     name = path[-1]
     if not NAME.match(name):
         raise UsageError(f"{page.at(path)}: {name!r} is no name of a variable", "letters, digits and _ make one")
@@ -342,7 +345,7 @@ def _variable(value: Any, page: Page, path: Path) -> str:
 
 
 def _passed(value: Any, page: Page, path: Path) -> str:
-    """A word of --slurm: NAME=VALUE, NAME alone for true, and !NAME for false."""
+    """Return a word of --slurm: NAME=VALUE, NAME alone for true, and !NAME for false."""
     name = path[-1].replace("_", "-")
     if isinstance(value, bool):
         return name if value else f"!{name}"

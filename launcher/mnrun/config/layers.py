@@ -1,4 +1,4 @@
-"""Layers of option values, merged, each value with its origin:
+"""Merge layers of option values, and keep the origin of each value:
 
 built-in < site defaults < profile < its partition < user < job file < MNRUN_* < SBATCH_* < command line
 """
@@ -20,7 +20,7 @@ Value = Union[str, int, bool, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Setting:
-    """A value of an option, and where it came from; of a list, `each` says it word by word."""
+    """A value of an option, and its origin. Of a list, `each` has the origin of every word."""
 
     value: Value
     origin: str
@@ -28,7 +28,7 @@ class Setting:
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
-        """A list's words, each with its own origin."""
+        """Return a list's words, each with its own origin."""
         value = self.value if isinstance(self.value, tuple) else ()
         return tuple(zip(value, self.each or (self.origin,) * len(value)))
 
@@ -41,7 +41,7 @@ def builtin() -> Settings:
 
 
 def from_environment(environ: Mapping[str, str]) -> Settings:
-    """MNRUN_<OPTION> variables; lists are split at commas. MNRUN_JOB_* are ours, not options'."""
+    """Return the settings of MNRUN_<OPTION> variables. Lists are split at commas. MNRUN_JOB_* are mnrun's own."""
     found = {}
     for option in OPTIONS:
         text = environ.get(option.variable or "")
@@ -52,7 +52,7 @@ def from_environment(environ: Mapping[str, str]) -> Settings:
 
 
 def from_command_line(given: Mapping[str, object]) -> Settings:
-    """What click collected: strings, lists of strings, True for flags; nothing where not given."""
+    """Return the settings that click collected: strings, lists of strings, True for flags, None if not given."""
     return {
         name: Setting(parse(BY_NAME[name], raw, "command line"), "command line")
         for name, raw in given.items()
@@ -60,7 +60,7 @@ def from_command_line(given: Mapping[str, object]) -> Settings:
     }
 
 
-# sbatch's own variables (sbatch(1), INPUT ENVIRONMENT VARIABLES); the script's lines would yield to them.
+# Variables of sbatch (sbatch(1), INPUT ENVIRONMENT VARIABLES). sbatch puts them above the script's lines.
 SBATCH = {
     "SBATCH_TIMELIMIT": "time",
     "SBATCH_ARRAY_INX": "array",
@@ -83,7 +83,7 @@ SBATCH = {
         )
     },
 }
-# And those of its options that are none of ours; a name alone is a flag.
+# Variables of sbatch's options that mnrun has not. A name alone is a flag.
 SBATCH_REST = {
     "SBATCH_REQ_SWITCH": "switches=",
     "SBATCH_WAIT_ALL_NODES": "wait-all-nodes=",
@@ -113,11 +113,12 @@ SBATCH_REST = {
 }
 
 
-EXCLUSIVE = ("user", "mcs", "topo")  # what --exclusive may be given in Slurm's words alone
+EXCLUSIVE = ("user", "mcs", "topo")  # values of --exclusive for which mnrun has no words of its own
 
 
 def from_sbatch(environ: Mapping[str, str]) -> Settings:
-    """SBATCH_* variables; a flag is set by being there, and an empty value is none."""
+    """Return the settings of SBATCH_* variables. A flag is set if its variable is there. Other empty values do not
+    count."""
     found = {}
     for variable, name in SBATCH.items():
         if environ.get(variable) or (variable in environ and BY_NAME[name].kind == "flag"):
@@ -134,17 +135,17 @@ def from_sbatch(environ: Mapping[str, str]) -> Settings:
 
 
 def lost_of_sbatch(environ: Mapping[str, str]) -> list[str]:
-    """SBATCH_* variables that shape a job, and that this mnrun does not know."""
+    """Return the SBATCH_* variables that shape a job, and that this mnrun does not know."""
     known = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS"}
     return sorted(name for name in environ if name.startswith("SBATCH_") and environ[name] and name not in known)
 
 
-# Each says what another says too: who names one above another layer's means it in its place.
+# Options for the same thing: one of them in a layer replaces the others in the layers below.
 RIVALS = (("gres", "gpus_per_node", "gpus"), ("mem", "mem_per_cpu", "mem_per_gpu"))
 
 
 def merge(*layers: Settings) -> dict[str, Setting]:
-    """The layers, later ones first to be believed; lists and words add up, and `!X` takes X away."""
+    """Return the merged layers. A later layer wins, lists and words add up, and `!X` removes X."""
     merged: dict[str, Setting] = {}
     for layer in layers:
         for rivals in RIVALS:
@@ -162,7 +163,7 @@ def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
     for word, origin in above.words:
         kept = tuple(old for old in words if not _is(option, old[0], word[1:])) if word.startswith("!") else words
         if option.kind == "env" and word.startswith("!"):
-            words = (*kept, (word, origin))  # not only those named below: the job's own variable too
+            words = (*kept, (word, origin))  # this also removes the job's own variable, not only those of lower layers
         elif kept != words or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
             words = kept
         else:
@@ -172,7 +173,7 @@ def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
 
 
 def _is(option: Option, word: str, name: str) -> bool:
-    """Whether `!name` means `word`: whole, or by its variable, path or module before what it is given."""
+    """Return whether `!name` means `word`: the whole word, or its variable, path or module without its value."""
     if word == name:
         return True
     ends = {"env": "=", "bind": ":", "slurm": "=", "ulimit": "=", "module": "/"}.get(option.name)
@@ -180,7 +181,7 @@ def _is(option: Option, word: str, name: str) -> bool:
 
 
 def parse(option: Option, raw: object, origin: str) -> Value:
-    """The typed value of what a person wrote; raises UsageError naming option, value and origin."""
+    """Return the typed value of a person's text. Raises UsageError with option, value and origin."""
     name = next(flag for flag in option.flags if flag.startswith("--"))
     if option.kind == "flag":
         return _flag(name, raw, origin)
@@ -204,7 +205,7 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         near = difflib.get_close_matches(text, option.choices, 1)
         hint = (f"did you mean {near[0]}? " if near else "") + "it is one of " + ", ".join(option.choices)
         raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
-    if not text and not option.batch:  # which takes back what a layer below says
+    if not text and not option.batch:  # an empty value takes back that of a layer below
         raise UsageError(f"{name} is empty ({origin})")
     if option.batch:
         _refuse_control(name, [text], origin)
@@ -213,12 +214,12 @@ def parse(option: Option, raw: object, origin: str) -> Value:
     return text
 
 
-# What a job's script hands on to the program (wrappers/walk.sh), with Linux's numbers.
+# Signals that a job's script passes on to the program (wrappers/walk.sh), with Linux's numbers.
 PASSED = {"TERM": 15, "INT": 2, "HUP": 1, "QUIT": 3, "USR1": 10, "USR2": 12, "ALRM": 14, "CONT": 18}
 
 
 def passed(text: str) -> str:
-    """The name of such a signal, written as Slurm takes it: USR1, SIGUSR1, usr1, 10; "" for any other."""
+    """Return the name of such a signal in Slurm's spellings USR1, SIGUSR1, usr1 or 10. Return "" for any other."""
     name = re.sub("^SIG", "", text.upper())
     return next((known for known, number in PASSED.items() if name in (known, str(number))), "")
 
@@ -230,7 +231,8 @@ def _refuse_signal(text: str, origin: str) -> None:
 
 
 def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:
-    """A line of a batch script is one line; a tab in a name was never meant."""
+    """Raise UsageError at a control character: a directive of a batch script is one line, and a tab in a name is a
+    mistake."""
     for word in words:
         if re.search(r"[\x00-\x1f\x7f]", word):
             raise UsageError(f"{name} {word!r} has a tab, a newline or another control character in it ({origin})")

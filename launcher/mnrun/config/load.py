@@ -1,10 +1,10 @@
-"""Everything that was said about a job, wherever it was said, as one set of settings.
+"""Collect all settings of a job from files, variables and the command line.
 
     /etc/mnrun/config.toml            site defaults
     /etc/mnrun/profiles/NAME.toml     one is chosen: by name, by match.cluster or by match.hostname
     ~/.config/mnrun/…                 the same two of the user's own
 
-Nothing is read from the current directory but the job file that was named, and no two profiles are merged.
+Of the current directory, mnrun reads the named job file alone. Two profiles are never merged.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from mnrun.errors import SchedulerError, UsageError
 from mnrun.schedulers.slurm import cluster
 
 SITE = Path("/etc/mnrun")
-OWNER = 0  # whose a site's files are
+OWNER = 0  # the owner of a site's files
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """The merged settings, the job file's command, why variables have their values, and what to warn of."""
+    """The merged settings, the job file's command, the reasons of variables' values, and warnings."""
 
     settings: dict[str, Setting]
     command: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Shelf:
-    """The files that there are; warnings for those that were passed over."""
+    """The files that were found, and warnings about skipped ones."""
 
     site: Sheet | None
     user: Sheet | None
@@ -50,15 +50,15 @@ class Shelf:
 def gather(
     given: Mapping[str, object], path: str, environ: Mapping[str, str], cwd: str, home: str, *, batch: bool = False
 ) -> Gathered:
-    """The layers from built-in to command line. `path` is the job file's, or ""; `batch`: the job is for sbatch.
+    """Merge the layers from built-in to command line. `path` is the job file's, or "". `batch`: the job is for sbatch.
 
-    Raises UsageError for what is wrong in a file or a value, Impossible for what the site does not want.
+    Raises UsageError for an error in a file or a value, and Impossible for a request that the site's policy forbids.
     """
     shelf = find(environ, home)
     line = settings.from_command_line(given)
     variables = settings.from_environment(environ)
     file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
-    # inside an allocation they are no matter: the job runs
+    # Inside an allocation, SBATCH_* variables do not matter: the job runs.
     sbatch = settings.from_sbatch(environ) if batch or "SLURM_JOB_ID" not in environ else {}
     lost = settings.lost_of_sbatch(environ) if batch else []
     own = (file.settings, variables, sbatch, line)
@@ -85,29 +85,31 @@ def gather(
 
 
 def as_given(given: Mapping[str, object], environ: Mapping[str, str]) -> Gathered:
-    """Return what a batch script says, and nothing else: no file and no MNRUN_* variable counts. The job's own CPUs for
-    each rank do, which Slurm tells where the script's #SBATCH lines ask for them."""
+    """Return the settings of a batch script alone: no file and no MNRUN_* variable counts.
+
+    The job's CPUs for each rank count, too. Slurm tells of them if the script's #SBATCH lines ask for them.
+    """
     cpus = environ.get("SLURM_CPUS_PER_TASK", "")
     allocated = {"cpus_per_task": Setting(int(cpus), "SLURM_CPUS_PER_TASK")} if cpus.isdecimal() else {}
     return Gathered(settings.merge(settings.builtin(), allocated, settings.from_command_line(given)))
 
 
 def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
-    """What holds before any job is named: where records lie, how often Slurm is asked."""
+    """Return the settings that hold before any job is named, such as --job-dir and --slurm-poll."""
     shelf = find(environ, home)
     names = ("MNRUN_JOB_DIR", "MNRUN_SLURM_POLL", "MNRUN_PROFILE")
     variables = settings.from_environment({name: environ[name] for name in names if name in environ})
     site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
     try:
         chosen = usual(shelf, environ)
-    except (SchedulerError, profiles.TwoMatchError):  # files are read while Slurm is away, too
-        chosen = None  # which of two it was, was said when the job was handed in
+    except (SchedulerError, profiles.TwoMatchError):  # these settings are needed even while Slurm is away
+        chosen = None  # the submission has reported two matches already
     sheets = (site, profiles.understood(chosen), user)
     return profiles.merged(settings.builtin(), sheets, (variables,))[0]
 
 
 def usual(shelf: Shelf, environ: Mapping[str, str]) -> Sheet | None:
-    """The profile of a job that names none. Raises SchedulerError, or TwoMatchError, where it cannot be known."""
+    """Return the profile of a job that names none. Raises SchedulerError or TwoMatchError if it is not known."""
     said = (profiles.understood(shelf.site).settings, profiles.understood(shelf.user).settings)
     variable = {name: value for name, value in environ.items() if name == "MNRUN_PROFILE"}
     named = settings.merge(*said, settings.from_environment(variable)).get("profile")
@@ -115,12 +117,12 @@ def usual(shelf: Shelf, environ: Mapping[str, str]) -> Sheet | None:
 
 
 def _command(file: jobfile.JobFile, merged: Settings) -> tuple[str, ...]:
-    """The file's, but where a script was named instead of it."""
+    """Return the file's command, or () if another layer names a script instead."""
     return file.command if merged.get("script") == file.settings.get("script") else ()
 
 
 def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
-    """The profile of this place, or that of this name."""
+    """Return the profile of this place, or the one of this name."""
 
     def here() -> str:
         try:
@@ -132,17 +134,17 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
 
 
 def own_profiles(environ: Mapping[str, str], home: str) -> Path:
-    """Where the user's lie."""
+    """Return the directory of the user's profiles."""
     return _own(environ, home) / "profiles"
 
 
 def _own(environ: Mapping[str, str], home: str) -> Path:
-    config = environ.get("XDG_CONFIG_HOME", "")  # whose own rule is that a relative one says nothing
+    config = environ.get("XDG_CONFIG_HOME", "")  # the XDG specification: ignore a relative path
     return Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"
 
 
 def find(environ: Mapping[str, str], home: str) -> Shelf:
-    """Read what there is. Raises UsageError with file and line of what is wrong."""
+    """Read all files of the site and the user. Raises UsageError with the file and line of an error."""
     own = _own(environ, home)
     warnings: list[str] = []
 
@@ -166,7 +168,8 @@ def find(environ: Mapping[str, str], home: str) -> Shelf:
 
 
 def _of_the_site(path: Path, warnings: list[str]) -> str | None:
-    """The text of a file that only the site can have written; None, and a warning, where others could."""
+    """Return the text of a file that only the site can have written. If others could, return None, and add a
+    warning."""
     try:
         with open(path, encoding="utf-8") as file:
             places = [os.fstat(file.fileno()), *map(os.stat, {path.parent, SITE})]

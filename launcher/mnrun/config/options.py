@@ -1,8 +1,6 @@
-"""The one table of options: the command line, the environment, the help and the
-job file's keys all come from it.
+"""The one table of options: the source of the command line, the variables, the help and the job file's keys.
 
-A key is the long option with `_` for `-`; the environment's name is `MNRUN_` + that in
-capitals, whatever the verb.
+A key is the long option with `_` for `-`. The variable is `MNRUN_` and the key in capitals, for every verb.
 """
 
 from __future__ import annotations
@@ -11,22 +9,24 @@ from dataclasses import dataclass
 
 _WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun itself"
 _BATCH = "Batch job, in sbatch's words"
-# Of a batch job's, what an allocation that somebody sits in has not.
+# Options of a batch job that an interactive allocation has not.
 _SCRIPTS_OWN = (
     *("array", "dependency", "mail_type", "mail_user", "signal", "requeue", "export"),
     *("slurm", "setup", "ulimit", "templates", "mnrun"),
 )
-# Of those, what a live run has too, from its command line: a job file's are the batch job's.
+# Options of a batch job that a live run takes from its command line. In a job file, they are the batch job's.
 LIVE = ("output", "error")
 
-# Keys of a job file as people write them, for an option's own name.
+# Keys of a job file -> the option's own name.
 ALIASES = {"name": "job_name", "modules": "module", "lines": "setup"}
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option. `kind` is flag, text, number, choice, seconds, list, words or env;
-    a list adds up, words are split as a shell would, env is NAME[=VALUE]."""
+    """One option. `kind` is flag, text, number, choice, seconds, list, words or env.
+
+    A list adds up. Words are split as by a shell. env is NAME[=VALUE].
+    """
 
     name: str
     flags: tuple[str, ...]
@@ -39,12 +39,12 @@ class Option:
 
     @property
     def batch(self) -> bool:
-        """Whether it asks sbatch for something, and so means nothing inside an allocation."""
+        """Return whether the option asks sbatch for something, and so has no meaning inside an allocation."""
         return self.section == _BATCH
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """The verbs in which it has an effect; all of them accept it, since one job file is for all."""
+        """Return the verbs in which the option has an effect. All verbs accept it, since one job file is for all."""
         if not self.batch:
             return ("run", "plan", "submit", "shell")
         if self.name in LIVE:
@@ -61,12 +61,12 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Its key in a job file, as documents write it; its name is one too."""
+        """Return the key in a job file, as documents write it. The option's name is a key, too."""
         return next((alias for alias, name in ALIASES.items() if name == self.name), self.name)
 
     @property
     def variable(self) -> str | None:
-        """Its environment variable; none for variables and lines of shell, in which a comma ends nothing."""
+        """Return the environment variable, or None for env and setup, in which a comma is no separator."""
         return None if self.kind == "env" or self.name == "setup" else f"MNRUN_{self.name.upper()}"
 
 
@@ -319,8 +319,8 @@ OPTIONS: tuple[Option, ...] = (
 BY_NAME = {option.name: option for option in OPTIONS}
 BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 
-# Spellings of other tools that would be misread here, and ours. A value in the key
-# must match too: -v alone is ours, -v a:b is docker's.
+# Spellings of other tools, and the right ones here. A value in the key must match, too: -v alone is ours, -v a:b is
+# docker's.
 FOREIGN = {
     "-npernode": "--ntasks-per-node N",
     "--npernode": "--ntasks-per-node N",

@@ -1,11 +1,11 @@
-"""Site defaults, profiles and the user's own: which of them count here, and what they say. Pure.
+"""Choose among site defaults, profiles and the user's own, and parse them. Reads no file.
 
 A profile has a job file's keys, and these tables:
 
-    match.cluster, match.hostname    where it is chosen (globs, one or a list of them); all that are given must hold
+    match.cluster, match.hostname    the places of the profile (globs, one or a list). All that are given must hold
     site.*                           modules, jobs, ports, connect, slurm_poll, cache, mnrun
     policy.OPTION = "…"              the option is refused, in these words
-    partition.NAME.*                 keys that hold in that partition; env.X = { value = …, why = … }
+    partition.NAME.*                 keys that hold in that partition, with env.X = { value = …, why = … }
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SITE_KEYS = {
 
 
 class TwoMatchError(UsageError):
-    """Which profile is this place's is not known."""
+    """More than one profile matches this place."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A file of the site's or the user's that was read, and not yet understood but for when it is chosen."""
+    """A file of the site's or the user's, parsed as TOML. Its match table alone is checked."""
 
-    name: str  # the profile's; "" for defaults
+    name: str  # the profile's name, or "" for defaults
     path: str
     page: jobfile.Page
     tables: Mapping[str, Any]
@@ -49,16 +49,16 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Said:
-    """What a sheet says."""
+    """The content of a sheet."""
 
     settings: Settings = field(default_factory=dict)
     partitions: Mapping[str, Settings] = field(default_factory=dict)
-    policy: Mapping[str, str] = field(default_factory=dict)  # option -> why the site does not want it
+    policy: Mapping[str, str] = field(default_factory=dict)  # option -> the reason that the site forbids it
     whys: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # partition or "" -> NAME=VALUE -> why
 
 
 def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
-    """A file's tables, and when it is chosen. Raises UsageError with file and line of what is wrong."""
+    """Return a file's tables, and the places that it is for. Raises UsageError with the file and line of an error."""
     tables = jobfile.load(page)
     for special in jobfile.PROFILES_OWN:
         if not isinstance(tables.get(special, {}), dict):
@@ -80,10 +80,9 @@ def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
 
 
 def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostname: str) -> Sheet | None:
-    """The one profile of this place, or the one that is asked for by name; a later one of a name goes before.
+    """Return the one profile of this place, or the one of this name. Of two with the same name, the later one counts.
 
-    `cluster` is asked only where some profile names a cluster. Raises UsageError where two match,
-    or none has the name.
+    `cluster` is called only if some profile names a cluster. Raises UsageError if two match, or none has the name.
     """
     by_name = {found.name: found for found in sheets}
     if name:
@@ -109,7 +108,7 @@ def _any(text: str, patterns: Sequence[str]) -> bool:
 
 
 def understood(found: Sheet | None) -> Said:
-    """What a sheet says. Raises UsageError with file and line of what it cannot say."""
+    """Return the content of a sheet. Raises UsageError with the file and line of a bad key or value."""
     if found is None:
         return Said()
     page, tables = found.page, dict(found.tables)
@@ -142,7 +141,7 @@ def _site(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, Setting]:
 
 
 def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
-    """An option that mnrun has not is no mistake: a site's rules may be older, or newer."""
+    """Return option -> reason. An option that mnrun has not is no error: a site's rules may be older, or newer."""
     for key, value in table.items():
         if not isinstance(value, str):
             raise UsageError(f"{page.at(('policy', key))}: policy.{key} is not a string", "write what users are told")
@@ -150,7 +149,7 @@ def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
 
 
 def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The table with plain values in its env; `{ value = …, why = … }` leaves its reason in the second."""
+    """Return the table with plain values in its env, and the reasons of `{ value = …, why = … }` beside it."""
     given = table.get("env")
     if not isinstance(given, dict):
         return dict(table), {}
@@ -163,7 +162,7 @@ def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
 
 
 def merged(below: Settings, sheets: Sequence[Said], own: Sequence[Settings]) -> tuple[dict[str, Setting], str]:
-    """Every layer in its order, with what the sheets say of the job's partition; and that partition."""
+    """Return every layer in its order, with the sheets' settings for the job's partition, and that partition."""
     found = merge(below, *(said.settings for said in sheets), *own)
     partition = str(found["partition"].value) if "partition" in found else ""
     layers = [layer for said in sheets for layer in (said.settings, said.partitions.get(partition, {}))]
@@ -171,7 +170,7 @@ def merged(below: Settings, sheets: Sequence[Said], own: Sequence[Settings]) -> 
 
 
 def whys(sheets: Sequence[Said], partition: str) -> dict[str, str]:
-    """NAME=VALUE -> why, of the variables that the sheets set."""
+    """Return NAME=VALUE -> reason, for the variables that the sheets set."""
     found: dict[str, str] = {}
     for said in sheets:
         found.update({**said.whys.get("", {}), **(said.whys.get(partition, {}) if partition else {})})
@@ -179,7 +178,7 @@ def whys(sheets: Sequence[Said], partition: str) -> dict[str, str]:
 
 
 def refuse_unwanted(asked: Settings, policy: Mapping[str, str], whose: str) -> None:
-    """Raise Impossible where something is asked for that the site does not want."""
+    """Raise Impossible if an option is given that the site's policy forbids."""
     for name, why in policy.items():
         if name in asked and asked[name].value is not False:
             option = f"--{name.replace('_', '-')} ({asked[name].origin})"

@@ -1,1 +1,1 @@
-"""Names of images, and the cache of those that were fetched."""
+"""Names of images, and the cache of pulled images."""

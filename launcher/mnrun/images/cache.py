@@ -1,9 +1,10 @@
-"""The cache of converted images, which wrappers/images/pull_image.sh fills: its content, and what may go.
+"""The cache of converted images, which wrappers/images/pull_image.sh fills: list it and tidy it.
 
-sha256-DIGEST.sif   an image; whoever takes it for a job touches it first
-refs/NAME           the digest that a reference was found to be, and at the end of its line the reference
-facts/KEY           what a node has said of an image's MPI (running/probe.py)
-refs/NAME.lock/     somebody converts it, and all that is half-done; refs/NAME.lock.PID.gone on its way out
+sha256-DIGEST.sif   an image. A job that takes it touches it first
+refs/NAME           the digest of a reference, and at the end of the line the reference
+facts/KEY           a node's report of an image's MPI (running/probe.py)
+refs/NAME.lock/     a conversion in progress, with all its half-done files
+refs/NAME.lock.PID.gone   such a lock during its removal
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from mnrun.schedulers.slurm.answers import Job
 
 FACTS = "facts"
 HOUR = 3600.0
-BEATING = 600.0  # seconds: a lock whose heart has not beaten for as long is nobody's
+BEATING = 600.0  # seconds: a lock without a heartbeat for as long belongs to nobody
 
 
 @dataclass(frozen=True)
 class Image:
-    """A file of the cache's; `names` are the references that were found to be it."""
+    """An image file of the cache. `names` are the references to it."""
 
     path: Path
     used: float
@@ -35,7 +36,7 @@ class Image:
 
 
 def images(cache: Path) -> list[Image]:
-    """All that are there, those that were used longest ago first. Raises UsageError where that cannot be read."""
+    """Return all images, those used longest ago first. Raises UsageError if the cache cannot be read."""
     names: dict[str, list[str]] = {}
     for words in filter(None, map(_record, _files(cache / "refs"))):
         names.setdefault(words[0].replace(":", "-"), []).extend(words[3:])
@@ -48,7 +49,7 @@ def images(cache: Path) -> list[Image]:
 
 
 def known(cache: Path, reference: str) -> Path | None:
-    """The image that this reference was found to be, where it is there."""
+    """Return the cached image of this reference, or None."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)[:120]
     for words in filter(None, map(_record, (cache / "refs").glob(f"{name}-*"))):
         path = cache / f"{words[0].replace(':', '-')}.sif"
@@ -58,31 +59,36 @@ def known(cache: Path, reference: str) -> Path | None:
 
 
 def unneeded(before: float, jobs: Iterable[Job], asked: float) -> float:
-    """What was last used before then, no job has: `jobs` are all that Slurm knew when it was asked, and each takes its
-    image after its start."""
+    """Return a time such that no job has an image that was last used before it. The time is `before`, or earlier.
+
+    `jobs` are all that Slurm knew at the time `asked`. Each job takes its image after its start.
+    """
     starts = [job.start for job in jobs if job.active and job.start > 0]
-    return min(before, min([asked, *starts]) - HOUR)  # clocks differ
+    return min(before, min([asked, *starts]) - HOUR)  # clocks differ between machines
 
 
 def remove(image: Image, before: float) -> bool:
-    """Whether it has gone: not where somebody has taken it meanwhile. Raises UsageError where it cannot be."""
+    """Remove an image, and return whether it has gone. It stays if a job has just taken it. Raises UsageError on
+    failure."""
     away = image.path.with_suffix(".gone")
     try:
-        image.path.rename(away)  # from now on nobody finds it; who did has touched it
+        image.path.rename(away)  # no later job finds it, and an earlier one has touched it
         if away.stat().st_mtime < before:
             away.unlink()
             return True
         away.rename(image.path)
     except FileNotFoundError:
-        return True  # by another
+        return True  # another process has removed it
     except OSError as error:
         raise UsageError(f"cannot remove {image.path}: {error.strerror}") from None
     return False
 
 
 def tidy(cache: Path, before: float) -> None:
-    """Away with references to images that are gone, and with what conversions left that died before then; what
-    cannot be removed stays: nobody asked for it by name."""
+    """Remove references to missing images, and remains of conversions that died before `before`.
+
+    Files that cannot be removed stay without an error: nobody asked for them by name.
+    """
     refs = cache / "refs"
     for path in _files(cache / FACTS):
         with suppress(OSError):
@@ -102,7 +108,7 @@ def tidy(cache: Path, before: float) -> None:
 
 
 def owned(cache: Path) -> bool:
-    """Whether it is there. Raises UsageError where it is somebody else's."""
+    """Return whether the cache exists. Raises UsageError if it is somebody else's."""
     try:
         if cache.stat().st_uid == os.getuid():
             return True
@@ -116,7 +122,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _record(path: Path) -> list[str]:
-    """The words of a reference's line: digest, the runtime's key, the job that asked, the reference."""
+    """Return the words of a reference's line: digest, the runtime's key, the job that asked, the reference."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -128,7 +134,7 @@ def _lock(ref: Path) -> Path:
 
 
 def _beaten(lock: Path) -> float:
-    """When its heart last beat."""
+    """Return the time of the last heartbeat of a lock."""
     times = [0.0]
     for path in (lock, lock / "beat"):
         with suppress(OSError):
@@ -137,7 +143,7 @@ def _beaten(lock: Path) -> float:
 
 
 def _delete(path: Path) -> None:
-    """With the folders of an unpacked image that may not be written."""
+    """Remove a file or a folder, with the read-only folders of an unpacked image."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
     for folder, _, _ in os.walk(path):

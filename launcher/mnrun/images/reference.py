@@ -1,9 +1,9 @@
-"""What `--image` names: a file or directory of the nodes, or an image of a registry. Pure.
+"""Tell whether `--image` names a file or directory of the nodes, or an image of a registry. Reads no file.
 
 ./app, ../app, /images/app, app.sif        a path
 docker://…, oras://…, library://…          a reference, by its scheme
 name:tag, name@sha256:…, host.name/…       a reference, as docker writes it
-anything else                              a path if it is there, else nobody can tell
+anything else                              a path if it exists, else an error
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PINNED = re.compile(r":[^/@]*(?=@sha256:)")
 
 
 def clearly(text: str) -> bool:
-    """Whether `text` is written as a reference, wherever a path of that name may exist; a wrong one is, too."""
+    """Return whether `text` is written as a reference, right or wrong, even if a path of that name exists."""
     if "://" in text:
         return True
     return not _PATH.match(text) and bool(re.search(r":[\w.-]*$|@", text) or _told(text))
@@ -36,9 +36,9 @@ def _told(text: str) -> bool:
 
 
 def is_reference(text: str, there: bool) -> bool:
-    """Whether `text` names an image of a registry; `there`: a path of that name exists here.
+    """Return whether `text` names an image of a registry. `there`: a path of that name exists here.
 
-    Raises UsageError where it is neither clearly a path nor a reference.
+    Raises UsageError if the text is neither clearly a path nor a reference.
     """
     scheme, sign, rest = text.partition("://")
     if sign:
@@ -72,12 +72,12 @@ def _check(text: str, name: str) -> None:
 
 
 def for_files(text: str) -> str:
-    """As the runtimes have it that make a file of an image: with a scheme, and never a tag beside a digest."""
+    """Return the reference for runtimes that make a file of an image: with a scheme, and no tag beside a digest."""
     return _PINNED.sub("", text if "://" in text else f"docker://{text}")
 
 
 def for_stores(text: str, runtime: str) -> str:
-    """As the runtimes have it that keep images in a store: without a scheme. Raises Impossible for other schemes."""
+    """Return the reference for runtimes with a store: without a scheme. Raises Impossible for schemes but docker."""
     scheme, sign, rest = text.partition("://")
     if sign and scheme != "docker":
         raise Impossible(f"{runtime} does not pull {text}", "it pulls docker://…; apptainer pulls the others")

@@ -1,1 +1,1 @@
-"""Submitted jobs, as people follow them."""
+"""Submitted jobs: their records, their state and their output."""

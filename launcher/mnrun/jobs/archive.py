@@ -1,4 +1,4 @@
-"""The directories of submitted jobs: found, read, and removed when they are old. records.py knows what is in them."""
+"""Find, read and remove the directories of submitted jobs. records.py knows their content."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mnrun.jobs.state import Kept
 
 T = TypeVar("T")
 
-PLACES = "places"  # in ~/.mnrun: the directories of jobs that are not the usual one, a line each
+PLACES = "places"  # in ~/.mnrun: the directories of jobs beside the usual one, a line each
 
 
 def usual(home: Path) -> Path:
-    """Where jobs leave their records, where nobody says otherwise."""
+    """Return the directory of jobs' records by default."""
     return home / ".mnrun" / "jobs"
 
 
 def remember(home: Path, base: Path) -> None:
-    """That jobs of this user lie there: so they are found without the words that said so when they were handed in."""
+    """Write down that jobs of this user lie in `base`. Later commands then find them without --job-dir."""
     if base in (usual(home), *places(home)):
         return
     with suppress(OSError):
@@ -34,7 +34,7 @@ def remember(home: Path, base: Path) -> None:
 
 
 def places(home: Path) -> list[Path]:
-    """What is remembered."""
+    """Return the directories that `remember` has written down."""
     try:
         text = (usual(home).parent / PLACES).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -43,7 +43,8 @@ def places(home: Path) -> list[Path]:
 
 
 def kept(bases: Iterable[Path], wanted: Iterable[str] = ()) -> dict[str, Kept]:
-    """id -> what lies there of these jobs and of the tasks of these arrays; of all where none is named."""
+    """Return id -> record of these jobs and of the tasks of these arrays. If `wanted` is empty, the result has all
+    jobs."""
     names = set(wanted)
     found: dict[str, Kept] = {}
     for base in bases:
@@ -58,7 +59,7 @@ def kept(bases: Iterable[Path], wanted: Iterable[str] = ()) -> dict[str, Kept]:
 
 
 def _one(path: Path) -> Kept | None:
-    """The last start of a job; None where this is no directory of a job."""
+    """Return the record of a job's last start, or None if the directory is no job's."""
     try:
         starts = records.restarts(os.listdir(path))
     except OSError:
@@ -88,17 +89,17 @@ def _record(path: Path, read: Callable[[str], T | None]) -> T | None:
 
 
 def named(bases: Iterable[Path]) -> str:
-    """These directories in a message."""
+    """Return these directories as text for a message."""
     return ", ".join(map(str, bases))
 
 
 def log(found: Kept) -> Path:
-    """The guards' lines of its last start."""
+    """Return the file with the guards' lines of the job's last start."""
     return Path(found.place, str(found.restart), records.LOG)
 
 
 def ranks(found: Kept) -> dict[str, set[int]]:
-    """node -> the ranks that have said there that they begin, in its last start."""
+    """Return node -> the ranks that have started there in the job's last start."""
     there: dict[str, set[int]] = {}
     with suppress(OSError):
         for line in log(found).read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
@@ -109,7 +110,7 @@ def ranks(found: Kept) -> dict[str, set[int]]:
 
 
 def rank_files(folder: str) -> dict[tuple[int, str], Path]:
-    """(rank, out or err) -> its file, for the ranks that have one by now."""
+    """Return (rank, out or err) -> its file, for the ranks that have one by now."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -119,14 +120,14 @@ def rank_files(folder: str) -> dict[tuple[int, str], Path]:
 
 
 def remove(found: Kept) -> Path:
-    """Remove the directory of a job, and nothing that is not this user's. Raises UsageError where it cannot be."""
+    """Remove the directory of a job, but of no other user's. Raises UsageError if that fails. Returns the directory."""
     path = Path(found.place)
     remove_folder(path)
     return path
 
 
 def remove_folder(path: Path) -> None:
-    """As `remove`."""
+    """Remove a directory, but of no other user's. Raises UsageError if that fails."""
     try:
         if path.is_symlink() or path.stat().st_uid != os.getuid():
             raise UsageError(f"{path} is not a directory of yours", "remove it by hand")

@@ -1,13 +1,13 @@
-"""What a submitted job leaves in its directory, as text: read here, and written in the same words.
+"""The records that a submitted job leaves in its directory, as text: one module parses and writes them.
 
-    <base>/<ID>/submitted          by `mnrun submit`; ID is 123, or 123_4 for a task of an array
+    <base>/<ID>/submitted          by `mnrun submit`. ID is 123, or 123_4 for a task of an array
     <base>/<ID>/script             the script as it was handed in
-    <base>/<ID>/<RESTART>/begun    by the job itself, as it starts; RESTART is Slurm's SLURM_RESTART_COUNT
+    <base>/<ID>/<RESTART>/begun    by the job itself, as it starts. RESTART is Slurm's SLURM_RESTART_COUNT
     <base>/<ID>/<RESTART>/log      the guards' lines
-    <base>/<ID>/<RESTART>/outcome  by the job itself, last and whole; a job that was killed hard has none
+    <base>/<ID>/<RESTART>/outcome  by the job itself, last and whole. A job that was killed hard has none
 
-An array has <base>/123/ with `submitted` alone; its tasks have directories of their own. Times are seconds of
-the epoch. Nothing here touches a file.
+An array has <base>/123/ with `submitted` alone. Its tasks have directories of their own. Times are seconds since the
+epoch. Functions here touch no file.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Union
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
-NO_ARRAY = "4294967294"  # what Slurm's patterns say of the task of a job that is none
+NO_ARRAY = "4294967294"  # the task's number in Slurm's patterns, for a job without an array (NO_VAL, slurm.h)
 REQUEUED = "requeued"  # the `why` of an outcome after which the job has asked Slurm to start it again
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """What was asked for. `nodes` and `gpus` (in all) are 0 where nobody said; `output` and `error` are
-    Slurm's patterns, absolute, and `split_output` a directory, absolute; "" where there is none."""
+    """The request. `nodes` and `gpus` (in all) are 0 if the request has none.
+
+    `output` and `error` are Slurm's patterns, and `split_output` is a directory. All three are absolute, or "".
+    """
 
     id: str
     name: str = ""
@@ -42,7 +44,8 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Begun:
-    """Where a start of the job runs. `nodes` is folded (node[01-04]); the paths are absolute, without patterns."""
+    """The place where a start of the job runs. `nodes` is folded (node[01-04]). The paths are absolute, without
+    patterns."""
 
     time: float
     nodes: str = ""
@@ -54,7 +57,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a start of the job ended: its exit code, and why where it was not the program."""
+    """The end of a start of the job: its exit code, and a reason if that is not the program's own."""
 
     time: float
     code: int
@@ -65,12 +68,12 @@ Record = Union[Submitted, Begun, Ended]
 
 
 def text(record: Record) -> str:
-    """The record as its file has it: one line of JSON."""
+    """Return the record as its file has it: one line of JSON."""
     return json.dumps(asdict(record)) + "\n"
 
 
 def submitted(text: str) -> Submitted | None:
-    """The record in a file's text; None where it is none, or not whole yet."""
+    """Return the record in a file's text, or None if there is none, or half of one."""
     said = _object(text)
     if said is None or not is_id(str(said.get("id", ""))):
         return None
@@ -90,7 +93,7 @@ def submitted(text: str) -> Submitted | None:
 
 
 def begun(text: str) -> Begun | None:
-    """The record in a file's text; None where it is none, or not whole yet."""
+    """Return the record in a file's text, or None if there is none, or half of one."""
     said = _object(text)
     if said is None or "time" not in said:
         return None
@@ -105,7 +108,7 @@ def begun(text: str) -> Begun | None:
 
 
 def outcome(text: str) -> Ended | None:
-    """The record in a file's text; None where it is none, or not whole yet."""
+    """Return the record in a file's text, or None if there is none, or half of one."""
     said = _object(text)
     if said is None or not isinstance(said.get("code"), int):
         return None
@@ -113,7 +116,7 @@ def outcome(text: str) -> Ended | None:
 
 
 def named(pattern: str, identity: str, job: str, user: str) -> str:
-    """Return the file that one of Slurm's patterns names for job `identity`; "" where it is for a rank or a node."""
+    """Return the file that one of Slurm's patterns names for job `identity`, or "" if it is for a rank or a node."""
     array, _, task = identity.partition("_")
     values = {"j": array, "A": array, "a": task or NO_ARRAY, "x": job, "u": user, "%": "%"}
     found = re.sub(r"%(\d*)([jAaxu%])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
@@ -121,22 +124,22 @@ def named(pattern: str, identity: str, job: str, user: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether this is an id as Slurm's users type it: 123, or 123_4 for a task of an array."""
+    """Return whether this is an id as Slurm's users type it: 123, or 123_4 for a task of an array."""
     return re.fullmatch(r"[1-9]\d*(_\d+)?", text, re.ASCII) is not None
 
 
 def restarts(names: Iterable[str]) -> list[int]:
-    """The starts of a job among the names in its directory, the first one first."""
+    """Return the numbers of a job's starts among the names in its directory, in order."""
     return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9]\d*", name, re.ASCII))
 
 
 def rank_file(rank: int, stream: str) -> str:
-    """The name of what a rank said, in the directory of --split-output; `stream` is out or err."""
+    """Return the name of a rank's file in the directory of --split-output. `stream` is out or err."""
     return f"rank.{rank}.{stream}"
 
 
 def rank_of(name: str) -> tuple[int, str] | None:
-    """(rank, stream) of such a name; None for any other."""
+    """Return (rank, stream) of such a name, or None for any other name."""
     found = re.fullmatch(r"rank\.(\d+)\.(out|err)", name, re.ASCII)
     return (int(found[1]), found[2]) if found else None
 

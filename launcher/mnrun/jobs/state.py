@@ -1,6 +1,6 @@
-"""A job as a person follows it: what Slurm says of it and what it left in its directory, made one.
+"""The state of a job for a person, made of Slurm's answers and the records in the job's directory.
 
-Its own word counts for its exit code; Slurm's for how it was ended from outside, which a job cannot know.
+The job's own record counts for its exit code. Slurm counts for an end from outside, which a job cannot know.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from mnrun.schedulers.slurm import steps
 from mnrun.schedulers.slurm.answers import Job, Place, span
 
 DAY = 86400.0
-SIGNALLED = 128  # a code from here on is a signal's: who sent it, only Slurm knows
+SIGNALLED = 128  # codes from here on are a signal's, and Slurm alone knows its sender
 
-# How Slurm ended a job, as our exit codes.
+# Slurm's states of ended jobs, as our exit codes.
 _ENDED_BY_SLURM = {
     "TIMEOUT": 124,
     "DEADLINE": 124,
@@ -37,14 +37,17 @@ _WORDS = {
     "COMPLETING": "ending",
     "CONFIGURING": "starting",
 }
-# How its own last word ends, as Slurm's state: it comes sooner, and is kept for longer.
+# The end of the job's own last word, as Slurm's state. It comes sooner than Slurm's, and is kept for longer.
 _ENDED_BY_ITS_WORD = {"reached its time limit": "TIMEOUT", "was cancelled": "CANCELLED"}
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What lies in a job's directory: of its last start, `restart` (-1: it has not begun). `touched` is when a start
-    that has not ended last wrote something there, 0 where that is not known."""
+    """The records in a job's directory, of its last start.
+
+    `restart` is the number of that start, or -1 if the job has not begun. `touched` is the time of the last write by a
+    start that has not ended, or 0 if unknown.
+    """
 
     id: str
     submitted: Submitted | None = None
@@ -56,12 +59,12 @@ class Kept:
 
     @property
     def over(self) -> bool:
-        """Whether its last start said that it ended, and not that it would begin anew."""
+        """Return whether the last start has ended, and the job does not begin anew."""
         return self.ended is not None and self.ended.why != REQUEUED
 
     @property
     def time(self) -> float:
-        """Of the last thing that it says."""
+        """Return the time of the newest record."""
         return max([self.touched, *(said.time for said in (self.submitted, self.begun, self.ended) if said)])
 
     @property
@@ -71,8 +74,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class Seen:
-    """A job for a person. `why` says what it waits for, or why it ended; `left` are seconds until its time
-    limit, `code` its exit code, each None where there is none; `nodes` is a count, `nodelist` their names."""
+    """A job for a person. `why` is the reason that it waits, or that it ended.
+
+    `left` is the time until its limit in seconds, and `code` is its exit code. Both may be None. `nodes` is a count,
+    and `nodelist` has their names.
+    """
 
     id: str
     name: str
@@ -87,22 +93,23 @@ class Seen:
 
     @property
     def words(self) -> str:
-        """The state as a person says it."""
+        """Return the state in a person's words."""
         return _WORDS.get(self.state, self.state.lower().replace("_", " "))
 
 
 def final(kept: Kept | None) -> int | None:
-    """The exit code where the job's own word is the last one: no need to ask Slurm."""
+    """Return the exit code if the job's own record has the last word, without a question to Slurm. Otherwise return
+    None."""
     if kept is None or kept.ended is None or not kept.over or kept.ended.code >= SIGNALLED:
         return None
     return kept.ended.code
 
 
 def code(job: Job | None, kept: Kept | None) -> int | None:
-    """The exit code of a job that has ended; None while it has not, or where nobody knows."""
+    """Return the exit code of a job that has ended, or None before that, or if nobody knows it."""
     ended = kept.ended if kept is not None and kept.over else None
     if job is not None and ended is not None and kept is not None and job.active and _newer(job, kept):
-        ended = None  # that was the start before
+        ended = None  # that record is of the start before
     if ended is not None and ended.code < SIGNALLED:
         return ended.code
     if job is not None and not job.active and job.state != "UNKNOWN":
@@ -111,7 +118,7 @@ def code(job: Job | None, kept: Kept | None) -> int | None:
 
 
 def _newer(job: Job, kept: Kept) -> bool:
-    """Whether Slurm knows of a later start than the one that left its records."""
+    """Return whether Slurm knows of a later start than the one that left the records."""
     return job.state == "PENDING" or job.restarts > kept.restart
 
 
@@ -122,11 +129,11 @@ def _by_slurm(job: Job, ended: Ended | None) -> int:
         return ended.code
     if job.signal:
         return SIGNALLED + job.signal
-    return job.code or int(job.state != "COMPLETED")  # one that could not be started has left with nothing
+    return job.code or int(job.state != "COMPLETED")  # a job that could not start has exit code 0
 
 
 def see(identity: str, job: Job | None, kept: Kept | None, now: float) -> Seen:
-    """What a person is told of a job. One of which neither knows an end is UNKNOWN."""
+    """Return a job for a person. Its state is UNKNOWN if neither Slurm nor a record has its end."""
     result = code(job, kept)
     state, why = _state(job, kept, result)
     asked = kept.submitted if kept is not None else None
@@ -163,8 +170,10 @@ def _state(job: Job | None, kept: Kept | None, result: int | None) -> tuple[str,
 def ends(
     wanted: Sequence[str], kept: Mapping[str, Kept], jobs: Iterable[Job], history: Iterable[Job], now: float
 ) -> tuple[dict[str, int], list[str]]:
-    """id -> the exit code of each that has ended, the largest of an array's tasks; and the ids of which nobody
-    can say whether they will. Those in neither go on."""
+    """Return id -> exit code of the jobs that have ended, and the ids whose end nobody can tell.
+
+    The code of an array is the largest of its tasks. Jobs in neither part go on.
+    """
     ended: dict[str, int] = {}
     lost = []
     known, past = list(jobs), list(history)
@@ -178,7 +187,7 @@ def ends(
     return ended, lost
 
 
-# Slurm's reasons for a job that waits, by their beginnings, as a person would say them.
+# Slurm's reasons for a waiting job, by their beginnings, in a person's words.
 _REASONS = (
     ("Resources", "waits for nodes or GPUs that others use"),
     ("Priority", "others are before it in the queue"),
@@ -212,7 +221,7 @@ _REASONS = (
 
 
 def reason(job: Job, now: float) -> str:
-    """Why a job waits, in a person's words."""
+    """Return the reason that a job waits, in a person's words."""
     word = job.reason or "None"
     if word == "BeginTime" and job.start > now:
         return f"starts in {span(int(job.start - now))} at the earliest"
@@ -229,8 +238,11 @@ def reason(job: Job, now: float) -> str:
 def gather(
     wanted: Sequence[str], jobs: Iterable[Job], history: Iterable[Job], kept: Mapping[str, Kept], now: float
 ) -> tuple[list[Seen], list[str]]:
-    """The jobs that `wanted` names (none: all of the last seven days), and the ids of which nobody knows."""
-    by_id = {job.id: job for job in history if not job.active}  # what is active, slurmctld knows better
+    """Return the jobs that `wanted` names, and the ids that nobody knows.
+
+    If `wanted` is empty, the jobs are all of the last seven days.
+    """
+    by_id = {job.id: job for job in history if not job.active}  # slurmctld knows better about active jobs
     by_id.update({job.id: job for job in jobs})
     alone = {identity: found for identity, found in kept.items() if not _shown_by_its_tasks(found, by_id, kept)}
     names = sorted({*by_id, *alone}, key=_order)
@@ -261,7 +273,7 @@ def _last(job: Job | None, kept: Kept | None) -> float:
 
 
 def _shown_by_its_tasks(found: Kept, jobs: Mapping[str, Job], kept: Mapping[str, Kept]) -> bool:
-    """An array's own directory says nothing where its tasks do."""
+    """Return whether an array's own record has nothing to add to those of its tasks."""
     if "_" in found.id or found.restart >= 0:
         return False
     return any(name != found.id and name.partition("_")[0] == found.id for name in (*jobs, *kept))
@@ -273,7 +285,8 @@ def _order(identity: str) -> tuple[int, int, str]:
 
 
 def removable(kept: Mapping[str, Kept], jobs: Iterable[Job], before: float) -> list[Kept]:
-    """The ended jobs' directories that say nothing younger than `before`; `jobs` are all that Slurm knows now."""
+    """Return the directories of ended jobs without a record younger than `before`. `jobs` are all that Slurm knows
+    now."""
     alive = [job for job in jobs if job.active]
     old = [found for found in kept.values() if is_id(found.id) and found.time < before]
     busy = {found.id for found in old if any(job.covers(found.id) or job.array == found.id for job in alive)}
@@ -282,8 +295,11 @@ def removable(kept: Mapping[str, Kept], jobs: Iterable[Job], before: float) -> l
 
 @dataclass(frozen=True)
 class Partition:
-    """What is free in a partition now. Nodes that Slurm keeps for a job that waits are `planned`, not free;
-    `gpus_free` are those on nodes that take jobs; `out` says which nodes take none, and why."""
+    """The free resources of a partition now.
+
+    Nodes that Slurm keeps for a waiting job are `planned`, not free. `gpus_free` counts those on nodes that take jobs.
+    `out` names the nodes that take none, with the reason.
+    """
 
     name: str
     default: bool
@@ -301,7 +317,7 @@ class Partition:
 
     @property
     def words(self) -> str:
-        """In a sentence."""
+        """Return the free resources in a sentence."""
         if not self.up:
             return "closed: takes no jobs now"
         parts = [f"{self.free} of {self.nodes} nodes free"]
@@ -315,7 +331,7 @@ _TAKES = ("idle", "mixed", "allocated", "completing", "planned")
 
 
 def partitions(places: Iterable[Place], only: str = "") -> list[Partition]:
-    """What is free, partition by partition; `only` names one."""
+    """Return the free resources of each partition, or of `only` that one."""
     groups: dict[str, list[Place]] = {}
     for place in places:
         if only in ("", place.partition):

@@ -1,4 +1,4 @@
-"""Reads what files say, and goes on reading as they grow."""
+"""Read files, and read on as they grow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ BLOCK = 1 << 20
 
 
 class Tail:
-    """One file, from its beginning or its last `lines` lines on. With a `prefix` it is read line by line, each
-    with the prefix in front; `only` keeps the lines that hold this word."""
+    """One file, read from its beginning or from its last `lines` lines on.
+
+    With a `prefix`, each line has it in front. `only` keeps the lines that hold this word.
+    """
 
     def __init__(self, path: Path, prefix: bytes = b"", lines: int | None = None, only: str = "") -> None:
         self.path = path
@@ -23,7 +25,7 @@ class Tail:
         self._rest = b""
 
     def more(self) -> bytes:
-        """What has come since; b"" where there is nothing, or no such file yet."""
+        """Return the text since the last call, or b"" if there is none, or no such file yet."""
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -33,7 +35,7 @@ class Tail:
             if self._place is None:
                 self._place = 0 if self._lines is None else self._start(handle, size, self._lines)
             elif size < self._place:
-                self._place = 0  # it was begun anew
+                self._place = 0  # the file was begun anew
             read = os.pread(handle, BLOCK, self._place)
         except OSError:
             return b""
@@ -43,12 +45,12 @@ class Tail:
         return self._whole(read) if self._prefix or self._only else read
 
     def rest(self) -> bytes:
-        """A last line without an end, when nothing more will come."""
+        """Return a last line without an end. Call this when nothing more will come."""
         line, self._rest = self._rest, b""
         return self._shown(line) + b"\n" if line and self._wanted(line) else b""
 
     def _start(self, handle: int, size: int, lines: int) -> int:
-        """Where the last `lines` lines begin that are wanted."""
+        """Return the place where the last `lines` wanted lines begin."""
         if self._only is None:
             return _start(handle, size, lines)
         places: deque[int] = deque(maxlen=lines)
@@ -72,7 +74,7 @@ class Tail:
 
 
 def _start(handle: int, size: int, lines: int) -> int:
-    """Where the last `lines` lines begin; an end of line at the very end ends the last of them."""
+    """Return the place where the last `lines` lines begin. A newline at the very end closes the last of them."""
     place, seen = size, 0
     while place > 0:
         start = max(place - BLOCK, 0)

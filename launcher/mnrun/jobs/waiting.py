@@ -1,4 +1,4 @@
-"""Waits until submitted jobs have ended: looks at their directories first, and asks Slurm now and then."""
+"""Wait until submitted jobs have ended: read their directories first, and ask Slurm now and then."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from mnrun.schedulers.slurm.answers import Job
 from mnrun.schedulers.slurm.queue import Answer, Queue
 
 LOOK = 0.5  # seconds between two looks at the directories
-PATIENCE = 10  # questions in a row that slurmctld may leave without an answer, once it gave one
+PATIENCE = 10  # questions in a row without an answer from slurmctld, after its first answer
 
 
 def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
-    """The exit code of the jobs, the largest of several, once all have ended. Raises SchedulerError where nobody
-    knows one of them, or its end."""
+    """Wait until all jobs have ended, and return the largest of their exit codes.
+
+    Raises SchedulerError if nobody knows one of the jobs, or its end.
+    """
     begun, asked = time.time(), 0.0
     codes: dict[str, int] = {}
     memory = _Memory(queue)
@@ -33,7 +35,7 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
             ended, lost = _ends(waited, kept, memory.jobs, queue)
             now = answer is not None and answer.time >= begun
             fresh = fresh or now
-            # an older answer may not know of all tasks of an array
+            # An older answer may lack tasks of an array.
             tasks = {name.partition("_")[0] for name in (*kept, *(job.id for job in memory.jobs)) if "_" in name}
             codes.update({name: code for name, code in ended.items() if fresh or name not in tasks})
             if lost and now:
@@ -45,16 +47,21 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
 
 
 class Silence:
-    """A job that says nothing: it may have been killed before it could leave a word of its end. Slurm is asked once
-    it has been silent for as long as lies between two questions."""
+    """A job that writes nothing: somebody may have killed it before it could leave a record of its end.
+
+    mnrun asks Slurm after a silence as long as the time between two questions.
+    """
 
     def __init__(self, identity: str, bases: Sequence[Path], queue: Queue) -> None:
         self._id, self._bases, self._queue = identity, bases, queue
         self._since = time.time()
 
     def is_the_end(self, broken: bool) -> bool:
-        """Whether the job has ended by Slurm's word, unless it has just been `broken`; not where Slurm does not
-        answer, or knows nothing of the job."""
+        """Return whether the job has ended by Slurm's word.
+
+        `broken`: the silence has just been broken, and begins anew. The result is False if Slurm does not answer, or
+        does not know the job.
+        """
         if broken:
             self._since = time.time()
         if time.time() - self._since < self._queue.poll:
@@ -72,19 +79,19 @@ def _open(ids: Sequence[str], codes: Mapping[str, int]) -> list[str]:
 
 
 class _Memory:
-    """What Slurm has said of jobs while we wait: it forgets those that have ended, and may be restarting."""
+    """Slurm's answers about jobs during the wait. Slurm forgets jobs that have ended, and may be restarting."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._jobs: dict[str, Job] = {}
-        self._silent = PATIENCE  # no patience before its first answer
+        self._silent = PATIENCE  # no patience before the first answer
 
     @property
     def jobs(self) -> Collection[Job]:
         return self._jobs.values()
 
     def ask(self) -> Answer | None:
-        """Its answer; None where it gave none this time. Raises SchedulerError when that lasts."""
+        """Return Slurm's answer, or None if it gave none this time. Raises SchedulerError if that lasts."""
         try:
             answer = self._queue.jobs()
         except SchedulerError:

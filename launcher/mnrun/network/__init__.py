@@ -1,1 +1,1 @@
-"""Networks, adapters and GPUs of nodes, and what NCCL, UCX and the MPIs are told of them."""
+"""Networks, adapters and GPUs of nodes, and the settings of NCCL, UCX and the MPIs for them."""

@@ -1,7 +1,7 @@
-"""Networks and adapters of a job's nodes -> what NCCL, UCX, libfabric and the MPIs must be told, and why. Pure.
+"""Choose the words for NCCL, UCX, libfabric and the MPIs by the networks and adapters of a job's nodes. Reads no file.
 
-Nothing is chosen where there is nothing to choose: one node, or one network and no adapter. UCX_TLS is never: UCX
-finds by itself which of its transports go, and a list of them switches off what it does not name.
+There is no choice with one node, or with one network and no adapter. UCX_TLS is never set: UCX finds by itself which of
+its transports work, and a list switches off each that it does not name.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from mnrun.network.facts import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, pa
 from mnrun.network.pinned import lacking
 
 Nodes = Mapping[str, Facts]
-PEERS = 8  # so many of the others tell which way they all are
+PEERS = 8  # this many of the others tell which NIC leads to all of them
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A variable of every rank, unless somebody else sets it, or its rival."""
+    """A variable of every rank, unless somebody else sets it or its rival."""
 
     name: str
     value: str
     why: str
-    apart: Mapping[str, str] = field(default_factory=dict)  # node -> its own value, where that is another
+    apart: Mapping[str, str] = field(default_factory=dict)  # node -> its own value, if that differs
 
     @property
     def rival(self) -> str:
-        """Open MPI's words for networks exclude each other."""
+        """Return the variable that excludes this one: Open MPI takes networks to include or to exclude, and not
+        both."""
         return self.name.replace("if_include", "if_exclude")
 
 
@@ -41,22 +42,25 @@ class Network:
 
     nics: Mapping[str, Nic]
     why: str
-    cidr: str = ""  # of all of them, where they are in one
+    cidr: str = ""  # the network of all NICs, if they are in one
 
     @property
     def speed(self) -> int:
-        """The slowest NIC's, in Mb/s; 0 where one does not say."""
+        """Return the speed of the slowest NIC in Mb/s, or 0 if one has no known speed."""
         return min(nic.speed for nic in self.nics.values())
 
 
-# Who speaks how: what data goes by, and the starters' own words, for which the route that is known to go is enough.
+# Variables for data, and for the starters' own messages. For the latter, the known route is enough.
 _DATA = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "FI_TCP_IFACE")
 _OPENMPI_DATA = ("OMPI_MCA_btl_tcp_if_include",)
 _OPENMPI_OWN = ("OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include")  # ORTE's, PRRTE's
 
 
 def choose(nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
-    """The choices for a job on these nodes. `addresses`: by which they know each other, as far as they could say."""
+    """Return the choices for a job on these nodes.
+
+    `addresses` is node -> the address by which the others know it, or "" if it could not say.
+    """
     if len(nodes) < 2:
         return ()
     network = routed(nodes, addresses)
@@ -64,14 +68,14 @@ def choose(nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
 
 
 def routed(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
-    """The NIC of each node through which the others are reached; None where that cannot be told."""
+    """Return the NIC of each node through which it reaches the others, or None if that is not known."""
     known = [address for address in addresses.values() if address]
     if len(set(known)) == len(nodes):
         some = known[:PEERS]
         ways = {node: [facts.way(a) for a in some if a != addresses[node]] for node, facts in nodes.items()}
         nics = {node: found[0] for node, found in ways.items() if found[0] and len(set(found)) == 1}
         if len(nics) == len(nodes):
-            nets = {net for nic in nics.values() for net in nic.networks}  # few, of however many nodes
+            nets = {net for nic in nics.values() for net in nic.networks}  # few, however many nodes there are
             return Network(
                 nics, "carries the route between the nodes", _only(net for net in nets if _all_in(known, net))
             )
@@ -79,7 +83,7 @@ def routed(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
 
 
 def quickest(nodes: Nodes, known: Network) -> Network:
-    """Where data goes: by the network that is known to go, or by a faster one that all nodes are in, too."""
+    """Return the network for data: the known one, or a faster one that all nodes are in, too."""
     best = max(_all_common(nodes), key=lambda network: network.speed, default=known)
     if not 0 < known.speed < best.speed:
         return known
@@ -111,7 +115,7 @@ def _all_common(nodes: Nodes) -> list[Network]:
 
 
 def _common(nodes: Nodes, net: str) -> Network | None:
-    """A network that all nodes are in, each with an address of its own."""
+    """Return a network that all nodes are in, each with an address of its own."""
     found: dict[str, Nic] = {}
     seen: set[str] = set()
     for node, facts in nodes.items():
@@ -126,19 +130,20 @@ def _common(nodes: Nodes, net: str) -> Network | None:
 
 
 def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
-    """Which NIC, for all who would try each: those of containers and virtual machines lead nowhere."""
+    """Yield the choice of a NIC for each library that would try them all. NICs of containers and virtual machines
+    lead nowhere."""
     if network is None or not _others(nodes, network):
         return
     data = quickest(nodes, network)
     names = {node: nic.name for node, nic in data.nics.items()}
-    # NCCL takes names for beginnings
+    # NCCL takes a name for a prefix, unless = is in front of it (NCCL's documentation, NCCL_SOCKET_IFNAME).
     exact = any(other != name and other.startswith(name) for node, name in names.items() for other in nodes[node].nics)
     yield _by_name(nodes, data, "NCCL_SOCKET_IFNAME", "=" if exact else "")
     for name in _DATA:
         yield _by_name(nodes, data, name)
     if not any(facts.usable for facts in nodes.values()):
         yield _by_name(nodes, data, "UCX_NET_DEVICES")
-    iface = _by_name(nodes, network, "HYDRA_IFACE")  # which the first node's is, for all
+    iface = _by_name(nodes, network, "HYDRA_IFACE")  # Hydra takes one name for all nodes
     if not iface.apart:
         yield iface
     for name in (*_OPENMPI_DATA, *_OPENMPI_OWN):
@@ -149,7 +154,7 @@ def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
 
 
 def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> Choice:
-    """The name of each node's NIC in this network."""
+    """Return the choice that names each node's NIC in this network."""
     names = {node: nic.name for node, nic in network.nics.items()}
     first = next(iter(names.values()))
     place = f" ({network.cidr})" if network.cidr else ""
@@ -158,7 +163,7 @@ def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> C
 
 
 def _others(nodes: Nodes, network: Network) -> list[str]:
-    """The other NICs with addresses, each with what is to be said of it."""
+    """Return the other NICs with addresses, each with a remark."""
     said: dict[str, str] = {}
     for node, facts in nodes.items():
         for nic in _real(facts):
@@ -176,7 +181,7 @@ def _about(nodes: Nodes, nic: Nic) -> str:
 
 
 def _of_adapters(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
-    """What adapters need, of the kind that all nodes have."""
+    """Yield the choices for adapters of the kind that all nodes have."""
     kinds = {node: fast(facts) for node, facts in nodes.items()}
     if all(facts.slingshot for facts in nodes.values()):
         yield from _SLINGSHOT
@@ -199,7 +204,7 @@ def _of_adapters(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
 
 
 def chosen_of(facts: Facts) -> tuple[Hca, ...]:
-    """The ports for ranks to speak through: of one kind, the fastest, and nearest to some GPU where there are any."""
+    """Return the ports for ranks to use: of one kind, the fastest, and nearest to some GPU if there are any."""
     usable = [hca for hca in facts.usable if hca.kind in (INFINIBAND, ROCE)]
     usable = [hca for hca in usable if hca.kind == INFINIBAND] or usable
     fastest = max((hca.rate for hca in usable), default=0)
@@ -242,12 +247,13 @@ def _less(hca: Hca, chosen: Hca) -> str:
 
 
 def _beside(facts: Facts, hcas: tuple[Hca, ...]) -> bool:
-    """Whether each GPU has an adapter that it reaches without the CPU."""
+    """Return whether each GPU has an adapter that it reaches without the CPU."""
     return bool(facts.gpus) and all(any(shared(hca.place, gpu) > 1 for hca in hcas) for gpu in facts.gpus)
 
 
 def _gid(chosen: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
-    """RoCE v2 with an IPv4 address, which routers know; of several the one in the nodes' network."""
+    """Yield the index of the RoCE v2 address in IPv4, which routers know. Of several, the one in the nodes' network
+    counts."""
     indexes: set[int] = set()
     for hca in (hca for hcas in chosen.values() for hca in hcas):
         found = [gid for gid in hca.gids if gid.version == "v2" and gid.address]
@@ -288,7 +294,7 @@ _SLINGSHOT = (
 
 
 def asked(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """What nodes have answered to `kit.asking`: of each its lines, and its address, where the others reach it."""
+    """Return the answers of nodes to `kit.asking`: node -> its lines, and node -> its address, or ""."""
     said: dict[str, list[str]] = {}
     addresses: dict[str, str] = {}
     for line in text.splitlines():
@@ -302,7 +308,7 @@ def asked(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
 
 
 def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], addresses: Mapping[str, str]) -> tuple[Choice, ...]:
-    """What is chosen for a job whose nodes have said this of themselves; nothing that it sets itself."""
+    """Return the choices for a job whose nodes have reported `said`, without the variables that the job sets itself."""
     if spec.fabric == "off" or set(said) != set(addresses):
         return ()
     chosen = choose({node: parse(lines) for node, lines in said.items()}, addresses)
@@ -311,14 +317,14 @@ def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], addresses: Mapping[
 
 
 def own_words(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
-    """What a job says itself, by its variables or to its mpirun; who excludes networks includes none."""
+    """Return the variables that a job sets itself, or tells its mpirun. A job that excludes networks includes none."""
     own = {variable.name for variable in env}
     own |= {name.replace("exclude", "include") for name in own if "if_exclude" in name}
     return own | {*_OPENMPI_DATA, *_OPENMPI_OWN} if "if_exclude" in " ".join(words) else own
 
 
 def told(choices: Iterable[Choice]) -> list[str]:
-    """A line for each reason, with all that it is the reason of."""
+    """Return a line for each reason, with all the variables that it explains."""
     names: dict[tuple[str, str], list[str]] = {}
     for one in choices:
         value = ", ".join([one.value, *(f"{value} on {node}" for node, value in one.apart.items())])
@@ -327,7 +333,7 @@ def told(choices: Iterable[Choice]) -> list[str]:
 
 
 def warnings(spec: JobSpec, said: Mapping[str, Sequence[str]], slurm: bool) -> list[str]:
-    """Return a line for what is too small on these nodes for what they have, or what the job names and they lack."""
+    """Return a line for each limit that is too small for these nodes, and for each name in the job that they lack."""
     found: dict[str, list[str]] = {}
     for node, lines in said.items():
         for line in too_small(parse(lines), len(said), slurm):
@@ -336,14 +342,14 @@ def warnings(spec: JobSpec, said: Mapping[str, Sequence[str]], slurm: bool) -> l
 
 
 def shell(choices: Iterable[Choice]) -> str:
-    """fabric.env: what a rank's shell sets on any of the nodes, unless it is set."""
+    """Return fabric.env: the variables that a rank's shell sets on its node, unless they are set."""
     lines, apart = ["# shellcheck shell=sh disable=SC2154"], False
     for one in choices:
         if not one.apart:
             either = "".join(f"${{{name}+x}}" for name in dict.fromkeys((one.name, one.rival)))
             lines.append(f'[ -n "{either}" ] || export {one.name}={quote(one.value)}')
             continue
-        # another node's value, which an MPI may have brought along, is ours, too
+        # An MPI may have brought another node's value along. So that value counts as unset.
         ours = " | ".join(quote(value) for value in dict.fromkeys((one.value, *one.apart.values())))
         each = "".join(f"{node}) export {one.name}={quote(value)} ;; " for node, value in one.apart.items())
         set_here = f"case $mnrun_self in {each}*) export {one.name}={quote(one.value)} ;; esac"

@@ -1,4 +1,4 @@
-"""What a node has said of its networks, adapters, GPUs and limits (network_facts.sh), understood. Pure.
+"""Parse a node's lines about its networks, adapters, GPUs and limits (network_facts.sh). Reads no file.
 
 nic NAME kind= state= [speed= lower= numa= pci=]       address NIC A.B.C.D/LENGTH       route TO [via A] dev NIC
 hca NAME port= state= rate= link= [id= nics= driver= numa= pci=]      gid HCA port= index= gid= type= ndev=
@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-Place = tuple[str, ...]  # on the PCI bus: its root, and every bridge on the way, the device last
+# The place of a device on the PCI bus: its root, every bridge on the way, and the device last.
+Place = tuple[str, ...]
 INFINIBAND, ROCE, EFA, SLINGSHOT = "InfiniBand", "RoCE", "EFA", "Slingshot"
 
 
@@ -25,7 +26,7 @@ class Nic:
     name: str
     kind: str  # physical, ipoib, bond, vlan, bridge, virtual
     state: str
-    speed: int = 0  # Mb/s, 0 where it does not say
+    speed: int = 0  # Mb/s, 0 if unknown
     addresses: tuple[str, ...] = ()
 
     def has(self, address: str) -> bool:
@@ -38,7 +39,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class Route:
-    """Through which NIC a network is reached."""
+    """A route: the NIC through which a network is reached."""
 
     network: int
     mask: int
@@ -51,7 +52,7 @@ class Gid:
 
     index: int
     version: str
-    address: str  # as IPv4, "" where it is none
+    address: str  # the address in IPv4, or ""
     nic: str
 
 
@@ -74,7 +75,7 @@ class Hca:
 
 @dataclass(frozen=True)
 class Facts:
-    """A node's."""
+    """The facts of one node."""
 
     nics: Mapping[str, Nic] = field(default_factory=dict)
     routes: tuple[Route, ...] = ()  # the narrowest first
@@ -86,22 +87,22 @@ class Facts:
 
     @property
     def usable(self) -> tuple[Hca, ...]:
-        """The ports that a program can use now."""
+        """Return the ports that a program can use now."""
         return tuple(hca for hca in self.hcas if hca.active) if "verbs" in self.have else ()
 
     def way(self, address: str) -> Nic | None:
-        """The NIC through which an address is reached."""
+        """Return the NIC through which an address is reached."""
         number = int(ipaddress.IPv4Address(address))
         route = next((route for route in self.routes if number & route.mask == route.network), None)
         return self.nics.get(route.nic) if route else None
 
 
 def parse(lines: Iterable[str]) -> Facts:
-    """What these lines say; one that is not understood says nothing."""
-    return _parsed("\t".join(lines))  # as guard.sh says several at a time
+    """Return the facts in these lines. A line of another format is skipped."""
+    return _parsed("\t".join(lines))  # guard.sh joins several lines with tabs
 
 
-@cache  # what nodes say is asked about twice, and of thousands of them it takes seconds
+@cache  # callers ask twice, and thousands of nodes take seconds
 def _parsed(lines: str) -> Facts:
     said = _Said()
     for line in lines.split("\t"):
@@ -113,7 +114,7 @@ def _parsed(lines: str) -> Facts:
 
 
 class _Said:
-    """The lines so far: what is said of a NIC, or of a port, stands in several."""
+    """The lines so far: the facts of one NIC, or of one port, stand in several."""
 
     def __init__(self) -> None:
         self.nics: dict[str, dict[str, str]] = {}
@@ -196,7 +197,7 @@ def _place(values: Mapping[str, str]) -> Place:
 
 
 def fast(facts: Facts) -> str:
-    """The fast transport that a node has and a program can use: InfiniBand, RoCE, EFA or Slingshot; "" where none."""
+    """Return the fast transport that a program can use on a node: InfiniBand, RoCE, EFA, Slingshot, or ""."""
     if facts.slingshot:
         return SLINGSHOT
     kinds = {hca.kind for hca in facts.usable}
@@ -204,7 +205,8 @@ def fast(facts: Facts) -> str:
 
 
 def shared(one: Place, other: Place) -> int:
-    """How many steps of their ways two devices share: 0 is another root, 1 the root alone, more a switch or a port."""
+    """Return how many steps of their ways two devices share: 0 is another root, 1 the root alone, more a switch or a
+    port."""
     steps = 0
     for mine, theirs in zip(one, other):
         if mine != theirs:
@@ -215,7 +217,7 @@ def shared(one: Place, other: Place) -> int:
 
 @dataclass(frozen=True)
 class Need:
-    """What a limit must be, and its names: in a sentence, in slurmd's unit, and Slurm's own."""
+    """The least value of a limit, and its names: in a sentence, and in Slurm and slurmd's unit."""
 
     called: str
     least: int  # bytes, or files
@@ -230,7 +232,7 @@ _NEEDS = {
 
 
 def limits(slurm: bool = True) -> dict[str, tuple[int, str]]:
-    """Of each limit what it must be, in bytes or files, and the line for one that is less: `{found}`, and for `{what}`.
+    """Return limit -> (least value in bytes or files, line for a smaller value). The line has `{found}` and `{what}`.
 
     Locked memory has no least value: RDMA wants it unlimited.
     """
@@ -248,8 +250,10 @@ def limits(slurm: bool = True) -> dict[str, tuple[int, str]]:
 
 
 def too_small(facts: Facts, nodes: int, slurm: bool = True) -> Iterator[str]:
-    """A line for each limit that is too small for what a node has, in a job on so many: the value, what it must be,
-    and who can change it."""
+    """Yield a line for each limit that is too small for a node's hardware, in a job on `nodes` nodes.
+
+    The line has the value, the least value, and who can change it.
+    """
     fabric = fast(facts) if nodes > 1 else ""
     if not fabric and len(facts.gpus) < 2:
         return

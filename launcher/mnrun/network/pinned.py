@@ -1,4 +1,4 @@
-"""NICs and adapters that a job names itself and that a node lacks, where its ranks would hang."""
+"""Find NICs and adapters that a job names itself and that a node lacks. Its ranks would hang there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mnrun import nodeset
 from mnrun.model import Variable
 from mnrun.network.facts import Facts, parse
 
-# variable -> whether a name in it means all that begin so (NCCL's and UCX's documentation; Open MPI's are whole)
+# Variable -> whether a name in it is a prefix (NCCL's and UCX's documentation). Open MPI's names are whole.
 _NICS = {
     "NCCL_SOCKET_IFNAME": True,
     "GLOO_SOCKET_IFNAME": False,
@@ -25,7 +25,7 @@ _EITHER = {"UCX_NET_DEVICES": False}
 
 
 def lacking(env: Iterable[Variable], said: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a line for each name in `env` that nodes lack, by what they have `said` of themselves."""
+    """Return a line for each name in `env` that nodes lack, by the lines that they have `said`."""
     nodes = {node: parse(lines) for node, lines in said.items()}
     found: dict[str, list[str]] = {}
     for variable in env:
@@ -40,7 +40,7 @@ def lacking(env: Iterable[Variable], said: Mapping[str, Sequence[str]]) -> list[
 
 
 def _names(variable: Variable) -> Iterator[tuple[str, bool]]:
-    """Yield the names that a variable asks for, and whether others that begin so will do; none that it excludes."""
+    """Yield each name that a variable asks for, and whether it is a prefix. Excluded names are left out."""
     begins = {**_NICS, **_ADAPTERS, **_EITHER}.get(variable.name)
     value = variable.value or ""
     if begins is None or value.startswith("^") or value == "all":

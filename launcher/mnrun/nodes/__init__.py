@@ -1,1 +1,1 @@
-"""What nodes are sent at the start of a job, and what they say."""
+"""The kit that nodes get at the start of a job, and the lines that they send."""

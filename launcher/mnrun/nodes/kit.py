@@ -1,7 +1,7 @@
-"""What every node is given at the start of a job: our wrappers, the job's values, its keys.
+"""The kit that every node gets at the start of a job: our wrappers, the job's values, its keys.
 
-It travels down the lease, so that nothing of it ever lies on a shared filesystem, and it is
-unpacked into the job's own directory on the node (0700), whether or not nodes share a home.
+The kit travels down the lease, so none of it ever lies on a shared filesystem. The node unpacks it into the job's own
+directory (0700), whether or not nodes share a home.
 """
 
 from __future__ import annotations
@@ -24,38 +24,39 @@ from mnrun.mpi import starter as mpi_starter
 SURVEY, ASKING, NODE, OFFERS = "survey.sh", "mpi_image.sh", "mpi_node.sh", "offers.sh"
 FABRIC_FACTS = "network_facts.sh"
 NETWORKS, CLEAN = "network_ask.sh", "clean.sh"
-# The folders of wrappers/ that every node of a job is sent.
+# The folders of wrappers/ that every node of a job gets.
 SENT = ("lib", "guard", "container", "inside", "ranks", "network")
 
-BEAT = 5  # seconds: how often a node without a scheduler says that it is there
-PDSH_BEAT = 2  # there it is how a node learns that nobody listens any more
-SILENCE = 120  # seconds: a lease there that is silent for as long is at its end
-# The same under Slurm, which hands on the end of a lease but where all that mnrun has started was killed at once, srun
-# included: there a process of ours writes a word more often than that (system/process.py).
+BEAT = 5  # seconds between two heartbeats of a node without a scheduler
+PDSH_BEAT = 2  # the same under pdsh, where the heartbeat shows a node that mnrun is gone
+SILENCE = 120  # seconds: a lease without a scheduler ends if it is silent for as long
+# The same under Slurm. Slurm passes the end of a lease on, except if every process of the launch is killed at once,
+# with all sruns. For that case, a process of ours writes a word more often than this (system/process.py).
 PULSE_SILENCE = 35
-PIECE = 3900  # bytes of a file in a line of the lease: a line longer than PIPE_BUF could be torn by that word
+# Bytes of a file in a line of the lease. That word could tear a line longer than PIPE_BUF (pipe(7)).
+PIECE = 3900
 
-# PREPARE's: what runs on a node before there is anything of the job's.
+# PREPARE's scripts, which run on a node before the job has a directory there.
 PULL, ENGINES = "pull_image.sh", "engines.sh"
 
-# What a node is told to run in one word of a command, before anything of ours lies there: bash's or sh's -c.
+# Scripts in one word of a command, for bash's or sh's -c, before any file of ours is on the node.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
 LEASE, AWAIT_LEASE, ALLOCATION = "lease.sh", "await_lease.sh", "allocation.sh"
 SPOKEN = (BOOT, FETCH, AWAIT, INTO, LEASE, AWAIT_LEASE, ALLOCATION, "modules.sh", "pulse.sh", "words.sh")
 
-# What was chosen for the job by its nodes' facts (network/choose.py), before what it sets itself.
+# The choices of network/choose.py for the nodes of the job, before the variables that the job sets itself.
 FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
 [ ! -r "$mnrun_here/fabric.env" ] || . "$mnrun_here/fabric.env"
 """
 
 
 def typed(argv: Words) -> str:
-    """Return a command as it would be typed, with the names of those of our scripts that are words of it."""
+    """Return a command as a person would type it, with the names of our scripts in the place of their text."""
     names = {spoken(name): f"<{name}>" for name in SPOKEN}
     return shlex.join(names.get(word, word) for word in argv)
 
 
-# bash -p throughout: without it CDPATH, SHELLOPTS and exported functions of the user's would work in our scripts.
+# bash -p ignores CDPATH, SHELLOPTS and exported functions, by which a user could change our scripts (bash(1)).
 def guard(plan_dir: str, container: Words) -> Words:
     return ("bash", "-p", "-c", spoken(BOOT), plan_dir, *container)
 
@@ -69,7 +70,8 @@ def head(plan_dir: str, words: Words) -> Words:
 
 
 def node(plan_dir: str, script: str, *words: str) -> Words:
-    """Return the words that run `script` of the job's directory on a node, once that is proven to be this job's."""
+    """Return the words that run `script` of the job's directory on a node, after a check that the directory is this
+    job's."""
     return ("bash", "-p", "-c", spoken(INTO), plan_dir, script, *words)
 
 
@@ -79,39 +81,43 @@ def inside(plan_dir: str, script: str, *words: str) -> Words:
 
 
 def survey() -> str:
-    """What `mnrun check` runs on a node; what a job asks of docker and podman there is a function in it, as
-    are the networks'."""
+    """Return the script that `mnrun check` runs on a node. A job's questions about engines and networks are
+    functions in it."""
     engines, facts, offers, asking = map(wrapper, (ENGINES, FABRIC_FACTS, OFFERS, SURVEY))
     return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{offers}{asking}"
 
 
 def remains() -> str:
-    """What `mnrun clean --nodes` runs on a node: it takes away what killed jobs had left there, and names it."""
+    """Return the script that `mnrun clean --nodes` runs on a node. It removes the remains of killed jobs, and names
+    them."""
     own = environment.assignments({"mnrun_into": spoken(INTO)})
     return wrapper("processes.sh") + wrapper("leftovers.sh") + own + wrapper(CLEAN)
 
 
 def asking() -> str:
-    """What `mnrun plan` asks nodes of their networks; they speak as guards do."""
+    """Return the script by which `mnrun plan` asks nodes about their networks. They answer in the words of guards."""
     address, facts, asking = map(wrapper, ("address.sh", FABRIC_FACTS, NETWORKS))
     return f"{address}\nfabric() (\n{facts})\n{asking}"
 
 
 def asking_of_mpi() -> str:
-    """What a node runs to tell of its MPIs, and of an image's."""
+    """Return the script by which a node tells of its MPIs, and of an image's."""
     engines, mpis, image, offers, node = map(wrapper, (ENGINES, "mpis.sh", ASKING, OFFERS, NODE))
     return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
 def puller(told: str = "") -> str:
-    """Return what pulls an image on a node: what it is given, its own values and `told` first."""
+    """Return the script that pulls an image on a node. Its own values and `told` come first."""
     engines, pull = wrapper(ENGINES), wrapper(PULL)
     return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{told}{engines}{pull}"
 
 
 def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
-    """PREPARE's script as it goes down its lease: its size on a line, then itself. What a scheduler hands on by itself,
-    hosts are told."""
+    """Return PREPARE's script as it goes down its lease: its size on a line, then its text.
+
+    A scheduler passes on the environment and the end of the lease. For hosts, the script sets the registries' variables
+    and the heartbeat's times.
+    """
     told = ""
     if spec.hosts:
         told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
@@ -123,7 +129,7 @@ def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> b
 
 
 def sent(connect: str = "auto") -> dict[str, str]:
-    """Return name -> text of the wrappers that a node is sent; the pipe's only where `connect` may come to it."""
+    """Return name -> text of the wrappers that a node gets. The pipe's are among them if `connect` allows the pipe."""
     pipe = ("pipe",) if connect in ("auto", "pipe") else ()
     found = {name: path.read_text(encoding="utf-8") for name, path in wrappers(*SENT, *pipe).items()}
     mpirun = found.pop("mpirun")
@@ -132,7 +138,7 @@ def sent(connect: str = "auto") -> dict[str, str]:
 
 
 def file_lines(name: str, text: str) -> list[bytes]:
-    """Return the lines by which guards are sent a file after the kit."""
+    """Return the lines that send a file to guards after the kit."""
     data = base64.b64encode(text.encode("utf-8", "surrogateescape"))
     pieces = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
     words = [b"file+"] * (len(pieces) - 1) + [b"file"]
@@ -140,7 +146,7 @@ def file_lines(name: str, text: str) -> list[bytes]:
 
 
 def values(plan: Plan, pulse: bool = False) -> str:
-    """Return job.sh: what the wrappers know of this job."""
+    """Return job.sh, the wrappers' values of this job."""
     spec = plan.spec
     silence = SILENCE if spec.hosts else PULSE_SILENCE if pulse else ""
     return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
@@ -177,7 +183,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
 
 
 def _compared(plan: Plan) -> str:
-    """The image file that must be the same on all nodes; "" where PREPARE has seen to that."""
+    """Return the image file that must be the same on all nodes, or "" if PREPARE has seen to that."""
     fetched = any(step.phase is Phase.PREPARE for step in plan.steps)
     return "" if fetched or plan.spec.force else plan.spec.image
 
@@ -189,7 +195,7 @@ def _starter(plan: Plan) -> str:
 
 
 def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
-    """Return name -> text of everything in the kit. `pulse`: the launcher shows on the lease that it lives."""
+    """Return name -> text of everything in the kit. `pulse`: mnrun shows on the lease that it lives."""
     return {
         **sent(plan.connect),
         "job.sh": values(plan, pulse),
@@ -202,7 +208,8 @@ def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str
 
 
 def user_variables(plan: Plan) -> tuple[Variable, ...]:
-    """The ranks' variables: ours, then the user's, whose PATH keeps our `ssh` and `mpirun` in front."""
+    """Return the variables of the ranks: ours, then the user's. The user's PATH keeps our `ssh` and `mpirun` in
+    front."""
     ours = rank_settings(alone=plan.alone, shm=shm_dir(plan.node_dir))
     front = f"{plan.node_dir}/bin:" if plan.spec.mode == "inside-out" else ""
     return (
@@ -215,12 +222,12 @@ def user_variables(plan: Plan) -> tuple[Variable, ...]:
 
 
 def shm_dir(node_dir: str) -> str:
-    """The job's directory in the node's shared memory: its guard makes and removes it."""
+    """Return the job's directory in the node's shared memory. The guard makes and removes it."""
     return f"/dev/shm/{node_dir.rpartition('/')[2]}"
 
 
 def pack(contents: Mapping[str, str]) -> bytes:
-    """The kit as it goes down the lease: its size on a line, then a tar file."""
+    """Return the kit as it goes down the lease: its size on a line, then a compressed tar file."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, text in sorted(contents.items()):
@@ -234,12 +241,12 @@ def pack(contents: Mapping[str, str]) -> bytes:
 
 
 def layout_table(layout: Layout) -> str:
-    """`NODE RANKS` lines, the head's node first."""
+    """Return `NODE RANKS` lines, the head first."""
     return "".join(f"{node} {ranks}\n" for node, ranks in zip(layout.nodes, layout.ranks))
 
 
 def hostfiles(layout: Layout) -> dict[str, str]:
-    """The hostfile in Open MPI's words and in Hydra's."""
+    """Return the hostfile in Open MPI's format and in Hydra's."""
     pairs = list(zip(layout.nodes, layout.ranks))
     return {
         "hostfile": "".join(f"{node} slots={ranks}\n" for node, ranks in pairs),
@@ -248,9 +255,9 @@ def hostfiles(layout: Layout) -> dict[str, str]:
 
 
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
-    """launch.env of outside-in: what the host's mpirun must see, its scheduler's variables first."""
+    """Return launch.env of outside-in: the variables that the host's mpirun must see, the scheduler's first."""
     own = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
-    if plan.connect:  # no scheduler starts its daemons
+    if plan.connect:  # no scheduler starts mpirun's daemons
         own += mpi_environment(_places(plan))
     else:
         settings = openmpi.binding(_places(plan))
@@ -269,15 +276,17 @@ def _places(plan: Plan) -> Places:
 
 
 def inside_environment(plan: Plan, layout: Layout) -> str:
-    """launch.env of inside-out: where mpirun in the master container finds everything, and what
-    scripts of the older tools read (hostlist, np, ENVLIST)."""
+    """Return launch.env of inside-out, by which mpirun in the master container finds everything.
+
+    Scripts of the older tools read hostlist, np and ENVLIST.
+    """
     spec = plan.spec
     old = (
         Variable("hostlist", ",".join(f"{node}:{ranks}" for node, ranks in zip(layout.nodes, layout.ranks))),
         Variable("np", str(layout.ntasks)),
         Variable("ENVLIST", ",".join(spec.passed)),
     )
-    # The scheduler's variables are hidden from mpirun; Open MPI hands these to every rank all the same.
+    # mpirun does not see the scheduler's variables. By this list, Open MPI hands them to every rank all the same.
     back = ";".join(
         f"{v.name}={v.value}"
         for v in spec.env

@@ -1,7 +1,7 @@
-"""What the nodes of a job say to each other, by way of the launcher (wrappers/pipe/pipe_frames.sh). Pure.
+"""Relay the messages between the nodes of a job through the launcher (wrappers/pipe/pipe_frames.sh). Reads no file.
 
 up    ask|answer FROM TO ID KIND DATA      from FROM's guard
-down  ask|answer TO FROM ID KIND DATA      to TO's, which passes the rest on
+down  ask|answer TO FROM ID KIND DATA      to TO's guard, which passes the rest on
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ WORDS = ("ask ", "answer ")
 
 
 def route(line: str, nodes: Collection[str], gone: Mapping[str, str]) -> tuple[str, str] | None:
-    """The node that the line goes to, and the line as it goes there; None where nobody waits for it.
+    """Return the node that a line goes to, and the line as it goes there, or None if nobody waits for it.
 
-    Who asks a node that cannot be reached is told so, `gone` with why.
+    `gone` has the reason for each node that cannot be reached. A node that asks such a node gets the reason as its
+    answer.
     """
     try:
         word, sender, to, what, kind, *data = line.split(" ", 5)

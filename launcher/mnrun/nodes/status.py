@@ -1,25 +1,25 @@
-"""Who has said what: the lines that the nodes' guards send up, understood. Pure.
+"""Parse the lines that the nodes' guards send, and keep what is known of each node. Reads no file.
 
-here NODE              it has begun, and waits for the kit
-pulling NODE what      what pulling the image is at there
+here NODE              the guard has begun, and waits for the kit
+pulling NODE what      progress of pulling the image
 image NODE ID WHERE    the image is there
-unpulled NODE why      it could not be had
-fact NODE lines        of its networks, adapters, GPUs and limits, with tabs between, before it is ready
+unpulled NODE why      the image could not be pulled
+fact NODE lines        the node's networks, adapters, GPUs and limits, with tabs between, before `ready`
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
-nossh NODE why         it is ready for the pipe alone
+nossh NODE why         the node is ready for the pipe alone
 fail NODE why          this node cannot take part
 gone NODE CODE         its container has ended
-log NODE line          of the container's own log
-rank NODE RANK SIZE    a rank has started there, and how many it thinks there are
-ended NODE RANK CODE [told]  how a rank that srun started has ended; told: once srun had sent it a TERM
+log NODE line          a line of the container's own log
+rank NODE RANK SIZE    a rank has started, with the number of ranks as it knows it
+ended NODE RANK CODE [told]  a rank that srun started has ended, and `told`: after srun had sent it a TERM
 warned NODE            the scheduler has sent a TERM there
-lost NODE why          the connection to it has gone, says the launcher's own side
+lost NODE why          the connection to the node has gone: mnrun's own side says this
 alone NODE RANK        that rank took itself for rank 0 of 1
-memory NODE LIMIT HOW RANKS  the job's memory there, in bytes, was used up, and the kernel has killed for it (killed) or
-                       may have (reached); which ranks ran there, with commas
-used NODE WHAT         what ranks there talked to other nodes by (transport.py)
-topology NODE :LINE    of what `nvidia-smi topo -m` says there
-bye NODE PIDS          everything has ended there, but for these
+memory NODE LIMIT HOW RANKS  the job's memory there, LIMIT bytes, was used up. HOW is `killed` if the kernel has killed
+                       for it, and `reached` if it may have. RANKS ran there, with commas
+used NODE WHAT         the way in which ranks there talked to other nodes (transport.py)
+topology NODE :LINE    a line of `nvidia-smi topo -m` there
+bye NODE PIDS          everything has ended there, except these processes
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from mnrun import nodeset
 from mnrun.errors import DeadlineError, OutOfMemory
 from mnrun.model import Plan, Worker
 
-LESS = "ask for more with --mem, or run fewer ranks a node"  # where memory is short
-KILLED = 137  # how a process ends that a SIGKILL has ended, as shells tell it
-SETTLES = ("ready", "image", "fail", "unpulled", "gone", "lost")  # whether a node can take part
+LESS = "ask for more with --mem, or run fewer ranks a node"  # the remedy where memory is short
+KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
+SETTLES = ("ready", "image", "fail", "unpulled", "gone", "lost")  # words that say whether a node can take part
 
 
 class Roster:
-    """What is known of the job's nodes."""
+    """The state of the job's nodes, as far as their guards have told it."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
-        self.nodes = dict.fromkeys(nodes)  # in their order; and one of thousands is found at once
+        # A dictionary keeps the order, and finds one of thousands of nodes at once.
+        self.nodes = dict.fromkeys(nodes)
         self.here: set[str] = set()
         self.pulling: dict[str, str] = {}
-        self.unpulled = False  # what failed is the pull, not the node
+        self.unpulled = False  # the pull failed, not the node
         self.images: dict[str, tuple[str, str]] = {}  # node -> (digest or id, path or name)
         self.workers: dict[str, Worker] = {}
         self.facts: dict[str, list[str]] = {}
@@ -55,19 +56,19 @@ class Roster:
         self.started = 0  # ranks, of all nodes
         self._spoken: set[str] = set()  # nodes that have said whether they can take part
         self.first_bad = 0  # the exit code of the first rank that failed by itself
-        self.first_told = False  # that one was told to end, as srun does because of another
+        self.first_told = False  # srun told that rank to end because of another
         self.warned = False
         self.alone: list[str] = []
-        self.memory: dict[str, tuple[int, str]] = {}  # node -> (limit, ranks), where it was used up
-        self.starved = False  # the kernel has killed for it
-        self.killed: dict[str, list[int]] = {}  # node -> ranks that are known to have ended by a SIGKILL
+        self.memory: dict[str, tuple[int, str]] = {}  # node -> (limit in bytes, ranks), if the memory was used up
+        self.starved = False  # the kernel has killed a process for it
+        self.killed: dict[str, list[int]] = {}  # node -> ranks that a SIGKILL has ended
         self.used: dict[str, list[str]] = {}
         self.topologies: dict[str, list[str]] = {}
         self.left: dict[str, str] = {}
         self.bye: set[str] = set()
 
     def hear(self, line: str) -> str:
-        """Take in one line; its first word, or "" if it is none of ours (srun's own words come here too)."""
+        """Take in one line. Return its first word, or "" for a line of srun's or another program."""
         word, _, rest = line.partition(" ")
         node, _, said = rest.partition(" ")
         if node not in self.nodes:
@@ -143,34 +144,34 @@ class Roster:
 
     @property
     def settled(self) -> bool:
-        """Every node has said whether it can take part."""
+        """Return whether every node has said if it can take part."""
         return len(self._spoken) >= len(self.nodes)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The nodes that keep the job from starting: where some cannot, others may only wait for them."""
+        """Return the nodes that keep the job from starting. If some cannot start, others may only wait for them."""
         unready = tuple(node for node in self.nodes if node not in self.workers or node in self.lost)
         refusing = {*self.failed, *self.gone, *self.lost, *(set(unready) - self.here)}
         return tuple(node for node in unready if node in refusing) or unready
 
     @property
     def images_apart(self) -> dict[str, str]:
-        """What each node says of its image file, where they are not all the same."""
+        """Return node -> size and header of its image file, if they differ between nodes. Otherwise it is empty."""
         images = {node: worker.image.partition(".") for node, worker in self.workers.items()}
         said = {node: f"{size} bytes, header {total}" if dot else size for node, (size, dot, total) in images.items()}
         return said if len(set(said.values())) > 1 else {}
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many ranks have started, by node."""
+        """Return node -> the number of ranks that have started."""
         return {node: len(found) for node, found in self.ranks.items()}
 
     def in_order(self) -> tuple[Worker, ...]:
-        """The workers in the order of the nodes, the head's first."""
+        """Return the workers in the order of the nodes, the head's first."""
         return tuple(self.workers[node] for node in self.nodes)
 
     def why(self, node: str, thoughts: dict[str, str]) -> str:
-        """The reason that a node is not ready: its own, its container's log, the scheduler's thoughts."""
+        """Return the reason that a node is not ready: its own, its container's log, or the scheduler's state of it."""
         if node in self.failed:
             return self.failed[node]
         log = "; ".join(self.logs.get(node, [])[-3:])
@@ -183,8 +184,8 @@ class Roster:
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
 
     def out_of_memory(self, code: int) -> OutOfMemory | None:
-        """What to say of a program that ended with `code`, where its nodes say that their memory was used up."""
-        # 1 is what srun leaves with where Slurm has noticed
+        """Return the error for a program that ended with `code` after its nodes reported their memory as used up."""
+        # srun exits with 1 if Slurm has noticed.
         if not (self.memory and (code == KILLED or (code == 1 and self.starved))):
             return None
         why = {}
@@ -197,11 +198,11 @@ class Roster:
         return OutOfMemory(f"out of memory on {nodeset.folded(why)}", LESS)
 
     def all_there(self, plan: Plan) -> bool:
-        """Whether every rank has been heard of."""
+        """Return whether every rank has started."""
         return self.started >= plan.layout.ntasks
 
     def not_started(self, plan: Plan) -> DeadlineError:
-        """Ranks that should long be there are not: mpirun hangs, or is slow."""
+        """Return the error for ranks that should have started long ago: mpirun hangs, or is slow."""
         total = plan.layout.ntasks
         lacking = [n for n, asked in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < asked]
         count = total - self.started
@@ -213,7 +214,7 @@ class Roster:
 
 
 def _size(count: int) -> str:
-    """Bytes as --mem is given them."""
+    """Return bytes as --mem takes them."""
     return f"{count / 2**30:.3g} GB" if count >= 2**30 else f"{count >> 20} MB"
 
 

@@ -1,4 +1,5 @@
-"""What nodes have said of themselves (probe/survey.sh): what it means for jobs, and what to do about it. Pure."""
+"""Turn the facts that nodes report (probe/survey.sh) into findings, each with its meaning for jobs and a fix. Reads
+no file."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ from mnrun.network import facts as fabric
 
 Facts = Mapping[str, str]
 OK, PART, NO = "ok", "partly", "no"
-BASH = (4, 4)  # the first that has what guards are written in
-_SEVERAL = {"lacks": " ", "fabric": "\n"}  # of which there may be many lines
+BASH = (4, 4)  # the first bash with all that guards use
+_SEVERAL = {"lacks": " ", "fabric": "\n"}  # facts that may have many lines
 RUNTIMES = ("apptainer", "singularity", "docker", "podman", "charliecloud")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing about one node: `state` is ok, partly or no, `fix` what to do unless it is ok."""
+    """One thing about one node. `state` is ok, partly or no. `fix` is the remedy unless the state is ok."""
 
     node: str
     subject: str
@@ -27,7 +28,7 @@ class Finding:
 
 
 def facts(said: str) -> dict[str, dict[str, str]]:
-    """node -> its facts; what else is said there (by a login shell) is passed over."""
+    """Return node -> its facts. Lines of another format, such as a login shell's, are skipped."""
     found: dict[str, dict[str, str]] = {}
     for line in said.splitlines():
         node, *rest = line.split("\t")
@@ -39,13 +40,13 @@ def facts(said: str) -> dict[str, dict[str, str]]:
 
 
 def findings(node: str, known: Facts) -> list[Finding]:
-    """Everything that is to be said of a node, the runtimes first."""
+    """Return all findings about a node, the runtimes first."""
     rows = (*_runtimes(known), *_gpus(known), *_mpi(known), *_fabric(known), *_base(known))
     return [Finding(node, *row) for row in rows]
 
 
 def usable(found: list[Finding]) -> bool:
-    """Whether some runtime works on every node, whose bash can guard it."""
+    """Return whether some runtime works on every node, and every node's bash can run a guard."""
     nodes = {one.node for one in found}
     if any(one.subject == "bash" for one in found):
         return False
@@ -53,7 +54,7 @@ def usable(found: list[Finding]) -> bool:
     return any(there == nodes for there in works)
 
 
-Row = tuple[str, ...]  # of a Finding, without the node
+Row = tuple[str, ...]  # a Finding without its node
 
 
 def _runtimes(known: Facts) -> Iterator[Row]:
@@ -119,13 +120,13 @@ def _podman(known: Facts) -> Row:
 
 
 def _refusal(said: str) -> tuple[str, str]:
-    """What is wrong, and what to do, of a line that a job would end with."""
+    """Return the problem and the fix in a line that a job would end with."""
     what, _, fix = said.partition(": ")
     return what, fix or "see its logs, or use another runtime"
 
 
 def _gpus(known: Facts) -> Iterator[Row]:
-    """What there is, and each runtime that cannot give it to a container; Apptainer needs nothing for that."""
+    """Yield the GPUs, and each runtime that cannot give them to a container. Apptainer needs nothing for that."""
     if "nvidia" not in known:
         yield ("GPUs", PART, "AMD", "mnrun does nothing for them: --bind /dev/kfd") if "amd" in known else _no_gpus()
         return

@@ -1,6 +1,6 @@
-"""What a run has shown: where its ranks were, by what those on different nodes talked, and whether that is right. Pure.
+"""Judge a finished run: where its ranks ran, and how ranks on different nodes talked. Reads no file.
 
-Each node's guard says what NCCL, UCX and Open MPI have told there, in lines `TRANSPORT DEVICES LIBRARY`
+Each node's guard reports the words of NCCL, UCX and Open MPI there, in lines `TRANSPORT DEVICES LIBRARY`
 (wrappers/network/transport_read.sh).
 """
 
@@ -14,7 +14,7 @@ from mnrun.errors import Impossible, NodeError, RuntimeFailed
 from mnrun.model import Layout
 
 FAST, SLOW = "ib", "tcp"
-THERE = "there"  # what a node has that is FAST, said where it used TCP
+THERE = "there"  # the word for a FAST network of a node that used TCP
 REMEDY = {
     FAST: "look at what mnrun plan says of the network, and at `ulimit -l` and /dev/infiniband in the container",
     SLOW: "leave --require out, or name its network: NCCL_IB_DISABLE=1, UCX_TLS=tcp,sm,self",
@@ -23,7 +23,7 @@ REMEDY = {
 
 @dataclass(frozen=True)
 class Used:
-    """By what a library moved data between nodes: FAST or SLOW, and the devices that it named."""
+    """The transport by which a library moved data between nodes, FAST or SLOW, and the devices that it named."""
 
     transport: str
     devices: tuple[str, ...]
@@ -33,11 +33,11 @@ class Used:
         return f"{self.library} by {self.transport}" + (f" ({', '.join(self.devices)})" if self.devices else "")
 
 
-Said = Mapping[str, Sequence[str]]  # what the guards said, by node
+Said = Mapping[str, Sequence[str]]  # node -> the lines of its guard
 
 
 def used(said: Said) -> dict[Used, list[str]]:
-    """What was used, and on which nodes."""
+    """Return each transport that was used, and its nodes."""
     found: dict[Used, list[str]] = {}
     for node, lines in said.items():
         for line in lines:
@@ -49,7 +49,7 @@ def used(said: Said) -> dict[Used, list[str]]:
 
 
 def summary(ranks: Mapping[str, int], said: Said) -> str:
-    """The run in a line; of what not all nodes used alike, which did."""
+    """Return the run in a line. If not all nodes used the same transport, the line names the nodes of each."""
     found = used(said)
     where = {what: "" if len(nodes) == len(said) else f" on {nodeset.fold(nodes)}" for what, nodes in found.items()}
     network = "; ".join(f"{what}{place}" for what, place in where.items())
@@ -57,7 +57,7 @@ def summary(ranks: Mapping[str, int], said: Said) -> str:
 
 
 def slow(said: Said) -> str:
-    """What is to be said where TCP was used, and nodes have something faster; "" where all is well."""
+    """Return the warning that TCP was used although nodes have a faster network, or "" if all is well."""
     there = {node: line.split(" ")[1] for node, lines in said.items() for line in lines if line.startswith(THERE)}
     for what, nodes in used(said).items():
         wasted = {node: there[node].replace(",", ", ") for node in nodes if what.transport == SLOW and node in there}
@@ -67,10 +67,10 @@ def slow(said: Said) -> str:
 
 
 def all_came(layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequence[str]) -> None:
-    """`ranks`: node -> rank -> how many it thinks there are; `alone`: those that took themselves for the only one.
+    """Raise NodeError or RuntimeFailed if the ranks are not those that were asked for.
 
-    Raises NodeError or RuntimeFailed where they are not those that were asked for: no silent single node, no silent
-    singletons.
+    `ranks` is node -> rank -> the number of ranks as that rank knows it. `alone` has the ranks that took themselves for
+    the only one. So a run on a single node, or of singletons, is never silent.
     """
     asked, came = dict(zip(layout.nodes, layout.ranks)), {node: len(found) for node, found in ranks.items()}
     if came != asked:
@@ -89,7 +89,7 @@ def all_came(layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequ
 
 
 def required(network: str, said: Said, nnodes: int) -> None:
-    """Raises Impossible where the run was not by `network`, --require's; one node needs none."""
+    """Raise Impossible if the run did not use `network`, which is --require's. One node needs none."""
     if network == "any" or nnodes == 1:
         return
     if not said:

@@ -1,4 +1,4 @@
-"""The schedulers: which nodes we hold, and how a step gets to them."""
+"""The schedulers: each tells which nodes the job holds, and how a step gets to them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mnrun.schedulers.slurm import steps
 
 
 class Scheduler(Protocol):
-    """What a plan and a launch ask of a scheduler's module."""
+    """The functions that a plan and a launch need from a scheduler's module."""
 
     def reach(self, where: Where, plan: Plan, site: Site) -> Words:
-        """Return what stands in front of a step's words; `{node}` in it means each node."""
+        """Return the words in front of a step's own. `{node}` in them means each node."""
 
     def launch_environment(self, plan: Plan, site: Site) -> tuple[Variable, ...]:
-        """Return what the host's mpirun must see."""
+        """Return the variables that the host's mpirun must see."""
 
     def client_environment(self, environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
-        """Return the environment of the steps' own clients."""
+        """Return the environment of the programs that start the steps, such as srun."""
 
 
 SCHEDULERS: dict[str, Scheduler] = {"slurm": steps, "hosts": names, "local": local}

@@ -1,4 +1,4 @@
-"""This one machine, with no scheduler: a step is simply started."""
+"""This one machine without a scheduler: a step starts directly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mnrun.model import Allocation, Node, Plan, Site, Variable, Where, Words
 
 
 def allocation() -> Allocation:
-    """Return this machine as an allocation: the CPUs that this process may use, the GPUs that there are."""
+    """Return this machine as an allocation: the CPUs that this process may use, and all GPUs."""
     import psutil
 
     cpus = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count()
@@ -29,6 +29,6 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
 
 
 def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
-    """Without the surrounding step's, or job's, word on which node and task this is."""
+    """Return the environment without the variables that name the node and task of a surrounding step or job."""
     others = ("SLURMD_NODENAME", "SLURM_LOCALID", *environment.OF_HOSTS)
     return {name: value for name, value in environ.items() if name not in others}

@@ -1,1 +1,1 @@
-"""Hosts that no scheduler gives, reached by paramiko, pdsh or ssh."""
+"""Hosts without a scheduler, reached by paramiko, pdsh or ssh."""

@@ -1,4 +1,5 @@
-"""Which lines of known_hosts files are about a host, as ssh reads them (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Pure."""
+"""Find the lines of known_hosts files about a host, as ssh does (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Reads no
+file."""
 
 from __future__ import annotations
 
@@ -14,14 +15,17 @@ from mnrun.model import Words
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a host's keys: each as `TYPE BASE64`."""
+    """The known keys of a host, each as `TYPE BASE64`."""
 
     keys: Words = ()
-    by_ca: bool = False  # a CA is named that signs them
+    by_ca: bool = False  # a CA that signs the host's keys is known
 
 
 def known(lines: Iterable[str], names: Sequence[str]) -> Known:
-    """What they say of the first of these names that they know; nothing is understood of lines that are no such."""
+    """Return the keys of the first of `names` that the lines know. Lines of another format are skipped.
+
+    The result has no revoked keys. `names` are the host's names in ssh's order.
+    """
     found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
     for line in lines:
         marker, *fields = line.split() if line.startswith("@") else ("", *line.split())
@@ -38,7 +42,7 @@ def known(lines: Iterable[str], names: Sequence[str]) -> Known:
 
 
 def _about(patterns: str, name: str) -> bool:
-    """Whether a line's first field, with its commas, is about that name; one that is excluded is not."""
+    """Return whether a line's first field, a list with commas, matches the name. An excluded name does not match."""
     if patterns.startswith("|1|"):
         return _hashed(patterns, name)
     fitting = [pattern for pattern in patterns.lower().split(",") if _pattern(pattern.lstrip("!")).fullmatch(name)]
@@ -48,12 +52,12 @@ def _about(patterns: str, name: str) -> bool:
 def _hashed(field: str, name: str) -> bool:
     try:
         salt, digest = (base64.b64decode(part) for part in field.split("|")[2:])
-    except ValueError:  # broken, or not two of them
+    except ValueError:  # bad base64, or not two parts
         return False
     return hmac.digest(salt, name.encode(), "sha1") == digest
 
 
 @functools.cache
 def _pattern(text: str) -> re.Pattern[str]:
-    """With * and ? alone: brackets are those of [HOST]:PORT."""
+    """Return a pattern with * and ? as a regular expression. Brackets are plain: they belong to [HOST]:PORT."""
     return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."))

@@ -1,4 +1,4 @@
-"""Hosts without a scheduler: who was named, what each has said of itself, and ssh in front of a step."""
+"""Hosts without a scheduler: the names asked for, the facts of each host, and ssh in front of a step."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mnrun.errors import NodeError, UsageError
 from mnrun.files import spoken
 from mnrun.model import Allocation, Asked, Node, Plan, Site, Variable, Where, Words
 
-EACH = "MNRUN_NODE={node}"  # as `reach` writes it: the name of each host in turn
+EACH = "MNRUN_NODE={node}"  # in the words of `reach`: the name of each host in turn
 JOB = "hosts"
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
 
 
 def parse(text: str) -> tuple[Asked, ...]:
-    """`node[01-04]`, `ws1:2,ws2:1`: each host once, with the ranks that it takes if that is said.
+    """Parse `node[01-04]` or `ws1:2,ws2:1`: each host once, with its number of ranks if the text has one.
 
-    A host that is written twice takes as many more. Raises UsageError where the text is no such list.
+    A host that is written twice takes the sum. Raises UsageError if the text is no such list.
     """
     found: list[Asked] = []
     for part in re.split(r",(?![^\[]*\])", text):
@@ -39,9 +39,9 @@ def parse(text: str) -> tuple[Asked, ...]:
 
 
 def parse_file(text: str, path: str) -> tuple[Asked, ...]:
-    """A hostfile, as mpirun and mpiexec read it: `host`, `host slots=2` or `host:2` on each line.
+    """Parse a hostfile, as mpirun and mpiexec read it: `host`, `host slots=2` or `host:2` on each line.
 
-    Raises UsageError with the line's number where one is none of these.
+    Raises UsageError with the line's number if a line is none of these.
     """
     found: list[Asked] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -66,7 +66,7 @@ _ODD = "give users, ports and addresses with colons a name in ~/.ssh/config, or 
 
 
 def _merged(found: Iterable[Asked], origin: str) -> tuple[Asked, ...]:
-    """Each once, in the order of writing; where some say their ranks, the others take one."""
+    """Return each host once, in the order of writing. If some have a number of ranks, the others take one."""
     slots: dict[str, int | None] = {}
     for host in found:
         if not _NAME.match(host.name):
@@ -81,18 +81,19 @@ def _merged(found: Iterable[Asked], origin: str) -> tuple[Asked, ...]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a host has said of itself (wrappers/probe/host_facts.sh)."""
+    """The facts that a host reports (wrappers/probe/host_facts.sh)."""
 
     cpus: int = 1
     gpus: int = 0
     busy: Words = ()  # a GPU and the process on it
-    image: str = ""  # what tells its file from a copy; "" if it is not there, "directory" for a tree
+    # A text that tells the image's file from a copy, "" without a file, "directory" for a tree.
+    image: str = ""
     size: int = 0
     home: str = ""
 
 
 def facts(said: str) -> Facts:
-    """The `name value` lines of host_facts.sh; whatever a user's own profile prints among them is passed over."""
+    """Parse the `name value` lines of host_facts.sh. Lines that a user's own profile prints among them are skipped."""
     found: dict[str, str] = {}
     busy: list[str] = []
     for line in said.splitlines():
@@ -116,7 +117,7 @@ def facts(said: str) -> Facts:
 
 
 def allocation(asked: Sequence[Asked], found: Mapping[str, Facts]) -> Allocation:
-    """The hosts as nodes that we hold."""
+    """Return the hosts as an allocation."""
     nodes = (Node(h.name, found[h.name].cpus, found[h.name].gpus, h.slots) for h in asked)
     return Allocation("hosts", JOB, tuple(nodes))
 
@@ -126,7 +127,8 @@ def site(asked: Sequence[Asked]) -> Site:
 
 
 def reach(where: Where, plan: Plan, site: Site) -> Words:
-    """`ssh HOST`, which every way to reach hosts puts into its own words, and the name by which we know it."""
+    """Return `ssh HOST` and the variable with the host's name. Each way to reach hosts turns `ssh` into its own
+    words."""
     names = plan.layout.nodes
     if where is Where.HEAD:
         return ("ssh", names[0], "exec", "env", f"MNRUN_NODE={names[0]}")
@@ -134,28 +136,28 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
 
 
 def named(words: Words, node: str) -> Words:
-    """What `reach` has written, on that node; whatever a user's own words are, they stay."""
+    """Return the words of `reach` with the name of this node filled in. The user's own words stay as they are."""
     place = words.index("env") + 1 if "env" in words else 0
     return (*words[:place], EACH.format(node=node), *words[place + 1 :]) if words[place] == EACH else words
 
 
 def unnamed(words: Words) -> Words:
-    """The same without that word, for those that are told by their environment."""
+    """Return the words of `reach` without the name, for hosts that get it from their environment."""
     place = words.index("env") + 1 if "env" in words else 0
     return (*words[:place], *words[place + 1 :]) if words[place] == EACH else words
 
 
-_PIECE = 900  # letters; a csh's words may have no more than 1024
-LONGEST = 128 * 1024 - 1  # letters of a line, which is one word of that shell's
+_PIECE = 900  # letters: a word in csh has at most 1024
+LONGEST = 128 * 1024 - 1  # letters of a line, which is one word for the login shell (MAX_ARG_STRLEN, execve(2))
 
 
 def program(words: Words) -> Words:
-    """The same for who starts it without a shell."""
+    """Return the same words for a caller that starts the program without a shell."""
     return words[1:] if words[0] == "exec" else words
 
 
 def in_one_line(words: Words) -> str:
-    """`exec sh …` in one line that means these words in every login shell, whatever bytes are in them."""
+    """Return `exec sh …` in one line that means these words in every login shell, whatever bytes are in them."""
     said = shlex.join(program(words)).encode("utf-8", "surrogateescape")
     packed = base64.b64encode(gzip.compress(said, mtime=0)).decode("ascii")
     pieces = (packed[place : place + _PIECE] for place in range(0, len(packed), _PIECE))
@@ -170,9 +172,9 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, s
     return environ
 
 
-# What ssh, paramiko and the system say of a host that cannot be reached; what it means; and the fix.
+# Errors of ssh, paramiko and the system about a host, their meaning, and the fix.
 _REASONS = (
-    (  # first, since ssh says of it what it says of an unknown one, too
+    (  # first, since ssh says it of an unknown key, too
         r"identification has changed|does not match",
         "its host key has CHANGED",
         "ask its admin whether it was installed anew; `ssh {host}` then says which line of known_hosts is to go",
@@ -205,7 +207,7 @@ _REASONS = (
 
 
 def unreachable(reasons: Mapping[str, str], count: int) -> NodeError:
-    """All hosts that cannot be reached, of `count`, in one line with the fix."""
+    """Return one error for all hosts that cannot be reached, of `count`: one line, with the fix."""
     alike: dict[tuple[str, str], list[str]] = {}
     for host, said in reasons.items():
         known = ((why, fix) for pattern, why, fix in _REASONS if re.search(pattern, said, re.IGNORECASE))

@@ -1,8 +1,8 @@
 """Hosts by the OpenSSH client, and pdsh, which starts many of them at once.
 
-pdsh closes the standard input of what it starts. So a guard's lease is a pipe on its host: what is meant for
-nobody else (the kit, files) goes into it by an ssh of its own, on standard input; mere words by a short pdsh.
-And where our end of the connection is gone, a guard learns it from the heartbeat that it cannot write.
+pdsh closes the standard input of its commands. So the lease of a guard is a named pipe on its host. Private data (the
+kit, files) goes into the pipe by an ssh of its own, on standard input. Plain words go by a short pdsh. If our end of
+the connection is gone, the guard cannot write its heartbeat, and so notices.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mnrun.schedulers.hosts.wires import GONE, Listener, Way, lines, thread
 from mnrun.system import process
 from mnrun.system.process import Event, ProcessWire, tied
 
-LOST = 255  # as ssh's own exit code
-GREETING = 30.0  # seconds; a guard bears two minutes of silence
+LOST = 255  # the exit code of ssh itself (ssh(1))
+GREETING = 30.0  # seconds: a guard bears two minutes of silence
 PLAIN = re.compile(rb"(go|log|alive|end|signal [A-Z0-9]+)\n")
 COMPLAINT = re.compile(r"pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 
@@ -32,14 +32,14 @@ def installed() -> bool:
 
 @contextlib.contextmanager
 def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
-    """A way to the hosts that were asked for. Nothing is connected before it is used."""
-    # as by paramiko: no host key is taken on trust, whatever the user's own configuration says
+    """Yield a way to the hosts of the job. It connects at the first use."""
+    # As with paramiko, no host key is taken on trust, whatever the user's own configuration says.
     options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x"]
     options += ["-p", str(asked.ssh_port)] if asked.ssh_port else []
     user = ["-l", asked.ssh_user] if asked.ssh_user else []
     own = {
         **environ,
-        # its own `-l%u` would overrule a User of ~/.ssh/config
+        # pdsh's own `-l%u` would overrule a User of ~/.ssh/config.
         "PDSH_SSH_ARGS": "-l%u %h" if user else "%h",
         "PDSH_SSH_ARGS_APPEND": " ".join([environ.get("PDSH_SSH_ARGS_APPEND", ""), *options]).strip(),
     }
@@ -49,9 +49,10 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
         return ProcessWire(("ssh", "-T", *options, *user, "--", node, in_one_line(words)), lost=LOST)
 
     def fan_out(nodes: Sequence[str], words: Words) -> ProcessWire:
-        # it reads %h and its kin in the command: that word stands in the open, and no other does
+        # pdsh replaces %h and its kin in the command. So %h stands in the open, and every other % is doubled.
         said = in_one_line(unnamed(words)).replace("%", "%%").replace("exec", f"exec env {EACH.format(node='%h')}", 1)
-        # all at the same time: a serving step lives as long as its job, so that one beyond a fanout would never begin
+        # -f starts all at the same time. A serving step lives as long as its job, so a host beyond the fanout would
+        # never begin.
         argv = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(len(nodes)), *user, "-w", ",".join(nodes), said)
         return ProcessWire(tied(argv), environ=own)
 
@@ -61,7 +62,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
         return Fan(name, nodes, up, events, _Down(way, place, fan_out))
 
     def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> process.Running:
-        # without its farewell, which comes when all is done
+        # ERROR hides ssh's farewell, which comes when all is done.
         argv = ("ssh", "-tt", "-o", "LogLevel=ERROR", *options, *user, "--", node, in_one_line(words))
         return process.start(name, argv, dict(environ), events, held=False, terminal=True)
 
@@ -70,12 +71,12 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
 
 
 def node_dir(words: Words) -> str:
-    """The job's directory on its nodes: the word after the first script of a serving step (kit.guard)."""
+    """Return the job's directory on its nodes: the word after the first script of a serving step (kit.guard)."""
     return words[words.index("-c") + 2]
 
 
 class _Down:
-    """What goes down to the hosts' pipes."""
+    """The writer to the hosts' pipes."""
 
     def __init__(self, way: Way, place: str, fan_out: Callable[[Sequence[str], Words], ProcessWire]) -> None:
         self._way, self._place, self._fan_out = way, place, fan_out
@@ -95,7 +96,7 @@ class _Down:
 
 
 class Fan(Listener):
-    """One pdsh for all hosts, and what is written to each of them by the way."""
+    """One pdsh for all hosts, and the writer to each of their pipes."""
 
     def __init__(
         self, name: str, nodes: Sequence[str], up: ProcessWire, events: queue.SimpleQueue[Event], down: _Down
@@ -104,7 +105,7 @@ class Fan(Listener):
         self._up = up
         self._down = down
         self._words: queue.Queue[tuple[bytes, Sequence[str]]] = queue.Queue()
-        self._lost: set[str] = set()  # an ssh to them would hold up the others
+        self._lost: set[str] = set()  # an ssh to a lost host would hold up the others
         self._greeted = 0.0
         up.shut()
         readers = [thread(self._read, kind, stream) for stream, kind in ((1, "line"), (2, "noise"))]
@@ -113,7 +114,7 @@ class Fan(Listener):
         thread(self._finish, readers)
 
     def send(self, data: bytes, node: str = "") -> None:
-        """To one node, or to all; waits for nobody."""
+        """Write to one node or to all, without waiting."""
         self._words.put((data, (node,) if node else ()))
 
     def close(self) -> None:

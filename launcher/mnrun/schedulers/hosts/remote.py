@@ -1,7 +1,7 @@
-"""Hosts by ssh from within Python: the one door to paramiko.
+"""Hosts by ssh from within Python: the only module that imports paramiko.
 
-Names, users, ports, keys and jump hosts are what the OpenSSH client itself makes of them (`ssh -G`), where there
-is one. A host's key must be known: none is ever taken on trust.
+`ssh -G` gives names, users, ports, keys and jump hosts as the OpenSSH client has them, if it is installed. A host's key
+must be known: none is taken on trust.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import paramiko
 
 PATIENCE = 15.0  # seconds for each step of a login
-SILENT = 30000  # milliseconds that what we send may stay without an answer
+SILENT = 30000  # milliseconds that sent data may stay without an acknowledgement (tcp(7), TCP_USER_TIMEOUT)
 SSH = 22
 LOGIN = re.compile(r"permission denied|authentication|encrypted", re.IGNORECASE)
 
@@ -48,16 +48,16 @@ class Place:
     user: str = ""
     keys: Words = ()
     known: Words = ()  # files
-    alias: str = ""  # the name by which known_hosts has it
+    alias: str = ""  # the name in known_hosts
     jump: str = ""
-    command: str = ""  # its ProxyCommand
+    command: str = ""  # the ProxyCommand
     agent: bool = True
-    only: bool = False  # of the agent's keys none but `keys`
+    only: bool = False  # IdentitiesOnly: of the agent's keys, those of `keys` alone
     timeout: float = PATIENCE
 
 
 def place(name: str, user: str = "", port: int | None = None) -> Place:
-    """What `ssh -G` says of a host; paramiko's own reading of ~/.ssh/config where there is no ssh."""
+    """Return the settings of a host by `ssh -G`, or without ssh by paramiko's own reading of ~/.ssh/config."""
     asked = [*(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
     said: dict[str, list[str]] = {}
     for line in process.ask(("ssh", "-G", *asked, "--", name)).splitlines():
@@ -101,13 +101,13 @@ def _config(name: str) -> Mapping[str, str | list[str]]:
 
 
 def places(asked: JobSpec) -> list[Place]:
-    """All of the hosts."""
+    """Return the settings of all hosts of the job."""
     with ThreadPoolExecutor(min(AT_ONCE, len(asked.hosts))) as pool:
         return list(pool.map(lambda host: place(host.name, asked.ssh_user, asked.ssh_port), asked.hosts))
 
 
 def _agents(where: Place) -> list[paramiko.AgentKey]:
-    """The agent's keys that may be used for it."""
+    """Return the agent's keys that may be used for a host."""
     import paramiko
 
     keys = paramiko.Agent().get_keys() if where.agent else ()
@@ -116,21 +116,21 @@ def _agents(where: Place) -> list[paramiko.AgentKey]:
 
 
 def _public(path: str) -> bytes:
-    """What an agent knows a key by, from the file beside it."""
+    """Return the public key from the file beside a private one, as an agent has it, or b""."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"{path}.pub", encoding="utf-8") as file:
         return base64.b64decode(file.read().split()[1])
     return b""
 
 
 def why_refused(where: Place, said: str) -> str:
-    """What was said of a login that failed; but where one of our keys could not be tried, that."""
+    """Return the reason of a failed login: the words of the error, or a passphrase on one of our keys."""
     if LOGIN.search(said) and _locked(where):
         return "the key for it has a passphrase"
     return said
 
 
 def _locked(where: Place) -> bool:
-    """Whether a key for it has a passphrase, and no agent holds that key."""
+    """Return whether a key for the host has a passphrase, and no agent holds that key."""
     import paramiko
 
     held = {key.asbytes() for key in _agents(where)}
@@ -141,12 +141,12 @@ def _locked(where: Place) -> bool:
             if _public(path) not in held:
                 return True
         except (paramiko.SSHException, OSError, ValueError):
-            pass  # not there, or of another kind
+            pass  # no such file, or a key of another kind
     return False
 
 
 def is_here(where: Place) -> bool:
-    """Whether it is this very machine, which needs no ssh server."""
+    """Return whether the host is this very machine, which needs no ssh server."""
     if where.jump or where.command or where.port != SSH or where.user != getpass.getuser():
         return False
     with contextlib.suppress(OSError), socket.create_server((socket.gethostbyname(where.address), 0)):
@@ -188,7 +188,7 @@ class ChannelWire:
 
 
 class PromptWire(ChannelWire):
-    """A command whose terminal on its host is ours."""
+    """A command whose terminal on its host is mnrun's own."""
 
     def __init__(self, channel: paramiko.Channel, line: str, term: str) -> None:
         channel.get_pty(term, *terminal.size())
@@ -203,13 +203,13 @@ class PromptWire(ChannelWire):
 
 @dataclass(frozen=True)
 class Trust:
-    """A host is believed that has any of these keys, as ssh has it; in the place of paramiko's policies, and of its
-    own comparison, which knows one of each kind."""
+    """The keys that a host may have, any of them, as with ssh. This replaces paramiko's policies, and its own
+    comparison, which knows one key of each kind."""
 
     keys: tuple[paramiko.PKey, ...]
 
     def unknown(self) -> Words:
-        """What a host need not sign with, since no key of that kind is known; nothing where none is."""
+        """Return the kinds of signatures without a known key. The result is empty if no key is known at all."""
         kinds = {key.get_name() for key in self.keys}
         return tuple(way for kind, ways in _SIGNED.items() if kinds and kind not in kinds for way in ways)
 
@@ -222,19 +222,20 @@ class Trust:
             raise paramiko.BadHostKeyException(name, key, self.keys[0])
 
     def admits(self, client: paramiko.SSHClient, user: str, keys: Sequence[paramiko.PKey]) -> bool:
-        """Whether the host takes one of these, on the connection on which it has refused others."""
+        """Return whether the host takes one of these keys, on the connection on which it has refused others."""
         import paramiko
 
         transport = client.get_transport()
         for key in keys:
             with contextlib.suppress(paramiko.SSHException):
                 believed = transport and transport.get_remote_server_key() in self.keys
-                if transport and believed and not transport.auth_publickey(user, key):  # what else it wants
+                # auth_publickey returns the further methods that the host wants.
+                if transport and believed and not transport.auth_publickey(user, key):
                     return True
         return False
 
 
-_SIGNED = {  # by the kind of a host's key
+_SIGNED = {  # by the kind of the host's key
     "ssh-ed25519": ("ssh-ed25519",),
     **{f"ecdsa-sha2-nistp{size}": (f"ecdsa-sha2-nistp{size}",) for size in (256, 384, 521)},
     "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
@@ -253,7 +254,7 @@ class Door:
         self._lines: dict[Words, list[str]] = {}
 
     def client(self, where: Place) -> paramiko.SSHClient:
-        """A connection to a host, logged in. Raises what paramiko and the network say."""
+        """Return a connection to a host, logged in. Raises the errors of paramiko and the network."""
         import paramiko
 
         client = paramiko.SSHClient()
@@ -284,18 +285,18 @@ class Door:
         return client
 
     def _trust(self, where: Place) -> Trust:
-        """The keys by which the host is known. Raises SSHException where only a CA's is."""
+        """Return the known keys of the host. Raises SSHException if the key of a CA alone is known."""
         import paramiko
 
         with self._lock:
             if where.known not in self._lines:
                 self._lines[where.known] = list(_read(where.known))
         bare = where.alias or where.address
-        names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as ssh does
+        names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as with ssh
         known = known_hosts.known(self._lines[where.known], names)
         keys = []
         for key in known.keys:
-            with contextlib.suppress(Exception):  # of whatever is wrong with it: a line that says nothing
+            with contextlib.suppress(Exception):  # a broken key: its line does not count
                 entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{names[0]} {key}")
                 keys += [entry.key] if entry is not None else []
         if known.by_ca and not keys:
@@ -303,7 +304,7 @@ class Door:
         return Trust(tuple(keys))
 
     def _way(self, where: Place) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
-        """What the connection goes over."""
+        """Return the socket or channel for the connection."""
         if where.jump:
             transport = self._jump(where.jump).get_transport()
             assert transport is not None
@@ -315,14 +316,15 @@ class Door:
 
             values = {"%h": where.address, "%p": str(where.port), "%r": where.user, "%%": "%"}
             command = re.sub("%[hpr%]", lambda m: values[m[0]], where.command)
-            # by a shell, as ssh has it; deaf to a Ctrl-C, after which we still have to clean up
+            # ssh runs it by a shell (ssh_config(5)). A Ctrl-C must not end it, since mnrun still has to clean up.
             return paramiko.ProxyCommand(shlex.join(("sh", "-c", f"trap '' INT; exec {command}")))
         line = socket.create_connection((where.address, where.port), where.timeout)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT)
         return line
 
     def _jump(self, names: str) -> paramiko.SSHClient:
-        """The last of the jump hosts `[user@]host[:port],…`, each reached through the one before."""
+        """Return a connection to the last of the jump hosts `[user@]host[:port],…`, each reached through the one
+        before."""
         before, _, last = names.rpartition(",")
         user, _, address = last.rpartition("@")
         host, _, port = address.partition(":")
@@ -339,10 +341,11 @@ class Door:
 
 @contextlib.contextmanager
 def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
-    """A way to the hosts that were asked for, until the end. Raises NodeError, with the name of each that cannot
-    be reached, and then nothing has been started on the others."""
+    """Yield a way to the hosts of the job, and close it at the end. Raises NodeError with the name of each host that
+    cannot be reached. In that case, nothing runs on the others."""
     names = tuple(host.name for host in asked.hosts)
-    logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it would write to our errors
+    # Without a handler, logging prints paramiko's messages among mnrun's errors.
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())
     door = Door()
     opened: dict[str, paramiko.SSHClient | None] = {}
     reasons: dict[str, str] = {}
@@ -352,7 +355,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
         try:
             where = place(name, asked.ssh_user, asked.ssh_port)
             opened[name] = None if is_here(where) else door.client(where)
-        except Exception as error:  # of paramiko's, the network's, and what lies in known_hosts and keys
+        except Exception as error:  # errors of paramiko, the network, known_hosts and keys
             reasons[name] = why_refused(where, unopened(error, len(names)))
 
     def session(client: paramiko.SSHClient) -> paramiko.Channel:
@@ -373,7 +376,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
             return process.start(name, argv, dict(environ), events, held=False, terminal=True)
         try:
             wire = PromptWire(session(client), in_one_line(words), environ.get("TERM", "dumb"))
-        except Exception as error:  # of paramiko's: the server allows none, or is gone
+        except Exception as error:  # the server allows no terminal, or is gone
             raise NodeError(f"{node} gives us no terminal ({error})", "see PermitTTY in its sshd_config") from None
         return Run(name, node, wire, events)
 

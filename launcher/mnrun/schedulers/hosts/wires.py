@@ -1,7 +1,7 @@
-"""A command on each of several hosts, without a scheduler that would start and watch it.
+"""A command on each of several hosts, without a scheduler that starts and watches it.
 
-A wire is one such command: its three streams, and how it ended. Who opens wires (paramiko, or an ssh
-client's process) is a way; a lease is one wire to every host, the run is one to the first.
+A wire is one such command, with its three streams and its exit code. A way opens wires, by paramiko or by an ssh
+client. A lease has one wire to every host, and the run has one to the first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mnrun.model import Words
 from mnrun.schedulers.hosts.names import named
 from mnrun.system.process import Event, Output, Running
 
-TICK = 10.0  # seconds between two words to each node: it takes long silence for the end
-LOST = 30.0  # seconds without a word from a node that speaks every few: it is lost
-AT_ONCE = 32  # hosts that are connected to at a time
+TICK = 10.0  # seconds between two words to each node, whose guard takes long silence for the end
+LOST = 30.0  # seconds without a word from a node, which speaks every few: the node is lost
+AT_ONCE = 32  # hosts at a time
 ASK = 60.0  # seconds for a host to answer a question
 T = TypeVar("T")
 BROKE = "the connection to it broke"
-FILES, FILES_EACH = 256, 8  # open at the same time: for whatever else, and for each host
+FILES, FILES_EACH = 256, 8  # open files: for everything else, and for each host
 UNHEARD = 141  # 128 + SIGPIPE
 GONE = 255  # for a command whose connection went before it could say how it ended
 
@@ -38,24 +38,24 @@ class Wire(Protocol):
     """A command on one host."""
 
     def receive(self, stream: int) -> bytes:
-        """What it has written to its output (1) or its errors (2), once there is something; b"" at the end."""
+        """Return the next output (stream 1) or errors (stream 2) of the command, or b"" at the end. Waits for them."""
 
     def send(self, data: bytes) -> None:
-        """Write to its input; waits for as long as it does not read. Raises OSError where it is gone."""
+        """Write to the command's input. Waits while the command does not read. Raises OSError if it is gone."""
 
     def shut(self) -> None:
-        """End its input."""
+        """End the command's input."""
 
     def wait(self) -> int | None:
-        """Its exit code, once it has ended; None where the connection went before."""
+        """Return the exit code once the command has ended, or None if the connection broke before."""
 
     def cut(self) -> None:
-        """Give it up at once."""
+        """Give the command up at once."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How a short command ended on a host: `code` None where the connection went."""
+    """The end of a short command on a host. `code` is None if the connection broke."""
 
     code: int | None
     out: str
@@ -63,25 +63,25 @@ class Answer:
 
 
 class Listener:
-    """What all leases on several hosts have in common: they hear, and notice silence."""
+    """The common part of all leases on several hosts: it hears the guards, and notices silence."""
 
     def __init__(self, name: str, nodes: Iterable[str], events: queue.SimpleQueue[Event]) -> None:
         self.name = name
         self._nodes = frozenset(nodes)
         self._events = events
-        self._heard: dict[str, float] = {}  # of those whose guard has spoken
+        self._heard: dict[str, float] = {}  # when each guard that has spoken last spoke
         self._closed = False
         self._ended = threading.Event()
 
     def pulse(self) -> None:
-        """Do nothing: `_tick` shows that we live."""
+        """Do nothing: `_tick` shows that mnrun lives."""
 
     def wait(self, seconds: float) -> bool:
         return self._ended.wait(seconds)
 
     def _hear(self, kind: str, line: str) -> None:
         word, node, *_ = (*line.split(), "", "")
-        if node in self._nodes and word != "here":  # its guard speaks, and reads
+        if node in self._nodes and word != "here":  # the guard runs, and reads
             self._heard[node] = time.monotonic()
         if word != "alive" or node not in self._nodes:
             self._events.put((kind, self.name, line))
@@ -91,12 +91,13 @@ class Listener:
         self._events.put(("line", self.name, f"lost {node} {why}"))
 
     def _tick(self) -> None:
-        """Speak to those that do; a host that died or is cut off says nothing, and its connection lives on."""
+        """Speak to the nodes that speak. A node that died or is cut off is silent, and its connection stays open."""
         last = time.monotonic()
         while not self._ended.wait(TICK):
             begin, last = last, time.monotonic()
             silent = {node: last - heard for node, heard in list(self._heard.items())}
-            if last > begin + 1.5 * TICK:  # we have been stopped, and what they have said meanwhile waits to be read
+            # If mnrun itself was stopped, the nodes' words of that time still wait in the connections.
+            if last > begin + 1.5 * TICK:
                 silent = dict.fromkeys(silent, 0.0)
             for node in [node for node in silent if silent[node] > LOST]:
                 self._lose(node, f"no word from it for {silent[node]:.0f} s")
@@ -117,7 +118,7 @@ class Listener:
 
 
 class Lease(Listener):
-    """One wire to every host, heard and written to together; the same to its owner as a single process."""
+    """One wire to every host, heard and written to together. To its owner, it looks like a single process."""
 
     def __init__(self, name: str, wires: Mapping[str, Wire], events: queue.SimpleQueue[Event]) -> None:
         super().__init__(name, wires, events)
@@ -129,7 +130,7 @@ class Lease(Listener):
         thread(self._tick)
 
     def send(self, data: bytes, node: str = "") -> None:
-        """To one node, or to all; waits for nobody."""
+        """Write to one node or to all, without waiting."""
         for down in (self._down[node],) if node else self._down.values():
             down.put(data)
 
@@ -154,7 +155,7 @@ class Lease(Listener):
         writer = thread(self._write, node, wire)
         readers = [thread(self._read, kind, wire, stream) for stream, kind in ((1, "line"), (2, "noise"))]
         for reader in readers:
-            reader.join()  # its last words come before its end
+            reader.join()  # the last words come before the end
         code = wire.wait()
         known = node not in self._given_up
         self._heard.pop(node, None)
@@ -167,7 +168,7 @@ class Lease(Listener):
         return code
 
     def _write(self, node: str, wire: Wire) -> None:
-        with contextlib.suppress(OSError):  # its end is on its way to us
+        with contextlib.suppress(OSError):  # the news of its end is under way
             for data in iter(self._down[node].get, None):
                 wire.send(data)
             wire.shut()
@@ -182,7 +183,7 @@ class Lease(Listener):
 
 
 class Run:
-    """One wire with our own standard input, and our output and errors, or the files in their place."""
+    """One wire with mnrun's own standard input, and its output and errors, or files in their place."""
 
     def __init__(
         self, name: str, node: str, wire: Wire, events: queue.SimpleQueue[Event], output: Output = (None, None)
@@ -191,7 +192,7 @@ class Run:
         self._node = node
         self._wire = wire
         self._ended = threading.Event()
-        self._unheard = False  # our own output has been closed
+        self._unheard = False  # mnrun's own output is closed
         thread(self._feed)
         thread(self._finish, [thread(self._copy, stream, output[stream - 1] or stream) for stream in (1, 2)], events)
 
@@ -211,8 +212,8 @@ class Run:
         self._wire.cut()
 
     def _feed(self) -> None:
-        with contextlib.suppress(OSError):  # nobody reads it any more; or we have none
-            if not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp():  # else reading it would stop us
+        with contextlib.suppress(OSError):  # nobody reads any more, or mnrun has no input
+            if not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp():  # in the background, a read stops us (SIGTTIN)
                 while data := os.read(0, 65536):
                     self._wire.send(data)
             self._wire.shut()
@@ -235,17 +236,17 @@ class Run:
         events.put(("ended", self.name, UNHEARD if self._unheard else GONE if code is None else code))
 
 
-Prompt = Callable[[str, str, Words, "queue.SimpleQueue[Event]"], Running]  # its name, its host, its words
+Prompt = Callable[[str, str, Words, "queue.SimpleQueue[Event]"], Running]  # name, host, words, events
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to the hosts: their names, and what opens a wire to a command on one of them."""
+    """A way to the hosts: their names, and the function that opens a wire to a command on one of them."""
 
     hosts: tuple[str, ...]
     wire: Callable[[str, Words], Wire]
-    prompt: Prompt | None = None  # what starts a command that has our terminal
-    # in place of many wires
+    prompt: Prompt | None = None  # starts a command that has mnrun's terminal
+    # One process in place of many wires, as pdsh has it.
     lease: Callable[[str, Sequence[str], Words, queue.SimpleQueue[Event]], Running] | None = None
 
     def start(
@@ -272,24 +273,24 @@ class Way:
         return Lease(name, wires, events) if held else Run(name, nodes[0], wires[nodes[0]], events, output)
 
     def ask(self, words: Words, given: bytes = b"", only: Sequence[str] | None = None) -> dict[str, Answer]:
-        """The answers of all hosts, or of `only` those, to a short command with `given` on its input."""
+        """Return the answers of all hosts, or of `only` some, to a short command with `given` on its input."""
         hosts = self.hosts if only is None else only
         return each(hosts, lambda node: _answer(self._opened(node, words), (given,), ASK))
 
     def give(self, words: Words, chunks: Callable[[], Iterable[bytes]], only: Sequence[str]) -> dict[str, Answer]:
-        """The answers of these hosts to a command that reads as much, in its own time."""
+        """Return the answers of these hosts to a command that reads `chunks`, without a time limit."""
         return each(only, lambda node: _answer(self._opened(node, words), chunks(), None))
 
     def _opened(self, node: str, words: Words) -> Wire:
         try:
             return self.wire(node, words)
-        except Exception as error:  # of whatever it goes through; a wire that is gone is known from its end
+        except Exception as error:  # any error of the way: the end of the wire tells of it
             return _Broken(unopened(error, len(self.hosts)))
 
 
 def room(hosts: int) -> None:
-    """Have so many wires opened at the same time, as far as the system lets us: what it lets a process have at first
-    are often 1024 files. No more than these need, since what we start here has as many."""
+    """Raise the limit of open files for this many wires, as far as the system allows: often it is 1024 at first. The
+    limit rises no further than needed, since the programs that mnrun starts inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES + FILES_EACH * hosts
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -298,7 +299,7 @@ def room(hosts: int) -> None:
 
 
 def unopened(error: Exception, hosts: int) -> str:
-    """Why a connection to one of so many hosts could not be opened, in words that say what to do."""
+    """Return the reason that a connection to a host did not open: too many open files, or the error's text."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"too many open files here: {hosts} hosts, limit {limit} (ulimit -n)"
@@ -306,7 +307,7 @@ def unopened(error: Exception, hosts: int) -> str:
 
 
 class _Broken:
-    """What is left where a wire could not be opened."""
+    """The wire in the place of one that did not open."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -328,12 +329,12 @@ class _Broken:
 
 
 def _why(wire: Wire) -> str:
-    """Why the connection has gone."""
+    """Return the reason that the connection has gone."""
     return wire.why if isinstance(wire, _Broken) else BROKE
 
 
 def each(names: Sequence[str], act: Callable[[str], T]) -> dict[str, T]:
-    """What `act` gives for each name, many at a time."""
+    """Return name -> result of `act` for each name, many at a time."""
     with ThreadPoolExecutor(min(AT_ONCE, len(names) or 1)) as pool:
         return dict(zip(names, pool.map(act, names)))
 
@@ -360,7 +361,7 @@ def _chunks(wire: Wire, stream: int) -> Iterator[bytes]:
 
 
 def lines(wire: Wire, stream: int) -> Iterator[str]:
-    """What a command writes there, line by line."""
+    """Yield the lines that a command writes to a stream."""
     rest = b""
     for chunk in _chunks(wire, stream):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -393,5 +394,5 @@ class _Thread(threading.Thread):
 
 
 def thread(act: Callable[..., Any], *words: Any) -> _Thread:
-    """Begin to do something beside."""
+    """Start a function in a thread of its own."""
     return _Thread(act, words)

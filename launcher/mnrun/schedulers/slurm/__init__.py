@@ -1,1 +1,1 @@
-"""Everything that is Slurm."""
+"""Slurm: allocations, steps, batch scripts and the queue."""

@@ -1,10 +1,11 @@
-"""An allocation of our own, held as its nodes are: by a pipe.
+"""An allocation of our own, held by a pipe as its nodes are.
 
-salloc runs one small command, which waits for the end of its standard input, a pipe that we hold.
-When that ends, because the job is over or because mnrun was killed, so does the allocation.
-The only signal for salloc is HUP: it withdraws a request, and ends the command and with it the job. At TERM, INT and
-PIPE salloc (24.11, src/salloc/salloc.c) ends the job alone; its thread that hears of that may then reap the command,
-for which its main loop waits for ever.
+salloc runs one small command, which waits for the end of its standard input. That is a pipe that mnrun holds. The pipe
+ends when the job is over, or when somebody kills mnrun, and the allocation ends with it.
+
+salloc gets no signal but HUP. HUP withdraws a request, or ends the command and with it the job. At TERM, INT and PIPE,
+salloc (24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the command, for
+which the main loop waits for ever.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from mnrun.schedulers.slurm import cluster
 from mnrun.system.process import Child, Event, Signals, start, starting, tied
 from mnrun.system.screen import Screen
 
-LOOK = 0.2  # seconds between two looks at what it has said
+LOOK = 0.2  # seconds between two reads of salloc's errors
 FAREWELL = 10.0  # seconds for salloc to give the nodes back
 
 
 @contextmanager
 def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Iterator[dict[str, str]]:
-    """The variables of the job that `salloc WORDS` grants; at the end it is given back.
+    """Yield the variables of the job that `salloc WORDS` grants, and give the job back at the end.
 
-    Raises SchedulerError where there is no salloc, or it says no; leaves with 128+n at a signal.
+    Raises SchedulerError if there is no salloc or if salloc refuses. A signal raises SystemExit(128+n).
     """
     argv = ("salloc", *words, "sh", "-c", kit.spoken(kit.ALLOCATION))
     screen.command(kit.typed(argv))
@@ -54,7 +55,7 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
 def _granted(
     events: queue.SimpleQueue[Event], words: Words, screen: Screen, said: Callable[[], list[str]]
 ) -> dict[str, str]:
-    """What the job's first command says, once there is one."""
+    """Return the variables that the job's first command prints, once the job has nodes."""
     screen.phase("waiting for an allocation")
     found: dict[str, str] = {}
     heard = 0
@@ -78,7 +79,7 @@ def _granted(
 
 
 def _lines(errors: IO[bytes]) -> list[str]:
-    """What salloc has said so far."""
+    """Return the lines that salloc has written so far."""
     text = os.pread(errors.fileno(), 100_000, 0).decode("utf-8", "replace")
     return [line.replace("salloc: ", "", 1) for line in text.splitlines()]
 
@@ -89,13 +90,13 @@ def _reason(lines: list[str]) -> str:
 
 
 def _give_back(lease: Child, job: str) -> None:
-    """End salloc and with it the job, "" where there is none yet."""
+    """End salloc and with it the job. `job` is "" if there is none yet."""
     lease.end(signal.SIGHUP)
     lease.close()
     if not lease.wait(FAREWELL):
         lease.end(signal.SIGKILL)
     if job and lease.process.returncode != 0:
-        cluster.end(job)  # one that was killed has given nothing back
+        cluster.end(job)  # a killed salloc leaves the job in place
 
 
 __all__ = ["allocated"]

@@ -1,6 +1,6 @@
-"""What Slurm's answers mean: squeue, sacct and sinfo in, jobs and nodes out. Asks nobody.
+"""Parse the answers of squeue, sacct and sinfo into jobs and nodes. Runs no command.
 
-Times are seconds of the epoch, 0 where there is none: squeue and sacct are asked under SLURM_TIME_FORMAT=%s.
+Times are seconds since the epoch, or 0 where there is none: squeue and sacct run under SLURM_TIME_FORMAT=%s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 ACTIVE = (
     *("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"),
-    *("STAGE_OUT", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),  # held is not ended
+    *("STAGE_OUT", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),  # a held job has not ended
 )
 
 
@@ -21,8 +21,8 @@ ACTIVE = (
 class Job:
     """A job, or a task of an array, as Slurm knows it.
 
-    `id` is 123, 123_4, or 123_[5-9%2] for the tasks that wait together. `state` is one word of Slurm's; `gpus` is
-    in all; `end` of a running job is its time limit; `code` and `signal` say how its script ended.
+    `id` is 123, 123_4, or 123_[5-9%2] for tasks that wait together. `state` is one of Slurm's words. `gpus` is the
+    total. `end` of a running job is its time limit. `code` and `signal` say how its script ended.
     """
 
     id: str
@@ -43,16 +43,16 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """Whether it waits, runs or is ending."""
+        """Return whether the job waits, runs or is ending."""
         return self.state in ACTIVE
 
     @property
     def array(self) -> str:
-        """The id of its array, or of itself."""
+        """Return the id of the job's array, or of the job itself."""
         return self.id.partition("_")[0]
 
     def covers(self, wanted: str) -> bool:
-        """Whether a person means this one by an id: its own, its array's, or that of a task that waits in it."""
+        """Return whether an id means this job: its own, its array's, or the id of a task that waits in it."""
         if wanted in (self.id, self.array):
             return True
         array, _, task = wanted.partition("_")
@@ -61,7 +61,7 @@ class Job:
 
 
 def _within(task: int, ranges: str) -> bool:
-    """Whether 4 is in `0-3,7-9:2`; one that Slurm shortened (`0,2,...`) may hold any."""
+    """Return whether task 4 is in `0-3,7-9:2`. A list that Slurm shortened (`0,2,...`) may hold any task."""
     for part in ranges.split(","):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?(?::(\d+))?", part)
         if found is None:
@@ -74,7 +74,8 @@ def _within(task: int, ranges: str) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A node in a partition. `state` is sinfo's word without its mark (`*`: does not answer, kept in `mark`)."""
+    """A node in a partition. `state` is sinfo's word without its mark. `mark` has it: `*` for a node that does not
+    answer."""
 
     partition: str
     default: bool
@@ -90,12 +91,12 @@ class Place:
     reason: str
 
 
-# squeue --json: Slurm 21.08 and 22.05 have it too, but dump every job of the cluster
+# Slurm 21.08 and 22.05 have squeue --json too, but it dumps every job of the cluster.
 JSON_SINCE = (23, 2)
 
 
 def squeue_json(text: str, uid: int) -> list[Job]:
-    """The user's jobs in what `squeue --json` says. Raises ValueError where it is no such answer."""
+    """Return the user's jobs in the output of `squeue --json`. Raises ValueError if it has another shape."""
     said = json.loads(text)
     if not isinstance(said, dict) or not isinstance(said.get("jobs"), list):
         raise ValueError("no jobs in it")
@@ -110,7 +111,7 @@ def _from_json(job: Mapping[str, Any]) -> Job:
     elif array:
         identity = f"{array}_{_int(task)}"
     states = job.get("job_state") or "UNKNOWN"
-    state = states if isinstance(states, str) else str(states[0])  # flags like COMPLETING come after
+    state = states if isinstance(states, str) else str(states[0])  # flags such as COMPLETING come after it
     code, signal = _json_exit(job.get("exit_code"))
     nodes = _int(job.get("node_count"))
     start, end = _int(job.get("start_time")), _int(job.get("end_time"))
@@ -134,7 +135,7 @@ def _from_json(job: Mapping[str, Any]) -> Job:
 
 
 def _int(value: Any) -> int:
-    """A number of Slurm's JSON: plain, or in an object that says whether it is set."""
+    """Return a number of Slurm's JSON, which is plain or in an object that says whether it is set."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) and not value.get("infinite") else 0
     return value if isinstance(value, int) else 0
@@ -145,7 +146,7 @@ def _endless(limit: Any) -> bool:
 
 
 def _json_exit(value: Any) -> tuple[int, int]:
-    """(code, signal); older versions give the number that wait(2) does."""
+    """Return (exit code, signal). Older versions of Slurm give the number of wait(2)."""
     if isinstance(value, dict):
         signal = value.get("signal") or {}
         number = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else 0
@@ -155,7 +156,7 @@ def _json_exit(value: Any) -> tuple[int, int]:
 
 
 def _json_gpus(job: Mapping[str, Any], nodes: int) -> int:
-    """Without accounting the trackable resources do not count GPUs."""
+    """Return the GPUs of a job, granted or asked for. Without accounting, the trackable resources do not count GPUs."""
     granted = gpus_in(",".join(map(str, job.get("gres_detail") or [])))
     asked = gpus_in(str(job.get("tres_per_node") or "")) * max(nodes, 1)
     asked = asked or gpus_in(str(job.get("tres_per_job") or ""))
@@ -164,7 +165,8 @@ def _json_gpus(job: Mapping[str, Any], nodes: int) -> int:
 
 
 def gpus_in(text: str) -> int:
-    """GPUs in gpu:2(IDX:0-1), gres/gpu=2, gres:gpu:a100:4, gpu; of gres/gpu=2,gres/gpu:a100=2 the total alone."""
+    """Return the GPUs in `gpu:2(IDX:0-1)`, `gres/gpu=2`, `gres:gpu:a100:4` or `gpu`. A total counts alone, without
+    its types."""
     total = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
     if total:
         return int(total[1])
@@ -173,13 +175,13 @@ def gpus_in(text: str) -> int:
 
 
 def word(value: Any) -> str:
-    """A word of Slurm's; "" for each of its ways to say that there is none."""
+    """Return a word of Slurm's, or "" for each of its ways to say that there is none."""
     text = str(value or "")
     return "" if text in ("None", "(null)", "N/A", "n/a") else text
 
 
 def span(seconds: int) -> str:
-    """As Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
+    """Return a time as Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
     days, rest = divmod(seconds, 86400)
     hours, minutes, last = rest // 3600, rest // 60 % 60, rest % 60
     if days:
@@ -187,7 +189,8 @@ def span(seconds: int) -> str:
     return f"{hours}:{minutes:02}:{last:02}" if hours else f"{minutes}:{last:02}"
 
 
-# squeue -O by width, since Slurm 20.11 has no separators that a value could not hold; the name may hold anything.
+# squeue -O takes widths, since Slurm 20.11 has no separator that a value could not hold. A job's name may hold
+# anything.
 SQUEUE = (
     ("JobArrayID", 120),
     ("State", 20),
@@ -221,12 +224,12 @@ SINFO = (
 
 
 def widths(columns: Sequence[tuple[str, int]]) -> str:
-    """The columns as -O takes them."""
+    """Return the columns as -O takes them."""
     return ",".join(f"{name}:{width}" for name, width in columns)
 
 
 def rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
-    """The values of each line by their columns' names."""
+    """Return the values of each line, by the names of their columns."""
     found = []
     for line in filter(str.strip, text.splitlines()):
         row, place = {}, 0
@@ -238,7 +241,7 @@ def rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
 
 
 def squeue_columns(text: str) -> list[Job]:
-    """The jobs in what squeue says in the columns above."""
+    """Return the jobs in squeue's output, which has the columns of SQUEUE."""
     found = []
     for row in rows(text, SQUEUE):
         code, signal = _left_with(row["exit_code"])
@@ -268,7 +271,8 @@ def squeue_columns(text: str) -> list[Job]:
 
 
 def _left_with(text: str) -> tuple[int, int]:
-    """(exit code, signal) from `7:0`; up to 23.02 squeue shows the wait status itself (wait(2)), 1792 for that."""
+    """Return (exit code, signal) from `7:0`. Up to 23.02, squeue shows the status of wait(2) itself, which is 1792
+    for that."""
     code, colon, signal = text.partition(":")
     if colon:
         return _number(code), _number(signal)
@@ -283,7 +287,8 @@ SACCT = "JobID,State,ExitCode,NNodes,NodeList,AllocTRES,ReqTRES,Submit,Start,End
 
 
 def sacct_lines(text: str) -> list[Job]:
-    """The jobs in what `sacct -X -n -P` says in the columns above; of a requeued one its last start."""
+    """Return the jobs in the output of `sacct -X -n -P` with the columns of SACCT. Of a requeued job, the last start
+    counts."""
     jobs = {}
     for line in text.splitlines():
         parts = line.split("|", 11)
@@ -309,7 +314,7 @@ def sacct_lines(text: str) -> list[Job]:
 
 
 def sinfo_columns(text: str) -> list[Place]:
-    """The nodes in what `sinfo -N -O` says in the columns above, once for each partition."""
+    """Return the nodes in the output of `sinfo -N -O` with the columns of SINFO, once for each partition."""
     found = []
     for row in rows(text, SINFO):
         state = re.fullmatch(r"([a-z_]+)(.*)", row["StateLong"].lower())

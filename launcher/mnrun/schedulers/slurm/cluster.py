@@ -1,4 +1,4 @@
-"""What the scheduler says of the job that we are in: asks; steps.py understands."""
+"""Ask Slurm about the job that mnrun is in. steps.py parses the answers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from mnrun.model import Allocation, JobSpec, Site
 from mnrun.schedulers.slurm import steps
 from mnrun.system import commands
 
-# Where Slurm's configuration lies: packages', Debian's of old, and what "configless" slurmd and sackd keep.
+# The paths of Slurm's configuration: in packages, in older Debians, and for "configless" slurmd and sackd.
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ENDS = "Slurm ends what is left there once it can"
-ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions, of which there is one more
-SBATCH = 60  # seconds for it to answer
-_ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # as --parsable says it, with the cluster's name
-# What sbatch says where slurmctld may have taken the job all the same.
+ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions: there is one question more
+SBATCH = 60  # seconds for sbatch to answer
+_ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # the output of --parsable, with the cluster's name
+# sbatch's errors after which slurmctld may have taken the job all the same.
 _UNSURE = re.compile("timed out|zero bytes|receive failure", re.IGNORECASE)
 
 
 def has_slurm() -> bool:
-    """Whether this machine is part of a Slurm site."""
+    """Return whether this machine is part of a Slurm site."""
     return shutil.which("sbatch") is not None
 
 
 def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
-    """The Slurm job that we are in. Raises SchedulerError where Slurm does not know it."""
+    """Return the Slurm job that mnrun is in. Raises SchedulerError if Slurm does not know it."""
     job = environ["SLURM_JOB_ID"]
     allocation = steps.allocation(steps.of_job(job, _ask("scontrol", "-d", "-o", "show", "job", job)), environ)
     gpus = {node.name: node.gpus for node in allocation.nodes}
@@ -44,25 +44,26 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
 
 
 def on_paper(environ: Mapping[str, str], job: str = "JOB") -> Site:
-    """This Slurm site, for a plan that is made before there is a job."""
+    """Return this Slurm site, for a plan that is made before there is a job."""
     release = version()
     return Site("slurm", job, release, binds=_binds(release, environ))
 
 
 def name(environ: Mapping[str, str]) -> str:
-    """Slurm's ClusterName; "" where there is no Slurm, which is asked only where its own file does not say.
+    """Return Slurm's ClusterName, or "" without Slurm.
 
-    Raises SchedulerError where it does not answer.
+    scontrol runs only if the configuration file does not tell. Raises SchedulerError if Slurm does not answer.
     """
     if environ.get("SLURM_CLUSTER_NAME"):
         return environ["SLURM_CLUSTER_NAME"]
     if not has_slurm():
         return ""
-    return _setting("ClusterName", environ).lower()  # as Slurm does
+    return _setting("ClusterName", environ).lower()  # Slurm takes the name in lower case
 
 
 def _setting(name: str, environ: Mapping[str, str]) -> str:
-    """The word after `name =` in Slurm's configuration; "" where it is not there. Raises SchedulerError."""
+    """Return the word after `name =` in Slurm's configuration, or "". Raises SchedulerError if Slurm does not
+    answer."""
     line = re.compile(rf"^\s*{name}\s*=\s*(\S+)", re.MULTILINE | re.IGNORECASE)
     for path in filter(None, (environ.get("SLURM_CONF"), *CONFIGURATIONS)):
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
@@ -73,18 +74,21 @@ def _setting(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _binds(release: tuple[int, int], environ: Mapping[str, str]) -> bool:
-    """Whether this Slurm binds tasks to CPUs; of newer ones that is no matter, and is not asked."""
+    """Return whether this Slurm binds tasks to CPUs. From 24.05 on, the answer does not matter, and nobody asks."""
     return release >= (24, 5) or "affinity" in _setting("TaskPlugin", environ)
 
 
 def version() -> tuple[int, int]:
-    """This Slurm's."""
+    """Return the version of this Slurm, as (24, 11)."""
     return steps.version(_ask("srun", "--version"))
 
 
 def refuse_gpus(job: JobSpec, release: tuple[int, int], held: Iterable[int] = ()) -> None:
-    """Raise where the job has GPUs, `held` on its nodes or asked for, that its steps could not share: up to 21.08
-    --overlap shares CPUs alone, and the second step of a launch would wait for ever."""
+    """Raise Impossible if the job has GPUs that its steps could not share.
+
+    `held` are the GPUs on each of its nodes. Up to 21.08, --overlap shares CPUs alone, and the second step of a launch
+    would wait for ever.
+    """
     asked = f"{job.gpus}{job.gpus_per_node}{job.gpus_per_task}" or re.search(r"\bgpu\b", job.gres)
     words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in job.slurm)
     if release < (22, 5) and not job.no_gpu and (asked or words or any(held)):
@@ -93,15 +97,16 @@ def refuse_gpus(job: JobSpec, release: tuple[int, int], held: Iterable[int] = ()
 
 
 def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Hand in the text of a batch script; return the job's id, and what sbatch said beside it. Its options are all in
-    the script: none comes from SBATCH_*, and nothing of a surrounding job is taken along.
+    """Hand in the text of a batch script. Return the job's id, and the words that sbatch printed beside it.
 
-    Raises SchedulerError with sbatch's own words, and the option of ours that they are about; NoAnswerError where the
-    job may have been taken.
+    All options are in the script: none comes from SBATCH_*, and a surrounding job hands nothing on.
+
+    Raises SchedulerError with sbatch's own words and the option of ours that they are about. Raises NoAnswerError if
+    Slurm may have taken the job.
     """
     kept = ("SLURM_CONF", "SLURM_CLUSTER")
     clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(kept)}
-    # of the job that we are in: the mark of all that ends with it, and a directory that goes with it
+    # The surrounding job's mark would end the new job with it. Its temporary directory goes with it, too.
     for mark in ("MNRUN_JOB_ID", "MNRUN_JOB_START"):
         clean.pop(mark, None)
     if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
@@ -116,7 +121,7 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
         if not _ID.search(out):
             raise NoAnswerError(error.message, perhaps) from None
     found = _ID.search(out)
-    if found:  # whatever else it says: that is a job
+    if found:  # an id means a job, whatever else sbatch says
         return found[1], said
     if code and _UNSURE.search(said):
         raise NoAnswerError(" | ".join(said.splitlines()), perhaps)
@@ -125,14 +130,14 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
 
 
 def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What `words` say on these nodes of our job, once on each. Raises SchedulerError where they cannot be asked."""
+    """Return the output of `words`, run once on each of these nodes of the job. Raises SchedulerError if srun fails."""
     gpus = {node.gpus for node in allocation.nodes if node.name in names}
     srun = steps.once_each(names, gpus.pop() if len(gpus) == 1 else 0)
     return _ask(*srun, *words, environ=environment.for_srun(environ))
 
 
 def why_down(names: Sequence[str]) -> dict[str, str]:
-    """node -> what Slurm thinks of it, for those that it does not think well of."""
+    """Return node -> Slurm's state for the nodes that are down, failing, draining or silent."""
     try:
         text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", ",".join(names))
     except SchedulerError:
@@ -142,7 +147,7 @@ def why_down(names: Sequence[str]) -> dict[str, str]:
 
 
 def _shown(job: str) -> str:
-    """Return what Slurm says of a job; "" where it does not answer."""
+    """Return the line that Slurm shows of a job, or "" if it does not answer."""
     words = ("scontrol", "-o", "show", "job", job)
     try:
         done = commands.run(words, 60)
@@ -154,22 +159,21 @@ def _shown(job: str) -> str:
 
 
 def runs(job: str) -> bool:
-    """Return whether a job goes on, or nobody knows better; else it is cancelled, out of time, being cleaned up …"""
+    """Return whether a job goes on, or Slurm does not answer. Otherwise it is cancelled or out of time …"""
     found = re.search(r"JobState=(\w+)", _shown(job))
     return found is None or found[1] in steps.RUNNING
 
 
 def preempted(job: str) -> bool:
-    """Return whether another job takes this one's nodes: it has its time of grace, after which Slurm ends it."""
+    """Return whether another job takes this one's nodes. The job has a time of grace, and then Slurm ends it."""
     return re.search(r"\bPreemptTime=\d", _shown(job)) is not None
 
 
 def ending(site: Site) -> str:
-    """Return how our job, which is ending, ends: CANCELLED, TIMEOUT, NODE_FAIL …; "" where Slurm does not say. Of a job
-    that it will start again, that is REQUEUED.
+    """Return the state in which the job ends: CANCELLED, TIMEOUT, NODE_FAIL … or "" if Slurm does not say.
 
-    COMPLETING hides it for as long as the nodes clean up, so this asks again for some seconds; of a job that waits for
-    us to end, its reason tells.
+    REQUEUED means that Slurm will start the job again. COMPLETING hides the state for as long as the nodes clean up, so
+    mnrun asks again for some seconds. If the job itself waits for mnrun to end, its reason tells.
     """
     for pause in (*ENDING_WAITS, None):
         said = _shown(site.job)
@@ -178,7 +182,8 @@ def ending(site: Site) -> str:
         if again and int(again[1]) > site.restart:
             return "REQUEUED"
         if re.search(r"\bPreemptTime=\d", said):
-            return "PREEMPTED"  # its time of grace is over, though it may count as running for a moment more
+            # The time of grace is over, though the job may count as running for a moment more.
+            return "PREEMPTED"
         if found is None or found[1] != "COMPLETING":
             return found[1] if found else ""
         if site.inside:
@@ -190,13 +195,13 @@ def ending(site: Site) -> str:
 
 
 def end(job: str) -> None:
-    """Have Slurm end a job or a step, on nodes that do not answer now once they do; one that has ended is fine."""
+    """Have Slurm end a job or a step. A node that does not answer now follows later. A job that has ended is fine."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
 
 
 class Nobody:
-    """The same questions, of a job that no scheduler holds."""
+    """The answers to the same questions for a job without a scheduler."""
 
     ENDS = "its guard ends what is left there, within two minutes where it is cut off"
 

@@ -1,4 +1,4 @@
-"""What pyslurm's objects mean: the same jobs and nodes as in answers.py. Asks nobody."""
+"""Turn pyslurm's objects into the jobs and nodes of answers.py. Asks nobody."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mnrun.schedulers.slurm.answers import Job, Place, span, word
 
 
 def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
-    """The user's jobs among the objects that pyslurm.Jobs.load() gives (its 23 and 24 lines).
+    """Return the user's jobs among the objects of pyslurm.Jobs.load() (pyslurm 23 and 24).
 
-    Two of its ways, seen with 24.11: a task 0 has no array_task_id, and GPUs are told only where they are asked for
+    pyslurm has two quirks, seen with 24.11. Task 0 has no array_task_id. It tells of GPUs only if the job asks for them
     by node, so that --gpus and --gpus-per-task count as none.
     """
     found = []
@@ -47,7 +47,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
 
 
 def _dependencies(said: Mapping[str, Any] | str | None) -> str:
-    """{"afterok": ["8(unfulfilled)"], "satisfy": "all", …} -> `afterok:8(unfulfilled)`, as squeue writes it."""
+    """Turn {"afterok": ["8(unfulfilled)"], "satisfy": "all", …} into `afterok:8(unfulfilled)`, as squeue writes it."""
     if not isinstance(said, Mapping):
         return word(said)
     kinds = [f"{kind}:{job}" for kind, jobs in said.items() if isinstance(jobs, list) for job in jobs]
@@ -60,10 +60,10 @@ def _gpus_of(gres: Mapping[str, Any] | None) -> int:
 
 
 def places(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
-    """The same as sinfo_columns, of what pyslurm.Partitions.load() and pyslurm.Nodes.load() give.
+    """Return the same as sinfo_columns, from the objects of pyslurm.Partitions.load() and pyslurm.Nodes.load().
 
-    Raises LookupError where nodes work, and have GPUs, of which pyslurm cannot say how many are taken: it knows
-    only where the accounting counts them (AccountingStorageTRES=gres/gpu; seen with 24.11).
+    Raises LookupError if busy nodes have GPUs, and pyslurm cannot say how many of them are taken. pyslurm knows that
+    only where the accounting counts GPUs (AccountingStorageTRES=gres/gpu, seen with 24.11).
     """
     by_name = {node.name: node for node in nodes}
     found = []
@@ -71,7 +71,8 @@ def places(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
         for name in nodeset.expand(partition.nodes) if partition.nodes else ():
             node = by_name[name]
             state, mark = _node_state(str(node.state))
-            used = node.allocated_gres if hasattr(node, "allocated_gres") else node.alloc_gres  # since 23.11; before
+            # allocated_gres is there since pyslurm 23.11, alloc_gres before.
+            used = node.allocated_gres if hasattr(node, "allocated_gres") else node.alloc_gres
             if _gpus_of(node.configured_gres) and not used and state in ("mixed", "allocated"):
                 raise LookupError(f"the GPUs of {name} that are taken")
             found.append(
@@ -94,12 +95,12 @@ def places(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
 
 
 def _limit(minutes: int | str | None) -> str:
-    """The time that a job may take, as sinfo writes it: 1-02:30:00, 30:00, infinite."""
+    """Return the time limit of a job, as sinfo writes it: 1-02:30:00, 30:00, infinite."""
     return span(60 * minutes) if isinstance(minutes, int) else "infinite"
 
 
 def _node_state(text: str) -> tuple[str, str]:
-    """`IDLE+DRAIN` -> sinfo's word and mark."""
+    """Turn `IDLE+DRAIN` into sinfo's word and mark."""
     base, *flags = text.lower().split("+")
     mark = "*" if base.endswith("*") or "not_responding" in flags else "$" if "maintenance" in flags else ""
     if "drain" in flags:

@@ -1,7 +1,7 @@
-"""Asks Slurm about jobs and nodes: by pyslurm where it imports and answers, else by Slurm's own commands.
+"""Ask Slurm about jobs and nodes, by pyslurm if it works here, else by Slurm's commands.
 
-One question serves every job, and everyone of this user on this machine for `poll` seconds: the last answers lie
-in ~/.mnrun/slurm.json (0600), refusals too. What they mean is in answers.py.
+One question serves every process of this user on this machine for `poll` seconds. The last answers lie in
+~/.mnrun/slurm.json (0600), refusals too. answers.py parses them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mnrun.schedulers.slurm import steps as slurm
 from mnrun.schedulers.slurm.answers import Job, Place
 from mnrun.system import commands
 
-SECONDS = 20  # for one question: squeue alone would try for minutes
+SECONDS = 20  # seconds for one question: squeue alone would try for minutes
 DAYS = 7
 CACHE = "slurm.json"
-# Slurm's commands' own variables, which would change what we ask for
+# Variables of Slurm's commands that would change the question.
 _SHAPERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
 
 T = TypeVar("T", Job, Place)
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Queue:
-    """Slurm, as this user may ask it. `poll`: seconds between two questions of a kind, whoever asks."""
+    """Slurm, as this user may ask it. `poll` is the least time between two questions of a kind, in seconds."""
 
     def __init__(self, environ: Mapping[str, str], home: Path, poll: float) -> None:
         self.poll = poll
@@ -54,29 +54,35 @@ class Queue:
         # One home may serve several clusters.
         self._site = "|".join([platform.node(), environ.get("SLURM_CONF", ""), environ.get("SLURM_CLUSTERS", "")])
         kept = {name: value for name, value in environ.items() if not name.startswith(_SHAPERS)}
-        # without the last two, times are local ones and long arrays are cut
+        # Without the last two variables, times are local ones and Slurm cuts long arrays.
         self._environ = {**kept, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 
     def jobs(self) -> Answer:
-        """All jobs of this user that slurmctld knows, those that ended of late too. Raises SchedulerError."""
+        """Return all jobs of this user that slurmctld knows, recently ended ones too. Raises SchedulerError."""
         found, when = self._shared("jobs", self._ask_jobs, Job)
         return Answer(tuple(found), when)
 
     def history(self, ids: Sequence[str] = ()) -> tuple[Job, ...]:
-        """The accounting's word on these jobs (none: on all of this user's in seven days); () where there is none."""
+        """Return the accounting's word on these jobs, or () without accounting.
+
+        If `ids` is empty, the jobs are all of this user's in seven days.
+        """
         words = ["-j", ",".join(sorted(ids))] if ids else ["-S", f"now-{DAYS}days"]
         found, _ = self._shared(f"history {words[1]}", lambda: self._ask_history(words), Job)
         return tuple(found)
 
     def places(self) -> tuple[Place, ...]:
-        """Every node, once for each of its partitions. Raises SchedulerError."""
+        """Return every node, once for each of its partitions. Raises SchedulerError."""
         found, _ = self._shared("places", self._ask_places, Place)
         return tuple(found)
 
     def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
-        """End jobs, or send them a signal: `scripts` are those whose script passes it on to every rank, once, since to
-        all processes, as scancel sends it by itself, it would also end what keeps an image mounted. Gives what is to
-        be said of those that had ended already; raises SchedulerError at what Slurm refuses."""
+        """End jobs, or send them a signal. Return a note for each job that had ended already.
+
+        `scripts` are jobs whose script passes a signal on to every rank, once: of these, the script alone gets it. A
+        plain scancel signals all processes, and so would end the one that keeps an image mounted. Raises SchedulerError
+        if Slurm refuses.
+        """
         told = [identity for identity in ids if identity in scripts]
         rest = [identity for identity in ids if identity not in scripts]
         how = ["-s", signal] if signal else []
@@ -98,7 +104,7 @@ class Queue:
         return [f"job {job} has ended already" for job in ended]
 
     def forget(self) -> None:
-        """Ask anew the next time: we have just changed something ourselves."""
+        """Drop the last answers: this process has just changed something."""
         with self._book() as book:
             book.pop(self._site, None)
 
@@ -122,7 +128,7 @@ class Queue:
         )
         if told is not None:
             return told
-        # in columns always: they are the same in all versions
+        # These columns are the same in all versions.
         return answers.sinfo_columns(self._run("sinfo", "-h", "-N", "-O", answers.widths(answers.SINFO)))
 
     def _ask_history(self, words: Sequence[str]) -> list[Job]:
@@ -131,7 +137,7 @@ class Queue:
                 self._run("sacct", "-X", "-n", "-P", "-u", str(self._uid), "-o", answers.SACCT, *words)
             )
         except SchedulerError:
-            return []  # no accounting, or its database is down: slurmctld and the job directories must do
+            return []  # without accounting, or its database, slurmctld and the job directories must do
 
     def _run(self, *words: str) -> str:
         done = self._start(words)
@@ -146,7 +152,8 @@ class Queue:
     # The last answers
 
     def _shared(self, question: str, ask: Callable[[], list[T]], noun: type[T]) -> tuple[list[T], float]:
-        """An answer that is younger than `poll`, else a new one. Who asks at the same time waits for it."""
+        """Return an answer that is younger than `poll`, else a new one. Processes that ask at the same time wait for
+        it."""
         with self._book() as book:
             mine = book.setdefault(self._site, {})
             last = mine.get(question)
@@ -165,7 +172,7 @@ class Queue:
 
     @contextmanager
     def _book(self) -> Iterator[dict[str, Any]]:
-        """The file with the last answers, under a lock; an empty one where it cannot be had."""
+        """Yield the content of the file of last answers, under a lock. It is empty if the file cannot be opened."""
         try:
             self._cache.parent.mkdir(mode=0o700, exist_ok=True)
             handle = os.open(self._cache, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -187,12 +194,14 @@ class Queue:
 
 
 def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:
-    """None where it is not there, of another Slurm, or of another API: the commands know as much."""
+    """Return pyslurm's answer, or None without pyslurm or with one of another Slurm or API. The commands know as
+    much."""
     if importlib.util.find_spec("pyslurm") is None:
         return None
 
     def imported() -> list[T]:
-        import pyslurm  # not in this process: its library may hang, or end it, where it finds no slurmctld
+        # In a process of its own: pyslurm's library may hang, or end its process, where it finds no slurmctld.
+        import pyslurm
 
         return ask(pyslurm)
 
@@ -200,7 +209,7 @@ def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:
 
 
 def _lock(handle: int) -> None:
-    """Not for ever: a filesystem without locks, or one that hangs, must not hold us."""
+    """Lock a file, but give up after some seconds: a filesystem may have no locks, or hang."""
     deadline = time.monotonic() + SECONDS + 5
     while time.monotonic() < deadline:
         try:
@@ -214,7 +223,7 @@ def _lock(handle: int) -> None:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """What an earlier version wrote, or half, counts as nothing."""
+    """Return the content of the file. The file of an earlier version, or half a file, counts as nothing."""
     try:
         book = json.loads(text)
         shaped = all({"time", "failure", "found"} <= set(said) for site in book.values() for said in site.values())

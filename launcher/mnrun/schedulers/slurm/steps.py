@@ -1,7 +1,7 @@
-"""Slurm, 20.11 and later: understands what scontrol says, and puts srun in front of a step.
+"""Slurm 20.11 and later: parse scontrol's answers, and put srun in front of a step.
 
-Every step of ours says everything about itself; what the surrounding job says of steps
-(SLURM_NTASKS_PER_NODE, SLURM_CPU_BIND …) is taken out of srun's environment.
+Every step of ours says everything about itself. srun's environment has nothing of the surrounding job's words about
+steps, such as SLURM_NTASKS_PER_NODE and SLURM_CPU_BIND.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from mnrun import environment, nodeset
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where, Words
 
-# What only the job knows stands in a plan as a name that begins with a character nobody types.
+# In a plan, a name stands for each value that only the job knows. It begins with a character that nobody types.
 MARK = "\x1aMNRUN_"
-# In steps that are planned before anyone holds nodes: all of them, the first, and a file with each once per rank.
+# For steps that are planned without nodes: all nodes, the first, and a file with each once per rank.
 NODES, HEAD, EACH = f"{MARK}NODES", f"{MARK}HEAD", f"{MARK}EACH"
-MOST_APART = 256 * 1024  # ranks, where nodes have different numbers: beyond, srun dies ("Too many ranges"; hostlist.c)
+# Ranks, if the nodes have different numbers of them: beyond this, srun dies ("Too many ranges", hostlist.c).
+MOST_APART = 256 * 1024
 
-# Of a job that goes on; SIGNALING while Slurm sends it a signal, RESIZING while it gives nodes back (squeue(1)).
+# SIGNALING while Slurm sends the job a signal, RESIZING while it gives nodes back (squeue(1)).
 RUNNING = ("RUNNING", "SUSPENDED", "SIGNALING", "RESIZING")
 
 
 def version(text: str) -> tuple[int, int]:
-    """`slurm 24.11.5` -> (24, 11)."""
+    """Turn `slurm 24.11.5` into (24, 11)."""
     match = re.search(r"(\d+)\.(\d+)", text)
     if not match:
         raise SchedulerError(f"srun --version says {text.strip()!r}, which is no version of Slurm")
@@ -35,18 +36,18 @@ def version(text: str) -> tuple[int, int]:
 
 
 def of_job(job: str, text: str) -> str:
-    """The job's own line of what `scontrol -o show job ID` says: where its id is the array's too, as that of one task
-    is, there is a line for each task that began; all of it where none is the job's."""
+    """Return the job's own line in the output of `scontrol -o show job ID`, or the whole output without such a line.
+    Where the id is also an array's, scontrol prints a line for each task that began."""
     return next((line for line in text.split("\n") if line.startswith(f"JobId={job} ")), text)
 
 
 def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
-    """What `scontrol show job -d -o ID` says of a job, with what salloc or sbatch left in `environ`.
+    """Return a job from the output of `scontrol show job -d -o ID` and the variables of salloc or sbatch.
 
-    SLURM_NTASKS and its kin are those of the *step* within `srun --pty bash`, so that
-    only scontrol's word counts for nodes, CPUs and GPUs.
+    Within `srun --pty bash`, SLURM_NTASKS and its kin are those of the *step*. So scontrol alone counts for nodes, CPUs
+    and GPUs.
     """
-    text = text.split("\n")[0]  # of a heterogeneous job the first component
+    text = text.split("\n")[0]  # of a heterogeneous job, the first component
     text = re.sub(r"JobName=.*?( UserId=\S+\(\d+\) GroupId=)", r"\1", text)  # a name may hold anything
     fields: dict[str, str] = {}
     for name, value in re.findall(r"(\S+?)=(\S*)", text):
@@ -61,7 +62,7 @@ def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
 
 
 def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
-    """CPUs and GPUs per node from the `Nodes=… CPU_IDs=0-1 Mem=… GRES=gpu:2(IDX:0-1)` groups of -d."""
+    """Return CPUs and GPUs by node, from the `Nodes=… CPU_IDs=0-1 Mem=… GRES=gpu:2(IDX:0-1)` groups of -d."""
     cpus: dict[str, int] = {}
     gpus: dict[str, int] = {}
     for names, ids, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=\S+ GRES=(\S*)", text):
@@ -73,7 +74,7 @@ def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _tasks_asked(fields: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """The tasks that the job itself asked for: (in all, per node); Slurm sets the first only when asked."""
+    """Return the tasks that the job asked for: (in all, per node). Slurm sets the first only on request."""
     per_node = environ.get("SLURM_NTASKS_PER_NODE", "")
     if per_node.isdecimal():
         return None, int(per_node)
@@ -89,7 +90,7 @@ def _tasks_asked(fields: Mapping[str, str], environ: Mapping[str, str]) -> tuple
 
 
 def reach(where: Where, plan: Plan, site: Site) -> Words:
-    """`srun …` for a step: on the head's node, once on every node, or once per rank."""
+    """Return `srun …` for a step: on the head, once on every node, or once per rank."""
     spec = plan.spec
     words: list[str] = ["srun", "--quiet"]
     if site.slurm >= (20, 11):
@@ -110,9 +111,9 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
 
 
 def on_paper(site: Site, spec: JobSpec, layout: Layout) -> Site:
-    """The site of a job that nobody holds yet, with the GPUs that its steps will find on each node.
+    """Return the site of a job that nobody holds yet, with the GPUs that its steps will find on each node.
 
-    Raises Impossible where that cannot be known before.
+    Raises Impossible if the GPUs cannot be known in advance.
     """
     each = spec.gpus_per_task
     if each and len(set(layout.ranks)) > 1:
@@ -121,7 +122,7 @@ def on_paper(site: Site, spec: JobSpec, layout: Layout) -> Site:
 
 
 def once_each(names: Sequence[str], gpus: int) -> Words:
-    """`srun …` for a short command, once on each of these nodes, with the job's GPUs there."""
+    """Return `srun …` for a short command, once on each of these nodes, with the job's GPUs there."""
     shape = _tasks(list(names), [1] * len(names))
     granted = [f"--gres=gpu:{gpus}"] if gpus else []
     return (
@@ -139,12 +140,12 @@ def once_each(names: Sequence[str], gpus: int) -> Words:
 
 def _input(where: Where, spec: JobSpec) -> str:
     if where is Where.HEAD and spec.shell == "terminal":
-        return "--pty"  # and no other word about input or output, which srun then refuses
+        return "--pty"  # srun refuses all other options for input or output beside it
     return "--input=all" if where is Where.ALL else "--input=0"
 
 
 def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
-    """Which nodes, how many tasks on each, with which GPUs.
+    """Return srun's options for nodes, for tasks on each, and for their GPUs.
 
     Nodes go by name: --relative was seen to give another node than the first.
     """
@@ -157,8 +158,8 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
         each = ["--gpus-per-task=1"] if len(set(gpus)) > 1 and ranks == gpus and not _asked(plan.spec) else []
         return [*_tasks(names, ranks), *_gpus(plan.spec, gpus), *each]
     if len(set(gpus)) > 1 and not _asked(plan.spec):
-        # A step has as many GPUs on each node, or so many for each task: so there are as many tasks
-        # as GPUs, of which all but one on each node leave at once (kit.BOOT).
+        # A step has the same number of GPUs on each node, or for each task. So each node gets a task for each GPU, and
+        # all but one leave at once (kit.BOOT).
         return [*_tasks(names, [max(count, 1) for count in gpus]), "--gpus-per-task=1", "--overcommit"]
     return [*_tasks(names, [1] * len(names)), *_gpus(plan.spec, gpus)]
 
@@ -170,14 +171,14 @@ def _tasks(names: list[str], counts: list[int]) -> list[str]:
     if sum(counts) > MOST_APART:
         what = f"srun cannot start {sum(counts)} ranks where not all nodes have the same number of them"
         raise Impossible(what, "ask for as many on each node, or use --mode inside-out")
-    # refused together with --nodes: the list says how many
+    # srun refuses this list together with --nodes: the list says how many.
     each = f"--nodelist={EACH}" if names[0] == NODES else _each(names, counts)
     return [words[1], "--distribution=arbitrary", each]
 
 
 def _each(names: list[str], counts: list[int]) -> Listed:
-    """Every node once for each of its tasks, as a file that srun reads. The commas are for srun, which makes room for
-    a list of what it reads, and would have none for those in its list."""
+    """Return every node once for each of its tasks, as a file that srun reads. srun makes room for its list by what
+    it reads. Without commas in the file, the commas of the list would have no room."""
     groups = itertools.groupby(zip(names, counts), key=lambda pair: pair[1])
     shown = ",".join(f"{nodeset.fold(name for name, _ in group)}*{count}" for count, group in groups)
     return Listed("--nodelist=", shown, "".join(f"{name},\n" * count for name, count in zip(names, counts)))
@@ -188,25 +189,25 @@ def _asked(spec: JobSpec) -> str:
 
 
 def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
-    """The GPUs asked for here, else all that the job holds: one that asked with --gpus-per-task
-    would otherwise give a step of ours one for each of its tasks."""
+    """Return the option for the GPUs that the user asked for, else for all that the job holds. In a job with
+    --gpus-per-task, a step would otherwise get one GPU for each of its tasks."""
     if _asked(spec):
         return [f"--gres={_asked(spec)}"]
     if spec.no_gpu:
-        return ["--gres=none"]  # else a step has all of the job's
+        return ["--gres=none"]  # without it, a step has all of the job's
     if granted[0] and len(set(granted)) == 1:
         return [f"--gres=gpu:{granted[0]}"]
     return []
 
 
 def _cpu_bind(spec: JobSpec, where: Where, site: Site) -> list[str]:
-    """Nothing where Slurm binds none by itself and none is asked for: up to 23.11 it complains of the very word."""
+    """Return no option if Slurm binds nothing and nobody asks: up to 23.11, srun complains of the option itself."""
     bind = spec.bind_to if where is Where.RANKS else ""
     named = {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
     return [f"--cpu-bind={named}"] if site.binds or named != "none" else []
 
 
-# What sbatch is told, in this order; a key is sbatch's own long option with _ (sbatch(1)).
+# The order of the directives. A key is sbatch's own long option with _ (sbatch(1)).
 _DIRECTIVES = (
     *("job_name", "partition", "account", "qos", "reservation", "constraint", "licenses", "nodelist", "exclude"),
     *(
@@ -223,19 +224,19 @@ _DIRECTIVES = (
     *("mem", "mem_per_cpu", "mem_per_gpu", "time", "output", "error", "mail_type", "mail_user"),
     *("dependency", "array", "signal", "requeue", "export"),
 )
-OUTPUT = "%x-%j.out"  # where the job's output goes if nobody says
+OUTPUT = "%x-%j.out"  # the job's output, by default
 # ulimit(1)'s letters for the names of limits.conf(5)
 ULIMITS = {"memlock": "l", "stack": "s", "nofile": "n", "core": "c", "nproc": "u", "data": "d", "as": "v", "cpu": "t"}
 
 
 def job_name(spec: JobSpec) -> str:
-    """The job's name: as asked, else that of its program."""
+    """Return the job's name: the one asked for, else that of its program."""
     words = (spec.script,) if spec.script else spec.command
     return spec.job_name or words[0].rpartition("/")[2] or "mnrun"
 
 
 def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
-    """(`--option=value` of sbatch, where it came from), the passthrough's last."""
+    """Return (`--option=value` of sbatch, origin) of each directive. The user's own --slurm words come last."""
     even = len(set(layout.ranks)) == 1
     chosen = {
         "job_name": (job_name(spec), "the program's name"),
@@ -250,7 +251,7 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         value, why = chosen.get(name) or (getattr(spec, name), "")
         _refuse_lines(name, str(value), spec.origins.get(name) or why)
         if name == "requeue" and value is False and name in spec.origins:
-            found.append(("--no-requeue", spec.origins[name]))  # a site may requeue every job
+            found.append(("--no-requeue", spec.origins[name]))  # a site may requeue every job (JobRequeue)
         if value not in ("", None, False):
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             found.append((shlex.quote(text), spec.origins.get(name) or why))
@@ -258,7 +259,7 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
 
 
 def _refuse_lines(name: str, value: str, origin: str) -> None:
-    """Raise where a value would be more than its own line of the script: the rest of it would be run."""
+    """Raise if a value is more than its own line of the script: bash would run the rest of it."""
     if re.search(r"[\x00-\x1f\x7f]", value):
         what = (
             f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
@@ -267,7 +268,7 @@ def _refuse_lines(name: str, value: str, origin: str) -> None:
 
 
 def _by_the_script(signal: str) -> str:
-    """USR1@120 -> B:USR1@120: to the script alone, which passes it on to every rank on one way."""
+    """Turn USR1@120 into B:USR1@120. The signal then goes to the script alone, which passes it on to every rank."""
     before, _, after = signal.rpartition(":")
     return signal if not signal or "B" in before.upper() else f"{before}B:{after}"
 
@@ -276,7 +277,7 @@ _TASKS = ("ntasks", "ntasks_per_node", "cpus_per_task")
 _GPUS = ("gres", "gpus_per_node", "gpus", "gpus_per_task")
 _MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
 _WHICH = ("nodelist", "exclude", "constraint", "exclusive")
-# What sbatch says, and the options of ours that it may be about.
+# Words of sbatch's errors, and the options of ours that they may be about.
 _REFUSALS = {
     "partition": ("partition", "account", "qos"),
     "account": ("account", "partition"),
@@ -306,7 +307,7 @@ _REFUSALS = {
 
 
 def refusal(said: str, spec: JobSpec) -> SchedulerError:
-    """sbatch's own words, with the options that were given and that they may be about."""
+    """Return sbatch's own words as an error, with the given options that they may be about."""
     about = {name for words, names in _REFUSALS.items() if words in said.lower() for name in names}
     given = [name for name in spec.origins if name in about and spec.origins[name] != "built-in"]
     options = [f"--{name.replace('_', '-')} ({spec.origins[name]})" for name in given]
@@ -314,10 +315,10 @@ def refusal(said: str, spec: JobSpec) -> SchedulerError:
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
-    """What the host's Open MPI needs to start its daemons by srun, shaped to this launch:
-    without it mpirun takes the whole job's nodes, or falls back to ssh between the hosts."""
+    """Return the variables by which the host's Open MPI starts its daemons with srun, for this launch alone. Without
+    them, mpirun takes all nodes of the job, or falls back to ssh between the hosts."""
     nodes = nodeset.fold(plan.layout.nodes)
-    # where it starts daemons; layout.py has refused different numbers there
+    # mpirun starts its daemons there. layout.py has refused different numbers of GPUs.
     daemons = [site.gpus.get(name, 0) for name in plan.layout.nodes[1:] or plan.layout.nodes]
     gres = [word.partition("=")[2] for word in _gpus(plan.spec, daemons)]
     values = {
@@ -330,20 +331,20 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
         "SLURM_NTASKS": str(plan.layout.ntasks),
         "SLURM_NPROCS": str(plan.layout.ntasks),
         "SLURM_TASKS_PER_NODE": tasks_per_node(plan.layout.ranks),
-        # srun's own inputs: PRRTE 3.0 does not take its plm_slurm_args from the environment
+        # Inputs of srun: PRRTE 3.0 does not take its plm_slurm_args from the environment.
         "SLURM_OVERLAP": "1",
         "SLURM_MEM_PER_NODE": "0",
         "PRTE_MCA_plm_slurm_args": site.plm_slurm_args,
         "OMPI_MCA_plm_slurm_args": site.plm_slurm_args,
     }
     if gres and gres[0].startswith("gpu:"):
-        # in the daemons' step as in ours; as SLURM_STEP_GRES it is refused ("Invalid TRES specification")
+        # The daemons' step gets the GPUs of our own. Slurm refuses SLURM_STEP_GRES ("Invalid TRES specification").
         values["SLURM_GPUS_PER_NODE"] = gres[0][len("gpu:") :]
     gone = (Variable(name, None) for name in _SHAPERS if name not in values)
     return (*(Variable(name, value) for name, value in values.items()), *gone)
 
 
-# What the head's own step leaves in its environment, and would shape the step of mpirun's daemons.
+# Variables of the head's own step, which would shape the step of mpirun's daemons.
 _SHAPERS = (
     "SLURM_STEP_ID",
     "SLURM_STEPID",
@@ -366,7 +367,7 @@ _SHAPERS = (
 
 
 def tasks_per_node(ranks: tuple[int, ...]) -> str:
-    """(2, 2, 2, 1) -> `2(x3),1`, as SLURM_TASKS_PER_NODE is written."""
+    """Turn (2, 2, 2, 1) into `2(x3),1`, the format of SLURM_TASKS_PER_NODE."""
     groups: list[list[int]] = []
     for count in ranks:
         if groups and groups[-1][0] == count:
@@ -377,7 +378,7 @@ def tasks_per_node(ranks: tuple[int, ...]) -> str:
 
 
 def client_environment(environ: Mapping[str, str], plan: Plan) -> dict[str, str]:
-    """srun's own environment for our steps."""
+    """Return the environment of srun for our steps."""
     clean = environment.for_srun(environ)
     for variable in for_clients(plan):
         clean.setdefault(variable.name, variable.value or "")
@@ -385,10 +386,10 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> dict[str, str]
 
 
 def for_clients(plan: Plan) -> tuple[Variable, ...]:
-    """What the srun of our steps needs to know, where its environment does not say otherwise."""
+    """Return the variables that srun needs for our steps, if its environment does not set them."""
     if plan.starter == "srun" and plan.spec.mpi != "pmi2":
-        # Open MPI 5.0.7 under pmix dies in MPI_Init now and then: a rank that is ahead sends before
-        # a late one is ready. With the ring fence 0 of 115 starts failed, without 4 to 16 %.
+        # Open MPI 5.0.7 under pmix sometimes dies in MPI_Init: a rank that is ahead sends before a late one is ready.
+        # With the ring fence, 0 of 115 starts failed, and without it 4 to 16 %.
         why = "mnrun: with Slurm's other fence Open MPI's start fails now and then"
         return (Variable("SLURM_PMIX_FENCE", "ring", why=why),)
     return ()
