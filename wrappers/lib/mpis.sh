@@ -25,8 +25,7 @@ mpi_of() { # PROGRAM: Print openmpi, mpich, mvapich2 or intelmpi, or `hangs` or 
 }
 
 mpis() ( # Print `KIND PROGRAM`, one line for each kind of MPI
-  # A plain mpirun comes first, then the others on PATH or in usual
-  # places.
+  # A plain mpirun comes first, then the others on PATH or in usual places.
   IFS=:
   seen=:
   for dir in $PATH /usr/lib64/*/bin /usr/lib/*/bin /opt/*/bin /opt/*/mpi/*/bin; do
