@@ -102,7 +102,7 @@ fi
 
 tasks=${SLURM_STEP_NUM_TASKS:-1}
 if [[ -z $nodelist && -n ${SLURM_STEP_NODELIST:-} && ${#SLURM_STEP_ID} -lt 10 ]]; then
-  # The shell that salloc leaves has a large step id.
+  # The step id of a shell that salloc has started has ten digits.
   nodelist=$SLURM_STEP_NODELIST
 fi
 [[ -z $nodelist ]] || options+=(--nodelist "$nodelist")

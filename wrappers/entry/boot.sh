@@ -3,8 +3,8 @@
 # It makes DIR, the job's directory, for the user alone (0700). It unpacks the kit from standard input into DIR, and
 # becomes the guard. If the lease ends before that, it removes DIR.
 # It says `here NODE` on standard output, or `fail NODE WHY`.
-# The order has reasons. The directory comes first, and a taken name is refused, because every user of the node may have
-# read the name in the list of processes.
+# The directory comes first, and a taken name is refused. Every user of the node may have read the name in the list of
+# processes.
 # The line `here` comes before the kit. srun forwards no input before all nodes have answered, and the line tells which
 # nodes have.
 # The kit's size comes before the kit, because tar would otherwise read on into the lease.

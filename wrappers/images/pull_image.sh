@@ -167,7 +167,7 @@ known() { # Test whether the reference has been converted, and its file exists
 }
 
 will_do() { # Test whether the file in the cache is usable
-  # --pull always needs an answer of the registry in this job.
+  # With --pull always, this job must have asked the registry for it.
   known && [[ $policy != always || $by == "$job" ]]
 }
 

@@ -100,8 +100,8 @@ new_enough() { # Test for --group-add=keep-groups of podman 3.2. Print the reaso
 }
 
 rootless() { # INFO: Note that docker runs without root. Return false where `--network=host` fails
-  # The user is root in such a container. Before 29.5, its `--network=host` is not the network of the node. This prints
-  # that.
+  # The user is root in such a container. Before 29.5, its `--network=host` is not the network of the node, and this
+  # prints why.
   : >rootless
   if [[ $1 =~ '"ServerVersion":"'([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] < 29005)); then
     echo "docker ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman"

@@ -46,7 +46,7 @@ memory_note() { # Write the number of killed processes of an ending step into th
 
 memory_used_up() { # Set REPLY to the job's memory limit here in bytes, and to `killed` or `reached`
   # `killed` means that the kernel has killed a process for the limit. `reached` means that the job's peak was as high.
-  # Nobody knows more then, because the step is gone.
+  # The control group of the step is gone then, so no more is known.
   local group limit most
   memory_group || return
   group=$REPLY

@@ -5,7 +5,7 @@
 mps() { # Print the directories of the daemon's pipes and log, one a line
   local dir pipes=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}
   [[ -e $pipes/control && -z $mnrun_no_gpu ]] || return 0
-  # An MPS daemon at the default place may be another user's, unless the variable names it.
+  # Without the variable, the place may belong to any user who made it first.
   [[ -n ${CUDA_MPS_PIPE_DIRECTORY-} || -O $pipes || $(stat -Lc %u -- "$pipes") == 0 ]] || return 0
   for dir in "$pipes" "${CUDA_MPS_LOG_DIRECTORY-}"; do
     if [[ $dir == /* && $dir != *[,:]* && -d $dir ]]; then echo "$dir"; fi # runtimes cannot mount other names

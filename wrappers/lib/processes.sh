@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Wrappers on the node source this file. It reads processes from /proc.
-# A process may have any name, also with newlines and brackets. So the functions read one file at a time, take the pid
-# from the directory name, and read the fields after the last `)` (proc(5), stat).
+# A process may have any name, also with newlines and brackets. So the functions read one file at a time. They take
+# the pid from the directory's name, and the fields from after the last `)` (proc(5), stat).
 
 began() { # PID: Set REPLY to its start time, in ticks since the node's start
   # The start time distinguishes the process from a later one with the same pid.

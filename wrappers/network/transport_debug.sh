@@ -13,12 +13,12 @@ if [ -z "${NCCL_DEBUG-}${NCCL_DEBUG_FILE-}" ] && [ -n "${CUDA_VISIBLE_DEVICES-}$
 fi
 
 listen() { # Sort the output of Open MPI and UCX
-  # A line of the user's own goes where it would have gone.
+  # The other lines of the two go where they would have gone.
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE # a signal for the rank reaches its whole process group
   while IFS= read -r line; do
     case $line in
       *'mca: bml: Using '* | *' mtl:ofi:'* | *' UCX  INFO '*inter-node* | *' UCX  INFO '*'ep_cfg['*) printf '%s\n' "$line" ;;
-      *' UCX  INFO '* | *' UCX  DIAG '*) ;; # these lines exist only because of this setting
+      *' UCX  INFO '* | *' UCX  DIAG '*) ;; # UCX prints these only because of the level set below
       *' UCX  '*) printf '%s\n' "$line" >&8 ;;
       *) printf '%s\n' "$line" >&2 ;;
     esac

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The guard starts this on the node, in the job's directory. It delivers the data that comes down the lease to the
-# commands of this node, and to local processes that wait for a command elsewhere (pipe_frames.sh).
+# The guard starts this on the node, in the job's directory. It delivers the data that comes down the lease
+# (pipe_frames.sh). The receivers are the commands of this node, and processes here that wait for a command elsewhere.
 # Standard input is records of 1023 bytes, each a line `ask|answer NODE OTHER ID KIND DATA` padded with blanks.
 # `read -N` takes such records in blocks.
 #

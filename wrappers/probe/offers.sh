@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# survey.sh and mpi_node.sh have these functions in front, on the node. They print the values of `srun --mpi` that work
-# here, one name a line.
+# survey.sh and mpi_node.sh have these functions in front, on the node. One prints the values of `srun --mpi` here, and
+# the other prints the PMIx plugins among them that cannot be loaded. Each line is one name.
 offers() { # Print the listed values
   # Slurm 20.11 lists them on standard error, with its name before each line.
   timeout -k 1 10 srun --mpi=list 2>&1 </dev/null | sed 's/^srun: //' | tail -n +2

@@ -95,7 +95,7 @@ fi
 
 # The exit code of srun is the highest of all ranks. It includes the ranks that srun ended because one failed
 # (srun(1), RETURN VALUE). This line tells the launcher which rank ended first, and which ranks had a TERM by then.
-# Signals are for the program. This shell prints no `Terminated`, as srun prints it.
+# Signals are for the program. This shell need not print `Terminated`, because srun does.
 trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_told=1 TERM
 mnrun_told=''
