@@ -164,7 +164,7 @@ herald='
   done
   [[ ! -O . || ! . -ef $place ]] || rm -rf -- "$place"
 '
-lease=9 # the number of no file
+lease=9 # no open file has this number
 # The variables of this step are not for other steps.
 clean=()
 for variable in "${!SLURM_@}" "${!SRUN_@}"; do

@@ -13,7 +13,8 @@ source ./rules.sh
 source ./home.sh
 source ./processes.sh
 
-# The guard ends the remaining processes of this session. A prompt on this machine shares the session of its user.
+# The guard ends the remaining processes of this session. A prompt on this machine shares the session of its user,
+# so that session is not noted.
 session
 [[ $mnrun_shell == terminal && ${REPLY% *} != "$$" ]] || echo "$REPLY" >>sessions
 if [[ $mnrun_place == */hold ]]; then # Apptainer names the shared instance by the second pid

@@ -1,5 +1,5 @@
 #!/bin/sh
-# rank.sh runs `gpu_closest.sh [GPUS]` around a rank, in its container. It prints the GPUs nearest to the CPUs that it
+# rank.sh runs `gpu_closest.sh [GPUS]` for a rank, in its container. It prints the GPUs nearest to the CPUs that it
 # runs on, in the words of GPUS.
 # GPUS is CUDA_VISIBLE_DEVICES. Without it, GPUS is all GPUs in the table of gpu_numa.sh.
 # It prints all of them where the CPUs are not bound, or where the distances are unknown.

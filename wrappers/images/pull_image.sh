@@ -21,11 +21,11 @@ set -euo pipefail +o posix
 kind=$1 reference=$2 policy=$3 cache=$4 job=$5
 program=("${@:6}")
 node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
-STALE=30 # seconds: a lock whose counter stands still for longer has a dead holder
+STALE=30 # seconds: the holder of a lock whose counter stands still for longer counts as dead
 
 say() { printf '%s\n' "$1 $node ${*:2}"; }
 
-nap() { read -rt "$1" -u "$pause" || true; } # SECONDS: Wait without a process, unlike sleep
+nap() { read -rt "$1" -u "$pause" || true; } # SECONDS: Wait on a pipe that is never written, without a process
 
 fail() { # WHY: Report a fault of the node, and exit
   say fail "$*"

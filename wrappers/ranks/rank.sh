@@ -9,7 +9,7 @@ case $0 in
 esac
 . "$mnrun_here/job.sh"
 . "$mnrun_here/pid.sh"
-case $mnrun_starter in # the user's variables come later and may have these names
+case $mnrun_starter in # this precedes the user's variables, which may have these names
   env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
   torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
   *)

@@ -63,7 +63,8 @@ while [ "$count" -gt 0 ]; do
   count=$((count - 1))
   if [ "$code" != 0 ] && [ "$bad" = 0 ]; then
     bad=$code
-    echo "ended $rank $code" 1<>"$here/up" # ranks on other nodes that miss this one report later
+    # This report must come before those of ranks on other nodes that miss this rank.
+    echo "ended $rank $code" 1<>"$here/up"
     {
       all TERM
       sleep 5
