@@ -1,9 +1,9 @@
 #!/bin/bash -p
-# The older script of this name as people call it, carried out by mnrun:
+# People start this older script on the nodes, with one task per node, and mnrun does the work:
 #     salloc -N 2; srun srun_singularity.sh --container=app.sif --script=job.sh
-# One task per node. The first runs the job; the others stand by until it ends, and leave with its code.
+# The first task runs the job. The other tasks wait until it ends, and exit with its code.
 set -euo pipefail
-name=${mnrun_door:-srun_singularity.sh} # its sisters come here too
+name=${mnrun_door:-srun_singularity.sh} # the scripts for docker and pdsh come here too
 noderank=${SLURM_PROCID:-0}
 for word in "$@"; do [[ $word != --noderank=* ]] || noderank=${word#*=}; done
 
@@ -33,20 +33,20 @@ END
 
 first() { [[ $noderank == 0 ]]; }
 note() { ! first || echo "$name: $*" >&2; }
-die() { # CODE WORDS…: said once, by the first
+die() { # CODE WORDS…: Report WORDS once, by the first task, and exit with CODE
   local code=$1
   shift
   note "$@"
   exit "$code"
 }
 
-own() { # what one of our options means, in mnrun's words
+own() { # NAME [VALUE]: Translate one option of this script into options of mnrun
   local list item
   case $1 in
     --container) image=$2 ;;
     --script) script=$2 ;;
     --script_help) help=(--help) ;;
-    --slots_per_node) options+=(--ntasks-per-node "$2" --force) ;; # it knew of no limit but this
+    --slots_per_node) options+=(--ntasks-per-node "$2" --force) ;; # the older script had no other limit
     --nodelist) nodelist=$2 ;;
     --singopts | --dockopts) options+=("--container-args=$2") ;;
     --privileged) options+=(--privileged) ;;
@@ -83,17 +83,17 @@ while (($#)); do
       --sshconfigdir=* | --sshdport=* | --iname=*) own "${1%%=*}" "${1#*=}" ;;
     --container | --script | --slots_per_node | --nodelist | --singopts | --datamnts | --envlist | \
       --sshconfigdir | --sshdport | --iname) die 2 "$1 has no value: write $1=VALUE" ;;
-    *) words+=("$1") ;; # also options: the script's own
+    *) words+=("$1") ;; # other options are for the user's script
   esac
   shift
 done
 [[ -n $script ]] || die 2 "no script: name one with --script=FILE"
 [[ -n $image ]] || die 2 "no image: name one with --container=FILE"
 
-mnrun=$(dirname "$(readlink -f "$0")")/mnrun # the one that this came with, whatever PATH says on a node
+mnrun=$(dirname "$(readlink -f "$0")")/mnrun # the mnrun beside this script, whatever PATH says on a node
 [[ -x $mnrun ]] || mnrun=$(command -v mnrun) || die 2 "mnrun is not installed beside $0 on $(uname -n), nor on PATH"
 
-if [[ $name == pdsh_* ]]; then # no scheduler: one of them reaches the others' hosts, which have no more to do
+if [[ $name == pdsh_* ]]; then # without a scheduler, one task reaches the other hosts, and those have nothing to do
   first || exit 0
   [[ -n ${NODES-} ]] || die 2 "NODES is not set: pdsh -w \$NODES NODES=\$NODES $name --noderank=%n …"
   exec "$mnrun" run --hosts "$NODES" ${options[@]+"${options[@]}"} --mode inside-out --image "$image" \
@@ -101,16 +101,19 @@ if [[ $name == pdsh_* ]]; then # no scheduler: one of them reaches the others' h
 fi
 
 tasks=${SLURM_STEP_NUM_TASKS:-1}
-if [[ -z $nodelist && -n ${SLURM_STEP_NODELIST:-} && ${#SLURM_STEP_ID} -lt 10 ]]; then # no shell that salloc left
+if [[ -z $nodelist && -n ${SLURM_STEP_NODELIST:-} && ${#SLURM_STEP_ID} -lt 10 ]]; then
+  # The step id of a shell that salloc has started has ten digits.
   nodelist=$SLURM_STEP_NODELIST
 fi
 [[ -z $nodelist ]] || options+=(--nodelist "$nodelist")
 
-# The others learn the end from a file on their node, which a step of ours writes: no shared file
-# system is needed, and where the first task is killed that step's input ends, and it writes too.
-# Its name can be foretold, and anybody may make it: so it is entered, and then judged, as into.sh does.
+# The other tasks learn the end from a file on their node. A step of the first task writes it, so no shared file system
+# is needed. If the first task is killed, the input of that step ends, and the step writes the file too.
+# Any user can foretell the file's name and make it. So a task enters the directory first and judges it then, as into.sh
+# does.
 place=/tmp/mnrun.door.${SLURM_JOB_ID:-0}.${SLURM_STEP_ID:-0}
-told() { # whether the step has said the code here, and sets `code` to it: enters its directory
+told() { # Test whether the step has written the code here
+  # This sets `code` to it, and enters its directory.
   local there
   cd -- "$place" 2>/dev/null || return
   [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there code <own && [[ $there == "$place" ]] && return
@@ -118,14 +121,14 @@ told() { # whether the step has said the code here, and sets `code` to it: enter
   [[ ! -e $place || -O $place ]] || leave 121 "$place is somebody else's on $(uname -n): the job's end cannot be told here"
   return 1 # not yet
 }
-leave() { # CODE WORDS…
+leave() { # CODE WORDS…: Report WORDS, and exit with CODE
   echo "$name: ${*:2}" >&2
   exit "$1"
 }
-stand_by() {
+stand_by() { # Wait for the end of the job, and exit with its code
   local pause left=-1
-  exec {pause}<> <(:) # never written: to wait without a process
-  trap 'left=25' TERM INT HUP # the job's end is near, and the step that would tell us may end before
+  exec {pause}<> <(:) # the pipe is never written, so the read waits without a process
+  trap 'left=25' TERM INT HUP # the job is about to end, and the step that writes the code may end first
   until told; do
     ((left-- != 0)) || exit 143
     read -rt 0.2 -u "$pause" || true
@@ -135,8 +138,8 @@ stand_by() {
 }
 first || stand_by
 
-# What stands in each node's task of that step: PLACE TASKS FIRST, where TASKS is how many of ours are on
-# each node (2(x3),1), and FIRST the node of the first.
+# Each node's task of that step runs this text, with the words PLACE TASKS FIRST. TASKS is the number of tasks of this
+# script on each node (2(x3),1). FIRST is the node of the first task.
 # shellcheck disable=SC2016  # for another shell
 herald='
   place=$1 node=0 here=0
@@ -151,9 +154,9 @@ herald='
   trap "" TERM INT HUP
   read -r code || true
   umask 077
-  mkdir "$place" && cd "$place" || exit # somebody else has it: nothing of ours belongs there
+  mkdir "$place" && cd "$place" || exit # PLACE belongs to another process, so nothing is written there
   echo "$place ${code:-137}" >new
-  mv new own # from now on it counts
+  mv new own # the code is valid from now on
   shopt -s nullglob
   for round in {1..300}; do
     left=(left.*)
@@ -162,8 +165,9 @@ herald='
   done
   [[ ! -O . || ! . -ef $place ]] || rm -rf -- "$place"
 '
-lease=9 # none
-clean=() # what the step that we are in says of steps is not for others
+lease=9 # no open file has this number
+# The variables of this step are not for other steps.
+clean=()
 for variable in "${!SLURM_@}" "${!SRUN_@}"; do
   case $variable in
     SLURM_JOB_ID | SLURM_CONF | SLURM_CLUSTER*) ;;
@@ -180,8 +184,8 @@ if ((tasks > 1)); then
   herald_pid=$!
 fi
 
-trap : TERM INT HUP USR1 USR2 # mnrun has had it too, and says when it is over
-tie=() # without us it would go on alone
+trap : TERM INT HUP USR1 USR2 # mnrun has received the signal too, and says when it is over
+tie=() # mnrun would go on alone where this script is killed
 if setpriv=$(command -v setpriv); then tie=("$setpriv" --pdeathsig TERM); fi
 code=0
 ${tie[@]+"${tie[@]}"} env -u SLURM_NTASKS_PER_NODE -u SLURM_NTASKS "$mnrun" run "${options[@]}" --mode inside-out \

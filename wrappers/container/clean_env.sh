@@ -1,10 +1,10 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # into.sh's
-# `CONTEXT PLACE WORDS…`, by into.sh: runs WORDS, a container runtime's, as a process of the job: without
-# what leaks from the host and its scheduler in this context (launcher/mnrun/environment.py has the
-# rules), with the job's mark, and with PLACE in the node directory as its own TMPDIR.
-# WORDS begin in the job's directory, so that adverbs are read from there; where there is no container to set another,
-# rank.sh goes back to where its starter had put it.
+# into.sh runs this on the node with CONTEXT PLACE WORDS…. WORDS start a container runtime.
+# It removes the variables that leak from the host and its scheduler in this CONTEXT (launcher/mnrun/environment.py has
+# the rules). It adds the job's mark, and sets TMPDIR to PLACE in the node directory. Then it becomes WORDS.
+# WORDS start in the job's directory, so that wrappers in front of a runtime are read from there. Without a container,
+# rank.sh returns to the directory of its starter.
 set -euo pipefail
 mnrun_context=$1 mnrun_place=$mnrun_here/$2
 shift 2
@@ -13,25 +13,28 @@ source ./rules.sh
 source ./home.sh
 source ./processes.sh
 
-# The guard ends whatever is left of it; but a prompt on this very machine shares its user's session.
+# The guard ends the remaining processes of this session. A prompt on this machine shares the session of its user,
+# so that session is not noted.
 session
 [[ $mnrun_shell == terminal && ${REPLY% *} != "$$" ]] || echo "$REPLY" >>sessions
-if [[ $mnrun_place == */hold ]]; then # by the second of them Apptainer names what others join
+if [[ $mnrun_place == */hold ]]; then # Apptainer names the shared instance by the second pid
   echo "$$ $PPID" >holder
   source ./sweep.sh
-  unname "$PPID" # of one long ago, before the node lost its power
+  unname "$PPID" # a power failure of the node may have left one
 fi
 
-# where srun's PMIx leaves a directory when it is killed
+# A killed srun leaves a directory of PMIx in this step's place.
 if [[ $mnrun_context == srun* && ${SLURM_STEP_ID-} =~ ^[0-9]+$ ]]; then echo "$SLURM_STEP_ID" >pmix; fi
 
-# In a /tmp that Slurm has given the job for itself (engines.sh: own_tmp), PMIx's shared memory of srun's is not found by the ranks.
+# Slurm may give the job a /tmp of its own (engines.sh, own_tmp). There the ranks do not find the shared memory of
+# srun's PMIx.
 if [[ $mnrun_context == srun* && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -z ${PMIX_MCA_gds-} ]] &&
   grep -qE "/$SLURM_JOB_ID/\.$SLURM_JOB_ID(/_tmp)? /tmp " /proc/self/mountinfo; then
   export PMIX_MCA_gds=hash
 fi
 
-at_least() { # NAME LETTER NUMBER: the soft limit, as far as the hard one lets it, where nobody says (--ulimit)
+at_least() { # NAME LETTER NUMBER: Raise the soft limit to NUMBER
+  # The hard limit bounds it. A limit of --ulimit stays.
   local now
   now=$(ulimit -S "-$2")
   if [[ " $mnrun_limited " == *" $1 "* || $now == unlimited ]] || ((now >= $3)); then return; fi
@@ -39,7 +42,7 @@ at_least() { # NAME LETTER NUMBER: the soft limit, as far as the hard one lets i
 }
 [[ " $mnrun_limited " == *" memlock "* ]] || ulimit -S -l hard
 at_least stack s 65536
-at_least nofile n 65536 # more, and older programs take long to close them one by one
+at_least nofile n 65536 # older programs close them one by one, and more would take long
 
 mnrun_drop=()
 while IFS= read -r -d '' mnrun_pair; do

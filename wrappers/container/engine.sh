@@ -1,6 +1,7 @@
 #!/bin/bash
-# `engine.sh docker|podman run WORDS…` starts a container with what only this node knows, or only this
-# process: user and groups, limits, devices, GPUs, and the variables of the job or of this very rank.
+# `engine.sh docker|podman run WORDS…` runs on the node, where clean_env.sh starts it. It becomes the engine.
+# It adds the settings that only this node or this process knows. These are user and groups, limits, devices and GPUs,
+# and the variables of the job or of this rank.
 set -euo pipefail
 mnrun_here=$(cd "${0%/*}" && pwd)
 cd "$mnrun_here"
@@ -11,27 +12,28 @@ source ./mps.sh
 shift 2
 flags=(--name "mnrun.$mnrun_id.$$")
 
-# Values do not stand on a command line, which everybody may read; the image's own variables stay as they are.
+# All users can read a command line, so it carries names without values. The image's own variables stay unchanged.
 while IFS= read -r -d '' pair; do
   name=${pair%%=*}
   if passed "$name"; then flags+=(-e "$name"); fi
 done </proc/self/environ
 
-if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then # where srun's PMIx shares memory with the ranks
+if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then
+  # srun's PMIx shares memory with the ranks in these directories.
   for dir in "$PMIX_SERVER_TMPDIR" "${PMIX_SYSTEM_TMPDIR:-/tmp}"/spmix_appdir_*"$SLURM_JOB_ID.$SLURM_STEP_ID"; do
-    # others may make such a name
+    # Another user may have made such a name.
     [[ ! -d $dir || ! -O $dir || -L $dir || $dir == *[,:]* ]] || flags+=(--mount "type=bind,source=$dir,target=$dir")
   done
 fi
 [[ ! -t 0 ]] || flags+=(--tty)
 [[ ! -d $mnrun_infiniband ]] || flags+=("--device=$mnrun_infiniband")
 if [[ -d $mnrun_selinux && -z $mnrun_hardened ]]; then
-  flags+=(--security-opt=label=disable) # else home and the job's directory cannot be read
+  flags+=(--security-opt=label=disable) # otherwise the container cannot read home and the job's directory
 fi
 
-user() { # docker's containers would run as root
+user() { # Set the user of the container, because docker would run it as root
   local gid
-  if [[ -e rootless ]]; then # who is root inside is the user outside
+  if [[ -e rootless ]]; then # root in the container is the user on the node
     flags+=(--user=0:0)
     return
   fi
@@ -39,7 +41,7 @@ user() { # docker's containers would run as root
   for gid in $(id -G); do flags+=("--group-add=$gid"); done
 }
 
-limits() { # memory that can be locked, for InfiniBand, and stack: as far as dockerd may
+limits() { # Raise the limits of locked memory, for InfiniBand, and of the stack, as far as dockerd may
   local pid locked
   pid=$(cat "$mnrun_dockerd" 2>/dev/null || pgrep -ox dockerd) || return 0
   [[ -r /proc/$pid/limits ]] || return 0
@@ -51,46 +53,50 @@ limits() { # memory that can be locked, for InfiniBand, and stack: as far as doc
   flags+=("--ulimit=memlock=${locked/unlimited/-1}")
 }
 
-granted() { # the GPUs that are ours here, one to a line by UUID: whoever numbers them, and whatever cgroup hides
+granted() { # Print the GPUs that this job has here, one UUID a line
+  # A UUID is valid whichever way the GPUs are numbered, and whatever a cgroup hides.
   local gpu all
   mapfile -t all < <(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | grep -E '^(GPU|MIG)-')
-  if [[ -z ${CUDA_VISIBLE_DEVICES+set} ]]; then # nobody said: those that this process sees, as without a container
+  if [[ -z ${CUDA_VISIBLE_DEVICES+set} ]]; then
+    # Without a list, the GPUs are those that this process sees, as without a container.
     if ((${#all[@]})); then printf '%s\n' "${all[@]}"; elif ! command -v nvidia-smi >/dev/null; then echo all; fi
     return
   fi
   for gpu in ${CUDA_VISIBLE_DEVICES//,/ }; do
     case $gpu in
-      NoDevFiles | -1) return ;; # none, in Slurm's and in CUDA's words
+      NoDevFiles | -1) return ;; # no GPU, in the words of Slurm and of CUDA
       *[!0-9]*) echo "$gpu" ;;
       *) echo "${all[gpu]:-$gpu}" ;;
     esac
   done
 }
 
-in_cdi() { # GPU: what the node's CDI calls it. Not all that write it know UUIDs; then by the number of its device
+in_cdi() { # GPU: Print the name of GPU in the node's CDI
+  # Some writers of CDI do not know UUIDs. There the name is the minor number of the device.
   local number=''
   grep -qrsE "name\"?: *[\"']?$1\b" "${mnrun_cdi[@]}" ||
     number=$(nvidia-smi -q 2>/dev/null | awk -F ' *: *' -v "gpu=$1" '/GPU UUID/ { uuid = $2 } /Minor Number/ && uuid == gpu { print $2 }')
   echo "${number:-$1}"
 }
 
-gpus() { # in the way that this node has
+gpus() { # Give the GPUs to the container, in the way that this node supports
   local list=() gpu all info=''
   [[ -e $mnrun_driver ]] || return 0
   [[ -n $mnrun_no_gpu ]] || mapfile -t list < <(granted)
   if ((${#list[@]} == 0)); then
-    flags+=(-e NVIDIA_VISIBLE_DEVICES=void) # many an image says all, which an engine of NVIDIA's would obey
+    # Many an image says `all`, which an engine of NVIDIA would obey.
+    flags+=(-e NVIDIA_VISIBLE_DEVICES=void)
     return
   fi
   all=$(IFS=, && echo "${list[*]}")
   if [[ ($all == *MIG-* || $mnrun_gpu_bind == closest || -n $(mps)) && $all =~ ^(GPU|MIG)- ]]; then
-    flags+=(-e "CUDA_VISIBLE_DEVICES=$all") # instances have no numbers, and the daemon of MPS numbers for itself
-  elif [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # only these are there, numbered anew
+    flags+=(-e "CUDA_VISIBLE_DEVICES=$all") # MIG instances have no numbers, and the MPS daemon numbers GPUs by itself
+  elif [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # the container sees only these GPUs, numbered anew
     flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
   fi
   while read -r gpu; do flags+=(--mount "type=bind,source=$gpu,target=$gpu"); done < <(mps)
   if [[ $mnrun_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
-    if [[ $all != all ]]; then all="\"device=$all\""; fi # a word of CSV, with its quotes
+    if [[ $all != all ]]; then all="\"device=$all\""; fi # the engine reads a word of CSV, with its quotes
     flags+=(--gpus "$all")
     return
   fi
@@ -106,7 +112,7 @@ gpus() { # in the way that this node has
   fi
 }
 
-lacking() { # WHY
+lacking() { # WHY: Report the failure to the guard, and exit
   echo "fail $1" 1<>up
   exit 125
 }
@@ -116,7 +122,7 @@ if [[ $mnrun_runtime == docker ]]; then
   limits
 else
   (umask 077 && mkdir -p "$mnrun_own/user")
-  if [[ -n ${PMI_FD-} ]]; then # PMI2's, the one open file that a rank is given
+  if [[ -n ${PMI_FD-} ]]; then # this open file of PMI2 is the only one that a rank gets
     flags+=("--preserve-fd=$PMI_FD")
   fi
 fi

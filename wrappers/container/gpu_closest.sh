@@ -1,6 +1,8 @@
 #!/bin/sh
-# `gpu_closest.sh [GPUS]` says which of these GPUs (CUDA_VISIBLE_DEVICES, or all of gpu_numa.sh's table) are nearest to the CPUs that it
-# runs on, in the same words: all of them where it is bound to none, or nobody knows.
+# rank.sh runs `gpu_closest.sh [GPUS]` for a rank, in its container. It prints the GPUs nearest to the CPUs that it
+# runs on, in the words of GPUS.
+# GPUS is CUDA_VISIBLE_DEVICES. Without it, GPUS is all GPUs in the table of gpu_numa.sh.
+# It prints all of them where the CPUs are not bound, or where the distances are unknown.
 here=${0%/*} sys=${mnrun_sys:-/sys}/devices/system
 cpus=${mnrun_cpus-$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)}
 own=' '
@@ -17,7 +19,7 @@ for range in $cpus; do
 done
 wanted=${1-$(while IFS=" " read -r index _; do [ "$index" = - ] || printf '%s,' "$index"; done <"$here/near")}
 
-distance() { # NUMA: from the nearest of our own nodes
+distance() { # NUMA: Print the distance of NUMA from the nearest of this rank's NUMA nodes
   least=10
   [ "$1" != -1 ] || { echo "$least"; return; }
   least=999

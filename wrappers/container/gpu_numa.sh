@@ -1,6 +1,7 @@
 #!/bin/bash
-# `gpu_numa.sh` says to which NUMA node each GPU of this node belongs, a line of each: INDEX UUID NUMA; and - UUID NUMA of each
-# MIG instance. -1 is one that does not say.
+# The guard runs `gpu_numa.sh` on the node, into the file `near`. It prints the NUMA node of each GPU of this node, in
+# lines INDEX UUID NUMA.
+# It prints lines - UUID NUMA for MIG instances. NUMA is -1 where a GPU does not tell.
 set -euo pipefail
 declare -A numa=()
 while IFS=', ' read -r index uuid bus; do
@@ -10,7 +11,7 @@ while IFS=', ' read -r index uuid bus; do
 done < <(nvidia-smi --query-gpu=index,uuid,pci.bus_id --format=csv,noheader)
 ((${#numa[@]}))
 gpu=''
-while read -r line; do # GPU 0: NAME (UUID: GPU-…), and below it MIG 1g.5gb Device 0: (UUID: MIG-…)
+while read -r line; do # the lines are GPU 0: NAME (UUID: GPU-…), then MIG 1g.5gb Device 0: (UUID: MIG-…)
   uuid=${line##*UUID: } uuid=${uuid%)}
   case $line in
     GPU\ *) gpu=$uuid ;;

@@ -1,21 +1,22 @@
 #!/bin/bash
-# `head.sh WORDS…` runs WORDS on the job's first node, outside the container: mpirun itself, or
-# the master container. Standard input does not go through mpirun (5.0.7 loses nearly all of
-# more than 4 kB): a pipe takes it to rank 0, which runs on this node.
+# await.sh starts `head.sh WORDS…` on the job's first node, outside the container. It runs WORDS, which are mpirun or
+# the master container.
+# Standard input does not go through mpirun, because Open MPI 5.0.7 loses nearly all of an input of more than 4 kB.
+# Instead a pipe carries it to rank 0, which runs on this node.
 set -euo pipefail
-mnrun_here=$PWD # await.sh has entered it
+mnrun_here=$PWD # await.sh has entered this directory
 source ./job.sh
 if [[ $mnrun_stdin == rank ]]; then
-  # opened by a process that carries the job's mark: it waits here for as long as rank 0 does not
-  # read, and so must not hold the step's own output
+  # A process that carries the job's mark opens the pipe. The process waits here for as long as rank 0 does not read.
+  # So it must not hold the step's own output.
   sh -c 'exec cat >"$0"' "$mnrun_here/stdin" <&0 >/dev/null 2>&1 &
   exec </dev/null
 fi
 # shellcheck disable=SC2016  # its own words
-mnrun_own=(sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # whom the guard hands a signal to
+mnrun_own=(sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # the guard forwards signals to this program
 if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then mnrun_own=(bash -p ./detach.sh "${mnrun_own[@]}"); fi
 if [[ -n $mnrun_connect ]]; then exec "${mnrun_own[@]}"; fi
-trap : HUP INT QUIT TERM USR1 USR2 # which reach each process of the step
+trap : HUP INT QUIT TERM USR1 USR2 # these signals reach each process of the step
 mnrun_code=0
 "${mnrun_own[@]}" || mnrun_code=$?
 if ((mnrun_code > 128)); then

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Comes by into.sh. The first process of the container that a node's ranks share. It does nothing but live, until
-# its standard input ends, which the node's guard holds; so no rank's end is another's.
+# into.sh runs this as the first process of the container that a node's ranks share.
+# It only lives until its standard input ends, which the node's guard holds. So the container survives any rank.
 set -eu
 . ./job.sh
-trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
+trap '' HUP INT TERM USR1 USR2 # a signal to the step is for the program
 : >held
-if [ -z "$mnrun_connect" ]; then echo ready 1<>up; fi # else what lets the host's mpirun in says it
+if [ -z "$mnrun_connect" ]; then echo ready 1<>up; fi # otherwise worker.sh, which lets the host's mpirun in, says ready
 read -r _ || :

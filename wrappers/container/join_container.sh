@@ -1,9 +1,9 @@
 #!/bin/bash
-# `join_container.sh WORDS…` runs WORDS, a container runtime's, once the container that this node's ranks share is there:
-# where they say MNRUN_HOLDER they mean that.
+# `join_container.sh WORDS…` runs on the node, in front of WORDS of a container runtime. It waits for the container that
+# this node's ranks share. Then it becomes WORDS, with the container in place of MNRUN_HOLDER.
 set -euo pipefail
 mnrun_here=$(cd "${0%/*}" && pwd)
-until [[ -e $mnrun_here/held ]]; do sleep 0.02; done # or until the guard ends us, since it cannot come
+until [[ -e $mnrun_here/held ]]; do sleep 0.02; done # the guard ends this process where the container cannot come
 read -r mnrun_pid mnrun_parent <"$mnrun_here/holder"
 mnrun_words=()
 for mnrun_word; do
@@ -11,7 +11,8 @@ for mnrun_word; do
     --join-pid=MNRUN_HOLDER) mnrun_word=--join-pid=$mnrun_pid ;;
     instance://sharens_instance_MNRUN_HOLDER)
       mnrun_word=instance://sharens_instance_$mnrun_parent
-      until [[ -s /dev/shm/sharens_instance_$mnrun_parent ]]; do sleep 0.02; done ;; # Apptainer has written down its name
+      # Apptainer has written the name once this file is not empty.
+      until [[ -s /dev/shm/sharens_instance_$mnrun_parent ]]; do sleep 0.02; done ;;
   esac
   mnrun_words+=("$mnrun_word")
 done

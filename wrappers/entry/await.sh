@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# The head's first words: `bash -p -c AWAIT DIR WORDS…`. Waits for DIR, the job's directory, which the guard of this
-# node makes, and enters it as into.sh does. There it waits for the pipe `gate`, which the guard makes once it has
-# found everything there. Whoever renames that has it: the head to begin, the guard to end without one.
-# From then on the head carries the job's mark. No signal is for it before that; a TERM ends it where there is no guard,
-# and so does the end of who has begun it, since a connection that is cut sends none.
-# What is somebody else's the guard finds as well, and tells: so the head leaves only after it.
+# The launcher starts the head with this text on the first node, as `bash -p -c AWAIT DIR WORDS…`. It becomes head.sh.
+# It waits for DIR, the job's directory, which this node's guard makes, and enters it as into.sh does.
+# Then it waits for the pipe `gate`. The guard makes `gate` once it has found all it needs. A process takes it by a
+# rename. The head takes it to start, and the guard takes it to end without a head.
+# Later the head carries the job's mark. No signal is for the head before that. A TERM ends it where there is no guard.
+# The end of its parent ends it too, because a connection that is cut sends no signal.
+# The guard reports a directory of another user. So the head exits only after the guard has had time for that.
 trap : USR1 USR2
 trap mnrun_told=1 TERM
 mnrun_told='' mnrun_seen=0
@@ -18,7 +19,7 @@ until cd -- "$0" 2>/dev/null && [ -O . ] && [ .. -ef "${0%/*}" ] && { read -r mn
   sleep 0.02
 done
 until [ -p gate ] && mv gate go 2>/dev/null; do
-  if [ ! -e own ] || orphaned; then exit 0; fi # the guard has ended, and has taken its files away
+  if [ ! -e own ] || orphaned; then exit 0; fi # the guard has ended and removed its files
   sleep 0.02
 done
 MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p ./head.sh "$@"

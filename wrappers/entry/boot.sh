@@ -1,11 +1,14 @@
 # shellcheck shell=bash disable=SC2206  # the fields that are split are numbers
-# First words on a node, as one word of srun's or ssh's: `bash -p -c BOOT DIR [CONTAINER WORDS…]`.
-# Makes DIR, the job's directory, which belongs to the user alone (0700); unpacks the kit there from standard
-# input; becomes the guard. Where the lease ends before that, nothing stays.
-# The directory comes first, and a name that is taken is refused: every user of the node may have read the name in the
-# list of processes. The line `here` comes before the kit: srun hands on no input before all nodes have answered,
-# and the line tells which have. The kit's size comes before the kit: tar would read on into the lease.
-# Where GPUs are granted by the task, a step has several tasks on a node, of which one is enough.
+# The launcher starts this text on each node, as one word of srun or ssh: `bash -p -c BOOT DIR [CONTAINER WORDS…]`.
+# It makes DIR, the job's directory, for the user alone (0700). It unpacks the kit from standard input into DIR, and
+# becomes the guard. If the lease ends before that, it removes DIR.
+# It says `here NODE` on standard output, or `fail NODE WHY`.
+# The directory comes first, and a taken name is refused. Every user of the node may have read the name in the list of
+# processes.
+# The line `here` comes before the kit. srun forwards no input before all nodes have answered, and the line tells which
+# nodes have.
+# The kit's size comes before the kit, because tar would otherwise read on into the lease.
+# If the scheduler grants GPUs by the task, a step has several tasks on a node. One of them is enough.
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
 set +o posix
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
@@ -19,12 +22,12 @@ mkdir -- "$0" 2>/dev/null || {
 }
 cd -- "$0" || exit 1
 trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
-# Who has made it: our number, and the time of our start (proc(5), field 22), since numbers are used again.
+# `own` names the maker of the directory by its pid and start time (proc(5), field 22), because pids are used again.
 IFS= read -rd '' mnrun_stat <"/proc/$$/stat"
 mnrun_stat=(${mnrun_stat##*) })
 echo "$0 $mnrun_node $$ ${mnrun_stat[19]}" >own || mnrun_fail "cannot write to $0 on this node"
-# An undertaker notices where somebody kills us, or the guard that we become: it reads a pipe that we alone write, and is
-# no child of our step. Until the kit is here it can only remove the directory.
+# The undertaker notices when this process, or the guard that it becomes, is killed. It reads a pipe that only this
+# process writes, and is no child of the step. Until the kit is here, the undertaker can only remove the directory.
 # shellcheck disable=SC2016  # the undertaker's own shell expands these words
 exec {mnrun_life}> >(setsid bash -p -c 'bash -p -c "$1" "$0" <&0 >/dev/null 2>&1 &' "$0" '
   trap "" HUP INT TERM USR1 USR2
@@ -34,7 +37,7 @@ exec {mnrun_life}> >(setsid bash -p -c 'bash -p -c "$1" "$0" <&0 >/dev/null 2>&1
 export mnrun_life
 read -rt "${MNRUN_WAIT:-3600}" mnrun_size || exit 1
 mnrun_said=$({ head -c "$mnrun_size" | tar -xzf -; } 2>&1) || {
-  mnrun_said=${mnrun_said%$'\n'*} # tar's last line says only that it has failed
+  mnrun_said=${mnrun_said%$'\n'*} # the last line of tar says only that it has failed
   mnrun_fail "cannot unpack the kit in $0 on this node: ${mnrun_said##*$'\n'}"
 }
 exec bash -p ./guard.sh "$@"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# PREPARE's first words on a node, `bash -p -c FETCH pull_image.sh WORDS…`: runs what comes down standard input, its size on
-# a line before it. No file is needed, so none is left.
+# The launcher starts PREPARE with this text on a node, as `bash -p -c FETCH pull_image.sh WORDS…`.
+# It runs the script that comes down standard input, after a line with its size. It needs no file, so no file remains.
+# It says `here NODE` on standard output.
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
 echo "here ${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}"
 umask 077

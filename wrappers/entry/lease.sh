@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# First words on a node under pdsh, as `bash -p -c LEASE DIRECTORY WORDS…` (schedulers/hosts/pdsh.py). pdsh closes the
-# standard input of what it starts. So the lease is a FIFO in DIRECTORY, beside the job's own; it is opened for reading
-# and writing, and so has no end (fifo(7)). `pour` and `say` are what others write to it by. They enter DIRECTORY as
-# all do who come by its name (into.sh), which wants the file `own`. WORDS begin the guard (boot.sh).
+# The launcher starts this text on a node under pdsh, as `bash -p -c LEASE DIRECTORY WORDS…`
+# (schedulers/hosts/pdsh.py). WORDS start the guard (boot.sh).
+# pdsh closes the standard input of its commands. So the lease is a FIFO in DIRECTORY, beside the job's directory.
+# The text opens the FIFO for reading and writing, so it has no end of file (fifo(7)).
+# Other processes write to the FIFO by `pour` and `say`. They enter DIRECTORY by into.sh, which needs the file `own`.
 umask 077
 mkdir "$0" || {
   echo "fail $MNRUN_NODE cannot make $0 on this node"

@@ -1,45 +1,50 @@
 #!/bin/bash
-# The node's side of a job: `guard.sh [CONTAINER WORDS…]`, one on each node, outside the container. The words start
-# a container: inside-out the node's own, outside-in the one that the node's ranks share, if they share one.
+# The guard runs on each node, outside the container, as `guard.sh [CONTAINER WORDS…]`. boot.sh becomes it.
+# CONTAINER WORDS start a container. In inside-out mode it is the node's own. In outside-in mode the node's ranks may
+# share one, and WORDS start that.
 #
-# Its standard input is the lease, a pipe that the launcher holds. Lines on it:
-#     file NAME BASE64    write this file into the job's node directory. A text too long for one line comes in pieces:
-#                         all but the last are lines `file+ NAME BASE64`
-#     go                  everything is there: let the master begin
-#     signal NAME         send this signal to the ranks on this node, or to the user's script or prompt, where that is
-#                         the program
-#     end                 end the program: by its mpirun, where there is one
-#     log                 say what the container has said so far
-#     over                the lease is at its end. Under pdsh it is a FIFO on the node, which has no end of file
-#     alive               the launcher lives. A lease that is silent for mnrun_silence seconds, where that is set, is at
-#                         its end
-#     ask NODE …          for the node's container; answer NODE … for who has asked there (pipe_frames.sh, pipe_demux.sh).
-#                         srun hands every line to all nodes: a grep drops those for another NODE
-# At the lease's end everything of the job on this node ends, and the node directory is removed. A TERM from the
-# scheduler may be a warning (sbatch --signal, preemption). The guard tells the launcher, who can ask the scheduler,
-# and who ends the lease where the job is over. Every signal that the scheduler sends is also meant for the program.
-# On standard output it speaks in lines `WORD NODE …`:
-#     fact ready nossh fail gone log rank ended warned alone memory used topology alive bye, and ask and answer for
-#     other nodes. alive is said only where mnrun_beat says how often: an ssh connection may break without a word
+# Its standard input is the lease, a pipe that the launcher holds open. It carries these lines:
+#     file NAME BASE64    Write this file into the job's node directory. A text too long for one line comes in pieces.
+#                         All but the last piece are lines `file+ NAME BASE64`.
+#     go                  Every node is ready: let the master start.
+#     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
+#                         send it to that.
+#     end                 End the program, through its mpirun where there is one.
+#     log                 Report the container's output so far.
+#     over                The lease ends. Under pdsh the lease is a FIFO on the node, which has no end of file.
+#     alive               The launcher lives. Where mnrun_silence is set, a lease that is silent for so many
+#                         seconds has ended.
+#     ask NODE …          The line is for the node's container.
+#     answer NODE …       The line is for the process here that asked (pipe_frames.sh, pipe_demux.sh).
+#                         srun sends every line to all nodes. A grep drops the lines for another NODE.
+# When the lease ends, the guard ends all processes of the job on this node and removes the node directory.
+# A TERM from the scheduler may be a warning (sbatch --signal, preemption). The guard tells the launcher, and the
+# launcher can ask the scheduler. The launcher ends the lease if the job is over.
+# Every signal from the scheduler is also meant for the program.
+# Standard output carries lines `WORD NODE …`, with these words:
+#     fact ready nossh fail gone log rank ended warned alone memory used topology alive bye
+# It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
+# because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
-# Variables that live longer than a function begin with mnrun_, here and in all wrappers around a program: bash exports
-# anew whatever variable came from the environment, so any other name could change one of the user's.
-mnrun_here=$PWD # boot.sh made it, and began us in it
-source ./sweep.sh # which has job.sh, engines.sh and processes.sh
+# A variable that outlives a function begins with mnrun_, here and in all wrappers around a program. bash exports every
+# variable again that came from the environment. Any other name could change a variable of the user.
+mnrun_here=$PWD # boot.sh made this directory and entered it
+source ./sweep.sh # sweep.sh sources job.sh, engines.sh and processes.sh
 source ./leftovers.sh
 source ./address.sh
 source ./home.sh
 source ./memory.sh
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 
-# Everyone on this node (guard, container, ranks) speaks through this pipe. A line is shorter than PIPE_BUF: such a
-# write is never mixed with another (pipe(7)). The guard holds the pipe open for reading and writing, so that nobody
-# blocks when they open it (fifo(7)).
+# The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
+# kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
+# when it opens the pipe (fifo(7)).
 mkfifo up
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
-identity() { # of the image file: its size, and a sum of its header, where a SIF and a squashfs say when they were made
+identity() { # Identify the image file by its size and a checksum of its header
+  # A SIF and a squashfs have their creation time in the header.
   if [[ -d $mnrun_image ]]; then
     echo image=directory
   elif [[ -r $mnrun_image ]]; then
@@ -47,18 +52,19 @@ identity() { # of the image file: its size, and a sum of its header, where a SIF
   fi
 }
 
-last_words() { # the container's own
+last_words() { # Report the last lines of the container's output
   tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
 }
 
 deaf() { trap '' HUP INT TERM USR1 USR2; } # Slurm sends a step's signal to every process of the step
 
-forward() { # to the launcher, each line with the node's name
+forward() { # Forward each line of the pipe to the launcher, with the node's name
   local word rest facts line part=''
   deaf
   [[ -z $mnrun_beat ]] || trap '' PIPE
   facts=''
-  # While containers start. As many facts go into a line, with tabs between, as srun keeps whole (pipe_frames.sh).
+  # The containers start meanwhile. Each line holds as many facts as srun keeps whole, with tabs between them
+  # (pipe_frames.sh).
   while IFS= read -r line; do
     if ((${#mnrun_node} + ${#facts} + ${#line} > 1000)); then
       printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || break
@@ -70,7 +76,7 @@ forward() { # to the launcher, each line with the node's name
   line=''
   facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un | tr ' ' :) $(identity)"
   until [[ ${word-} == bye ]]; do
-    # A read that times out within a line, as on a busy machine, has stored the line's first part.
+    # A read that times out within a line, as on a busy machine, has stored the first part of the line.
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
       line=$part$line part=''
       word=${line%% *} rest=${line#"${line%% *}"} rest=${rest# }
@@ -78,19 +84,19 @@ forward() { # to the launcher, each line with the node's name
       part+=$line word=alive rest=''
     fi
     [[ $word == ready ]] && rest="$facts $rest"
-    [[ $word != ended || $rest != *' 137'* ]] || memory_note # before Slurm removes the step's control group
+    [[ $word != ended || $rest != *' 137'* ]] || memory_note # note it before Slurm removes the step's control group
     if ! printf '%s %s %s\n' "$word" "$mnrun_node" "$rest" 2>/dev/null; then
-      kill -HUP $$ # nobody hears us any more
+      kill -HUP $$ # the launcher's end of the pipe is closed
       return
     fi
   done
 }
 
-is_image() { # a SIF, a squashfs, or an unpacked tree
+is_image() { # PATH: test for a SIF, a squashfs or an unpacked tree
   [[ -e $1/bin/sh || -L $1/bin/sh ]] || head -c 512 "$1" | grep -aqE 'SIF_MAGIC|^hsqs'
 }
 
-check() { # what every node must have, before anything is started
+check() { # Check the node's requirements before anything starts
   local kind what usable
   while IFS=$'\t' read -r kind what; do
     case $kind in
@@ -117,7 +123,7 @@ check() { # what every node must have, before anything is started
     { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest asks it for them"; return 1; }
 }
 
-shared_memory() { # the job's directory there, which says whose it is as the other does
+shared_memory() { # Make the job's directory in /dev/shm, with the same owner's file as the node directory
   local rest
   if mkdir -m 700 "$mnrun_shm" 2>/dev/null; then
     read -r _ rest <own
@@ -128,10 +134,11 @@ shared_memory() { # the job's directory there, which says whose it is as the oth
   fi
 }
 
-listen() { # for a line of the lease; false at its end, and where it is silent for longer than it may be
+listen() { # Read one line of the lease. Return false at its end, and after too long a silence
   local waited=0 part='' line
-  # Rounds of 5 s: the clock goes on while Slurm suspends the job, and lines then wait in the pipe. One long round would
-  # end before they are read. There is no `IFS=` before the read: a trap that interrupts it would run with that IFS.
+  # The read waits in rounds of 5 s. While Slurm suspends the job, the clock goes on and lines wait in the pipe. One
+  # long round would time out before those lines are read.
+  # The read has no `IFS=` in front, because a trap that interrupts it would run with that IFS.
   until read -r ${mnrun_silence:+-t 5} line; do
     (($? > 128 && (waited += 5) < mnrun_silence)) || return
     part+=$line
@@ -141,7 +148,7 @@ listen() { # for a line of the lease; false at its end, and where it is silent f
   mnrun_name=${line%% *} mnrun_data=${line#"${line%% *}"} mnrun_data=${mnrun_data# }
 }
 
-outer() { # PID BEGAN [NAMESPACE]: the node's own number of the process that has this number in its container
+outer() { # PID BEGAN [NAMESPACE]: Print the node's pid of the process with this PID in its container
   local status pid
   [[ $1 =~ ^[0-9]+$ ]] || return 0
   if [[ -z ${3-} ]]; then
@@ -154,21 +161,23 @@ outer() { # PID BEGAN [NAMESPACE]: the node's own number of the process that has
   done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
 }
 
-serves() { # whether the container's first process lives. The runtime around it may take longer to end
+serves() { # Test whether the container's first process lives
+  # The runtime around that process may take longer to end.
   local pid start names
   read -r pid start names 2>/dev/null <pid.serve && [[ -n $(outer "$pid" "$start" "$names") ]]
 }
 
-kill_each() { # SIGNAL FILE…: the processes that these files name, all at the same time
+kill_each() { # SIGNAL FILE…: Signal all processes that these files name, at the same time
   local file pid start names pids=()
   for file in "${@:2}"; do
     read -r pid start names <"$file" || continue
-    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$start" "$names") # the same signal may come again, to each of us
+    # The same signal may come again, also to the subshell.
+    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$start" "$names")
   done
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
 
-pass_on() { # SIGNAL: to the program
+pass_on() { # SIGNAL: Forward it to the program
   local ranks=(pid.[0-9]*)
   if [[ -e ${ranks[0]} ]]; then
     kill_each "$1" "${ranks[@]}"
@@ -177,43 +186,45 @@ pass_on() { # SIGNAL: to the program
   fi
 }
 
-end() { # by its mpirun, where it has one
+end() { # End the program, through its mpirun where there is one
   if [[ -e pid.head && -n $mnrun_by_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
 }
 
-warned() { # at a TERM, which warns the program. Whether the job is over, too, is for the launcher to find out
+warned() { # Handle a TERM: warn the program, and tell the launcher
+  # The launcher finds out whether the job is over.
   say warned
-  # A launcher that lives soon says so. KillWait in slurm.conf, the time from TERM to KILL, is 30 s by default.
+  # A live launcher soon answers. KillWait in slurm.conf, the time from TERM to KILL, is 30 s by default.
   [[ -z $mnrun_silence || -n $mnrun_beat ]] || mnrun_silence=15
   sent TERM
 }
 
 declare -A mnrun_heard=()
-sent() { # SIGNAL: the scheduler has sent it to our step. Where ranks or their mpirun are steps, they have it already
-  # It comes twice where the launcher is in a step itself: the launcher's srun passes the same signal on.
+sent() { # SIGNAL: Forward a signal that the scheduler sent to this step
+  # Ranks or an mpirun that are steps themselves have received the signal already.
+  # The signal comes twice where the launcher runs in a step, because the launcher's srun forwards it too.
   ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
   mnrun_heard[$1]=$SECONDS
   if [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]]; then pass_on "$1"; fi
 }
 
-box() { # WORDS: a container. Its standard input is a pipe that the guard holds: it ends with the guard
-  mnrun_code=0 # with our prefix, since a `local code` would hide the user's own variable from the container
+box() { # WORDS: Run a container. Its standard input is a pipe from the guard, so it ends with the guard
+  mnrun_code=0 # a `local code` would hide the user's variable of that name from the container
   deaf
   exec {mnrun_life}>&-
   [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
   bash -p ./detach.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || mnrun_code=$?
-  [[ ! -e closing ]] || exit 0 # its guard is about to end, and says no more of it
+  [[ ! -e closing ]] || exit 0 # the guard is about to end and needs no report
   rm -f pid.serve
   last_words
   say "gone $mnrun_code"
 }
 
-carry() { # from here on also what the nodes' commands say to each other
-  # `read` takes a pipe byte by byte, since it must not take what follows its line (POSIX, read); `read -N` and grep
-  # take blocks. So data goes to pipe_demux.sh, in records of one length, and only the words come to us.
+carry() { # Route the lines between the nodes' commands from here on
+  # `read` takes a pipe byte by byte, because it must not read past its line (POSIX, read). `read -N` and grep read
+  # blocks. So the data goes to pipe_demux.sh, in records of one length. Only the words come to the guard.
   local lease mine="${mnrun_node//./\\.} [^ ]+ [^ ]+"
-  trap : PIPE # what we write to a container that has ended shall not end us
-  rm -f key hostkey # they are for ssh, and the pipe was chosen
+  trap : PIPE # a write to an ended container must not end the guard
+  rm -f key hostkey # the keys are for ssh, and this job uses the pipe
   mkfifo across
   exec {mnrun_across}<>across
   (deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -a . <&"$mnrun_across") &
@@ -231,7 +242,7 @@ carry() { # from here on also what the nodes' commands say to each other
   exec {lease}<&-
 }
 
-dismiss() { # the head, which has come through the gate and waits for a go that does not come
+dismiss() { # Stop the head that came through the gate and waits for a go
   local round pid start
   if [[ -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # no head has come through, and none can now
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
@@ -241,13 +252,14 @@ dismiss() { # the head, which has come through the gate and waits for a go that 
   done
 }
 
-ranks_here() { # their numbers, with commas
+ranks_here() { # Print the numbers of this node's ranks, separated by commas
   local ranks=(pid.[0-9]*)
   ranks=("${ranks[@]#pid.}")
   [[ ${ranks[0]} == '[0-9]*' ]] || (IFS=, && echo "${ranks[*]}")
 }
 
-topology() { # of GPUs and network, for the job's records. nvidia-smi may take long, so the job goes on meanwhile
+topology() { # Report the topology of GPUs and network, for the job's records
+  # nvidia-smi may take long, so the job goes on meanwhile.
   local line
   command -v nvidia-smi >/dev/null && [[ -z $mnrun_no_gpu ]] || return 0
   deaf
@@ -264,7 +276,7 @@ finish() {
     kill -KILL "$mnrun_filter" "$mnrun_crossing"
     wait "$mnrun_crossing" 2>/dev/null
   fi
-  rm -f key hostkey # first of all: whatever else fails, no key stays
+  rm -f key hostkey # the keys go first, in case a later command fails
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
@@ -274,17 +286,17 @@ finish() {
   say "bye $left"
   wait "$mnrun_forwarder"
   wipe
-  trap '' PIPE # its undertaker, which reads this, may have been killed
+  trap '' PIPE # the undertaker, which reads this pipe, may have been killed
   echo 'done' >&"$mnrun_life"
 }
 
-# This guard may be killed, too: srun's own helper does that to the tasks of a srun that was killed. Then the undertaker
-# that boot.sh has started notices. From this word on it ends the whole job, as the kit's files describe it.
+# The guard may be killed too. The helper of a killed srun kills the tasks of that srun. boot.sh has started an
+# undertaker that notices. After this word the undertaker ends the whole job with the files of the kit.
 export -n mnrun_life
 echo kit >&"$mnrun_life"
 
 echo "$mnrun_node" >self
-address >own.address # for who starts ranks here, too
+address >own.address # processes that start ranks on this node read it, too
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT
@@ -305,7 +317,7 @@ if shared_memory; then
 fi
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if [[ -z $mnrun_fit ]] || ! check; then
-  # The launcher ends the lease, not we: it may wait for what the other nodes lack.
+  # The launcher ends the lease. It may wait for the other nodes to report their failures.
   while listen && [[ $mnrun_word != over ]]; do :; done
   exit
 fi
@@ -319,9 +331,10 @@ topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
 mkfifo stdin
 mkfifo gate.new
 exec {mnrun_go}<>gate.new
-mv gate.new gate # the head waits for it, and makes it `go` as it comes
+mv gate.new gate # the head waits for `gate`, and renames it to `go`
 
-if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then # an sshd of the job's lets the host's mpirun in, beside the container
+if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then
+  # The job's own sshd lets the host's mpirun into this node, beside the container.
   if (($#)); then
     exec {mnrun_hold}> >(box "$@")
     mnrun_holder=$!
@@ -346,9 +359,9 @@ while listen; do
       ;;
     go)
       mnrun_went=1
-      [[ ! -e nodes ]] || carry # `nodes` is there only where the pipe connects (connect/pipe.py)
+      [[ ! -e nodes ]] || carry # the file `nodes` exists only where the pipe connects the nodes (connect/pipe.py)
       echo go >&"$mnrun_go"
-      serves || rm -f pid.serve # a process that is hidden from here cannot be watched
+      serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
     log) last_words ;;
     signal) pass_on "$mnrun_name" ;;

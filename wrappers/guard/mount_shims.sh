@@ -1,20 +1,20 @@
 #!/bin/bash
-# `mount_shims.sh DIR` sees to what is executed by its name. Where the job's directory is mounted noexec, that lies in DIR,
-# which may be not, and the directory has links; worker.sh says it where nothing can be executed there either.
-#
-# Makes, in steady/, programs of the names by which a runtime keeps images mounted, which are the node's own
-# with the signals blocked that Slurm may send to every process of a step: else one of them ends the mount.
+# The guard runs `mount_shims.sh DIR` on the node, in the job's directory.
+# Where that directory is mounted noexec, the executable files move to DIR, and links replace them. worker.sh reports a
+# DIR that is mounted noexec as well.
+# In steady/ it makes shims for the programs by which a runtime keeps images mounted. A shim runs the node's program
+# with signals blocked. Slurm may send these to every process of a step, and one of them would end the mount.
 set -euo pipefail
-if [[ ! -x bin/ssh ]]; then # as the kernel sees it
+if [[ ! -x bin/ssh ]]; then # the kernel says whether it can be executed
   cp -r bin "$1"
   rm -r bin
   ln -s "$1/bin" bin
-  [[ -x bin/ssh ]] || exit 0 # the node's own programs are found, then
+  [[ -x bin/ssh ]] || exit 0 # without shims the runtime finds the node's own programs
   mkdir -m 700 "$1/steady"
   ln -s "$1/steady" steady
 fi
 env=$(command -v env)
-"$env" --block-signal=TERM true 2>/dev/null || exit 0 # coreutils before 8.31
+"$env" --block-signal=TERM true 2>/dev/null || exit 0 # coreutils before 8.31 has no `env --block-signal`
 [[ -e steady ]] || mkdir steady
 for name in squashfuse_ll squashfuse fuse-overlayfs fuse2fs gocryptfs; do
   real=$(command -v "$name") || continue

@@ -1,6 +1,8 @@
 # shellcheck shell=bash
-# The guards' last work, in a step of its own, where a guard went without a farewell; and what leftovers.sh does with the
-# directory of a job that was killed outright. Comes by into.sh.
+# into.sh runs this on the node, in the job's directory. It ends a job's processes there and removes its directory.
+# The launcher starts it in a step of its own where a guard ended without a `bye`.
+# leftovers.sh starts it for a job whose guard was killed.
+# Standard error names the processes that could not be ended.
 set -euo pipefail +o posix
 source ./sweep.sh
 rm -f key hostkey

@@ -1,14 +1,16 @@
 # shellcheck shell=bash disable=SC2154  # names of job.sh's, and $mnrun_here
-# Ends everything of a job on its node, and removes the job's directory there. Sourced by the guard, its undertaker and
-# stop.sh. Each of them has that directory as its working directory, and has proven that it is theirs: files in it are
-# read as ./NAME. While the directory is there nobody else can make its name $mnrun_here, so that may be used as well.
+# The guard, its undertaker and stop.sh source this file, on the node. It defines the functions that end all processes
+# of a job and remove the job's directory.
+# The caller's working directory is the job's directory, and the caller has proven its ownership. So files in it are
+# read as ./NAME. While the directory exists, no other user can take its name $mnrun_here, so that name is safe as well.
 source ./job.sh
 source ./engines.sh
 source ./processes.sh
 mnrun_shm=/dev/shm/${mnrun_here##*/}
 
-marked() { # processes with the job's mark in their environment, in whatever session they are. Not those of another Slurm
-  # job: sbatch hands the environment, and with it the mark, on to a job that was submitted from within this one
+marked() { # Print the processes that have the job's mark in their environment, in any session
+  # A process of another Slurm job does not count. sbatch forwards the environment, and with it the mark, to a job
+  # that was submitted from within this one.
   local files line
   local -A other=()
   mapfile -t files < <(grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ)
@@ -19,20 +21,20 @@ marked() { # processes with the job's mark in their environment, in whatever ses
   for line in "${files[@]}"; do [[ -n ${other[$line]-} ]] || printf '%s\n' "${line//[!0-9]/}"; done
 }
 
-alive() { # the job's processes that live and are the user's own, and never the caller's helpers. They are found by the
-  # mark; by session, since squashfuse_ll has none of the job's variables; and by descent from these, since sshd's processes hide
-  # theirs from other processes of the user
+alive() { # Print the job's live processes of this user, without the caller's helpers
+  # The mark finds most of them. The session finds squashfuse_ll, which has none of the job's variables. Descent from
+  # these finds sshd's processes, which hide their environment from other processes of the user.
   awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="$(tr '\n' ' ' <sessions)" -v marked="$(marked | tr '\n' ' ')" '
     function content(file,   text, line) {
       while ((getline line < file) > 0) text = text line "\n"
       close(file)
       return text
     }
-    function is_ours(pid,   parts, ids) { # a newline in its Name is escaped there, so the first Uid: is the real one (Linux, fs/proc/array.c)
+    function is_ours(pid,   parts, ids) { # Linux escapes newlines in Name (fs/proc/array.c)
       split(content("/proc/" pid "/status"), parts, /\nUid:[ \t]*/)
       return split(parts[2], ids) && ids[1] == uid
     }
-    function near(session) { # whether it is a session of the job. A leader that lives must have started when ours did
+    function near(session) { # test for a session of the job. A live leader must have the recorded start time
       return session in known && (!(session in start) || known[session] == 0 || (session, start[session]) in listed)
     }
     BEGIN {
@@ -44,7 +46,7 @@ alive() { # the job's processes that live and are the user's own, and never the 
         pid = ARGV[i]
         gsub(/[^0-9]/, "", pid)
         text = content(ARGV[i])
-        sub(/^.*\) /, "", text) # state ppid pgrp session follow the name; the 20th of these is the start (proc(5), field 22)
+        sub(/^.*\) /, "", text) # field 20 of the rest is the start (proc(5), field 22)
         if (split(text, f) < 20 || f[1] == "Z") continue
         parent[pid] = f[2]; session[pid] = f[4]; start[pid] = f[20]
       }
@@ -61,7 +63,7 @@ alive() { # the job's processes that live and are the user's own, and never the 
     }' /proc/[0-9]*/stat
 }
 
-sweep() { # end all processes of the job; says which could not be ended
+sweep() { # End all processes of the job. Print those that could not be ended
   local round left=""
   for round in {1..100}; do
     left=$(alive | tr '\n' ' ')
@@ -73,7 +75,8 @@ sweep() { # end all processes of the job; says which could not be ended
   echo "$left"
 }
 
-sweep_all() { # containers first, and once more, since one may have been about to start; says what is left
+sweep_all() { # End containers and processes. Print those that remain
+  # Containers end first, and once more after the processes, because one may have been about to start.
   local left containers
   containers=$(end_containers)
   left=$(sweep)
@@ -86,20 +89,21 @@ sweep_all() { # containers first, and once more, since one may have been about t
   echo "$containers$left"
 }
 
-unname() { # PID: remove what Apptainer has named by that number, and leaves where `apptainer exec --sharens` is killed
+unname() { # PID: Remove the files that Apptainer has named after PID
+  # A killed `apptainer exec --sharens` leaves them.
   [[ $1 =~ ^[0-9]+$ ]] || return 0
   rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$(uname -n)/$(id -un)/sharens_instance_$1"
 }
 
-wipe_beside() { # DIRECTORY: remove one of the job's that lies beside its own, if it is the user's
+wipe_beside() { # DIRECTORY: Remove a directory of the job that lies beside the node directory, if the user owns it
   [[ ! -O $1 || -L $1 || ! -d $1 ]] || rm -rf -- "$1"
 }
 
-remove_here() { # DIRECTORY: remove our working directory, if it is the user's and still has this name
+remove_here() { # DIRECTORY: Remove the working directory, if the user owns it and it still has this name
   [[ -O . && . -ef $1 ]] && rm -rf -- "$1"
 }
 
-wipe() {
+wipe() { # Remove the job's files and directories on this node
   local parent step
   { read -r _ parent <holder; } 2>/dev/null && unname "$parent"
   if { read -r step <pmix; } 2>/dev/null; then
@@ -112,6 +116,7 @@ wipe() {
     wipe_beside "$mnrun_shm"
     remove_here "$mnrun_here"
   else
-    rm -f {key,hostkey,user.env,session.env,launch.env,own} # the first may hold secrets; without `own` leftovers.sh leaves the directory alone
+    # The environment files may hold secrets. Without `own`, leftovers.sh leaves the directory alone.
+    rm -f {key,hostkey,user.env,session.env,launch.env,own}
   fi || true
 }

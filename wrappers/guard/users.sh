@@ -1,7 +1,8 @@
 #!/bin/bash
-# passwd and group for the containers of the job: root, nobody and the user, whose shell is
-# /bin/sh. sshd refuses a user whose shell the image lacks, and bash started by sshd reads
-# ~/.bashrc, which may print or change PATH. (mechanics of sshd: auth.c, bash's SSH_SOURCE_BASHRC)
+# The guard runs this on the node. It writes etc.passwd and etc.group for the containers of the job.
+# They hold root, nobody and the user. The user's shell is /bin/sh for two reasons.
+# sshd refuses a user whose shell the image lacks (OpenSSH, auth.c).
+# A bash that sshd starts reads ~/.bashrc, which may print or change PATH (bash, SSH_SOURCE_BASHRC).
 set -euo pipefail
 name=$(id -un 2>/dev/null) || name=user
 {

@@ -1,44 +1,47 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # engines.sh and the words in front of it set these
-# The node's side of PREPARE, before anything of the job's runs: it brings the image that a reference names to this node.
-# It comes down standard input (fetch.sh), with engines.sh in front of it (nodes/kit.py), and is run as
+# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts engines.sh in front of it.
+# It brings the image of a reference to this node. Its words are
 #     pull_image.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
-# What is left of its input is a lease: at its end everything of it ends, and nothing half-done stays. Where
-# mnrun_beat and mnrun_silence are set, both sides show that they live, as guards do (guard.sh).
+# The rest of its standard input is a lease. When the lease ends, all its processes end, and no partial file remains.
+# Where mnrun_beat and mnrun_silence are set, both sides send signs of life, as for guards (guard.sh).
 #
-# KIND file: PROGRAM converts the image to a file in CACHE, once for each digest, for all nodes that share the directory.
-#     sha256-DIGEST.sif   an image. A tag that has moved makes another one. Its time is when a job last took it
-#     refs/NAME           what a reference was found to be: the digest, the runtime's own key for it, the job that
-#                         asked, and the reference itself
-#     refs/NAME.lock/     somebody converts it: who that is, a counter that shows that they live, and all that is half-done
-# KIND store: PROGRAM (docker, podman) has a store of its own on each node, and locks it by itself.
+# With KIND file, PROGRAM converts the image to a file in CACHE. It does so once for each digest, for all nodes that
+# share the directory.
+#     sha256-DIGEST.sif   An image. A tag that has moved makes another file. The file's time is the last use by a job.
+#     refs/NAME           The result for a reference: the digest, the runtime's own key for it, the job that asked, and
+#                         the reference itself.
+#     refs/NAME.lock/     The lock of a node that converts it. It holds the owner, a counter as a sign of life, and all
+#                         partial files.
+# With KIND store, PROGRAM (docker, podman) has its own store on each node, and locks it by itself.
 #
-# It speaks on standard output, in lines `WORD NODE …`:
-#     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node is at fault), unpulled WHY (the image is), alive
+# Standard output carries lines `WORD NODE …`:
+#     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node's fault), unpulled WHY (the image's fault), alive
 set -euo pipefail +o posix
 kind=$1 reference=$2 policy=$3 cache=$4 job=$5
 program=("${@:6}")
 node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
-STALE=30 # seconds: the holder of a lock whose counter stands still for as long is taken for dead
+STALE=30 # seconds: the holder of a lock whose counter stands still for longer counts as dead
 
 say() { printf '%s\n' "$1 $node ${*:2}"; }
 
-nap() { read -rt "$1" -u "$pause" || true; } # SECONDS: nobody writes to that pipe, and unlike sleep it needs no process
+nap() { read -rt "$1" -u "$pause" || true; } # SECONDS: Wait on a pipe that is never written, without a process
 
-fail() {
+fail() { # WHY: Report a fault of the node, and exit
   say fail "$*"
   exit 1
 }
 
-unpulled() {
+unpulled() { # Report a fault of the image, and exit
   say unpulled "$(why)"
   exit 1
 }
 
-# Ends what was begun, however we end. The main shell runs it, or where that was killed its undertaker: a process that is
-# no child of the step, and notices by a pipe. Both have SPARE as their working directory since it was made, and use its
-# name in /tmp only once more: to remove it, if it is still this very directory.
-clean() { # SPARE LOCK OWNER JOB
+# The main shell runs clean at its end. If the main shell is killed, the undertaker runs it. The undertaker is no child
+# of the step, and a pipe tells it.
+# Both have had SPARE as their working directory since it was made. They use its name in /tmp only once more, to remove
+# it if it is still this very directory.
+clean() { # SPARE LOCK OWNER JOB: End and remove all that was started here
   local group=''
   grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
   { read -r group <./group; } 2>/dev/null
@@ -46,54 +49,56 @@ clean() { # SPARE LOCK OWNER JOB
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
     mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
   fi
-  if [[ -O . && . -ef $1 ]]; then # it is ours, and we are in it
+  if [[ -O . && . -ef $1 ]]; then # the user owns this directory, and it is the working directory
     chmod -R u+rwX . 2>/dev/null
     rm -rf -- "$1"
   fi
 }
 
-undertake() {
+undertake() { # SPARE LOCK OWNER JOB: Wait for the end of the main shell, and clean if it was killed
   local word
   trap '' HUP INT TERM USR1 USR2
   while read -r word; do [[ $word != 'done' ]] || return 0; done
   clean "$@"
 }
 
-finish() {
-  ((BASHPID == $$)) || return 0 # a child that ends before it has reset its traps runs this one, too
+finish() { # End the main shell: clean up, and stop the watch
+  ((BASHPID == $$)) || return 0 # a child that ends before it has reset its traps runs this trap, too
   trap '' TERM INT HUP
   set +e
   cleaned
   [[ -z ${watch-} ]] || kill "$watch" 2>/dev/null
 }
 
-cleaned() { # clean up once, and dismiss the undertaker
+cleaned() { # Clean up once, and dismiss the undertaker
   [[ -n ${life-} ]] || return 0
   local told=$life
   life=''
   clean "$spare" "$lock" "$owner" "$job"
-  trap '' PIPE # the undertaker, which reads this, may have been killed
+  trap '' PIPE # the undertaker, which reads this pipe, may have been killed
   echo 'done' >&"$told"
   exec {told}>&-
 }
 
-# --- what a runtime says, in plain words
+# --- plain error messages for a runtime's output
 
-last_line() { # of what the runtime said, without colours and without the name of the part that failed
+last_line() { # Print the last line of the runtime's output, without colours and the name of the failed part
   sed -e 's/\x1b\[[0-9;]*m//g' -e 's/.*\r//' "$spare/log" 2>/dev/null | grep -v '^ *$' | tail -n 1 |
     sed -E 's/^(FATAL|ERROR|Error) *: *|^Error response from daemon: *//; s/(While making image from oci registry|error fetching image to cache|failed to get checksum for [^ ]*): //g'
 }
 
-why() { # the image could not be had: what is wrong, and what to do
+why() { # Print why the image is missing, and the remedy
   local said registry=${reference#*://}
   said=$(last_line)
   registry=${registry%%/*}
   [[ $registry == *[.:]* || $registry == localhost ]] || registry=docker.io
-  case $said in # the order counts: what names a program, or a refusal, often says `not found` or `does not exist` as well
+  # The order counts. A line that names a program or a refusal often also has `not found` or `does not exist`.
+  case $said in
     *"docker-credential-"*"executable file not found"*)
       echo "cannot pull $reference: the login helper that ~/.docker/config.json names is not on this node: take its credsStore out, and log in anew ($said)" ;;
     *"executable file not found"*) echo "cannot pull $reference: this node lacks a program that ${program[0]} needs ($said)" ;;
-    *"permission denied"*) echo "cannot pull $reference: $said" ;; # the kernel's words for a file (EACCES), not a registry's
+    # Below, `permission denied` is the kernel's text for a file (EACCES), not a registry's.
+    *"permission denied"*) echo "cannot pull $reference: $said" ;;
     *uthentication* | *nauthorized* | *denied* | *"no basic auth"* | *forbidden* | *Forbidden*)
       echo "$registry wants another login for $reference: $login ($said)" ;;
     *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
@@ -108,7 +113,8 @@ why() { # the image could not be had: what is wrong, and what to do
   esac
 }
 
-run() { # WORDS: a command of the runtime's, in a process group of its own. What it says is said on while it works
+run() { # WORDS: Run a command of the runtime in a process group of its own
+  # A tender reports its output while it works.
   local tender pid code=0
   set -m
   MNRUN_JOB_ID=$job "$@" >"$spare/log" 2>&1 </dev/null {life}>&- &
@@ -128,7 +134,7 @@ run() { # WORDS: a command of the runtime's, in a process group of its own. What
   } {life}>&- 2>/dev/null &
   tender=$!
   wait "$pid" || code=$?
-  kill -KILL "$tender" 2>/dev/null || true # KILL: a subshell that has just begun can lose any other signal
+  kill -KILL "$tender" 2>/dev/null || true # KILL, because a subshell that has just begun can lose any other signal
   wait "$tender" 2>/dev/null || true
   rm -f "$spare/group"
   return "$code"
@@ -136,21 +142,22 @@ run() { # WORDS: a command of the runtime's, in a process group of its own. What
 
 # --- images that become files: Apptainer
 
-mine() { # whether the cache is ours alone: an image there is believed only where nobody else can have put or renamed one
+mine() { # Exit with an error unless the cache belongs to the user alone
+  # An image there is trustworthy only if no other user can have put or renamed one.
   local mode place=$cache above=()
   [[ -e $cache || -L $cache ]] || return 0
   [[ -O $cache && -d $cache ]] || fail "$cache is not ours: name another with --image-cache"
   (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "others may write to $cache: chmod go-w $cache, or name another with --image-cache"
   while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
   ((${#above[@]})) || return 0
-  # Whoever may write to a directory can rename what is in it, but for the sticky bit (rename(2), EPERM).
+  # A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
   while read -r mode place; do
     ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "anybody may write to $place, in which $cache is: name another with --image-cache"
   done < <(stat -Lc '%a %n' -- "${above[@]}")
 }
 
-known() { # whether the reference has been converted, and its file is there
-  if [[ $reference == *@sha256:* ]]; then # a digest means the same image by whatever name it came
+known() { # Test whether the reference has been converted, and its file exists
+  if [[ $reference == *@sha256:* ]]; then # a digest means the same image under any name
     digest=${reference##*@} key='' by=$job
     [[ ! -s $cache/${digest/:/-}.sif ]] || return 0
   fi
@@ -159,13 +166,15 @@ known() { # whether the reference has been converted, and its file is there
   [[ -s $cache/${digest/:/-}.sif ]]
 }
 
-will_do() { # whether the file in the cache serves. --pull always wants one that the registry was asked for in this job
+will_do() { # Test whether the file in the cache is usable
+  # With --pull always, this job must have asked the registry for it.
   known && [[ $policy != always || $by == "$job" ]]
 }
 
-ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; }
+ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; } # Test whether this process holds the lock
 
-take() { # the lock: waits while its holder lives; false where somebody has converted the image meanwhile
+take() { # Take the lock. Return false where another node has converted the image meanwhile
+  # It waits for a holder that lives.
   local beat now seen=$SECONDS told='' holder
   mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
   mine
@@ -177,7 +186,8 @@ take() { # the lock: waits while its holder lives; false where somebody has conv
     if [[ $now != "$beat" ]]; then
       beat=$now seen=$SECONDS
     elif ((SECONDS - seen > STALE)) || { [[ $holder == "$node "* ]] && [[ ! -e /proc/${holder#* } ]]; }; then
-      # Several may find it stale. mkdir lets one of them claim it, who removes it if it is still the one that was judged.
+      # Several nodes may find the lock stale. mkdir lets one of them claim it. That one removes the lock if it is still
+      # the same.
       if mkdir "$lock/claim" 2>/dev/null && [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
         mv "$lock" "$lock.$$.gone" && rm -rf "$lock.$$.gone"
       fi
@@ -195,10 +205,10 @@ take() { # the lock: waits while its holder lives; false where somebody has conv
   ! will_do
 }
 
-convert() {
+convert() { # Convert the image into the cache, and record the reference
   local before='' found file
   mkdir -p "$lock/cache/cache/oci-tmp"
-  # Apptainer names a converted image in its cache by a key of its own. Where it finds that, it only asks the registry,
+  # Apptainer names a converted image in its cache by its own key. If that file exists, Apptainer only asks the registry
   # and converts nothing.
   if known; then
     before=$digest
@@ -206,7 +216,8 @@ convert() {
   fi
   export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
   run "${program[@]}" pull --force "$lock/new.sif" "$reference" || {
-    ours || return 1 # somebody took us for dead, and removed our files: once more from the start
+    # Another node may have judged this one dead and removed its files. The caller then tries again.
+    ours || return 1
     unpulled
   }
   found=$(sed -n 's/.*"digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$lock/cache/cache/blob/index.json" 2>/dev/null | tail -n 1) || found=
@@ -214,7 +225,8 @@ convert() {
   if [[ -z $found && -n $before && -e $lock/cache/cache/oci-tmp/$key ]]; then
     found=$before # the registry still has the same image
   elif [[ -z $found ]]; then
-    found=sha256:$(sha256sum <"$lock/new.sif" | cut -d' ' -f1) || unpulled # oras and library have the image as one file, and no index
+    # oras and library have the image as one file, and no index.
+    found=sha256:$(sha256sum <"$lock/new.sif" | cut -d' ' -f1) || unpulled
   fi
   digest=$found
   ours || return 1
@@ -224,13 +236,13 @@ convert() {
   mv "$lock/ref" "$ref"
 }
 
-in_cache() {
+in_cache() { # Bring the image into the cache, and report its file
   local file=''
   login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
   offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
   room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
   mine
-  until [[ -n $file && -s $file ]]; do # once more where `mnrun clean` has just removed it
+  until [[ -n $file && -s $file ]]; do # `mnrun clean` may just have removed the file
     if ! will_do; then
       [[ $policy != never ]] ||
         fail "$reference is not in $cache, and --pull never keeps it from being pulled: --pull missing"
@@ -239,23 +251,25 @@ in_cache() {
       done
     fi
     file=$cache/${digest/:/-}.sif
-    touch -c "$file" 2>/dev/null || true # `mnrun clean` leaves alone what was used lately
+    touch -c "$file" 2>/dev/null || true # `mnrun clean` leaves recently used files alone
   done
   say image "$digest" "$file"
 }
 
-# --- images in a store of the runtime's: Docker, Podman
+# --- images in a store of the runtime: Docker, Podman
 
 CONTENT='{{range .RootFS.Layers}}{{.}} {{end}}
 {{range .Config.Env}}{{json .}} {{end}}
 {{range .Config.Entrypoint}}{{json .}} {{end}}
 {{range .Config.Cmd}}{{json .}} {{end}}'
 
+# Print the id of the image in the store.
 stored() { ask 60 image inspect --format '{{.Id}}' "$reference" 2>"$spare/log"; }
 
-in_store() {
+in_store() { # Bring the image into the node's store, and report its id
   local id='' full=$reference host content
-  # podman login writes below XDG_RUNTIME_DIR, which only the machine has where it was typed (containers-auth.json(5)).
+  # `podman login` writes below XDG_RUNTIME_DIR, which exists only on the machine of the login
+  # (containers-auth.json(5)).
   login="\`docker login\`"
   [[ $mnrun_runtime == docker ]] || login+=", or \`podman login\` with --authfile ~/.config/containers/auth.json"
   offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
@@ -267,7 +281,8 @@ in_store() {
     full=docker.io/$([[ $reference == */* ]] || echo library/)$reference
   fi
   [[ $policy == always && $reference != localhost/* ]] || id=$(stored) || id=
-  [[ -n $id || $reference != localhost/* ]] || # podman calls so what was built here, and no registry has it
+  # podman names an image that was built here so, and no registry has it.
+  [[ -n $id || $reference != localhost/* ]] ||
     fail "$mnrun_runtime has no image $reference on this node: load it there, or name one of a registry"
   if [[ -z $id && $policy == never ]]; then
     fail "$reference is not on this node, and --pull never keeps it from being pulled: --pull missing"
@@ -280,8 +295,9 @@ in_store() {
     say pulling "copied for the ids of $(id -un)"
     run map "$id" || true # without that copy each container makes its own
   fi
-  # The digest for all nodes is made of what a job has of the image. Its id will not do: an image that was imported or
-  # built on each node has other times in it, and so another id. Other fields differ between versions of docker.
+  # The digest for all nodes comes from the parts of the image that a job sees. The id does not serve. An image that
+  # each node has imported or built has other times in it, and so another id. Other fields differ between versions of
+  # docker.
   content=$(ask 60 image inspect --format "$CONTENT" "$id" | sha256sum) || unpulled
   say image "sha256:${content%% *}" "$id"
 }
@@ -301,10 +317,10 @@ trap 'exit 143' TERM INT HUP
 trap : USR1 USR2 CONT
 {
   trap - EXIT
-  trap '' PIPE # whoever read our output may have gone
+  trap '' PIPE # the reader of the output may have gone
   waited=0
-  # A line is only a sign of life. `read` returns more than 128 where none came in time. Rounds of 5 s: the clock goes on
-  # while Slurm suspends the job, and one long round would end before the lines that wait are read.
+  # Every line is only a sign of life. `read` returns more than 128 where no line came in time. The rounds have 5 s.
+  # While Slurm suspends the job, the clock goes on. One long round would end before the waiting lines are read.
   while read -r ${mnrun_silence:+-t 5} && waited=0 || (($? > 128 && (waited += 5) < mnrun_silence)); do
     [[ -z $mnrun_beat ]] || say alive || break
   done
@@ -313,6 +329,6 @@ trap : USR1 USR2 CONT
 watch=$!
 if [[ $kind == file ]]; then in_cache; else in_store; fi
 set +e
-cleaned # now, and not at the end: others may wait for the lock
+cleaned # other nodes may wait for the lock, so this comes before the end
 trap 'exit 0' TERM
 wait "$watch" # the launcher ends the lease once all nodes have the image

@@ -1,14 +1,15 @@
 #!/bin/bash
-# An image in this host's own cache: `store_image.sh look PATH SHA256 ORIGINAL` says `have` or `want`;
-# `store_image.sh take PATH SHA256` reads it from standard input. PATH is in a directory of the user's alone.
+# The launcher starts this on a host without a scheduler, for an image in that host's own cache (running/hosts.py).
+# `store_image.sh look PATH SHA256 ORIGINAL` says `have` or `want` on standard output.
+# `store_image.sh take PATH SHA256` reads the image from standard input. PATH is in a directory of the user alone.
 set -euo pipefail
 what=$1 path=$2 sum=$3 original=${4-}
 folder=${path%/*}
-is_it() { # FILE
+is_it() { # FILE: Test whether FILE has the wanted checksum
   [[ -r $1 ]] && sha256sum <"$1" | grep -q "^$sum "
 }
 
-mine() { # DIRECTORY: in which nobody else can change anything
+mine() { # DIRECTORY: Make DIRECTORY, or refuse one that another user can change
   [[ -e $1 || -L $1 ]] || mkdir -m 700 -- "$1"
   if [[ -L $1 || ! -d $1 || ! -O $1 || $(stat -c %a -- "$1") != 700 ]]; then
     echo "$1 is not a directory of yours alone (0700): have it taken away" >&2
@@ -21,7 +22,7 @@ mine "${folder%/*}"
 mine "$folder"
 case $what in
   look)
-    if [[ -f $path && ! -L $path ]]; then # it came here whole: renamed after its sum was right
+    if [[ -f $path && ! -L $path ]]; then # a file gets this name only after its checksum was right
       echo have
     elif is_it "$original"; then
       ln -sfn -- "$original" "$path"

@@ -1,11 +1,12 @@
 #!/bin/sh
-# `shell.sh terminal|input` becomes the user's shell in the master container: bash where the image has
-# it, else sh. It reads none of the user's own files: they are the host's, and may print or change PATH.
+# `shell.sh terminal|input` runs in the master container. It becomes the user's shell: bash where the image has it,
+# otherwise sh.
+# The shell reads no startup files of the user. They belong to the host, and may print or change PATH.
 set -eu
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 mnrun_node=${mnrun_nodes%%,*}
-unset PROMPT_COMMAND ENV # Apptainer's, which would set a prompt of its own
+unset PROMPT_COMMAND ENV # Apptainer sets these, and they would change the prompt
 if command -v bash >/dev/null; then
   PS1="mnrun:$mnrun_node:\\w\\\$ "
   set -- "$1" bash --norc

@@ -1,33 +1,34 @@
 #!/bin/sh
-# A user's own sshd on a free port of this node, in the foreground, from within the container.
-# Says `ready port=N` once it listens.
+# worker.sh starts this in the container of each node. It runs the user's own sshd there, on a free port and in the
+# foreground.
+# It writes `ready port=N` to the guard's pipe once sshd listens. On failure it writes `fail` or `nossh`.
 set -eu
 here=$(cd "${0%/*}" && pwd)
 cd "$here"
 . ./job.sh
 . ./ports.sh
-fail() { # WHY [REMEDY]
+fail() { # WHY [REMEDY]: Report the failure to the guard, and exit
   case $mnrun_connect in
-    auto) echo "nossh $1" && echo ready ;; # by the pipe, then
+    auto) echo "nossh $1" && echo ready ;; # the job uses the pipe instead
     *) echo "fail $1${2:+: $2}" ;;
   esac 1<>up
   exit 1
 }
 
-its='the image' # where it is looked for
+its='the image' # the place of the programs, for error messages
 case $mnrun_inside:$mnrun_runtime in :* | 1:host) its='this host' ;; esac
 PATH=${PATH#"$here/bin:"}:/usr/sbin:/sbin:/usr/local/sbin
 sshd=$(command -v sshd) || fail "$its has no sshd" "add openssh-server to it, or use --connect pipe"
 command -v ssh >/dev/null || fail "$its has no ssh" "add openssh-client to it, or use --connect pipe"
 
-# Unknown keywords are fatal, so each is written only where the version knows it.
+# sshd ends on an unknown keyword. So each keyword is written only for the versions that know it.
 version=$(ssh -V 2>&1 | sed 's/^OpenSSH_\([0-9]*\)\.\([0-9]*\).*/\1 \2/')
-since() { # MAJOR MINOR
+since() { # MAJOR MINOR: Test whether OpenSSH has at least this version
   # shellcheck disable=SC2086  # two words
   set -- "$1" "$2" $version
   [ "$3" -gt "$1" ] || { [ "$3" -eq "$1" ] && [ "$4" -ge "$2" ]; }
 }
-# No AllowUsers: it reads a name with @ as USER@HOST, and who has the job's own key is its user.
+# AllowUsers is absent, because it reads a name with @ as USER@HOST. The holder of the job's key is its user anyway.
 {
   cat <<END
 AddressFamily inet
@@ -48,14 +49,14 @@ LoginGraceTime 60
 LogLevel VERBOSE
 ForceCommand exec /bin/sh $here/session.sh
 END
-  # without a full PATH an absolute mpirun still loses its daemons (Open MPI 5)
+  # Open MPI 5 loses its daemons without a full PATH, even if mpirun has an absolute path.
   if since 7 8; then echo "SetEnv PATH=$here/bin:$PATH"; fi
-  # else a few connections without a login lock the master out
+  # Without this, a few connections without a login lock the master out.
   if since 9 8; then echo "PerSourcePenalties no"; fi
-  # mandatory up to 7.5, and it wants root's directories
+  # The keyword is mandatory up to 7.5. Privilege separation wants directories of root.
   if ! since 7 6; then echo "UsePrivilegeSeparation no"; fi
 } >sshd_config
-# modes of a file made before are kept: nobody else has business here
+# A file that existed before keeps its mode. No other user may read these files.
 chmod 600 key hostkey sshd_config
 
 tried=0

@@ -1,17 +1,19 @@
 #!/bin/sh
-# `WORDS…`, by into.sh: waits until every node is ready, then runs WORDS (mpirun, or the user's script)
-# in the environment of this launch, where a plain mpirun finds its hosts, slots and agent.
+# into.sh runs this in the master container, or on its node in outside-in mode, with WORDS of mpirun or of the user's
+# script. It waits until every node is ready, and then runs WORDS in the environment of this launch.
+# In that environment a plain mpirun finds its hosts, slots and agent.
 set -eu
 . ./job.sh
-if [ -z "$mnrun_inside" ]; then . ./home.sh; fi # the host's Open MPI ends without
-trap '' TERM USR1 USR2 # which are for what begins here
-read -r mnrun_word <go || exit 1 # the guard holds it open; its end is the job's
-if [ "$mnrun_word" != go ]; then exit 0; fi # some node is not ready: the launcher says which
+if [ -z "$mnrun_inside" ]; then . ./home.sh; fi # the host's Open MPI ends without HOME
+trap '' TERM USR1 USR2 # these signals are for the program that starts here
+read -r mnrun_word <go || exit 1 # the guard holds this pipe open. Its end is the end of the job
+if [ "$mnrun_word" != go ]; then exit 0; fi # a node is not ready, and the launcher names it
 trap - TERM USR1 USR2
 . ./launch.env
 umask "$mnrun_umask"
 cd "$mnrun_chdir"
-if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then # on PATH, but mounted noexec
+if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then
+  # The program is on PATH, but its directory is mounted noexec.
   shift
   set -- sh "$mnrun_here/bin/mpirun" "$@"
 fi

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Comes by into.sh. The first process inside a serving container. It keeps the container's own
-# environment for whoever comes later, starts what the connect needs, and ends with its
-# standard input, which the node's guard holds. By it come the lines of pipe_frames.sh for this node, each
-# with the node that asks in front; it never waits for a command, so that none waits for another.
+# into.sh runs this as the first process in the container of a node that waits for mpirun. The node's guard holds its
+# standard input, and it ends with that.
+# It saves the container's environment for later processes, and starts the job's sshd or announces the pipe.
+# Standard input carries the lines of pipe_frames.sh for this node, each with the asking node in front.
+# It never waits for a command, so no command waits for another.
 set -eu
 . ./job.sh
 . ./pid.sh
@@ -13,27 +14,28 @@ export -p >session.env
 mnrun_noted pid.serve "$(readlink /proc/self/ns/pid)"
 case $mnrun_nodes in
   *,*)
-    if [ ! -x ./bin/ssh ]; then # which is how one node reaches another
+    if [ ! -x ./bin/ssh ]; then # the nodes reach each other by this program
       echo "fail $mnrun_here is mounted noexec, as is /dev/shm, and mpirun's agent is a program there: have one of them mounted exec${mnrun_inside:+, or use --mode outside-in}" 1<>up
       exit 1
     fi
     ;;
 esac
-trap '' HUP INT TERM USR1 USR2 # what is sent to the step is for the program
+trap '' HUP INT TERM USR1 USR2 # a signal to the step is for the program
 case $mnrun_connect in
   ssh | auto) sh ./sshd.sh & ;;
   pipe) echo ready 1<>up ;;
 esac
 
-hand() { # TO LINE: to one that holds the other end, if it is still there
+hand() { # TO LINE: Write LINE to the pipe TO, if a process still holds its other end
   if [ -p "$1" ]; then echo "$2" 1<>"$1"; fi 2>/dev/null || :
 }
 
 # shellcheck disable=SC2013  # pids
-below() { # PID: it, and all that descends from it, stopped so that it starts no more of them
+below() { # PID: Stop PID and all its descendants, and print them
+  # A stopped process starts no more processes.
   kill -s STOP "$1" 2>/dev/null || :
   echo "$1"
-  # there a process's name, which may hold anything, has no newlines (proc(5), status)
+  # A newline in the name of a process is escaped in this file (proc(5), status).
   for child in $(grep -ls "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status); do
     child=${child#/proc/}
     below "${child%/status}"
@@ -41,8 +43,8 @@ below() { # PID: it, and all that descends from it, stopped so that it starts no
 }
 
 umask 077
-# What a shell without a terminal starts in the background ignores SIGINT: not so a user's command,
-# where the image has an env that can tell it so. Elsewhere a Ctrl-C comes to it as TERM.
+# A shell without a terminal starts background processes that ignore SIGINT. An image's env may be able to restore it
+# for the user's command. In other images a Ctrl-C arrives as TERM.
 plain=''
 if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
 while read -r node id kind data; do
@@ -52,7 +54,7 @@ while read -r node id kind data; do
       {
         if [ ! -d "$box" ]; then mkdir "$box" && (cd "$box" && mkfifo out err room.out room.err in stdin); fi &&
           echo "${data#* }" >>"$box/words"
-      } || : # a full disk, say: pipe_serve.sh tells of it
+      } || : # the disk may be full, and pipe_serve.sh reports it
       ;;
     run)
       (

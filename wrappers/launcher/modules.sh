@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# Runs beside mnrun, as `bash -c MODULES mnrun NAME…` (system/modules.py): loads environment modules for a live run, and
-# says the environment that comes of it. `module` is a shell function, so this bash is not told -p: a login shell may
-# have exported it (Lmod does). Otherwise /etc/profile makes it.
+# mnrun runs this beside itself for a live run, as `bash -c MODULES mnrun NAME…` (system/modules.py). It loads the
+# environment modules NAME, and prints the resulting environment.
+# `module` is a shell function, and a login shell may have exported it (Lmod does). So this bash runs without -p.
+# Otherwise /etc/profile defines `module`.
 # shellcheck source=/dev/null  # of the site's own
 type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1
 # shellcheck disable=SC2016  # the backticks are for people

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Sourced, outside containers: HOME, which cron and `env -i` may leave out, as a login would set it.
+# Wrappers outside containers source this file. It sets HOME as a login would, because cron and `env -i` may omit HOME.
 if [ -z "${HOME-}" ]; then
   HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
   export HOME="${HOME:-/}"

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# The memory that Slurm grants the job on this node, as the kernel keeps account of it (cgroups(7)): both versions of
-# control groups, wherever they are mounted. Sourced.
+# The guard, detach.sh and head.sh source this file on the node. It reads the memory that Slurm grants the job here,
+# from the kernel's account (cgroups(7)). It knows both versions of control groups, at any mount point.
 
-memory_group() { # sets REPLY to the directory of the job's control group of memory; false where it has none that we see
+memory_group() { # Set REPLY to the directory of the job's memory control group
+  # Return false where the job has none, or none that is visible.
   local kinds path root place rest wanted='' version=''
   REPLY=''
   [[ -n ${SLURM_JOB_ID-} ]] || return
@@ -24,7 +25,8 @@ memory_group() { # sets REPLY to the directory of the job's control group of mem
   return 1
 }
 
-memory_kills() { # GROUP: sets REPLY to how many processes in it and below the kernel has killed for want of memory
+memory_kills() { # GROUP: Set REPLY to the number of killed processes in GROUP and below
+  # The kernel has killed these because memory ran out.
   local file word number sum=0 files
   if [[ -e $1/memory.events ]]; then files=("$1/memory.events"); else files=("$1"/{,step_*/{,task_*/}}memory.oom_control); fi
   for file in "${files[@]}"; do
@@ -33,7 +35,8 @@ memory_kills() { # GROUP: sets REPLY to how many processes in it and below the k
   REPLY=$sum
 }
 
-memory_note() { # into the file `memory`, of a step that ends: later its control group is gone
+memory_note() { # Write the number of killed processes of an ending step into the file `memory`
+  # The control group is gone later.
   local group
   memory_group || return 0
   group=$REPLY
@@ -41,8 +44,9 @@ memory_note() { # into the file `memory`, of a step that ends: later its control
   ((REPLY == 0)) || echo "$REPLY" >>memory
 }
 
-memory_used_up() { # sets REPLY to the job's limit here in bytes, and `killed` where the kernel has killed for it, or
-  # `reached` where the job has had so much at a time, and nobody knows more, since its step is gone
+memory_used_up() { # Set REPLY to the job's memory limit here in bytes, and to `killed` or `reached`
+  # `killed` means that the kernel has killed a process for the limit. `reached` means that the job's peak was as high.
+  # The control group of the step is gone then, so no more is known.
   local group limit most
   memory_group || return
   group=$REPLY

@@ -1,9 +1,10 @@
 # shellcheck shell=sh
-# The MPIs of an image, or of a node; sourced. Names that stay begin with mnrun_.
+# Wrappers on the node and in containers source this file. It finds the MPIs of a node or an image.
+# A variable that outlives a function begins with mnrun_.
 
-mpi_of() { # PROGRAM: openmpi, mpich, mvapich2 or intelmpi; hangs, or unknown
+mpi_of() { # PROGRAM: Print openmpi, mpich, mvapich2 or intelmpi, or `hangs` or `unknown`
   mnrun_it=$(readlink -f "$1")
-  case ${mnrun_it##*/} in # its name tells, quicker than it says so itself
+  case ${mnrun_it##*/} in # the file name is faster than `--version`
     *orterun | prte | prterun | *.openmpi) echo openmpi && return ;;
     *hydra*)
       mnrun_it=${mnrun_it%/*}
@@ -23,7 +24,8 @@ mpi_of() { # PROGRAM: openmpi, mpich, mvapich2 or intelmpi; hangs, or unknown
   esac
 }
 
-mpis() ( # `KIND PROGRAM`, of each kind one; first what a plain mpirun is, then what else is on PATH or where they are put
+mpis() ( # Print `KIND PROGRAM`, one line for each kind of MPI
+  # A plain mpirun comes first, then the others on PATH or in usual places.
   IFS=:
   seen=:
   for dir in $PATH /usr/lib64/*/bin /usr/lib/*/bin /opt/*/bin /opt/*/mpi/*/bin; do

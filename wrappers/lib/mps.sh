@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# An MPS daemon of this node's, which a container must find where it is: its variables go along by themselves. Sourced.
+# Wrappers of containers source this file on the node. A container must find the node's MPS daemon, if there is one, at
+# its place. The variables of MPS go along by themselves.
 
-mps() { # the directories of its pipes and its log, a line each
+mps() { # Print the directories of the daemon's pipes and log, one a line
   local dir pipes=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}
   [[ -e $pipes/control && -z $mnrun_no_gpu ]] || return 0
-  # where nobody has named it, it is anybody's who was first
+  # Without the variable, the place may belong to any user who made it first.
   [[ -n ${CUDA_MPS_PIPE_DIRECTORY-} || -O $pipes || $(stat -Lc %u -- "$pipes") == 0 ]] || return 0
   for dir in "$pipes" "${CUDA_MPS_LOG_DIRECTORY-}"; do
     if [[ $dir == /* && $dir != *[,:]* && -d $dir ]]; then echo "$dir"; fi # runtimes cannot mount other names

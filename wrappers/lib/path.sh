@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154
-# PATH without our own programs, wherever they are in it: an mpirun may have put others in front. Sourced; $mnrun_here.
+# Wrappers in the container source this file, with $mnrun_here set. It removes the directory of mnrun's own programs
+# from PATH, wherever it is. An mpirun may have put other directories in front.
 PATH=:$PATH:
 while :; do
   case $PATH in

@@ -1,8 +1,9 @@
 # shellcheck shell=sh
-# Sourced. How a process of the job says which it is: its number, the time of its start (proc(5), stat, field 22), which
-# tells it from a later one of that number, and its pid namespace where that is a container's.
+# Wrappers around the job's processes source this file. A process notes its pid and its start time (proc(5), stat,
+# field 22), which distinguishes it from a later process with that pid. In a container it notes its pid namespace, too.
 
-mnrun_noted() { # FILE [NAMESPACE]: this shell's, and so of what it becomes. Its own name has no blanks
+mnrun_noted() { # FILE [NAMESPACE]: Note this shell, and so the program that it becomes
+  # The name of this shell has no blanks.
   read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ mnrun_began _ <"/proc/$$/stat" || mnrun_began=0
   echo "$$ $mnrun_began ${2-}" >"$1"
 }

@@ -1,10 +1,11 @@
 # shellcheck shell=sh disable=SC2154  # job.sh
-# Sourced, after job.sh.
+# Wrappers on the node and in containers source this file, after job.sh.
 
-ports() { # COUNT: so many, a line each, of those that the nodes' firewall lets through and nobody listens on here
+ports() { # COUNT: Print COUNT free ports of the range that the nodes' firewall lets through
   from=${mnrun_ports%-*} to=${mnrun_ports#*-}
   taken=" $(sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) .*/\1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null | tr '\n' ' ')"
-  start=$(od -An -N3 -tu4 /dev/urandom) # each job begins to look at a place of its own, which nobody can know before
+  # Each job starts at a random port of its own, so no process can know the port beforehand.
+  start=$(od -An -N3 -tu4 /dev/urandom)
   seen=0 found=0
   while [ "$found" -lt "$1" ] && [ "$seen" -le $((to - from)) ]; do
     port=$((from + (start + seen) % (to - from + 1)))

@@ -1,24 +1,26 @@
 # shellcheck shell=bash
-# Processes, as /proc has them. A process has whatever name its owner gives it, with newlines and brackets if he likes:
-# so one file is read at a time, its number is that of the directory, and what counts stands after the last `)`
-# (proc(5), stat). Sourced.
+# Wrappers on the node source this file. It reads processes from /proc.
+# A process may have any name, also with newlines and brackets. So the functions read one file at a time. They take
+# the pid from the directory's name, and the fields from after the last `)` (proc(5), stat).
 
-began() { # PID: sets REPLY to the time of its start, in ticks since the node's, which tells it from a later one of its number
+began() { # PID: Set REPLY to its start time, in ticks since the node's start
+  # The start time distinguishes the process from a later one with the same pid.
   local fields
   REPLY=''
-  { IFS= read -rd '' REPLY <"/proc/$1/stat"; } 2>/dev/null || true # which has no end of that kind
+  { IFS= read -rd '' REPLY <"/proc/$1/stat"; } 2>/dev/null || true # the file has no NUL at its end
   # shellcheck disable=SC2206  # numbers
   fields=(${REPLY##*) })
   REPLY=${fields[19]-}
   [[ -n $REPLY ]]
 }
 
-lives() { # PID BEGAN: whether that very process is there
+lives() { # PID BEGAN: Test whether that very process lives
   [[ $1 =~ ^[0-9]+$ ]] && began "$1" && [[ $REPLY == "$2" ]]
 }
 
-session() { # sets REPLY to this shell's session and the time when its leader began (0: hidden from us); to nothing where the
-  # leader is outside of this container: its number is then 0, and that of all who are in here
+session() { # Set REPLY to this shell's session and the start time of its leader
+  # The start time is 0 where the leader is hidden. REPLY is empty where the leader is outside this container. Its pid
+  # is then 0 for all processes inside.
   local session
   read -r _ _ _ _ _ session _ <"/proc/$$/stat"
   began "$session" || REPLY=0

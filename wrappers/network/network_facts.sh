@@ -1,25 +1,28 @@
 #!/bin/bash
-# What networks, adapters and GPUs this node has, and its limits: facts only, in lines `KIND NAME KEY=VALUE…`
-# (launcher/mnrun/network/facts.py). It runs on every node of every job, so nearly all is read without starting a process.
-# `network_facts.sh [ROOT]`: where /sys, /proc and /dev begin, for tests.
+# The guard runs `network_facts.sh [ROOT]` on the node. network_ask.sh and survey.sh have it as a function in front.
+# It prints the node's networks, adapters, GPUs and limits, as facts in lines `KIND NAME KEY=VALUE…`
+# (launcher/mnrun/network/facts.py). It judges nothing.
+# It runs on every node of every job, so it reads nearly all of these without starting a process.
+# ROOT is the place of /sys, /proc and /dev, for tests.
 set -u
 shopt -s nullglob
 root=${1-}
 PATH=$PATH:/usr/sbin:/sbin
 
-get() { # FILE: its first line; some files of sysfs refuse to be read
+get() { # FILE: Set value to its first line. Some files of sysfs cannot be read
   value=''
   { read -r value <"$1"; } 2>/dev/null
 }
 
-device() { # DIRECTORY: ` numa=… pci=…`, the way to it from its root, by which distances are told
+device() { # DIRECTORY: Set where to ` numa=… pci=…`
+  # The path from the device's root tells the distances.
   where=''
   cd -P "$1" 2>/dev/null || return
   get "$PWD/numa_node"
   where=" numa=${value:--1} pci=${PWD##*/devices/}"
 }
 
-names() { # PATHS…: their last parts, with commas
+names() { # PATHS…: Set list to their last parts, separated by commas
   local IFS=,
   list="${*##*/}"
 }
@@ -60,7 +63,8 @@ for port in "$root"/sys/class/infiniband/*/ports/*; do
   get "$port/rate" && said+=" rate=${value%% *}"
   get "$port/link_layer"
   link=$value
-  if get "$hca/node_type" && [[ $value == 4:* ]]; then link=iWARP; fi # over Ethernet, but not RoCE: NCCL has none
+  # iWARP is RDMA over Ethernet, but not RoCE. NCCL does not support it.
+  if get "$hca/node_type" && [[ $value == 4:* ]]; then link=iWARP; fi
   [[ -z $link ]] || said+=" link=$link"
   get "$hca/device/device" && said+=" id=$value"
   names "$hca"/device/net/*
@@ -98,7 +102,7 @@ if [[ $value == *'Open Kernel Module'* ]]; then echo 'have dmabuf'; fi
 get "$root/proc/sys/kernel/osrelease"
 echo "have kernel=$value"
 
-while read -ra word; do # in bytes; the hard ones, to which a job's are raised
+while read -ra word; do # the units are bytes. The hard limits count, because a job's limits rise to them
   case ${word[*]} in
     'Max stack size'*) echo "limit stack ${word[4]}" ;;
     'Max open files'*) echo "limit nofile ${word[4]}" ;;

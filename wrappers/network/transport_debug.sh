@@ -1,7 +1,8 @@
 #!/bin/sh
-# `transport_debug.sh WORDS…` is an adverb of one rank on each node: what NCCL says of its network goes into the job's directory,
-# for transport_read.sh, and with mnrun_overhear what Open MPI and UCX say of theirs. The program says what it says without it, and
-# of what the user has asked these libraries to say nothing is taken.
+# rank.sh runs `transport_debug.sh WORDS…` around one rank on each node, in the container. It becomes WORDS.
+# NCCL's report of its network goes into the job's directory, for transport_read.sh. With mnrun_overhear, the reports of
+# Open MPI and UCX go there too.
+# The program's own output stays as without it. It takes no output that the user has asked these libraries for.
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 mnrun_heard=$mnrun_here/heard
@@ -11,12 +12,13 @@ if [ -z "${NCCL_DEBUG-}${NCCL_DEBUG_FILE-}" ] && [ -n "${CUDA_VISIBLE_DEVICES-}$
   export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS="${NCCL_DEBUG_SUBSYS-INIT,NET}" "NCCL_DEBUG_FILE=$mnrun_heard/nccl.%p"
 fi
 
-listen() { # to what the two say; theirs that is not for us goes where it would have gone
-  trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE # a signal for the rank reaches its whole group
+listen() { # Sort the output of Open MPI and UCX
+  # The other lines of the two go where they would have gone.
+  trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE # a signal for the rank reaches its whole process group
   while IFS= read -r line; do
     case $line in
       *'mca: bml: Using '* | *' mtl:ofi:'* | *' UCX  INFO '*inter-node* | *' UCX  INFO '*'ep_cfg['*) printf '%s\n' "$line" ;;
-      *' UCX  INFO '* | *' UCX  DIAG '*) ;; # which it does not say by itself
+      *' UCX  INFO '* | *' UCX  DIAG '*) ;; # UCX prints these only because of the level set below
       *' UCX  '*) printf '%s\n' "$line" >&8 ;;
       *) printf '%s\n' "$line" >&2 ;;
     esac
@@ -24,7 +26,7 @@ listen() { # to what the two say; theirs that is not for us goes where it would 
 }
 
 if [ -n "$mnrun_overhear" ] && mkfifo "$mnrun_here/said"; then
-  (listen <"$mnrun_here/said" &) # no child of the program's
+  (listen <"$mnrun_here/said" &) # the program must not have another child
   exec 7>"$mnrun_here/said"
   if [ -z "${OMPI_MCA_btl_base_verbose-}${OMPI_MCA_mtl_base_verbose-}${OPAL_OUTPUT_STDERR_FD-}${OPAL_OUTPUT_REDIRECT-}" ]; then
     export OMPI_MCA_btl_base_verbose=1 OMPI_MCA_mtl_base_verbose=1 OMPI_MCA_opal_common_ofi_verbose=1 OPAL_OUTPUT_STDERR_FD=7

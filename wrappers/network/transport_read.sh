@@ -1,7 +1,9 @@
 #!/bin/bash
-# `transport_read.sh FILES…` says what these words of NCCL, UCX and Open MPI (transport_debug.sh) tell of the network between nodes, a line
-# for each: TRANSPORT DEVICES LIBRARY. TRANSPORT is ib, RDMA of whatever kind, or tcp; DEVICES have commas, - is none that
-# was named. Where it is tcp, `there DEVICES -` says what the node has for ib.
+# The guard runs `transport_read.sh FILES…` on the node, at the end of a job. FILES are the output of NCCL, UCX and
+# Open MPI (transport_debug.sh).
+# It prints a line TRANSPORT DEVICES LIBRARY for each network between nodes that they used.
+# TRANSPORT is tcp, or ib for any RDMA. DEVICES are separated by commas, and - means that no device was named.
+# After tcp, a line `there DEVICES -` lists the node's devices for ib.
 set -euo pipefail
 said=$(awk '
 function found(transport, device, library, key) {
@@ -13,7 +15,7 @@ function after(text) { return substr($0, index($0, text) + length(text)) }
 function slow(name) { return name ~ /^(Socket|tcp|sockets|udp|tcp;ofi_rxm)$/ }
 
 /NCCL INFO / {
-  if (match($0, /NET\/[A-Za-z0-9_]+ : Using /)) { # [0]mlx5_0:1/IB [1]… ; [0]eth0:10.0.0.1<0>
+  if (match($0, /NET\/[A-Za-z0-9_]+ : Using /)) { # as [0]mlx5_0:1/IB [1]… ; or [0]eth0:10.0.0.1<0>
     name = substr($0, RSTART + 4, RLENGTH - 13)
     amount = split(after(" : Using "), words, " ")
     for (i = 1; i <= amount && words[i] ~ /^\[[0-9]+\]/; i++) {
@@ -29,7 +31,7 @@ function slow(name) { return name ~ /^(Socket|tcp|sockets|udp|tcp;ofi_rxm)$/ }
     network = substr($0, RSTART, RLENGTH)
     sub(/^.*(network|plugin) /, "", network)
   }
-  if (match($0, /via NET\/[^\/]+\//)) { # what a channel to another node goes by is said last, and is so
+  if (match($0, /via NET\/[^\/]+\//)) { # NCCL names the network of a channel to another node last, and that one counts
     via = substr($0, RSTART + 8, RLENGTH - 9)
     if ($0 ~ /\/GDRDMA/) direct = 1
   }
@@ -39,7 +41,7 @@ function slow(name) { return name ~ /^(Socket|tcp|sockets|udp|tcp;ofi_rxm)$/ }
   while (match(text, /[a-z_]+\([^)]*\)/)) {
     group = substr(text, RSTART, RLENGTH)
     text = substr(text, RSTART + RLENGTH)
-    if (group ~ /^ka\(/) continue # who is alive, not data
+    if (group ~ /^ka\(/) continue # keepalive, not data
     sub(/^[a-z_]+\(/, "", group)
     sub(/\)$/, "", group)
     amount = split(group, words, " ")
@@ -79,7 +81,7 @@ for port in "${mnrun_sys:-/sys}"/class/infiniband/*/ports/* "${mnrun_sys:-/sys}"
     */cxi/*) [[ -e $port ]] || continue ;;
     *)
       grep -qs ACTIVE "$port/state" || continue
-      # Ethernet adapters for RDMA are in many a server where nobody has set them up: fast ones are meant
+      # Many servers have Ethernet adapters for RDMA that are not set up. So only fast ones count.
       [[ $(<"$port/link_layer") != Ethernet ]] || (($(grep -oE '^[0-9]+' "$port/rate") >= 100)) || continue
       device+=:${port##*/}
       ;;

@@ -1,39 +1,43 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# How pipe_ssh.sh and pipe_serve.sh, on two nodes of a job, speak to each other without a network of their own.
+# pipe_ssh.sh and pipe_serve.sh source this in the containers of two nodes. By it they exchange lines without a network
+# of their own.
 #
-# Both write lines `ask FROM TO ID KIND …` and `answer FROM TO ID KIND …` into their node's pipe `across`. A line goes
-# by that node's guard to the launcher, and down the lease to the node TO (nodes/relay.py, pipe_demux.sh). ID names the command.
+# Both write lines `ask FROM TO ID KIND …` and `answer FROM TO ID KIND …` into the pipe `across` of their node. That
+# node's guard forwards the line to the launcher, and the launcher sends it down the lease to the node TO
+# (nodes/relay.py, pipe_demux.sh). ID names the command.
 #
-# Kinds of `ask`, from the node that asks:
-#     words DATA         the command, in as many lines as it takes
-#     run INPUT N        all words have been sent, in N lines. INPUT is 1 where standard input follows
+# Kinds of `ask`, from the asking node:
+#     words DATA         the command, in as many lines as it needs
+#     run INPUT N        all words are sent, in N lines. INPUT is 1 where standard input follows
 #     in DATA, eof N     standard input, and its end
-#     took out|err       one more message of this stream may be sent
+#     took out|err       one more message of this stream may come
 #     signal NAME        send this signal to the command
-# Kinds of `answer`, from the node where the command runs:
-#     out DATA, err DATA standard output and errors
+# Kinds of `answer`, from the node that runs the command:
+#     out DATA, err DATA standard output and standard error
 #     code C OUT ERR     the command has ended, with the exit code C
-#     got N              N more messages of `in` may be sent
-#     no WHY             the command cannot be run
+#     got N              N more messages of `in` may come
+#     no WHY             the command cannot run
 #
-# DATA is the number of the line in its stream, and base64. A kind with + goes on in the next line of that kind.
-# N, OUT and ERR are numbers of lines: of the whole input, output and errors. Where the receiver misses one of them the
-# command ends with an error: never does less arrive unnoticed.
-# No line is longer than 1023 bytes: Slurm carries output in messages of 1024 bytes (SLURM_IO_MAX_MSG_LEN), and srun mixes
-# up the parts of longer lines. Nobody sends more than the other side has given room for, and data waits in files. So no
-# pipe on the way is ever full, and a slow reader holds up no command but their own.
-WINDOW=2    # messages of each stream of a command that may be under way
+# DATA is the number of the line in its stream, and base64. A kind with + continues in the next line of that kind.
+# N, OUT and ERR count the lines of the whole input, output and errors. If the receiver misses a line, the command ends
+# with an error. So a loss never goes unnoticed.
+# No line is longer than 1023 bytes. Slurm carries output in messages of 1024 bytes (SLURM_IO_MAX_MSG_LEN), and srun
+# mixes up the parts of longer lines.
+# A side sends only as many messages as the other side has room for, and data waits in files. So no pipe on the way is
+# ever full. A slow reader delays only its own command.
+WINDOW=2 # messages of each stream of a command that may be on the way
 CHUNK=18000 # bytes in one message
-number=0    # of the stream's last line
+number=0 # of the last line in the stream
 read -r self <"$here/self"
 
 say() { echo "$way $*" 1<>"$here/across"; }
 
-discard() { # BOX: remove that directory. It gets another name first, so that pipe_demux.sh cannot put one more file into it
+discard() { # BOX: Remove the directory BOX
+  # Under its new name, pipe_demux.sh cannot put another file into it.
   { mv "$1" "$1.gone" && rm -rf "$1.gone"; } 2>/dev/null
 }
 
-message() { # KIND FILE
+message() { # KIND FILE: Send FILE as one message of KIND
   kind=$1
   # Older versions of busybox have a base64 without -w.
   lines=$(base64 -w 800 <"$2" 2>/dev/null) || lines=$(base64 <"$2" | tr -d '\n' | fold -w 800)
@@ -46,8 +50,9 @@ message() { # KIND FILE
   done
 }
 
-pump() { # KIND ROOM NAME: send what comes from file descriptor 3, in ROOM messages and as many more as 4 gives room for.
-  # Its own files are NAME.chunk, NAME.lines and NAME.stop
+pump() { # KIND ROOM NAME: Send the input from file descriptor 3 in messages of KIND
+  # It sends ROOM messages, and then as many as file descriptor 4 grants. NAME.chunk, NAME.lines and NAME.stop are its
+  # files.
   room=$2 number=0
   while :; do
     while [ "$room" -lt 1 ]; do
@@ -57,7 +62,7 @@ pump() { # KIND ROOM NAME: send what comes from file descriptor 3, in ROOM messa
       room=$((room + more))
     done
     dd bs="$CHUNK" count=1 <&3 >"$3.chunk" 2>/dev/null &
-    # dd fails where the disk is full. The line that is counted here and never sent tells the receiver that output is lost.
+    # dd fails where the disk is full. This counts a line that is never sent, so the receiver notices the loss.
     wait $! || [ "$1" = in ] || number=$((number + 1))
     if [ ! -s "$3.chunk" ]; then break; fi
     message "$1" "$3.chunk"

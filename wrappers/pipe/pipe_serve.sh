@@ -1,6 +1,7 @@
 #!/bin/sh
-# `pipe_serve.sh BOX NODE ID 'INPUT LINES' [WORDS…]` runs a command that NODE, another node of the job, has asked for
-# (pipe_ssh.sh), in the directory BOX that worker.sh has made for it, and tells how it goes. WORDS stand in front of the command.
+# worker.sh starts `pipe_serve.sh BOX NODE ID 'INPUT LINES' [WORDS…]` in the container. It runs the command ID that
+# another node NODE has sent (pipe_ssh.sh), and reports its output and exit code.
+# BOX is the command's directory, which worker.sh has made. WORDS stand in front of the command.
 set -u
 here=$(cd "${0%/*}" && pwd)
 . "$here/pipe_frames.sh"
@@ -18,7 +19,7 @@ if [ "$(wc -l <words)" -ne "$lines" ]; then
   exit 1
 fi
 
-trap '' HUP INT TERM USR1 USR2 # Slurm sends a step's signal to all its processes, and it is meant for the program
+trap '' HUP INT TERM USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
 for stream in out err; do
   (
     exec 3<"$stream" 4<>"room.$stream"
@@ -29,14 +30,15 @@ done
 feeder=''
 if [ -n "$input" ]; then
   (
-    exec 3<>in 4>stdin # opening `stdin` waits until the command has opened it to read (fifo(7))
+    exec 3<>in 4>stdin # the open blocks until the command opens `stdin` for reading (fifo(7))
     say "got $WINDOW"
     while read -r kind data <&3; do
       case $kind in
         in)
           if [ "$data" = gap ]; then
             say "no a part of its input was lost on the way"
-            exec cat <&3 >/dev/null # pipe_ssh.sh ends the command. Until then its input must not seem to end
+            # pipe_ssh.sh ends the command. Until then the input must not appear to end.
+            exec cat <&3 >/dev/null
           fi
           base64 -d <"in.$data" >&4 || break # the command has closed its input
           rm -f "in.$data"
@@ -51,12 +53,13 @@ if [ -n "$input" ]; then
 else
   source=/dev/null
 fi
-exec 8>out 9>err # opened here, and closed below: the pumps then see an end also where the command cannot start
+# This shell opens both, and closes them below. So the pumps see an end even if the command cannot start.
+exec 8>out 9>err
 (
   trap - HUP INT TERM USR1 USR2
   SSH_ORIGINAL_COMMAND=$(tr -d '\n' <words | base64 -d)
   export SSH_ORIGINAL_COMMAND
-  # It writes its pid, by which signals reach it from then on. A signal that came before has left out.stop instead.
+  # The command writes its pid, and later signals reach it by that. An earlier signal has left out.stop instead.
   # shellcheck disable=SC2016  # the shell that is started expands these words
   exec "$@" sh -c 'echo $$ >pid; [ ! -e out.stop ] || exit 129; exec sh "$0"' "$here/session.sh" \
     <"$source" >&8 2>&9 8>&- 9>&-
@@ -66,7 +69,7 @@ exec 8>&- 9>&-
 wait "$command"
 code=$?
 # shellcheck disable=SC2154  # the eval above has set them
-wait "$out" "$err" # until all that it said is on its way
+wait "$out" "$err" # the pumps end once all output is on its way
 if [ -n "$feeder" ]; then kill -KILL "$feeder" 2>/dev/null; fi
 # shellcheck disable=SC2046  # two numbers, each a word
 say "code $code" $(cat out.lines err.lines 2>/dev/null)

@@ -1,11 +1,11 @@
 #!/bin/sh
-# `pipe_ssh.sh [OPTIONS] NODE COMMAND` is `ssh` where the job's pipe reaches its nodes: the command runs in
-# NODE's container, and what it says, its exit code and, where it wants any, its input go by pipe_frames.sh.
+# bin/ssh becomes `pipe_ssh.sh [OPTIONS] NODE COMMAND` in the container, where the job's pipe connects the nodes.
+# The command runs in the container of NODE. pipe_frames.sh carries its output, its exit code and its input, if any.
 set -u
 here=$(cd "${0%/*}" && pwd)
 me=ssh
 
-fail() {
+fail() { # WORDS…: Print WORDS as an error, and exit with ssh's code
   echo "$me: $*" >&2
   exit 255
 }
@@ -25,7 +25,8 @@ while [ $# -gt 0 ]; do
       fi
       break
       ;;
-    -?*) # ssh's options, of which some take a value (ssh(1)). Only n and f mean anything here
+    -?*)
+      # Some of ssh's options take a value (ssh(1)). Only n and f have a meaning here.
       letters=${1#-}
       while [ -n "$letters" ]; do
         rest=${letters#?}
@@ -61,7 +62,7 @@ if [ -z "$node" ]; then
   # shellcheck disable=SC2154  # job.sh
   fail "$host is no node of this job, which has $mnrun_nodes"
 fi
-if [ -n "$input" ]; then # a standard input that is closed, or /dev/null, has nothing to hand on
+if [ -n "$input" ]; then # a standard input that is closed, or is /dev/null, has nothing to forward
   case $(readlink /proc/self/fd/0) in '' | /dev/null) input='' ;; esac
 fi
 
@@ -70,23 +71,23 @@ box=$(mktemp -d "$here/ask.XXXXXX") || fail "cannot write to $here"
 . "$here/pipe_frames.sh"
 way="ask $self $node ${box##*.}"
 mkfifo "$box/back" "$box/room"
-# Both are opened before anything is asked for: what a FIFO holds is lost once nobody has it open.
+# Both are opened before the first request. A FIFO loses its content once no process has it open.
 exec 4<>"$box/room" 5<>"$box/back"
 if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
 sender='' giver=''
-leave() { # CODE
+leave() { # CODE: Remove the files and exit with CODE
   trap '' HUP INT TERM
   # shellcheck disable=SC2086  # each is a pid, or nothing
   kill $sender $giver 2>/dev/null
   discard "$box"
   exit "$1"
 }
-end() { # SIGNAL: hand the signal that ends us to the command
+end() { # SIGNAL: Forward SIGNAL, which ends this ssh, to the command
   say "signal $1"
   leave 255
 }
-mind() { # signals
+mind() { # Trap the signals that end ssh
   for signal in HUP INT TERM; do
     # shellcheck disable=SC2064  # the signal's name is filled in now
     trap "end $signal" "$signal"
@@ -101,9 +102,10 @@ printf '%s\n' "$*" >"$box/words" || {
 message words "$box/words"
 say "run ${input:-0} $number"
 if [ -n "$input" ]; then
-  exec 3<&0 # a shell gives what runs in the background /dev/null as its standard input (POSIX, 2.9.3)
+  exec 3<&0 # a background process gets /dev/null as its standard input (POSIX, 2.9.3)
   {
-    trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM # a dd that still waits would take input that is meant for a later program
+    # A waiting dd would take the input of a later program.
+    trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM
     trap '' HUP INT
     exec 5>&-
     pump in 0 "$box/in"
@@ -112,18 +114,19 @@ if [ -n "$input" ]; then
   sender=$!
 fi
 
-put() { # out|err LINE
-  base64 -d <"$box/$1.$2" & # in the background: of all waiting a trap interrupts only `wait` (POSIX, Signals and Error Handling)
+put() { # out|err LINE: Print a message of output, and ask for the next
+  # A trap interrupts only `wait`, so base64 runs in the background (POSIX, Signals and Error Handling).
+  base64 -d <"$box/$1.$2" &
   giver=$!
-  wait "$giver" || end HUP # whoever read our output has gone
+  wait "$giver" || end HUP # the reader of the output has gone
   giver=''
   rm -f "$box/$1.$2"
   say "took $1"
 }
 
-hear() { # until it has ended
+hear() { # Handle the answers until the command has ended
   while :; do
-    read -r kind data <&5 || continue # interrupted by a signal that has not ended us
+    read -r kind data <&5 || continue # a signal that does not end this ssh interrupts the read
     if [ "$data" = gap ]; then
       echo "$me: $node: a part of what came was lost on the way" >&2
       end TERM
@@ -145,4 +148,4 @@ if [ -z "$behind" ]; then hear; fi
 {
   mind
   hear
-} </dev/null & # ssh -f goes to the background (ssh(1))
+} </dev/null & # `ssh -f` goes to the background (ssh(1))

@@ -1,13 +1,15 @@
 #!/bin/sh
 # shellcheck disable=SC1091  # mpis.sh stands in front of this
-# What an image has for MPI: said inside a container, in lines `image<tab>NAME<tab>VALUE`. Facts only, as survey.sh's.
+# mpi_node.sh runs this in a container of the image, and on the node. nodes/kit.py puts mpis.sh in front of it.
+# It prints the MPI facts in lines `image<tab>NAME<tab>VALUE`. It judges nothing.
+# NAME VALUE: Print a fact as a line. The value is shortened, and has no tab or newline.
 tell() { [ -z "$2" ] || printf 'image\t%s\t%s\n' "$1" "$(echo "$2" | tr '\n\t' '  ' | cut -c 1-300)"; }
-library() { # NAME: the version that stands in it
+library() { # NAME: Print the PMIx version that stands in the library NAME
   for file in /usr/lib*/"$1".so.? /usr/lib/*/"$1".so.? /usr/local/lib*/"$1".so.? /opt/*/lib*/"$1".so.? /opt/*/*/lib*/"$1".so.?; do
     [ ! -r "$file" ] || tr -cs '[:print:]' '\n' <"$file" | grep -oE 'PMIx v?[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1
   done | head -n 1
 }
-built_in() { # the PMIx that an Open MPI 4 may have in itself, in place of a libpmix
+built_in() { # Print the PMIx version built into an Open MPI 4, which replaces a libpmix
   for place in /usr/lib*/openmpi /usr/lib/*/openmpi /usr/local/lib /opt/*/lib /opt/*/*/lib; do
     for file in "$place"/libopen-pal.so.40 "$place"/mca_pmix_pmix3x.so "$place"/openmpi/mca_pmix_pmix3x.so; do
       [ ! -r "$file" ] || ! grep -q pmix3x "$file" || tr -cs '[:print:]' '\n' <"$file" | grep -oE '^3\.[0-9]+\.[0-9]+' | head -n 1

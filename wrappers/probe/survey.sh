@@ -1,14 +1,15 @@
 #!/bin/bash
-# What a node has for jobs in containers: `survey.sh` says it in lines `NODE<tab>NAME<tab>VALUE`. Facts only: what
-# they mean, and what to do about it, is launcher/mnrun/nodes/survey.py's.
+# The launcher runs `survey.sh` on a node. engines.sh, offers.sh and network_facts.sh stand in front of it.
+# It prints the node's facts for jobs in containers, in lines `NODE<tab>NAME<tab>VALUE`. It judges nothing.
+# launcher/mnrun/nodes/survey.py interprets the facts and says what to do.
 set -u
 node=${SLURMD_NODENAME:-$(uname -n)}
-tell() { # NAME VALUE…
+tell() { # NAME VALUE…: Print a fact in one line
   local value=${*:2}
   [[ -z $value ]] || printf '%s\t%s\t%s\n' "$node" "$1" "${value//[$'\t\n']/ }"
 }
 first() { "$@" 2>&1 </dev/null | head -n 1; }
-asked() { # a daemon that does not answer must not hold us up
+asked() { # WORDS: Run WORDS for at most 10 s, because a daemon may not answer
   timeout 10 "$@" 2>&1 </dev/null
 }
 has() { command -v "$1" >/dev/null; }
@@ -24,9 +25,10 @@ if unshare --user true 2>/dev/null; then tell userns yes; fi
 if [[ -r /dev/fuse && -w /dev/fuse ]]; then tell fuse yes; fi
 if has squashfuse_ll || has squashfuse; then tell squashfuse yes; fi
 
-scratch=$(mktemp -d) # podman makes directories of its own, whatever it is asked
+scratch=$(mktemp -d) # podman makes its own directories in spite of its options
 trap 'rm -rf "$scratch"' EXIT
-judged() { # RUNTIME: why a job could not use it here, in the job's own words (engines.sh, which stands in front of this)
+judged() { # RUNTIME: Print why a job could not use RUNTIME here
+  # The text is the job's own. engines.sh, which stands in front of this, prints it.
   # shellcheck disable=SC2034  # engines.sh reads all three
   (cd "$scratch" && mnrun_runtime=$1 mnrun_id=check mnrun_podman=$scratch/store && engines && usable)
 }
@@ -69,12 +71,13 @@ if [[ -r /proc/driver/nvidia/version ]]; then
   if (mnrun_runtime='' && engines && grep -qrs nvidia.com/gpu "${mnrun_cdi[@]}"); then tell cdi yes; fi
 fi
 if [[ -e /dev/kfd ]]; then tell amd yes; fi
-while IFS= read -r line; do tell fabric "$line"; done < <(fabric) # network_facts.sh, which stands in front of this
+# network_facts.sh stands in front of this, as the function `fabric`.
+while IFS= read -r line; do tell fabric "$line"; done < <(fabric)
 
 if has mpirun; then tell mpirun "$(asked mpirun --version | head -n 2)"; fi
 if has srun; then
-  tell slurm "$(srun --version 2>/dev/null </dev/null | head -n 1)" # on standard error there may be warnings
-  tell pmi "$(offers | tr -s '[:space:]' ' ')" # offers.sh, which stands in front of this
+  tell slurm "$(srun --version 2>/dev/null </dev/null | head -n 1)" # standard error may have warnings
+  tell pmi "$(offers | tr -s '[:space:]' ' ')" # offers.sh, which stands in front of this, defines offers
   tell unloadable "$(unloadable)"
 fi
 if has pdsh; then tell pdsh "$(first pdsh -V)"; fi

@@ -1,20 +1,23 @@
 #!/bin/sh
-# `label.sh RANK WORDS…` is a rank whose every line begins with its number: runs the program, and two
-# that read what it says. It ends with the program's code, once all is said that the program said:
-# a mark in each pipe tells, however many of its children still hold that open.
+# rank.sh runs `label.sh RANK WORDS…` in the container. It runs WORDS, and puts the rank's number in
+# front of every line of output.
+# Two readers print the lines on standard output and standard error. It exits with the program's code, after all of the
+# program's output.
+# A mark in each pipe tells the readers the end, because children may still hold the pipe open.
 mnrun_here=${0%/*}
 mnrun_rank=$1
 shift
 mnrun_mark=$(printf '\001%s ended\001' "${mnrun_here##*/}")
 mnrun_pipe=$mnrun_here/label.$mnrun_rank
-trap : HUP INT QUIT TERM USR1 USR2 ALRM # signals are for the program
+trap : HUP INT QUIT TERM USR1 USR2 ALRM # these signals are for the program
 
-label() { # each line at once, the last one whole
+label() { # Put the rank's number in front of each line, as soon as the line is whole
+  # A last line without a newline is printed as a whole line.
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM
-  LC_ALL=C # any bytes
+  LC_ALL=C # the lines may hold any bytes
   export LC_ALL
   case $(sed --version 2>/dev/null) in
-    "sed (GNU sed)"*) # its own -u reads byte by byte
+    "sed (GNU sed)"*) # GNU sed's own -u reads byte by byte
       if command -v stdbuf >/dev/null; then
         exec stdbuf -oL sed -n "/$mnrun_mark\$/!{s/^/$mnrun_rank: /p;d};s/$mnrun_mark\$//;/./s/^/$mnrun_rank: /p;q"
       fi
@@ -33,18 +36,18 @@ label <"$mnrun_pipe.out" &
 mnrun_readers=$!
 label <"$mnrun_pipe.err" >&2 &
 mnrun_readers="$mnrun_readers $!"
-exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # until both are there
-# The program's number takes this shell's place for the guard; and this shell need not say `Terminated`.
+exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # each open waits for its reader
+# The program takes the place of this shell in the pid file for the guard. This shell then prints no `Terminated`.
 {
   # shellcheck disable=SC2016  # its own words
   sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; read -r _ _ mnrun_names <"$1"; mnrun_noted "$1" "$mnrun_names"; shift 2; exec "$@"' \
     "$mnrun_here" "$mnrun_here/pid.$mnrun_rank" "$mnrun_pipe" "$@"
 } 2>/dev/null
 mnrun_code=$?
-trap '' PIPE # of readers that are gone
+trap '' PIPE # the readers may have gone
 echo "$mnrun_mark" 2>/dev/null
 echo "$mnrun_mark" >&2
 for mnrun_reader in $mnrun_readers; do
-  while kill -0 "$mnrun_reader" 2>/dev/null; do wait "$mnrun_reader"; done # which a signal may interrupt
+  while kill -0 "$mnrun_reader" 2>/dev/null; do wait "$mnrun_reader"; done # a signal may interrupt the wait
 done
 exit $mnrun_code

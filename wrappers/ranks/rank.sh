@@ -1,14 +1,15 @@
 #!/bin/sh
-# `rank.sh WORDS…` is every rank, inside its container: sets the job's environment, says that
-# the rank is there, and becomes the user's program (so that 126 and 127 are the shell's).
+# Every rank starts as `rank.sh WORDS…` inside its container, by srun, mpirun or start_node.sh.
+# It sets the job's environment and reports the rank to the guard. Then it becomes the user's program.
+# So the exit codes 126 and 127 are the shell's.
 # shellcheck disable=SC2154  # into.sh's
 case $0 in
-  */rank.sh) mnrun_here=${0%/*} ;; # by its name, from a process of the job's
-  *) cd "$mnrun_back" || exit 1 ;; # by into.sh
+  */rank.sh) mnrun_here=${0%/*} ;; # a process of the job has started it by its name
+  *) cd "$mnrun_back" || exit 1 ;; # into.sh has started it
 esac
 . "$mnrun_here/job.sh"
 . "$mnrun_here/pid.sh"
-case $mnrun_starter in # before the user's variables, which may have these names
+case $mnrun_starter in # this precedes the user's variables, which may have these names
   env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
   torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
   *)
@@ -19,13 +20,13 @@ case $mnrun_starter in # before the user's variables, which may have these names
 esac
 . "$mnrun_here/user.env"
 umask "$mnrun_umask"
-if [ -n "$mnrun_inside" ]; then # Open MPI 4 puts its own in front
+if [ -n "$mnrun_inside" ]; then # Open MPI 4 puts its own directories in front
   . "$mnrun_here/path.sh"
   PATH=$mnrun_here/bin:$PATH
 fi
 
-# An MPI that does not speak the starter's protocol does not fail: each rank is "0 of 1".
-served() { # KIND
+# An MPI that lacks the starter's protocol does not fail. Each of its ranks is "0 of 1".
+served() { # KIND: Test whether the starter has given the variables that this kind of MPI needs
   case $1 in
     openmpi) [ -n "${PMIX_RANK-}${OMPI_COMM_WORLD_RANK-}" ] ;;
     mpich | mvapich2 | intelmpi) [ -n "${PMI_RANK-}${PMI_FD-}${PMI_PORT-}" ] ;;
@@ -35,7 +36,7 @@ suits() {
   . "$mnrun_here/mpis.sh"
   mnrun_first=$(mpi_of "$(command -v mpirun)")
   served "$mnrun_first" && return
-  for mnrun_kind in $(mpis | sed 's/ .*//'); do # the program may be of another that the image has
+  for mnrun_kind in $(mpis | sed 's/ .*//'); do # the program may use another MPI of the image
     case $mnrun_kind in "$mnrun_first" | unknown | hangs) ;; *) ! served "$mnrun_kind" || return 0 ;; esac
   done
   case $mnrun_first in
@@ -49,19 +50,19 @@ if [ -n "$mnrun_judge" ] && ! suits; then
   exit 1
 fi
 if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
-  # Open MPI 4 under the host's Open MPI 5 finds its server by these three alone (its schizo/slurm);
-  # without them it is rank 0 of 1.
+  # Under the host's Open MPI 5, Open MPI 4 finds its server by these three variables alone (its schizo/slurm).
+  # Without them it is rank 0 of 1.
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$mnrun_nodes"
 fi
 if [ -n "$mnrun_connect" ]; then mnrun_noted "$mnrun_here/pid.$mnrun_rank" "$(readlink /proc/self/ns/pid)"; fi
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
-# Open MPI writes its parameters into this file as rank 0 only: any other's file tells of a rank
-# that took itself for rank 0 of 1. The guard looks for them at the end.
+# Open MPI writes its parameters into this file only as rank 0. A file of any other rank shows that the rank took
+# itself for rank 0 of 1. The guard looks for such files at the end.
 if [ -n "$mnrun_by_mpi" ] && [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
   export OMPI_MCA_mpi_show_mca_params=api "OMPI_MCA_mpi_show_mca_params_file=$mnrun_here/alone.$mnrun_rank"
 fi
 
-# Which of the node's GPUs this rank sees, where srun does not say it.
+# This chooses the rank's GPUs where srun does not.
 if [ "$mnrun_gpu_bind" = closest ]; then
   CUDA_VISIBLE_DEVICES=$(sh "$mnrun_here/gpu_closest.sh" ${CUDA_VISIBLE_DEVICES+"$CUDA_VISIBLE_DEVICES"})
   export CUDA_VISIBLE_DEVICES
@@ -92,9 +93,9 @@ if [ "$mnrun_starter" != srun ]; then
   exec "$@"
 fi
 
-# srun's exit code is the highest of all ranks', also of those that it ended because one failed
-# (srun(1), RETURN VALUE): this tells the launcher whose came first, and who had been told to end by then. Signals
-# are for the program, and this shell need not say `Terminated`, as srun does.
+# The exit code of srun is the highest of all ranks. It includes the ranks that srun ended because one failed
+# (srun(1), RETURN VALUE). This line tells the launcher which rank ended first, and which ranks had a TERM by then.
+# Signals are for the program. This shell need not print `Terminated`, because srun does.
 trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_told=1 TERM
 mnrun_told=''

@@ -1,13 +1,16 @@
 #!/bin/sh
-# `start.sh WORDS…` starts a job's ranks where no MPI does: start_node.sh on every node, here and by the `ssh` that reaches
-# the others' containers. It leaves with the code of the first node whose ranks failed; the others' end with the job.
-# What several nodes say goes on in whole lines, as with srun; errors as they come, as a progress bar does.
+# wait_go.sh becomes `start.sh WORDS…` in the first node's container, where mnrun starts the ranks without an MPI.
+# It runs start_node.sh on every node, and reaches the other containers by `ssh`. It exits with the code of the first
+# node whose ranks failed. The other ranks end with the job.
+# With several nodes, standard output goes on in whole lines, as with srun. Standard error is not held back, so that a
+# progress bar works.
 set -u
 here=${0%/*}
 . "$here/job.sh"
 . "$here/ports.sh"
 
-quoted() { # WORDS, for a shell: however many they are, without a process of its own
+quoted() { # WORDS: Print WORDS quoted for a shell
+  # It starts no process, however many words there are.
   for word; do
     while :; do
       case $word in *\'*) ;; *) break ;; esac
@@ -31,10 +34,10 @@ while read -r _ ranks; do
   nodes=$((nodes + 1)) size=$((size + ranks))
 done <"$here/layout"
 
-# What is more than 128 kB can be no word of ssh's: it goes to the others as a file.
+# A word of ssh cannot be longer than 128 kB. So the words go to the other nodes as a file.
 if [ "$nodes" != 1 ]; then quoted "$@" >"$here/ranks.words"; fi
 
-start() { # a node's ranks
+start() { # Start the ranks of one node
   if [ "$node" = 0 ]; then
     # shellcheck disable=SC2086  # five numbers
     sh "$here/start_node.sh" $place "$@"
@@ -44,16 +47,17 @@ start() { # a node's ranks
   code=$?
 }
 
-whole() { # lines
-  trap '' HUP INT QUIT TERM USR1 USR2 ALRM # which are for the ranks
+whole() { # Forward whole lines
+  trap '' HUP INT QUIT TERM USR1 USR2 ALRM # these signals are for the ranks
   exec env LC_ALL=C stdbuf -oL sed -n "/$mark\$/!{p;d};s/$mark\$//;/./p;q" 3>&- 4>&-
 }
 
 mark=$(printf '\001%s ended\001' "${here##*/}")
 mkfifo "$here/tmp/ended"
-exec 3<>"$here/tmp/ended" 4>&2 2>/dev/null # a shell says `Terminated` of what others ended
+exec 3<>"$here/tmp/ended" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end
 stdbuf='' node=0 first=0
-if [ "$nodes" != 1 ] && sed --version | grep -q "(GNU sed)"; then stdbuf=$(command -v stdbuf); fi # others are late
+# A sed other than GNU's prints its lines late.
+if [ "$nodes" != 1 ] && sed --version | grep -q "(GNU sed)"; then stdbuf=$(command -v stdbuf); fi
 while read -r name ranks; do
   place="$node $nodes $first $ranks $size"
   {
@@ -62,7 +66,7 @@ while read -r name ranks; do
       whole <"$said" &
       reader=$!
       start "$@" >"$said"
-      { sleep 2; echo "$mark" 1<>"$said"; } >/dev/null 4>&- & # what a rank has left may hold it
+      { sleep 2; echo "$mark" 1<>"$said"; } >/dev/null 4>&- & # a process that a rank has left may hold the pipe
       wait "$reader"
     else
       start "$@"

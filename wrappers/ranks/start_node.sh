@@ -1,7 +1,8 @@
 #!/bin/sh
-# `start_node.sh NODE NODES FIRST COUNT SIZE [ADDRESS PORT WORDS…]` is one node's part of start.sh: COUNT ranks of all SIZE, from
-# FIRST on, which meet at ADDRESS:PORT; or one torchrun, which starts as many. When one fails it says so, and
-# ends the others; it leaves with that code. The rest is read, quoted, from standard input where it is not given.
+# start.sh runs `start_node.sh NODE NODES FIRST COUNT SIZE [ADDRESS PORT WORDS…]` in the container of each node.
+# It starts COUNT of all SIZE ranks, from rank FIRST on, or one torchrun that starts them. They meet at ADDRESS:PORT.
+# Without ADDRESS, it reads the rest from standard input, quoted for a shell.
+# When a rank fails, it reports that to the guard, ends the other ranks here and exits with the failed rank's code.
 set -u
 here=${0%/*}
 . "$here/job.sh"
@@ -13,7 +14,7 @@ shift 2
 
 # shellcheck disable=SC2154  # job.sh
 if [ "$mnrun_starter" = torchrun ]; then
-  # as torchrun's own options, which may say otherwise (torch.distributed.run)
+  # The variables stand for torchrun's options, and the user's options override them (torch.distributed.run).
   export PET_NNODES="$nodes" PET_NODE_RANK="$node" PET_NPROC_PER_NODE="$count"
   export PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT"
   first=$node count=1
@@ -23,12 +24,12 @@ else
   export HOROVOD_SIZE="$size" HOROVOD_LOCAL_SIZE="$count" HOROVOD_CROSS_RANK="$node" HOROVOD_CROSS_SIZE="$nodes"
 fi
 
-# what a shell without a terminal starts in the background ignores SIGINT, which is for the program
+# A shell without a terminal starts background processes that ignore SIGINT. SIGINT is for the program.
 plain=''
 if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
-export MNRUN_JOB_START="$node.$$." # the mark of all that these ranks start
+export MNRUN_JOB_START="$node.$$." # all descendants of these ranks carry this mark
 mkfifo "$here/tmp/ended.$node"
-exec 3<>"$here/tmp/ended.$node" 4>&2 2>/dev/null # a shell says `Terminated` of what others ended
+exec 3<>"$here/tmp/ended.$node" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end
 local_rank=0
 while [ "$local_rank" -lt "$count" ]; do
   rank=$((first + local_rank))
@@ -43,7 +44,8 @@ while [ "$local_rank" -lt "$count" ]; do
   local_rank=$((local_rank + 1))
 done
 
-all() { # SIGNAL: to the ranks here and all that they have started, however far it has gone, but not to another job of Slurm's
+all() { # SIGNAL: Signal the ranks of this node and all their descendants
+  # A process of another Slurm job does not count, although it may have inherited the mark.
   pids=''
   # shellcheck disable=SC2013  # no blanks in them
   for environ in $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ); do
@@ -61,7 +63,8 @@ while [ "$count" -gt 0 ]; do
   count=$((count - 1))
   if [ "$code" != 0 ] && [ "$bad" = 0 ]; then
     bad=$code
-    echo "ended $rank $code" 1<>"$here/up" # before those on other nodes that miss it
+    # This report must come before those of ranks on other nodes that miss this rank.
+    echo "ended $rank $code" 1<>"$here/up"
     {
       all TERM
       sleep 5
@@ -71,5 +74,5 @@ while [ "$count" -gt 0 ]; do
   fi
 done
 if [ -n "$ending" ]; then kill "$ending"; fi
-all KILL # what a rank left in the background would hold the connection, and with it the job
+all KILL # a process that a rank left in the background would hold the connection, and with it the job
 exit "$bad"
