@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from mnrun import connect, nodeset
 from mnrun.errors import LaunchError, NodeError
@@ -31,8 +30,7 @@ from mnrun.running.forward import Forward
 from mnrun.running.job_dir import Records
 from mnrun.running.prepare import prepare
 from mnrun.running.reasons import Broken
-from mnrun.schedulers import SCHEDULERS
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers import SCHEDULERS, WATCHES
 from mnrun.system import keys, terminal
 from mnrun.system.process import Event, Running, Signals, Stopped, start, starting
 from mnrun.system.screen import Screen
@@ -63,7 +61,7 @@ class Launch:
         self.screen = screen
         self.starter = starter  # starts a command where no scheduler's client can
         self.forwarded = forwarded  # the signals that go on to the program
-        self.asked: Any = cluster if site.scheduler == "slurm" else cluster.Nobody
+        self.scheduler, self.asked = SCHEDULERS[site.scheduler], WATCHES[site.scheduler]
         self.reasons = reasons.Reasons(plan, site, self.asked)
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -122,16 +120,16 @@ class Launch:
         if self.plan.connect and connect.keyed(self.plan.connect):
             own.update(keys.make())
         if self.plan.spec.mode == "outside-in":
-            launch = SCHEDULERS[self.site.scheduler].launch_environment(self.plan, self.site)
+            launch = self.scheduler.launch_environment(self.plan, self.site)
             own["launch.env"] = kit.outside_environment(self.plan, launch)
-        pulse = self.site.scheduler == "slurm"
+        pulse = self.scheduler.CLIENT
         self._send(kit.pack(kit.files(self.plan, own, pulse)))
         if pulse:
             self.serving.pulse()
 
     def _start_run(self) -> None:
         # With a terminal, srun sends a program's errors with its output. Its own standard error has only srun's.
-        apart = self.prompt and self.site.scheduler == "slurm"
+        apart = self.prompt and self.scheduler.CLIENT
         self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt, apart=apart)
 
     def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
@@ -196,7 +194,7 @@ class Launch:
         )
         for line in choose.told(chosen):
             self.screen.detail(line)
-        for line in choose.warnings(self.plan.spec, self.roster.facts, self.site.scheduler == "slurm"):
+        for line in choose.warnings(self.plan.spec, self.roster.facts, self.scheduler.LIMITS):
             self.screen.warn(line)
         self.records.fabric(choose.told(chosen))
         return {"fabric.env": choose.shell(chosen)} if chosen else {}

@@ -11,9 +11,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from mnrun.model import Site
+from mnrun.schedulers import SCHEDULERS, Watch
 from mnrun.system.process import Event, Stopped
 
 MOMENT = 3.0  # seconds that a program needs after its begin to install its signal handlers
@@ -24,7 +24,7 @@ class Forward:
 
     def __init__(
         self,
-        asked: Any,
+        asked: Watch,
         site: Site,
         events: queue.SimpleQueue[Event],
         *,
@@ -46,7 +46,7 @@ class Forward:
 
     def tell(self, name: str) -> None:
         """Take in a signal. Raises Stopped if it ends a launch whose program has not begun."""
-        if not self._script and self._site.scheduler == "slurm":
+        if not self._script and SCHEDULERS[self._site.scheduler].SIGNALS:
             return
         if name == "TERM":
             self.ask(name)

@@ -14,6 +14,7 @@ from functools import partial
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobs.records import NO_ARRAY
 from mnrun.model import JobSpec, Plan, Site
+from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.slurm.steps import job_name
 from mnrun.system.process import Starter, start
 
@@ -56,7 +57,7 @@ def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, 
         return os.devnull if pattern else ""
     if "\\" in pattern:  # a backslash turns all patterns off (sbatch(1), FILENAME PATTERN)
         return pattern.replace("\\", "")
-    job = site.job if site.scheduler == "slurm" else plan.job
+    job = site.job if SCHEDULERS[site.scheduler].NUMBERS else plan.job
     values = {
         "j": job,
         "J": job,

@@ -24,9 +24,8 @@ from mnrun.nodes import kit
 from mnrun.planning import compatibility, layout
 from mnrun.planning.compatibility import Facts, Verdict
 from mnrun.runtimes import RUNTIMES
+from mnrun.schedulers import SCHEDULERS, WATCHES
 from mnrun.schedulers.hosts.wires import Way
-from mnrun.schedulers.slurm import cluster
-from mnrun.system import process
 
 DAY = 86400.0
 UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembers"
@@ -96,7 +95,7 @@ class Asker:
             said, addresses = choose.asked(self._said(names, ("bash", "-p", "-c", kit.asking())))
         except LaunchError:
             return []
-        small = choose.warnings(self.job, said, self.site.scheduler == "slurm")
+        small = choose.warnings(self.job, said, SCHEDULERS[self.site.scheduler].LIMITS)
         return [*choose.told(choose.of_job(self.job, said, addresses)), *(f"warning: {line}" for line in small)]
 
     def _of_mpi(self) -> Words:
@@ -106,10 +105,8 @@ class Asker:
     def _said(self, names: tuple[str, ...], words: Words) -> str:
         if self.way is not None:
             return "".join(answer.out for answer in self.way.ask(words, only=names).values())
-        if self.site.scheduler == "slurm":
-            assert self.allocation is not None
-            return cluster.on_each(self.allocation, names, words, self.environ)
-        return process.ask(words)
+        assert self.allocation is not None
+        return WATCHES[self.site.scheduler].on_each(self.allocation, names, words, self.environ)
 
     def _container(self) -> Words:
         """Return the words that start a container like the job's, or () if no image is there yet."""
@@ -154,7 +151,7 @@ class Asker:
 
     def _cluster(self) -> str:
         with suppress(LaunchError):
-            return cluster.name(self.environ) if self.site.scheduler == "slurm" else os.uname().nodename
+            return WATCHES[self.site.scheduler].name(self.environ)
         return ""
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
 from mnrun.model import Plan, Site
 from mnrun.nodes.status import LESS, Roster
+from mnrun.schedulers import Watch
 
 OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # wording of slurmstepd and srun
 
@@ -28,7 +28,7 @@ class Broken(Exception):
 class Reasons:
     """The reasons of one launch. `asked` answers questions about its job: the scheduler, or its Nobody."""
 
-    def __init__(self, plan: Plan, site: Site, asked: Any) -> None:
+    def __init__(self, plan: Plan, site: Site, asked: Watch) -> None:
         self._plan, self._job, self._site, self._asked = plan, site.job, site, asked
 
     def not_ready(self, roster: Roster, said: Sequence[str], late: bool) -> LaunchError:

@@ -9,6 +9,8 @@ from pathlib import Path
 from mnrun import environment
 from mnrun.model import Allocation, Node, Plan, Site, Variable, Where, Words
 
+CLIENT = SIGNALS = LIMITS = NUMBERS = False
+
 
 def allocation() -> Allocation:
     """Return this machine as an allocation: the CPUs that this process may use, and all GPUs."""

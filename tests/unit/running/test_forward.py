@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from pytest_mock import MockerFixture
@@ -12,6 +13,7 @@ from pytest_mock import MockerFixture
 from mnrun.model import Site
 from mnrun.running import forward
 from mnrun.running.forward import Forward
+from mnrun.schedulers import Watch
 from mnrun.system.process import Event, Stopped
 
 
@@ -23,7 +25,9 @@ class Job:
         self.sent: list[bytes] = []
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         site = Site(scheduler, "7")
-        self.forward = Forward(self, site, self.events, script=script, send=self.sent.append, begun=lambda: self.begun)
+        self.forward = Forward(
+            cast(Watch, self), site, self.events, script=script, send=self.sent.append, begun=lambda: self.begun
+        )
 
     def runs(self, job: str) -> bool:
         return self.state in ("RUNNING", "PREEMPTED")

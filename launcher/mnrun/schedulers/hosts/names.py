@@ -14,6 +14,8 @@ from mnrun.errors import NodeError, UsageError
 from mnrun.files import spoken
 from mnrun.model import Allocation, Asked, Node, Plan, Site, Variable, Where, Words
 
+CLIENT = SIGNALS = LIMITS = NUMBERS = False
+
 EACH = "MNRUN_NODE={node}"  # in the words of `reach`: the name of each host in turn
 JOB = "hosts"
 

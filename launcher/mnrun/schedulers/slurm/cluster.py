@@ -200,32 +200,6 @@ def end(job: str) -> None:
         subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
 
 
-class Nobody:
-    """The answers to the same questions for a job without a scheduler."""
-
-    ENDS = "its guard ends what is left there, within two minutes where it is cut off"
-
-    @staticmethod
-    def why_down(names: Sequence[str]) -> dict[str, str]:
-        return {}
-
-    @staticmethod
-    def runs(job: str) -> bool:
-        return True
-
-    @staticmethod
-    def preempted(job: str) -> bool:
-        return False
-
-    @staticmethod
-    def ending(site: Site) -> str:
-        return ""
-
-    @staticmethod
-    def end(job: str) -> None:
-        pass
-
-
 def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
     return _run(*argv, environ=environ).stdout
 

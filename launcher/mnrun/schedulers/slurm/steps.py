@@ -16,6 +16,8 @@ from mnrun import environment, nodeset
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where, Words
 
+CLIENT = SIGNALS = LIMITS = NUMBERS = True
+
 # In a plan, a name stands for each value that only the job knows. It begins with a character that nobody types.
 MARK = "\x1aMNRUN_"
 # For steps that are planned without nodes: all nodes, the first, and a file with each once per rank.
