@@ -337,5 +337,5 @@ def _submit_with_accounting(cluster: Cluster, desk: Desk) -> tuple[str, str]:
     assert cluster.alice(["mnrun", "wait", bad]).code == 5
     assert "up" in cluster.alice(["mnrun", "logs", bad]).out.splitlines()
     runs = submit(cluster, desk, "-N", "2", "--no-requeue", *MPIRUN.words, "--", HELLO, "-s", "3600")
-    wait_for(lambda: output(desk, runs).count("rank ") == 2, "running", state=lambda: output(desk, runs))
+    wait_for(lambda: output(desk, runs).count(" sum ") == 2, "running", state=lambda: output(desk, runs))
     return bad, runs

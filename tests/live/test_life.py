@@ -64,7 +64,7 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     late = [submit(cluster, desk, "-N", "1", *way.words, "--", HELLO, "-s", "3600") for way in (INSIDE, SRUN)]
     warned = [submit(cluster, desk, *shape, *way.words, "--", usr1) for way in (INSIDE, MPIRUN)]
     after = submit(cluster, desk, "-N", "1", "-d", f"afternotok:{late[0]}", *INSIDE.words, "--", "echo", "so be it")
-    for job, word, count in (*((job, "rank ", 1) for job in late), *((job, "up ", 4) for job in warned)):
+    for job, word, count in (*((job, " sum ", 1) for job in late), *((job, "up ", 4) for job in warned)):
         is_up(desk, job, word, count)
     for job in late:
         running = seen(cluster, job)
@@ -108,7 +108,7 @@ def _ends_meanwhile(cluster: Cluster, desk: Desk) -> None:
     for job, words, code in ((good, "COMPLETED", 0), (bad, "FAILED", 3)):
         ended = seen(cluster, job)
         assert (ended["state"], ended["code"], ended["nodes"], ended["left"]) == (words, code, 2, None), ended
-    is_up(desk, gone, "rank ", 2)
+    is_up(desk, gone, " sum ", 2)
     assert ask(cluster, "cancel", gone, later).code == 0
     for job in (gone, later):
         assert wait(cluster, job) == 143

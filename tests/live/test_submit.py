@@ -121,7 +121,7 @@ def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
 def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Everything ends everywhere, and no key is left."""
     job = submit(cluster, desk, "-N", "4", "--ntasks-per-node", "2", *way.words, "--", HELLO, "-s", "3600")
-    wait_for(lambda: output(desk, job).count("rank ") == 8, "running", state=lambda: output(desk, job))
+    wait_for(lambda: output(desk, job).count(" sum ") == 8, "running", state=lambda: output(desk, job))
     begin = time.monotonic()
     cluster.root(LOGIN, "scancel", job)
     end(cluster, desk, job, 40)
@@ -133,7 +133,7 @@ def test_submit_and_killed_outright(cluster: Cluster, desk: Desk) -> None:
     """The script dies of -9, and can tidy up nothing: yet its steps end, and nothing stays, no key either."""
     ways = (Way("inside", "ompi5", connect="ssh"), SRUN)
     jobs = [submit(cluster, desk, "-N", "2", *way.words, "--", HELLO, "-s", "3600") for way in ways]
-    wait_for(lambda: all(output(desk, job).count("rank ") == 2 for job in jobs), "running")
+    wait_for(lambda: all(output(desk, job).count(" sum ") == 2 for job in jobs), "running")
     node = state(cluster, jobs[0])["BatchHost"]
     keys = "grep -rlsI 'BEGIN OPENSSH PRIVATE KEY' /tmp /dev/shm /var/tmp"
     assert cluster.root(node, "sh", "-c", keys).splitlines()
