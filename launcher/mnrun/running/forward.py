@@ -6,6 +6,7 @@ pass them on. A signal to a batch script (sbatch --signal=B:…, scancel --batch
 
 from __future__ import annotations
 
+import math
 import queue
 import signal
 import threading
@@ -16,6 +17,7 @@ from mnrun.model import Site
 from mnrun.schedulers import SCHEDULERS, Watch
 from mnrun.system.process import Event, Stopped
 
+REPORTS = 2.0  # seconds in which the guards report one and the same TERM, as guard.sh counts it
 MOMENT = 3.0  # seconds that a program needs after its begin to install its signal handlers
 
 
@@ -40,6 +42,7 @@ class Forward:
         self._asked, self._site, self._events, self._script = asked, site, events, script
         self._send, self._begun = send, begun
         self._early: list[str] = []
+        self._asked_at = -math.inf
         self._since: float | None = None  # time at which the program had begun
         self.over = False
         self.preempted = False
@@ -61,7 +64,11 @@ class Forward:
         """Ask the scheduler whether a TERM is only a warning. If so, `told` is passed on.
 
         The answer becomes an event. Nothing waits for it, since it may take long and the program may end meanwhile.
+        Every guard reports a TERM. One question answers the reports of a few seconds, however many nodes there are.
         """
+        if not told and time.monotonic() < self._asked_at + REPORTS:
+            return
+        self._asked_at = time.monotonic()
 
         def answer() -> None:
             runs = self._asked.runs(self._site.job)

@@ -123,6 +123,20 @@ def test_a_preemption() -> None:
     assert job.forward.over
 
 
+def test_one_question_for_the_reports_of_many_nodes(now: Callable[[float], None], mocker: MockerFixture) -> None:
+    """Each guard reports the same TERM; a later one is another."""
+    job = Job()
+    asked = mocker.spy(job, "runs")
+    for _ in range(1000):
+        job.forward.ask()
+    job.events.get(timeout=10)
+    assert asked.call_count == 1
+    now(forward.REPORTS)
+    job.forward.ask()
+    job.events.get(timeout=10)
+    assert asked.call_count == 2
+
+
 @pytest.mark.parametrize(("warned", "state", "over"), [(False, "CANCELLED", False), (True, "CANCELLED", True)])
 def test_whether_it_is_over_is_asked_where_a_guard_was_warned(warned: bool, state: str, over: bool) -> None:
     job = Job()
