@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Sequence
 
@@ -196,7 +197,7 @@ def docked(desk: Desk, result: Result, *lines: str) -> None:
     said = [line.removeprefix("node01: ") for line in result.out.splitlines()]
     assert said[:3] == [*lines, desk.path] and said[4] == "docker-init", result
     assert int(said[3].split()[1], 16) >> 21 & 1, result  # CAP_SYS_ADMIN
-    ranks = [line.partition("rank ")[2] for line in result.err.splitlines() if "rank " in line]
+    ranks = re.findall(r"\brank (\d+ of .*)", result.err)
     assert sorted(ranks) == [f"{n} of 2 on node0{n + 1} sum 3 VAR=yes" for n in range(2)], result
     for option in ("--dockname", "--ibdevices"):
         assert result.err.count(f"{option} means nothing any more") == 1, result
