@@ -234,6 +234,7 @@ def test_images_that_nobody_uses(cluster: Cluster) -> None:
     clean = ["mnrun", "clean", "--images", "--older", "30d"]
     for version in ("1", "2"):
         assert small(cluster, reference=f"{OPEN}/small:{version}", nodes=1).out == f"{version}\n"
+    wait_for(lambda: len(files(cluster)) == 4, "rid of what pulling left", state=lambda: str(files(cluster)))
     for name in files(cluster):
         os.utime(cluster.path(f"{CACHE}/{name}"), (time.time() - 40 * 86400,) * 2)
     cluster.root(LOGIN, "sh", "-c", f"mkdir {CACHE}/refs/dead.lock && touch -d '40 days ago' {CACHE}/refs/dead.lock")
