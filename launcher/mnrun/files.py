@@ -16,6 +16,7 @@ def folder(name: str) -> Path:
     return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / name
 
 
+@cache
 def wrappers(*folders: str) -> dict[str, Path]:
     """Return name -> file for every wrapper in these folders of wrappers/, or in all. No two have the same name."""
     top = folder("wrappers")
@@ -58,7 +59,7 @@ def render(template: str, before: str = "", **values: object) -> str:
         raise UsageError(f"{error.filename} line {error.lineno}: {error.message}") from None
     except TemplateError as error:
         place = environment.get_template(template).filename
-        raise UsageError(f"{place}: {error.message}", "CONTRIBUTING.md lists what a template is given") from None
+        raise UsageError(f"{place}: {error.message}", "docs/internals/batch-script.md lists the names") from None
     except Exception as error:  # for example a template that is not UTF-8, or divides by zero
         own = os.path.join(before, template)
         place = own if before and os.path.exists(own) else template

@@ -133,11 +133,6 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
     return profiles.choose(shelf.profiles, name, here, platform.node())
 
 
-def own_profiles(environ: Mapping[str, str], home: str) -> Path:
-    """Return the directory of the user's profiles."""
-    return _own(environ, home) / "profiles"
-
-
 def _own(environ: Mapping[str, str], home: str) -> Path:
     config = environ.get("XDG_CONFIG_HOME", "")  # the XDG specification: ignore a relative path
     return Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"

@@ -107,15 +107,12 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
 
     job = spec_of(command, given)
     allocation: Allocation | None
-    if job.hosts:
-        with nodes.reached(job, Screen(quiet=True), look=True) as held:
-            job, allocation, site = held.job, held.allocation, held.site
-            asker = probe.Asker(job, allocation, site, os.environ, held.way)
-            job, verdict = probe.judged(asker, look=True)
-            networks = asker.networks()
-    else:
-        allocation, site = nodes.held_or_paper(job)
-        asker = probe.Asker(job, allocation, site, os.environ, None)
+    with nodes.reached(job, Screen(quiet=True), look=True) if job.hosts else nullcontext() as held:
+        if held is not None:
+            job, allocation, site, way = held.job, held.allocation, held.site, held.way
+        else:
+            (allocation, site), way = nodes.held_or_paper(job), None
+        asker = probe.Asker(job, allocation, site, os.environ, way)
         job, verdict = probe.judged(asker, look=True)
         networks = asker.networks()
     made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
