@@ -9,6 +9,12 @@ from functools import cached_property
 
 Words = tuple[str, ...]
 
+# In a plan, a name stands for each value that only the job knows. It begins with a character that nobody types.
+MARK = "\x1aMNRUN_"
+NODES = f"{MARK}NODES"  # all nodes of the job
+# ulimit(1)'s letters for the names of limits.conf(5)
+ULIMITS = {"memlock": "l", "stack": "s", "nofile": "n", "core": "c", "nproc": "u", "data": "d", "as": "v", "cpu": "t"}
+
 
 class Listed(str):
     """A word `OPTION=LIST` whose list may be longer than Linux's limit for one word (128 kB, execve(2)).
@@ -324,3 +330,9 @@ class Outcome:
     code: int
     ranks: Mapping[str, int] = field(default_factory=dict)
     why: str = field(default="", compare=False)  # reason, if the program did not end by itself
+
+
+def job_name(spec: JobSpec) -> str:
+    """Return the job's name: its own option, else the name of its program."""
+    words = (spec.script,) if spec.script else spec.command
+    return spec.job_name or words[0].rpartition("/")[2] or "mnrun"

@@ -190,11 +190,11 @@ class Slurm:
 @pytest.fixture
 def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
-    mocker.patch("mnrun.schedulers.slurm.cluster.why_down", side_effect=lambda names: answers.thoughts)
-    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda site: answers.ending)
-    mocker.patch("mnrun.schedulers.slurm.cluster.preempted", side_effect=lambda job: answers.ending == "PREEMPTED")
-    mocker.patch("mnrun.schedulers.slurm.cluster.runs", side_effect=lambda job: answers.runs)
-    mocker.patch("mnrun.schedulers.slurm.cluster.end", side_effect=answers.ended_steps.append)
+    mocker.patch("mnrun.schedulers.slurm.why_down", side_effect=lambda names: answers.thoughts)
+    mocker.patch("mnrun.schedulers.slurm.ending", side_effect=lambda site: answers.ending)
+    mocker.patch("mnrun.schedulers.slurm.preempted", side_effect=lambda job: answers.ending == "PREEMPTED")
+    mocker.patch("mnrun.schedulers.slurm.runs", side_effect=lambda job: answers.runs)
+    mocker.patch("mnrun.schedulers.slurm.end", side_effect=answers.ended_steps.append)
     return answers
 
 

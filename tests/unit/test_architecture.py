@@ -66,6 +66,13 @@ def test_only_the_application_reads_the_environment() -> None:
     assert {name for name in readers if not name.startswith("mnrun.cli.")} == ours
 
 
+def test_slurms_variables_are_slurms_matter() -> None:
+    """A scheduler is one package. Only the rules of what leaks name the variables of all schedulers."""
+    rules = {"mnrun.environment", "mnrun.nodes.kit", "mnrun.schedulers.local"}
+    readers = {name for name, path in MODULES.items() if re.search(r"[\"']SLURM_", path.read_text(encoding="utf-8"))}
+    assert {name for name in readers if not name.startswith("mnrun.schedulers.slurm.")} == rules
+
+
 def test_text_is_read_and_written_in_utf8() -> None:
     """Whatever a user's locale is: our own files are UTF-8, and so are what guards say and what we record of it."""
     places = {"read_text": 0, "write_text": 1, "open": 3}  # of the encoding, where it is not named

@@ -14,7 +14,7 @@ from mnrun.cli import main
 from mnrun.model import Allocation, Outcome, Plan, Site
 from mnrun.running import execute, probe
 from mnrun.running.job_dir import Records
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers import slurm
 from mnrun.system.screen import Screen
 
 from .samples import SITE, held
@@ -82,8 +82,8 @@ def mnrun(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PWD", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    mocker.patch.object(cluster, "has_slurm", return_value=True)
-    mocker.patch.object(cluster, "on_paper", return_value=SITE)
+    mocker.patch.object(slurm, "is_here", return_value=True)
+    mocker.patch.object(slurm, "site", return_value=SITE)
     mocker.patch.object(probe.Asker, "ask", return_value=None)
     mocker.patch.object(probe.Asker, "networks", return_value=[])
     return Terminal(mocker, capsys)
@@ -93,7 +93,7 @@ def mnrun(
 def job(mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> Launched:
     """In Slurm job 7 with four nodes; what would be launched is kept."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    mocker.patch.object(cluster, "current", return_value=(held("node01", "node02", "node03", "node04"), SITE))
+    mocker.patch.object(slurm, "current", return_value=(held("node01", "node02", "node03", "node04"), SITE))
     launched = Launched()
     mocker.patch.object(execute, "execute", launched)
     return launched

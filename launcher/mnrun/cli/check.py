@@ -19,6 +19,7 @@ from mnrun.nodes.survey import NO, OK, Finding
 from mnrun.planning import layout
 from mnrun.running import nodes as where
 from mnrun.running import session
+from mnrun.schedulers import at_hand
 from mnrun.system import process, screen
 from mnrun.system.screen import Screen
 
@@ -61,17 +62,16 @@ def _asked(job: JobSpec) -> dict[str, survey.Facts]:
     if job.hosts:
         from mnrun.running import hosts
 
-        with where.reached(job, Screen()) as held:
-            answers = held.way.ask(words)
+        with where.reached(job, Screen()) as reached:
+            answers = reached.way.ask(words)
             hosts.refuse_silent(answers)
             return {node: _only(answer.out) for node, answer in answers.items()}
-    if "SLURM_JOB_ID" in os.environ and not job.local:
-        from mnrun.schedulers.slurm import cluster
-
-        allocation, _ = cluster.current(os.environ)
+    if where.in_job() and not job.local:
+        scheduler = at_hand(os.environ)
+        allocation, _ = scheduler.current(os.environ)
         names = layout.lay_out(job, allocation).nodes
-        said = survey.facts(cluster.on_each(allocation, names, words, os.environ))
-        return {name: said[name] for name in names}
+        facts = survey.facts(scheduler.on_each(allocation, names, words, os.environ))
+        return {name: facts[name] for name in names}
     return {os.uname().nodename: _only(process.ask(words))}
 
 

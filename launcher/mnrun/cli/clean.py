@@ -17,8 +17,8 @@ from mnrun.errors import UsageError
 from mnrun.images import cache
 from mnrun.jobs import archive, state
 from mnrun.nodes import kit
-from mnrun.schedulers.slurm import cluster
-from mnrun.schedulers.slurm.queue import Answer
+from mnrun.schedulers import at_hand
+from mnrun.schedulers.model import Snapshot
 from mnrun.system import process
 from mnrun.system.screen import Screen
 
@@ -46,10 +46,11 @@ def _nodes(dry_run: bool) -> None:
     if dry_run:
         raise UsageError("--nodes takes away what it finds: it has no --dry-run", "leave one of them out")
     words = ("bash", "-p", "-c", kit.remains())
-    if "SLURM_JOB_ID" in os.environ:
-        allocation, _ = cluster.current(os.environ)
+    scheduler = at_hand(os.environ)
+    if scheduler.job(os.environ):
+        allocation, _ = scheduler.current(os.environ)
         names = tuple(node.name for node in allocation.nodes)
-        said, where = cluster.on_each(allocation, names, words, os.environ), nodeset.fold(names)
+        said, where = scheduler.on_each(allocation, names, words, os.environ), nodeset.fold(names)
     else:
         said, where = process.ask(words), "this machine"
     gone = said.split()
@@ -75,8 +76,8 @@ def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
     """Remove the images of a cache that this machine can read."""
     ours = cache.owned(place)
     there = cache.images(place) if ours else []
-    known = Answer((), now)
-    if any(image.used < now - age for image in there) and cluster.has_slurm():
+    known = Snapshot((), now)
+    if any(image.used < now - age for image in there) and at_hand(os.environ).is_here():
         known = verbs.queue_of_mine().jobs()
     before = cache.unneeded(now - age, known.jobs, known.time)
     gone = []

@@ -19,7 +19,8 @@ from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import records, state
 from mnrun.jobs.state import Kept, Seen
-from mnrun.schedulers.slurm.answers import span
+from mnrun.schedulers import at_hand
+from mnrun.schedulers.model import Queue, span
 from mnrun.system.screen import Screen, table
 
 LOOK = 0.5  # seconds between two reads of the files
@@ -85,7 +86,7 @@ def _row(seen: Seen) -> tuple[str, ...]:
 @_json
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
-    places = queue_of_mine().places()
+    places = queue_of_mine().nodes()
     found = state.partitions(places, partition)
     if not found:
         there = ", ".join(sorted({place.partition for place in places}))
@@ -296,8 +297,6 @@ def _poll() -> float:
     return float(value)
 
 
-def queue_of_mine() -> Any:
-    """Return Slurm's answers about the user's jobs. It asks Slurm no more often than slurm_poll allows."""
-    from mnrun.schedulers.slurm import queue
-
-    return queue.Queue(os.environ, Path.home(), _poll())
+def queue_of_mine() -> Queue:
+    """Return the scheduler's queue with the user's jobs. It is asked no more often than slurm_poll allows."""
+    return at_hand(os.environ).user_queue(os.environ, Path.home(), _poll())

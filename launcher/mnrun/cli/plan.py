@@ -24,8 +24,8 @@ FORMATS = ("steps", "sbatch", "json")
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:
     """Show what run would do: every step, every value and where it came from."""
     if form == "sbatch":
-        click.echo(submission.written(command, given).script, nl=False)
+        click.echo(submission.make(command, given).script, nl=False)
         return
-    looked = session.look(command, given)
+    view = session.look(command, given)
     as_text = show.as_json if form == "json" else show.as_steps
-    click.echo(as_text(looked.plan, looked.site, looked.judged), nl=False)
+    click.echo(as_text(view.plan, view.site, view.judged), nl=False)

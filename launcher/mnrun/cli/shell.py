@@ -8,7 +8,6 @@ import sys
 import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
-from mnrun.model import JobSpec
 from mnrun.running import nodes, session
 from mnrun.system.screen import Screen
 
@@ -22,24 +21,12 @@ def shell(command: tuple[str, ...], **given: object) -> None:
     """
     kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
     job = session.spec_of(command, dict(given), kind, live=True)
-    if not _needs_allocation(job):
+    if not nodes.could_be_allocated(job):
         sys.exit(session.launch(job))
-    from mnrun.schedulers.slurm import allocate, cluster
-
-    cluster.refuse_gpus(job, cluster.version())
-    words = nodes.asked_of_salloc(job)
-    if not job.job_name:
-        words.append("--job-name=mnrun")  # by default, salloc names the job after its command (salloc(1), --job-name)
-    with allocate.allocated(tuple(words), os.environ, Screen(job.quiet, job.verbose)) as variables:
+    with nodes.allocated(job, Screen(job.quiet, job.verbose)) as variables:
         os.environ.update(variables)
-        code = session.launch(session.spec_of(command, given, kind), asked_of_salloc=True)
+        code = session.launch(session.spec_of(command, given, kind), allocated=True)
     sys.exit(code)
-
-
-def _needs_allocation(job: JobSpec) -> bool:
-    from mnrun.schedulers.slurm import cluster
-
-    return not job.local and not job.hosts and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
 
 
 __all__ = ["shell"]

@@ -20,7 +20,7 @@ from mnrun.config import layers as settings
 from mnrun.config.layers import Setting, Settings
 from mnrun.config.profiles import Sheet
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers import at_hand
 
 SITE = Path("/etc/mnrun")
 OWNER = 0  # the owner of a site's files
@@ -59,7 +59,7 @@ def gather(
     variables = settings.from_environment(environ)
     file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
     # Inside an allocation, SBATCH_* variables do not matter: the job runs.
-    sbatch = settings.from_sbatch(environ) if batch or "SLURM_JOB_ID" not in environ else {}
+    sbatch = settings.from_sbatch(environ) if batch or not at_hand(environ).job(environ) else {}
     lost = settings.lost_of_sbatch(environ) if batch else []
     own = (file.settings, variables, sbatch, line)
     site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
@@ -85,12 +85,8 @@ def gather(
 
 
 def as_given(given: Mapping[str, object], environ: Mapping[str, str]) -> Gathered:
-    """Return the settings of a batch script alone: no file and no MNRUN_* variable counts.
-
-    The job's CPUs for each rank count, too. Slurm tells of them if the script's #SBATCH lines ask for them.
-    """
-    cpus = environ.get("SLURM_CPUS_PER_TASK", "")
-    allocated = {"cpus_per_task": Setting(int(cpus), "SLURM_CPUS_PER_TASK")} if cpus.isdecimal() else {}
+    """Return the settings of a batch script: its options and its job's. No file and no MNRUN_* variable counts."""
+    allocated = {name: Setting(*value) for name, value in at_hand(environ).settings(environ).items()}
     return Gathered(settings.merge(settings.builtin(), allocated, settings.from_command_line(given)))
 
 
@@ -126,7 +122,7 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
 
     def here() -> str:
         try:
-            return cluster.name(environ)
+            return at_hand(environ).name(environ)
         except SchedulerError as error:
             raise SchedulerError(str(error), "which profile it is cannot be known: name it with --profile") from None
 

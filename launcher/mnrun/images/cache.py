@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnrun.errors import UsageError
-from mnrun.schedulers.slurm.answers import Job
+from mnrun.schedulers.model import Job
 
 FACTS = "facts"
 HOUR = 3600.0

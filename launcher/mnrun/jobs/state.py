@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted, is_id
-from mnrun.schedulers.slurm import steps
-from mnrun.schedulers.slurm.answers import Job, Place, span
+from mnrun.schedulers.model import RUNNING, Job, PartitionNode, span
 
 DAY = 86400.0
 SIGNALLED = 128  # codes from here on are a signal's, and Slurm alone knows its sender
@@ -138,7 +137,7 @@ def see(identity: str, job: Job | None, kept: Kept | None, now: float) -> Seen:
     state, why = _state(job, kept, result)
     asked = kept.submitted if kept is not None else None
     begun = kept.begun if kept is not None else None
-    running = job is not None and job.state in (*steps.RUNNING, "STOPPED")
+    running = job is not None and job.state in (*RUNNING, "STOPPED")
     left = int(job.end - now) if job is not None and running and result is None and job.end else None
     return Seen(
         id=identity,
@@ -330,16 +329,16 @@ class Partition:
 _TAKES = ("idle", "mixed", "allocated", "completing", "planned")
 
 
-def partitions(places: Iterable[Place], only: str = "") -> list[Partition]:
+def partitions(places: Iterable[PartitionNode], only: str = "") -> list[Partition]:
     """Return the free resources of each partition, or of `only` that one."""
-    groups: dict[str, list[Place]] = {}
+    groups: dict[str, list[PartitionNode]] = {}
     for place in places:
         if only in ("", place.partition):
             groups.setdefault(place.partition, []).append(place)
     return [_partition(name, group) for name, group in groups.items()]
 
 
-def _partition(name: str, group: Sequence[Place]) -> Partition:
+def _partition(name: str, group: Sequence[PartitionNode]) -> Partition:
     taking = [p for p in group if p.state in _TAKES and p.mark not in ("*", "$", "@", "!")]
     out: dict[str, list[str]] = {}
     for place in group:

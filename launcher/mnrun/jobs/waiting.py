@@ -9,8 +9,7 @@ from pathlib import Path
 from mnrun.errors import SchedulerError
 from mnrun.jobs import archive, state
 from mnrun.jobs.state import Kept
-from mnrun.schedulers.slurm.answers import Job
-from mnrun.schedulers.slurm.queue import Answer, Queue
+from mnrun.schedulers.model import Job, Queue, Snapshot
 
 LOOK = 0.5  # seconds between two looks at the directories
 PATIENCE = 10  # questions in a row without an answer from slurmctld, after its first answer
@@ -90,7 +89,7 @@ class _Memory:
     def jobs(self) -> Collection[Job]:
         return self._jobs.values()
 
-    def ask(self) -> Answer | None:
+    def ask(self) -> Snapshot | None:
         """Return Slurm's answer, or None if it gave none this time. Raises SchedulerError if that lasts."""
         try:
             answer = self._queue.jobs()

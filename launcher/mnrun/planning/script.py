@@ -1,4 +1,4 @@
-"""Write a job as a batch script like a person's: #SBATCH lines, modules, and one call of mnrun. Pure.
+"""Write a job as a batch script like a person's: the scheduler's lines, modules, and one call of mnrun. Pure.
 
 The script contains every decision made at submission, each value with its origin. The call of mnrun in the job decides
 the rest, by facts that only the nodes have: their MPIs, networks and limits.
@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from mnrun import __version__
 from mnrun.config.options import BY_NAME
 from mnrun.files import render
-from mnrun.model import JobSpec, Layout, Plan, Words
+from mnrun.model import NODES, ULIMITS, JobSpec, Layout, Plan, Words, job_name
 from mnrun.nodeset import counted
-from mnrun.schedulers.slurm import steps
+from mnrun.schedulers import BatchScheduler
 
 # Options that the call in the job repeats, in this order.
 _SINGLE = (
@@ -35,17 +35,17 @@ class Line:
     why: str
 
 
-def write(plan: Plan, call: Words, source: str) -> str:
+def write(plan: Plan, scheduler: BatchScheduler, call: Words, source: str) -> str:
     """Return the script of `plan`, which starts mnrun by the words `call`. `source` is its origin, for a comment."""
     spec = plan.spec
     command = ("--script", spec.script, "--", *spec.command) if spec.script else ("--", *spec.command)
     return render(
-        "slurm.sh",
+        scheduler.TEMPLATE,
         spec.templates,
         title=_one_line(_title(plan)),
         version=__version__,
         source=_one_line(source),
-        directives=_aligned([Line(f"#SBATCH {text}", why) for text, why in steps.directives(spec, plan.layout)]),
+        directives=_aligned([Line(text, why) for text, why in scheduler.directives(spec, plan.layout)]),
         setup=_aligned(_setup(spec)),
         options=_aligned(list(_options(spec))),
         mnrun=shlex.join(call),
@@ -57,7 +57,7 @@ def _title(plan: Plan) -> str:
     spec, layout = plan.spec, plan.layout
     ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
     mode = "" if "mode" in spec.left else f", {spec.mode}"
-    return f"{steps.job_name(spec)}: {counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}{mode}, {spec.runtime}"
+    return f"{job_name(spec)}: {counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}{mode}, {spec.runtime}"
 
 
 # Makes `module` known to a batch shell that lacks it, as system/modules.py does for a live run.
@@ -70,7 +70,7 @@ def _setup(spec: JobSpec) -> list[Line]:
     limits = []
     for limit in spec.ulimit:
         name, _, value = limit.partition("=")
-        limits.append(Line(f"ulimit -{steps.ULIMITS[name]} {shlex.quote(value)}", spec.word_origins["ulimit", limit]))
+        limits.append(Line(f"ulimit -{ULIMITS[name]} {shlex.quote(value)}", spec.word_origins["ulimit", limit]))
     return [*modules, *limits, *_lines(spec)]
 
 
@@ -153,4 +153,4 @@ def _aligned(lines: list[Line]) -> list[str]:
 
 def on_paper(layout: Layout) -> Layout:
     """Return the layout with a placeholder for the nodes, which are not held yet."""
-    return replace(layout, nodes=(steps.NODES,) * layout.nnodes)
+    return replace(layout, nodes=(NODES,) * layout.nnodes)

@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mnrun.model import JobSpec, Plan, Site, Where, Words
+from mnrun.model import MARK, JobSpec, Plan, Site, Where, Words
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
 from mnrun.planning.compatibility import Verdict, single_copy
-from mnrun.schedulers.slurm.steps import MARK
 
 
 @dataclass(frozen=True)

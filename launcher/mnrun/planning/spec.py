@@ -12,11 +12,10 @@ from mnrun import environment
 from mnrun.config.layers import RIVALS, Settings
 from mnrun.errors import Impossible, UsageError
 from mnrun.images.reference import is_reference
-from mnrun.model import Asked, JobSpec, Mount, Variable
+from mnrun.model import ULIMITS, Asked, JobSpec, Mount, Variable
 from mnrun.planning import starters
 from mnrun.runtimes import DEFAULT, RUNTIMES
 from mnrun.schedulers.hosts import names
-from mnrun.schedulers.slurm.steps import ULIMITS
 
 _TEXTS = (
     *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "licenses", "mem", "mem_per_cpu"),

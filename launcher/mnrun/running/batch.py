@@ -1,7 +1,7 @@
-"""One start of a submitted job: its records, and the signals that Slurm sends to its batch script.
+"""One start of a submitted job: its records, and the signals that its scheduler sends to its batch script.
 
 The script of `mnrun submit` ends in `exec mnrun run --as-given`, so that mnrun becomes the script's process. A signal
-that Slurm sends to the script alone, as with --signal, arrives here and goes on to every rank.
+that the scheduler sends to the script alone, as with --signal, arrives here and goes on to every rank.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 
 from mnrun.errors import BUG, LaunchError, NodeError, Requeued
-from mnrun.jobs import archive, records
+from mnrun.jobs import records
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted
 from mnrun.model import JobSpec, Outcome
+from mnrun.running import job_dir
 from mnrun.running.job_dir import Records
+from mnrun.schedulers import at_hand
+from mnrun.schedulers.model import BatchStart
 from mnrun.system import process
 
 MOST_LOST = 5  # starts that may end without the record of a requeue, before mnrun gives the job up
@@ -36,49 +39,49 @@ start = partial(process.start, deaf=True)
 
 @dataclass
 class Start:
-    """One start of a job. `id` is 123, or 123_4 for a task of an array. `restart` counts the earlier starts."""
+    """One start of a job, and its outcome once that is known."""
 
-    id: str
-    restart: int
-    is_script: bool  # Slurm's signals to the script reach this process
+    batch: BatchStart
     outcome: Outcome | None = None
+
+    @property
+    def is_script(self) -> bool:
+        """Return whether this process is the script: exec has replaced the script's shell by mnrun. So the scheduler's
+        signals to the script arrive here."""
+        return self.batch.script == str(os.getpid())
 
 
 def current(environ: Mapping[str, str]) -> Start:
     """Return the start of the job in which this process runs."""
-    array, task = environ.get("SLURM_ARRAY_JOB_ID", ""), environ.get("SLURM_ARRAY_TASK_ID", "")
-    identity = f"{array}_{task}" if array and task else environ["SLURM_JOB_ID"]
-    script = environ.get("SLURM_TASK_PID", "")  # the script's shell, which exec has replaced by mnrun
-    return Start(identity, int(environ.get("SLURM_RESTART_COUNT") or 0), script == str(os.getpid()))
+    return Start(at_hand(environ).start(environ))
 
 
 def apart(spec: JobSpec, start: Start) -> JobSpec:
     """Return the job with a directory of --split-output of its own for this task and this start."""
     if not spec.split_output:
         return spec
-    _, _, task = start.id.partition("_")
-    again = f"start.{start.restart}" if start.restart else ""
-    return replace(spec, split_output=os.path.join(spec.split_output, *filter(None, (task, again))))
+    again = f"start.{start.batch.restart}" if start.batch.restart else ""
+    return replace(spec, split_output=os.path.join(spec.split_output, *filter(None, (start.batch.task, again))))
 
 
 @contextmanager
-def recorded(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> Iterator[Records]:
+def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     """Record the begin, the nodes and the end of this start. The end is `start.outcome`, or the error that is raised.
 
     Raises NodeError if the record cannot be written, or if too many starts of the job were lost.
     """
-    base = Path(spec.job_dir)
-    own = Records(base / start.id / str(start.restart))
+    folder = Path(spec.job_dir) / start.batch.id
+    own = Records(folder / str(start.batch.restart))
     try:
         own.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        own.write(records.BEGUN, records.text(_begun(spec, environ)))
+        own.write(records.BEGUN, records.text(_begun(spec, start.batch)))
     except OSError as error:
         what = f"cannot write to the job directory {own.path}: {error.strerror}"
         raise NodeError(what, "name another with --job-dir") from None
-    _remember(spec, start, environ)
+    _record(spec, start.batch)
     code, why = BUG, ""
     try:
-        _refuse_more(base / start.id, start.restart)
+        _refuse_more(folder, start.batch.restart)
         yield own
         assert start.outcome is not None
         code, why = start.outcome.code, start.outcome.why
@@ -91,43 +94,28 @@ def recorded(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> Iterato
             own.write(records.OUTCOME, records.text(Ended(time.time(), code, why)))
 
 
-def _begun(spec: JobSpec, environ: Mapping[str, str]) -> Begun:
+def _begun(spec: JobSpec, start: BatchStart) -> Begun:
     return Begun(
         time=time.time(),
-        nodes=environ.get("SLURM_JOB_NODELIST", ""),
-        head=environ.get("SLURMD_NODENAME", platform.node()),
+        nodes=start.nodelist,
+        head=start.head or platform.node(),
         output=os.path.realpath("/proc/self/fd/1"),
         error=os.path.realpath("/proc/self/fd/2"),
         split_output=spec.split_output,
     )
 
 
-def _remember(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> None:
-    """Record a job that the user gave to sbatch by hand as `mnrun submit` records its own."""
-    array = start.id.partition("_")[0]
-    folder = Records(Path(spec.job_dir) / array)
-    if (folder.path / records.SUBMITTED).exists():
-        return
-    count = environ.get("SLURM_JOB_NUM_NODES", "")
-    asked = Submitted(
-        id=array,
-        name=environ.get("SLURM_JOB_NAME", ""),
-        cluster=environ.get("SLURM_CLUSTER_NAME", ""),
-        nodes=int(count) if count.isdecimal() else 0,
-        command=spec.command,
-        time=time.time(),
-    )
-    with suppress(OSError):
-        folder.path.mkdir(mode=0o700, exist_ok=True)
-        folder.write(records.SUBMITTED, records.text(asked))
-    archive.remember(Path.home(), Path(spec.job_dir))
+def _record(spec: JobSpec, start: BatchStart) -> None:
+    """Record a job that the user handed in by hand as `mnrun submit` records its own."""
+    if not (Path(spec.job_dir) / start.array / records.SUBMITTED).exists():
+        job_dir.submitted(spec, Submitted(id=start.array, name=start.name, cluster=start.cluster, nodes=start.nodes))
 
 
-def _refuse_more(place: Path, restart: int) -> None:
-    """Raise NodeError if the job was lost too often, since Slurm would start it again and again."""
+def _refuse_more(folder: Path, restart: int) -> None:
+    """Raise NodeError if the job was lost too often, since its scheduler would start it again and again."""
     lost = 0
     for number in range(restart):
-        before = place / str(number)
+        before = folder / str(number)
         with suppress(OSError):
             text = (before / records.OUTCOME).read_text(encoding="utf-8", errors="replace")
             ended = records.outcome(text)

@@ -30,7 +30,7 @@ from mnrun.running.forward import Forward
 from mnrun.running.job_dir import Records
 from mnrun.running.prepare import prepare
 from mnrun.running.reasons import Broken
-from mnrun.schedulers import SCHEDULERS, WATCHES
+from mnrun.schedulers import SCHEDULERS
 from mnrun.system import keys, terminal
 from mnrun.system.process import Event, Running, Signals, Stopped, start, starting
 from mnrun.system.screen import Screen
@@ -56,18 +56,18 @@ class Launch:
     ) -> None:
         self.plan = plan
         self.site = site
-        self.environ = dict(SCHEDULERS[site.scheduler].client_environment(environ, plan))
+        self.scheduler = SCHEDULERS[site.scheduler]
+        self.environ = dict(self.scheduler.client_environment(environ, plan))
         self.records = records
         self.screen = screen
         self.starter = starter  # starts a command where no scheduler's client can
         self.forwarded = forwarded  # the signals that go on to the program
-        self.scheduler, self.asked = SCHEDULERS[site.scheduler], WATCHES[site.scheduler]
-        self.reasons = reasons.Reasons(plan, site, self.asked)
+        self.reasons = reasons.Reasons(plan, site, self.scheduler)
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
         script = forwarded != Signals.PROGRAMS
-        self.forward = Forward(self.asked, site, self.events, script=script, send=self._send, begun=self._has_begun)
+        self.forward = Forward(self.scheduler, site, self.events, script=script, send=self._send, begun=self._has_begun)
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {}
         self.prompt = plan.spec.shell == "terminal"
@@ -318,9 +318,9 @@ class Launch:
         if set(self.silent) - set(self.roster.lost) and self.serving_ended:
             self._sweep()
         elif self.silent:
-            self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: {self.asked.ENDS}")
+            self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: {self.scheduler.ENDS}")
             step = next((worker.step for worker in self.roster.workers.values()), "")
-            self.asked.end(f"{self.site.job}.{step}")
+            self.scheduler.end(f"{self.site.job}.{step}")
 
     def _sweep(self) -> None:
         """Do the guards' last work in a step of its own, which is quick after the guards or their undertakers."""
@@ -343,7 +343,7 @@ class Launch:
             return Outcome(self.code, self.roster.counts, REQUEUED)
         if self.cut_off or self._is_over():  # an mpirun that Slurm ends may exit with 0
             raise self._why_cut_off()
-        if self.code == 0 and self.silent and not self.asked.runs(self.site.job):  # Slurm may have lost the node
+        if self.code == 0 and self.silent and not self.scheduler.runs(self.site.job):  # Slurm may have lost the node
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")

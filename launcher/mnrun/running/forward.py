@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from mnrun.model import Site
-from mnrun.schedulers import SCHEDULERS, Watch
+from mnrun.schedulers import Scheduler
 from mnrun.system.process import Event, Stopped
 
 REPORTS = 2.0  # seconds in which the guards report one and the same TERM, as guard.sh counts it
@@ -26,7 +26,7 @@ class Forward:
 
     def __init__(
         self,
-        asked: Watch,
+        scheduler: Scheduler,
         site: Site,
         events: queue.SimpleQueue[Event],
         *,
@@ -36,10 +36,10 @@ class Forward:
     ) -> None:
         """Prepare to forward.
 
-        `asked` answers questions about the job. `script` says that the scheduler's signals to the batch script come
+        `scheduler` answers questions about the job. `script` says that the scheduler's signals to the batch script come
         here. `begun` returns whether the program has begun, with all of its ranks: an earlier signal would end mpirun.
         """
-        self._asked, self._site, self._events, self._script = asked, site, events, script
+        self._scheduler, self._site, self._events, self._script = scheduler, site, events, script
         self._send, self._begun = send, begun
         self._early: list[str] = []
         self._asked_at = -math.inf
@@ -49,7 +49,7 @@ class Forward:
 
     def tell(self, name: str) -> None:
         """Take in a signal. Raises Stopped if it ends a launch whose program has not begun."""
-        if not self._script and SCHEDULERS[self._site.scheduler].SIGNALS:
+        if not self._script and self._scheduler.SIGNALS:
             return
         if name == "TERM":
             self.ask(name)
@@ -71,8 +71,8 @@ class Forward:
         self._asked_at = time.monotonic()
 
         def answer() -> None:
-            runs = self._asked.runs(self._site.job)
-            preempted = self._script and runs and self._asked.preempted(self._site.job)
+            runs = self._scheduler.runs(self._site.job)
+            preempted = self._script and runs and self._scheduler.preempted(self._site.job)
             self._events.put(("state", told, (not runs, preempted)))
 
         threading.Thread(target=answer, daemon=True).start()
@@ -91,7 +91,7 @@ class Forward:
 
     def is_over(self, warned: bool) -> bool:
         """Return whether the job is over. Ask the scheduler only if a TERM has `warned` of the end."""
-        if warned and not self._asked.runs(self._site.job):
+        if warned and not self._scheduler.runs(self._site.job):
             self.over = True
         return self.over
 

@@ -7,15 +7,17 @@ import os
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
 from mnrun.errors import UsageError
+from mnrun.jobs import archive
 from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted, text
-from mnrun.model import Worker
+from mnrun.model import JobSpec, Worker
 
 OWNER = "launcher"  # names host and pid while a launch is under way
 
@@ -125,10 +127,17 @@ def writable(base: str) -> None:
         raise UsageError(f"cannot write to {path}: {error.strerror}", "name another with --job-dir") from None
 
 
-def submitted(base: str, record: Submitted, script: str) -> None:
-    """Record a submitted job where the other verbs look for it. A failure to do so must not lose the job."""
-    records = Records(Path(base) / record.id)
+def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
+    """Record a submitted job where the other verbs look for it. A failure to do so must not lose the job.
+
+    `record` needs no values that the job itself has: its command and its GPUs.
+    """
+    command = (spec.script, *spec.command) if spec.script else spec.command
+    whole = replace(record, command=command, gpus=int(spec.gpus or 0), time=time.time())
+    records = Records(Path(spec.job_dir) / record.id)
     with suppress(OSError):
         records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        records.write(SCRIPT, script)
-        records.write(SUBMITTED, text(record))
+        if script:
+            records.write(SCRIPT, script)
+        records.write(SUBMITTED, text(whole))
+    archive.remember(Path.home(), Path(spec.job_dir))

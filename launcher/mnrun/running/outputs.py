@@ -13,9 +13,8 @@ from functools import partial
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobs.records import NO_ARRAY
-from mnrun.model import JobSpec, Plan, Site
-from mnrun.schedulers import SCHEDULERS
-from mnrun.schedulers.slurm.steps import job_name
+from mnrun.model import JobSpec, Plan, Site, job_name
+from mnrun.schedulers import SCHEDULERS, at_hand
 from mnrun.system.process import Starter, start
 
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
@@ -58,12 +57,13 @@ def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, 
     if "\\" in pattern:  # a backslash turns all patterns off (sbatch(1), FILENAME PATTERN)
         return pattern.replace("\\", "")
     job = site.job if SCHEDULERS[site.scheduler].NUMBERS else plan.job
+    start = at_hand(environ).start(environ)
     values = {
         "j": job,
         "J": job,
-        "A": environ.get("SLURM_ARRAY_JOB_ID", job),
-        "a": environ.get("SLURM_ARRAY_TASK_ID", NO_ARRAY),
-        "x": plan.spec.job_name or environ.get("SLURM_JOB_NAME") or job_name(plan.spec),
+        "A": start.array if start.task else job,
+        "a": start.task or NO_ARRAY,
+        "x": plan.spec.job_name or start.name or job_name(plan.spec),
         "u": environ.get("USER") or str(os.getuid()),
         "%": "%",
     }

@@ -17,7 +17,7 @@ from mnrun.nodes import kit
 from mnrun.nodes.status import Roster
 from mnrun.planning import plan as planner
 from mnrun.planning.commands import carry
-from mnrun.schedulers import SCHEDULERS, WATCHES
+from mnrun.schedulers import SCHEDULERS
 from mnrun.system.process import Event, Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
 
@@ -122,7 +122,7 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     """Return the error for a step that has ended before every node has the image."""
     if roster.failed:
         return _failed(roster)
-    over = job_over(site.job, WATCHES[site.scheduler].ending(site))
+    over = job_over(site.job, SCHEDULERS[site.scheduler].ending(site))
     if over is not None:
         return over
     said = " | ".join(noise[-3:]) or "without a word"

@@ -24,7 +24,7 @@ from mnrun.nodes import kit
 from mnrun.planning import compatibility, layout
 from mnrun.planning.compatibility import Facts, Verdict
 from mnrun.runtimes import RUNTIMES
-from mnrun.schedulers import SCHEDULERS, WATCHES
+from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.hosts.wires import Way
 
 DAY = 86400.0
@@ -106,7 +106,7 @@ class Asker:
         if self.way is not None:
             return "".join(answer.out for answer in self.way.ask(words, only=names).values())
         assert self.allocation is not None
-        return WATCHES[self.site.scheduler].on_each(self.allocation, names, words, self.environ)
+        return SCHEDULERS[self.site.scheduler].on_each(self.allocation, names, words, self.environ)
 
     def _container(self) -> Words:
         """Return the words that start a container like the job's, or () if no image is there yet."""
@@ -151,7 +151,7 @@ class Asker:
 
     def _cluster(self) -> str:
         with suppress(LaunchError):
-            return WATCHES[self.site.scheduler].name(self.environ)
+            return SCHEDULERS[self.site.scheduler].name(self.environ)
         return ""
 
 

@@ -12,7 +12,7 @@ from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
 from mnrun.model import Plan, Site
 from mnrun.nodes.status import LESS, Roster
-from mnrun.schedulers import Watch
+from mnrun.schedulers import Scheduler
 
 OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # wording of slurmstepd and srun
 
@@ -26,16 +26,16 @@ class Broken(Exception):
 
 
 class Reasons:
-    """The reasons of one launch. `asked` answers questions about its job: the scheduler, or its Nobody."""
+    """The reasons of one launch. `scheduler` answers questions about its job."""
 
-    def __init__(self, plan: Plan, site: Site, asked: Watch) -> None:
-        self._plan, self._job, self._site, self._asked = plan, site.job, site, asked
+    def __init__(self, plan: Plan, site: Site, scheduler: Scheduler) -> None:
+        self._plan, self._job, self._site, self._scheduler = plan, site.job, site, scheduler
 
     def not_ready(self, roster: Roster, said: Sequence[str], late: bool) -> LaunchError:
         """Return the error for the nodes that are not ready, by their reports and the scheduler's opinion of them."""
         missing = roster.missing
         refused = roster.failed or roster.gone or roster.lost
-        thoughts = self._asked.why_down(missing)
+        thoughts = self._scheduler.why_down(missing)
         reasons = nodeset.folded({node: roster.why(node, thoughts) for node in missing})
         words = [line for line in said if any(node in line for node in missing)] or said
         noise = f" ({' | '.join(words[-3:])})" if words else ""
@@ -50,11 +50,11 @@ class Reasons:
         starved = [line for line in said if OOM.search(line)]
         if starved:  # a site can have Slurm end a step after the kernel killed one of its processes
             return OutOfMemory(f"out of memory: {' | '.join(starved)}", LESS)
-        state = self._asked.ending(self._site)
+        state = self._scheduler.ending(self._site)
         over = job_over(self._job, state)
         if over is not None:
             return over
-        lost = self._asked.why_down(self._plan.layout.nodes)
+        lost = self._scheduler.why_down(self._plan.layout.nodes)
         if lost:
             told = nodeset.folded({node: f"Slurm says {thought}" for node, thought in lost.items()})
             return NodeError(f"lost while the program ran: {told}")

@@ -25,7 +25,7 @@ from mnrun.system.screen import Screen
 
 
 @dataclass(frozen=True)
-class Looked:
+class View:
     """A plan for `mnrun plan` to show, with its site and the facts that a node reported."""
 
     plan: Plan
@@ -49,23 +49,23 @@ class Launch:
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
 
 
-def launch(job: JobSpec, asked_of_salloc: bool = False) -> int:
+def launch(job: JobSpec, allocated: bool = False) -> int:
     """Carry `job` out on the nodes that this process holds, and return its exit code.
 
-    `asked_of_salloc` says that salloc got the nodes for this very job.
+    `allocated` says that mnrun got the nodes for this very job.
     """
     from mnrun.running import job_dir
 
     screen = Screen(job.quiet, job.verbose)
-    if job.as_given and "SLURM_JOB_ID" in os.environ:
+    if job.as_given and nodes.in_job():
         return _launch_in_batch(job, screen)
     opened = partial(job_dir.opened, job.job_dir, keep=job.keep)
     if job.hosts:
-        with nodes.reached(job, screen) as held:
-            launched = Launch(held.job, held.allocation, held.site, opened, held.way.start)
-            return _launch(launched, screen, held.way, _ineffective(job)).code
-    launched = Launch(job, *nodes.held(job), opened)
-    return _launch(launched, screen, notes=_ineffective(job, asked_of_salloc)).code
+        with nodes.reached(job, screen) as hosts:
+            launched = Launch(hosts.job, hosts.allocation, hosts.site, opened, hosts.way.start)
+            return _launch(launched, screen, hosts.way, _ineffective(job)).code
+    launched = Launch(job, *nodes.current(job), opened)
+    return _launch(launched, screen, notes=_ineffective(job, allocated)).code
 
 
 def _launch_in_batch(job: JobSpec, screen: Screen) -> int:
@@ -74,8 +74,8 @@ def _launch_in_batch(job: JobSpec, screen: Screen) -> int:
 
     start = batch.current(os.environ)
     job = batch.apart(job, start)
-    with batch.recorded(job, start, os.environ) as records:
-        launched = Launch(job, *nodes.held(job), lambda _: nullcontext(records))
+    with batch.recorded(job, start) as records:
+        launched = Launch(job, *nodes.current(job), lambda _: nullcontext(records))
         if start.is_script:
             launched = replace(launched, starter=batch.start, forwarded=batch.FORWARDED)
         start.outcome = _launch(launched, screen)
@@ -89,8 +89,8 @@ def _launch(launched: Launch, screen: Screen, way: Any = None, notes: Sequence[s
     asker = probe.Asker(job, allocation, site, os.environ, way)
     job, verdict = probe.judged(asker)
     made = _plan(job, allocation, site)
-    told = [show.verdict_line(verdict, asker.origin)] if job.verbose else []
-    for note in (*_summary(made, allocation), *notes, *told):
+    lines = [show.verdict_line(verdict, asker.origin)] if job.verbose else []
+    for note in (*_summary(made, allocation), *notes, *lines):
         screen.say(note)
     begin = outputs.opened(made, site, os.environ, launched.starter)
     with begin as starter, launched.records(made.job) as records:
@@ -100,25 +100,25 @@ def _launch(launched: Launch, screen: Screen, way: Any = None, notes: Sequence[s
     return outcome
 
 
-def look(command: tuple[str, ...], given: dict[str, object]) -> Looked:
+def look(command: tuple[str, ...], given: dict[str, object]) -> View:
     """Return the plan of a run, and change nothing. Raises LaunchError."""
     from mnrun.running import probe
-    from mnrun.schedulers.slurm import steps
+    from mnrun.schedulers import BATCH
 
     job = spec_of(command, given)
     allocation: Allocation | None
-    with nodes.reached(job, Screen(quiet=True), look=True) if job.hosts else nullcontext() as held:
-        if held is not None:
-            job, allocation, site, way = held.job, held.allocation, held.site, held.way
+    with nodes.reached(job, Screen(quiet=True), look=True) if job.hosts else nullcontext() as hosts:
+        if hosts is not None:
+            job, allocation, site, way = hosts.job, hosts.allocation, hosts.site, hosts.way
         else:
-            (allocation, site), way = nodes.held_or_paper(job), None
+            (allocation, site), way = nodes.current_or_none(job), None
         asker = probe.Asker(job, allocation, site, os.environ, way)
         job, verdict = probe.judged(asker, look=True)
         networks = asker.networks()
     made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
     if allocation is None:
-        site = steps.on_paper(site, made.spec, made.layout)
-    return Looked(made, site, show.Judged(verdict, asker.origin, made.spec, networks))
+        site = BATCH[site.scheduler].with_gpus(site, made.spec, made.layout)
+    return View(made, site, show.Judged(verdict, asker.origin, made.spec, networks))
 
 
 def spec_of(
@@ -133,27 +133,28 @@ def spec_of(
     path = str(given.pop("job_file", "") or "")
     here, home = cwd(), str(Path.home())
     frozen = bool(given.pop("as_given", False))
-    found = as_given(given, os.environ) if frozen else gather(given, path, os.environ, here, home, batch=batch)
-    files = found.settings["env_file"].value if "env_file" in found.settings else ()
+    sources = as_given(given, os.environ) if frozen else gather(given, path, os.environ, here, home, batch=batch)
+    settings = sources.settings
+    files = settings["env_file"].value if "env_file" in settings else ()
     assert isinstance(files, tuple)
-    for warning in found.warnings:
+    for warning in sources.warnings:
         Screen().warn(warning)
-    if live and "module" in found.settings and not {"hosts", "hostfile"} & set(found.settings):
-        _load_modules(found.settings["module"].value)
+    if live and "module" in settings and not {"hosts", "hostfile"} & set(settings):
+        _load_modules(settings["module"].value)
     around = spec.Surroundings(
         cwd=here,
         home=home,
         environ=os.environ,
         env_files={path: _read(path) for path in files},
         umask=_umask(),
-        whys=found.whys,
+        whys=sources.whys,
         job_file=path,
-        hostfile=_read(str(found.settings["hostfile"].value), "--hostfile") if "hostfile" in found.settings else None,
+        hostfile=_read(str(settings["hostfile"].value), "--hostfile") if "hostfile" in settings else None,
         batch=batch,
         as_given=frozen,
         there=os.path.exists,
     )
-    return spec.build(found.settings, command or ("" if shell else found.command), around, shell)
+    return spec.build(settings, command or ("" if shell else sources.command), around, shell)
 
 
 def _load_modules(names: object) -> None:
@@ -166,8 +167,9 @@ def _load_modules(names: object) -> None:
     os.environ.update(loaded)
 
 
-def _ineffective(job: JobSpec, asked_of_salloc: bool = False) -> list[str]:
-    """Return a note on options that have an effect only at submission, except for options that salloc got."""
+def _ineffective(job: JobSpec, allocated: bool = False) -> list[str]:
+    """Return a note on options that have an effect only at submission. Options of the allocation had one if mnrun
+    itself has `allocated` the nodes."""
     from mnrun.running.outputs import asked_here
 
     here = asked_here(job)
@@ -175,7 +177,7 @@ def _ineffective(job: JobSpec, asked_of_salloc: bool = False) -> list[str]:
         name
         for name in job.origins
         if BY_NAME[name].batch and job.own(name) and not here.get(f"--{name}")
-        if not (asked_of_salloc and "shell" in BY_NAME[name].verbs)
+        if not (allocated and "shell" in BY_NAME[name].verbs)
     ]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []

@@ -12,24 +12,25 @@ from typing import Any
 
 from mnrun import environment
 from mnrun.errors import Impossible, UsageError
-from mnrun.jobs import archive
 from mnrun.jobs.records import Submitted
-from mnrun.model import JobSpec
+from mnrun.model import JobSpec, job_name
 from mnrun.planning import layout, plan, script
 from mnrun.running import job_dir, session
-from mnrun.schedulers.slurm import cluster, queue, steps
+from mnrun.schedulers import BatchScheduler, at_hand
+from mnrun.schedulers.model import Queue
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A job, and the text of its batch script."""
+    """A job, its scheduler, and the text of its batch script."""
 
     job: JobSpec
+    scheduler: BatchScheduler
     script: str
 
 
-def written(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
-    """Return the batch script of the job that is asked for. Change and ask nothing. Raises LaunchError."""
+def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
+    """Return the batch script of a job. Change and ask nothing. Raises LaunchError."""
     job = layout.share_gpus(session.spec_of(command, given, batch=True))
     if job.hosts:
         words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
@@ -39,12 +40,14 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
         )
     if job.local:
         raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
-    laid = layout.lay_out(job, None)
-    made = plan.make(job, script.on_paper(laid), "JOB")
+    ranks = layout.lay_out(job, None)
+    paper = plan.make(job, script.on_paper(ranks), "JOB")
+    scheduler = at_hand(os.environ)
     source = f" on {time.strftime('%Y-%m-%d')} by: {shlex.join(['mnrun', *_typed()])}"
     call = (job.mnrun,) if job.mnrun else session.own_call()
-    asked = str(layout.gpus(job, laid) or "")
-    return Submission(replace(job, nodes=laid.nnodes, gpus=asked), script.write(made, call, source))
+    gpus = str(layout.gpus(job, ranks) or "")
+    text = script.write(paper, scheduler, call, source)
+    return Submission(replace(job, nodes=ranks.nnodes, gpus=gpus), scheduler, text)
 
 
 def _typed() -> list[str]:
@@ -52,39 +55,32 @@ def _typed() -> list[str]:
 
 
 def hand_in(made: Submission) -> tuple[str, str]:
-    """Hand the script to sbatch. Return the job's number, and sbatch's other messages. Raises LaunchError."""
-    if not cluster.has_slurm():
-        raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
-    if "wait" in made.job.slurm:
-        raise UsageError("--slurm wait would have sbatch wait, without the job's id", "write mnrun submit --wait")
-    cluster.refuse_gpus(made.job, cluster.version())
+    """Hand the script to the scheduler. Return the job's number, and further messages. Raises LaunchError."""
+    scheduler = made.scheduler
+    if not scheduler.is_here():
+        remedy = f"submit where {scheduler.TITLE} is, or run here with mnrun run --local"
+        raise UsageError(f"{scheduler.SUBMIT} is not on PATH", remedy)
     job_dir.writable(made.job.job_dir)
-    return cluster.submit(made.script, made.job, os.environ)
+    return scheduler.submit(made.script, made.job, os.environ)
 
 
-def remember(number: str, made: Submission) -> queue.Queue:
+def record(number: str, made: Submission) -> Queue:
     """Record the submitted job for the other verbs. Return the queue, which lists it from now on."""
-    job = made.job
-    job_dir.submitted(job.job_dir, _record(number, job), made.script)
-    archive.remember(Path.home(), Path(job.job_dir))
-    mine = queue.Queue(os.environ, Path.home(), float(job.slurm_poll))
-    mine.forget()
-    return mine
 
-
-def _record(number: str, job: JobSpec) -> Submitted:
     def absolute(path: str) -> str:
         return os.path.abspath(path) if path else ""
 
-    return Submitted(
+    job = made.job
+    request = Submitted(
         id=number,
-        name=steps.job_name(job),
-        cluster=os.environ.get("SLURM_CLUSTER_NAME", ""),
+        name=job_name(job),
+        cluster=made.scheduler.start(os.environ).cluster,
         nodes=job.nodes or 0,
-        gpus=int(job.gpus or 0),
-        command=(job.script, *job.command) if job.script else job.command,
-        time=time.time(),
-        output=absolute(job.output or steps.OUTPUT),
+        output=absolute(job.output or made.scheduler.OUTPUT),
         error=absolute(job.error),
         split_output=job.split_output,
     )
+    job_dir.submitted(job, request, made.script)
+    queue = made.scheduler.user_queue(os.environ, Path.home(), float(job.slurm_poll))
+    queue.forget()
+    return queue

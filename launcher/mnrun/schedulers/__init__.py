@@ -1,23 +1,26 @@
-"""The schedulers: each tells which nodes the job holds, and how a step gets to them."""
+"""The schedulers: each tells which nodes the job holds, how a step gets to them, and how a job is handed in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
-from mnrun.model import Allocation, Plan, Site, Variable, Where, Words
-from mnrun.schedulers import local, unwatched
-from mnrun.schedulers.hosts import names
-from mnrun.schedulers.slurm import cluster, steps
+from mnrun.model import Allocation, JobSpec, Layout, Plan, Site, Variable, Where, Words
+from mnrun.schedulers import hosts, local, slurm
+from mnrun.schedulers.model import BatchStart, Queue
+from mnrun.system.screen import Screen
 
 
 class Scheduler(Protocol):
-    """The words of a step, and the traits of a scheduler that shape a launch."""
+    """The part that every launch needs: the words of a step, and the state of the job."""
 
     CLIENT: bool  # a client of its own starts each step, which may die with mnrun, and has errors of its own (srun)
     SIGNALS: bool  # its signals reach every process of a step, so that the guards receive them
     LIMITS: bool  # a job has the resource limits of the shell that submitted it
     NUMBERS: bool  # people know a job by its number
+    ENDS: str  # the end of what runs on a node that does not answer
 
     def reach(self, where: Where, plan: Plan, site: Site) -> Words:
         """Return the words in front of a step's own. `{node}` in them means each node."""
@@ -27,12 +30,6 @@ class Scheduler(Protocol):
 
     def client_environment(self, environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
         """Return the environment of the programs that start the steps, such as srun."""
-
-
-class Watch(Protocol):
-    """The word of a scheduler on one of its jobs."""
-
-    ENDS: str  # the end of what runs on a node that does not answer
 
     def name(self, environ: Mapping[str, str]) -> str:
         """Return the name of the cluster."""
@@ -58,5 +55,72 @@ class Watch(Protocol):
         """End a job or a step."""
 
 
-SCHEDULERS: dict[str, Scheduler] = {"slurm": steps, "hosts": names, "local": local}
-WATCHES: dict[str, Watch] = {"slurm": cluster, "hosts": unwatched, "local": unwatched}
+class BatchScheduler(Scheduler, Protocol):
+    """The further part of a scheduler that grants nodes and takes batch scripts."""
+
+    TITLE: str  # its name, as people write it
+    SUBMIT: str  # the program that takes batch scripts
+    TEMPLATE: str  # the template of its batch scripts, in sbatch_templates/
+    OUTPUT: str  # the pattern of the job's output, where the job names none
+
+    def is_here(self) -> bool:
+        """Return whether this machine can hand jobs in to it."""
+
+    def job(self, environ: Mapping[str, str]) -> str:
+        """Return the id of the job that this process is in, or ""."""
+
+    # In a job
+
+    def current(self, environ: Mapping[str, str]) -> tuple[Allocation, Site]:
+        """Return the nodes of the job that this process is in, and its site. Raises SchedulerError."""
+
+    def start(self, environ: Mapping[str, str]) -> BatchStart:
+        """Return this start of the job. Each value that the environment lacks is "" or 0."""
+
+    def settings(self, environ: Mapping[str, str]) -> Mapping[str, tuple[int, str]]:
+        """Return option -> (value, its origin) of the job's request, as far as its ranks depend on it."""
+
+    # Before there is a job
+
+    def site(self, environ: Mapping[str, str]) -> Site:
+        """Return this site, for a plan without nodes. Raises SchedulerError."""
+
+    def with_gpus(self, site: Site, spec: JobSpec, layout: Layout) -> Site:
+        """Return the site of a plan without nodes, with the GPUs of each node. Raises Impossible."""
+
+    def refuse(self, spec: JobSpec, site: Site) -> None:
+        """Raise Impossible if the job asks for something that its steps cannot have at this site."""
+
+    def request(self, spec: JobSpec, options: Sequence[str]) -> Words:
+        """Return the command that gets an allocation for the job. `options` are those of `mnrun shell` that only an
+        allocation has use for, by their names in the JobSpec."""
+
+    def allocated(
+        self, spec: JobSpec, options: Sequence[str], environ: Mapping[str, str], screen: Screen
+    ) -> AbstractContextManager[Mapping[str, str]]:
+        """Return a context that holds such an allocation. It yields the job's variables. Raises LaunchError."""
+
+    # Batch scripts and their jobs
+
+    def directives(self, spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
+        """Return (line of the script, origin) for each option of the job."""
+
+    def submit(self, script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
+        """Hand in the text of a batch script. Return the job's id, and further messages. Raises LaunchError."""
+
+    def user_queue(self, environ: Mapping[str, str], home: Path, poll: float) -> Queue:
+        """Return the queue, as this user may read it. `poll` is the least time between two questions, in seconds."""
+
+
+BATCH: dict[str, BatchScheduler] = {"slurm": slurm}
+SCHEDULERS: dict[str, Scheduler] = {**BATCH, "hosts": hosts, "local": local}
+
+
+def at_hand(environ: Mapping[str, str]) -> BatchScheduler:
+    """Return the scheduler whose job this process is in, else the scheduler of this machine, else the first one.
+
+    The first one writes scripts where no scheduler is, and says what is missing here.
+    """
+    around = (scheduler for scheduler in BATCH.values() if scheduler.job(environ))
+    here = (scheduler for scheduler in BATCH.values() if scheduler.is_here())
+    return next(around, None) or next(here, None) or next(iter(BATCH.values()))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mnrun import environment
 from mnrun.model import Allocation, Node, Plan, Site, Variable, Where, Words
+from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, why_down
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 
@@ -34,3 +35,7 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, s
     """Return the environment without the variables that name the node and task of a surrounding step or job."""
     others = ("SLURMD_NODENAME", "SLURM_LOCALID", *environment.OF_HOSTS)
     return {name: value for name, value in environ.items() if name not in others}
+
+
+__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "allocation", "client_environment", "launch_environment", "reach"]
+__all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "why_down"]

@@ -14,7 +14,7 @@ from mnrun import __version__
 from mnrun.config.options import FOREIGN
 from mnrun.errors import LaunchError, NodeError
 from mnrun.running import execute
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers import slurm
 from unit.typed import Answer, Launched, Terminal, complaint
 
 IMAGE = ("--image", "/app.sif")
@@ -292,7 +292,7 @@ def test_local_runs_here(mnrun: Terminal, mocker: MockerFixture) -> None:
     launched = Launched()
     mocker.patch.object(execute, "execute", launched)
     assert mnrun("--local", "--runtime", "host", "-Q", "./app").code == 0
-    mocker.patch.object(cluster, "has_slurm", return_value=False)
+    mocker.patch.object(slurm, "is_here", return_value=False)
     assert mnrun("--runtime", "host", "-Q", "./app").code == 0
     assert [plan.job.partition("-")[0] for plan in launched.plans] == ["local", "local"]
 

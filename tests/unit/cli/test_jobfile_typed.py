@@ -15,7 +15,7 @@ from pytest_mock import MockerFixture
 from mnrun.cli import main
 from mnrun.config import jobfile, load
 from mnrun.config.options import OPTIONS
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers import slurm
 from unit.typed import Answer, Launched, Terminal, complaint
 
 FILE = 'command = ["./app", "x"]\nimage = "/app.sif"\nntasks = 3\n'
@@ -28,7 +28,7 @@ def site(monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, tmp_path: Path)
     (folder / "profiles").mkdir(parents=True)
     monkeypatch.setattr(load, "SITE", folder)
     monkeypatch.setattr(load, "OWNER", os.getuid())
-    mocker.patch.object(cluster, "name", return_value="cluster1")
+    mocker.patch.object(slurm, "name", return_value="cluster1")
     mocker.patch.object(platform, "node", return_value="login1")
     for path in (folder, folder / "profiles"):
         path.chmod(0o755)

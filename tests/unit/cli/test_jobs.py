@@ -14,9 +14,8 @@ from pytest_mock import MockerFixture
 from mnrun.cli import jobs as verbs
 from mnrun.cli import main
 from mnrun.errors import SchedulerError
+from mnrun.schedulers.model import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers
-from mnrun.schedulers.slurm.answers import Job
-from mnrun.schedulers.slurm.queue import Answer
 from mnrun.system import screen
 from unit.jobs.test_archive import made
 from unit.samples import RECORDED
@@ -34,17 +33,17 @@ class Slurm:
         self.asked: list[str] = []
         self.down = False
 
-    def jobs(self) -> Answer:
+    def jobs(self) -> Snapshot:
         self.asked.append("jobs")
         if self.down:
             raise SchedulerError("squeue: Unable to contact slurm controller")
-        return Answer(self.known, time.time())
+        return Snapshot(self.known, time.time())
 
     def history(self, ids: tuple[str, ...] = ()) -> tuple[Job, ...]:
         self.asked.append("history " + ",".join(ids))
         return self.past
 
-    def places(self) -> list[answers.Place]:
+    def nodes(self) -> list[PartitionNode]:
         self.asked.append("places")
         return answers.sinfo_columns((RECORDED / "answers" / "sinfo_drained.txt").read_text())
 

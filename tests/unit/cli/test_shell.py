@@ -24,6 +24,7 @@ from mnrun.files import folder
 from mnrun.model import Where, Words
 from mnrun.planning import show
 from mnrun.running import execute
+from mnrun.schedulers import slurm
 from mnrun.schedulers.slurm import allocate, cluster, steps
 from mnrun.system import terminal
 from mnrun.system.process import Event
@@ -168,7 +169,7 @@ def salloc(mocker: MockerFixture, tmp_path: Path) -> Iterator[Salloc]:
     mocker.patch.object(allocate, "start", played.start)
     mocker.patch.object(allocate, "tied", lambda argv, signum: (f"tied to {signum.name[3:]}", *argv))
     mocker.patch.object(cluster, "end", side_effect=played.done.append)
-    mocker.patch.object(cluster, "version", return_value=(24, 11))
+    mocker.patch.object(slurm, "version", return_value=(24, 11))
     before = signal.getsignal(signal.SIGINT)
     yield played
     assert signal.getsignal(signal.SIGINT) == before
@@ -177,7 +178,7 @@ def salloc(mocker: MockerFixture, tmp_path: Path) -> Iterator[Salloc]:
 
 def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
     """The job's variables, for as long as the pipe is open."""
-    with allocate.allocated(("-N", "2"), {}, Screen(quiet=True)) as found:
+    with allocate.allocated(("salloc", "-N", "2"), {}, Screen(quiet=True)) as found:
         assert found == {"SLURM_JOB_ID": "8", "SLURM_JOB_NAME": "a = b"}
         assert salloc.argv[:5] == ("salloc", "-N", "2", "sh", "-c")
         assert salloc.done == []
@@ -187,7 +188,7 @@ def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
 def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> None:
     """By scancel, since nobody else would."""
     salloc.returncode = -9
-    with allocate.allocated((), {}, Screen(quiet=True)):
+    with allocate.allocated(("salloc",), {}, Screen(quiet=True)):
         pass
     assert salloc.done == [signal.SIGHUP, "close", "8"]
 
@@ -195,7 +196,7 @@ def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> 
 def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
     """By force, and its job by scancel."""
     salloc.stubborn, salloc.returncode = True, None
-    with pytest.raises(ValueError), allocate.allocated((), {}, Screen(quiet=True)):
+    with pytest.raises(ValueError), allocate.allocated(("salloc",), {}, Screen(quiet=True)):
         raise ValueError
     assert salloc.done == [signal.SIGHUP, "close", signal.SIGKILL, "8"]
 
@@ -211,7 +212,7 @@ def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
 def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | None) -> None:
     """salloc's own reasons, and what it was asked for."""
     salloc.said, salloc.events = said, [("ended", "salloc", 1)]
-    with pytest.raises(SchedulerError) as raised, allocate.allocated(("-p", "x"), {}, Screen(quiet=True)):
+    with pytest.raises(SchedulerError) as raised, allocate.allocated(("salloc", "-p", "x"), {}, Screen(quiet=True)):
         pass
     reason = reason or "invalid partition specified: x; Job submit/allocate failed: no"
     assert str(raised.value) == f"salloc: {reason}; it was asked for -p x"
@@ -221,7 +222,7 @@ def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | 
 def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:
     """And is mnrun's code."""
     salloc.events = [("signal", "", 2)]
-    with pytest.raises(SystemExit) as raised, allocate.allocated((), {}, Screen(quiet=True)):
+    with pytest.raises(SystemExit) as raised, allocate.allocated(("salloc",), {}, Screen(quiet=True)):
         pass
     assert raised.value.code == 130
     assert salloc.done == [signal.SIGHUP, "close"]
@@ -230,7 +231,10 @@ def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:
 def test_no_salloc(salloc: Salloc, mocker: MockerFixture) -> None:
     """Slurm's module is not loaded."""
     mocker.patch.object(allocate, "start", side_effect=FileNotFoundError)
-    with pytest.raises(SchedulerError, match="salloc is not on PATH"), allocate.allocated((), {}, Screen(True)):
+    with (
+        pytest.raises(SchedulerError, match="salloc is not on PATH"),
+        allocate.allocated(("salloc",), {}, Screen(True)),
+    ):
         pass
 
 
@@ -248,14 +252,14 @@ def mnrun(
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NAME"):
         monkeypatch.setenv(name, "")  # so that they are as before after the test
         monkeypatch.delenv(name)
-    mocker.patch.object(cluster, "has_slurm", return_value=True)
+    mocker.patch.object(slurm, "is_here", return_value=True)
     mocker.patch.object(os, "isatty", return_value=False)
     return Terminal(mocker, capsys)
 
 
 @pytest.fixture
 def launched(mocker: MockerFixture) -> Launched:
-    mocker.patch.object(cluster, "current", return_value=(held("node01", "node02"), SITE))
+    mocker.patch.object(slurm, "current", return_value=(held("node01", "node02"), SITE))
     launched = Launched(code=7)
     mocker.patch.object(execute, "execute", launched)
     return launched

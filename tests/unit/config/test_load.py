@@ -12,7 +12,7 @@ from pytest_mock import MockerFixture
 from mnrun.config import load as gather
 from mnrun.config.load import Gathered
 from mnrun.errors import Impossible, SchedulerError, UsageError
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers import slurm
 
 
 class Place:
@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture
     found = Place(tmp_path)
     monkeypatch.setattr(gather, "SITE", found.site)
     monkeypatch.setattr(gather, "OWNER", os.getuid())
-    mocker.patch.object(cluster, "name", return_value="cluster1")
+    mocker.patch.object(slurm, "name", return_value="cluster1")
     mocker.patch.object(platform, "node", return_value="login1")
     return found
 
@@ -158,7 +158,7 @@ def test_a_profile_that_is_not_chosen_need_not_make_sense_here(place: Place) -> 
 def test_a_cluster_that_cannot_be_asked(place: Place, mocker: MockerFixture) -> None:
     """The way around it is named."""
     write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"')
-    mocker.patch.object(cluster, "name", side_effect=SchedulerError("scontrol did not answer"))
+    mocker.patch.object(slurm, "name", side_effect=SchedulerError("scontrol did not answer"))
     with pytest.raises(SchedulerError, match=r"^scontrol did not answer; .*name it with --profile$"):
         place.gather()
     assert place.gather(profile="here").profile == "here"
@@ -232,7 +232,7 @@ def test_what_holds_before_any_job_is_named(place: Place, mocker: MockerFixture)
     )
     found = gather.standing({"MNRUN_SLURM_POLL": "2m", "MNRUN_MODE": "x", "SBATCH_TIMELIMIT": ""}, str(place.home))
     assert (found["job_dir"].value, found["slurm_poll"].value) == ("/scratch/jobs", 120)
-    mocker.patch.object(cluster, "name", side_effect=SchedulerError("scontrol did not answer"))
+    mocker.patch.object(slurm, "name", side_effect=SchedulerError("scontrol did not answer"))
     assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
 
 

@@ -12,9 +12,8 @@ from pytest_mock import MockerFixture
 from mnrun.cli import jobs as verbs
 from mnrun.errors import UsageError
 from mnrun.images import cache
-from mnrun.schedulers.slurm import cluster
-from mnrun.schedulers.slurm.answers import Job
-from mnrun.schedulers.slurm.queue import Answer
+from mnrun.schedulers import slurm
+from mnrun.schedulers.model import Job, Snapshot
 from unit.typed import Terminal
 
 DAY = 86400.0
@@ -127,7 +126,7 @@ def test_an_image_without_a_tag(place: Path, mocker: MockerFixture, capsys: pyte
     """It is said to be one."""
     for name in ("a", "b"):
         (place / "refs" / name).unlink()
-    mocker.patch.object(cluster, "has_slurm", return_value=False)
+    mocker.patch.object(slurm, "is_here", return_value=False)
     said = Terminal(mocker, capsys)("clean", "--images", "--image-cache", str(place)).out
     assert said == f"removed {place}/sha256-1.sif: no tag leads to it any more, 2 MB, unused for 40 days\n"
 
@@ -144,13 +143,13 @@ def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.Capture
     """Shown, kept for a job that runs, then removed with their references; Slurm is asked only where there is such."""
     queue = mocker.Mock()
     mocker.patch.object(verbs, "queue_of_mine", return_value=queue)
-    mocker.patch.object(cluster, "has_slurm", return_value=True)
+    mocker.patch.object(slurm, "is_here", return_value=True)
     mnrun = Terminal(mocker, capsys)
     line = f"{place}/sha256-1.sif: docker://a, docker://b, 2 MB, unused for 40 days\n"
     words = ("clean", "--images", "--image-cache", str(place))
-    queue.jobs.return_value = Answer((Job("7", "", "RUNNING", start=NOW - 41 * DAY),), NOW)
+    queue.jobs.return_value = Snapshot((Job("7", "", "RUNNING", start=NOW - 41 * DAY),), NOW)
     assert mnrun(*words).out == ""
-    queue.jobs.return_value = Answer((), NOW)
+    queue.jobs.return_value = Snapshot((), NOW)
     shown = mnrun(*words, "--dry-run")
     assert (shown.out, len(there(place))) == (f"would remove {line}", 5)
     assert shown.err == f"mnrun: 1 of 2 images would be removed from {place}, 2 MB\n"

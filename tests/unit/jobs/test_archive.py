@@ -12,8 +12,7 @@ from pytest_mock import MockerFixture
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import archive, state, waiting
 from mnrun.jobs.tail import Tail
-from mnrun.schedulers.slurm.answers import Job
-from mnrun.schedulers.slurm.queue import Answer
+from mnrun.schedulers.model import Job, Snapshot
 
 
 def made(base: Path, identity: str, *starts: int | None, time: float = 5.0) -> Path:
@@ -163,12 +162,12 @@ class FakeQueue:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def jobs(self) -> Answer:
+    def jobs(self) -> Snapshot:
         self.asked.append(self.now)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, SchedulerError):
             raise answer
-        return Answer(tuple(answer), self.now)
+        return Snapshot(tuple(answer), self.now)
 
     def history(self, ids: list[str]) -> tuple[Job, ...]:
         return self.past
@@ -244,7 +243,7 @@ def test_an_end_of_which_nobody_knows(tmp_path: Path, mocker: MockerFixture) -> 
 def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mocker: MockerFixture) -> None:
     """It may be younger than that."""
     queue = FakeQueue(mocker, [], [Job("7", "", "COMPLETED")])
-    old = Answer((), 990.0)
+    old = Snapshot((), 990.0)
     real = queue.jobs
     answers = iter([lambda: old, real, real])
     mocker.patch.object(queue, "jobs", side_effect=lambda: next(answers)())
@@ -255,7 +254,7 @@ def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mock
 
 def test_an_old_answer_does_not_know_all_tasks_of_an_array(tmp_path: Path, mocker: MockerFixture) -> None:
     """Whoever asked before us; of a job that is none, its end is one."""
-    old = Answer((Job("9_0", "", "COMPLETED"), Job("7", "", "FAILED", code=3)), 990.0)
+    old = Snapshot((Job("9_0", "", "COMPLETED"), Job("7", "", "FAILED", code=3)), 990.0)
     queue = FakeQueue(mocker, [Job("9_0", "", "COMPLETED"), Job("9_1", "", "FAILED", code=5)])
     real = queue.jobs
     answers = iter([lambda: old, real])

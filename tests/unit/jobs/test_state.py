@@ -9,8 +9,8 @@ import pytest
 from mnrun.jobs import state as follow
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted
 from mnrun.jobs.state import Kept
+from mnrun.schedulers.model import Job, PartitionNode
 from mnrun.schedulers.slurm import answers
-from mnrun.schedulers.slurm.answers import Job
 from unit.samples import RECORDED
 
 NOW = 1_700_000_000.0
@@ -225,7 +225,7 @@ def test_free_nodes() -> None:
 )
 def test_nodes_in_other_states(state: str, mark: str, words: str) -> None:
     """Each of sinfo's words and marks."""
-    place = answers.Place("p", False, "n1", state, mark, 0, 0, 8, 8, True, "1-00:00:00", "")
+    place = PartitionNode("p", False, "n1", state, mark, 0, 0, 8, 8, True, "1-00:00:00", "")
     (one,) = follow.partitions([place])
     assert one.words == words
     assert bool(one.out) is (mark == "*" or state == "reserved")
@@ -233,7 +233,7 @@ def test_nodes_in_other_states(state: str, mark: str, words: str) -> None:
 
 def test_a_closed_partition() -> None:
     """And one by its name."""
-    place = answers.Place("p", False, "n1", "idle", "", 0, 0, 8, 8, False, "infinite", "")
+    place = PartitionNode("p", False, "n1", "idle", "", 0, 0, 8, 8, False, "infinite", "")
     assert [one.words for one in follow.partitions([place], "p")] == ["closed: takes no jobs now"]
     assert follow.partitions([place], "q") == []
 

@@ -245,9 +245,9 @@ def test_on_paper_what_contradicts_itself(wanted: dict[str, object], said: str) 
 )
 def test_in_real_jobs(job: str, ranks: tuple[int, ...], why: str) -> None:
     """The jobs recorded on a real cluster, asked for nothing more: what salloc was told is what runs."""
-    from mnrun.schedulers.slurm import steps
+    from mnrun.schedulers.slurm import scontrol
 
-    layout = lay_out(JobSpec(), steps.allocation(*recorded(job)))
+    layout = lay_out(JobSpec(), scontrol.allocation(*recorded(job)))
     assert (layout.ranks, layout.why_ranks) == (ranks, why)
 
 

@@ -14,6 +14,7 @@ from mnrun import files as render
 from mnrun.errors import UsageError
 from mnrun.model import JobSpec, Variable
 from mnrun.planning import layout, plan, script
+from mnrun.schedulers import slurm
 from unit.conftest import Shell
 from unit.samples import build
 
@@ -25,7 +26,7 @@ def written(*command: str, **given: Any) -> str:
 
 def of_the_job(job: JobSpec, source: str, call: tuple[str, ...] = ("/bin/mnrun",)) -> str:
     made = plan.make(job, script.on_paper(layout.lay_out(job, None)), "JOB")
-    return script.write(made, call, source)
+    return script.write(made, slurm, call, source)
 
 
 OPTIONS = re.compile(r"^mnrun_options=\(\n(.*?)^\)$", re.MULTILINE | re.DOTALL)

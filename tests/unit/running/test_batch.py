@@ -30,13 +30,13 @@ def started(base: Path, environ: Mapping[str, str] = {}, outcome: Outcome | Exce
     job, start = build("./app", job_dir=str(base)), batch.current(whole)
     start.outcome = outcome if isinstance(outcome, Outcome) else None
     try:
-        with batch.recorded(job, start, whole):
+        with batch.recorded(job, start):
             if isinstance(outcome, Exception):
                 raise outcome
     except Exception as error:
         if error is not outcome:
             raise
-    place = base / start.id / str(start.restart)
+    place = base / start.batch.id / str(start.batch.restart)
     found: dict[str, Any] = json.loads((place / "outcome").read_text())
     begun = records.begun((place / "begun").read_text())
     assert begun is not None
@@ -54,7 +54,7 @@ def started(base: Path, environ: Mapping[str, str] = {}, outcome: Outcome | Exce
 )
 def test_which_start_it_is(environ: dict[str, str], start: tuple[str, int]) -> None:
     found = batch.current({**JOB, **environ})
-    assert (found.id, found.restart, found.is_script) == (*start, False)
+    assert (found.batch.id, found.batch.restart, found.is_script) == (*start, False)
     assert batch.current({**JOB, "SLURM_TASK_PID": str(os.getpid())}).is_script
 
 

@@ -293,8 +293,8 @@ def test_scheduler_is_asked_after_the_lease_is_closed(
         closed.append(stage.lease.closed)
         return answer
 
-    mocker.patch("mnrun.schedulers.slurm.cluster.ending", side_effect=lambda site: noting(slurm.ending))
-    mocker.patch("mnrun.schedulers.slurm.cluster.why_down", side_effect=lambda names: noting(slurm.thoughts))
+    mocker.patch("mnrun.schedulers.slurm.ending", side_effect=lambda site: noting(slurm.ending))
+    mocker.patch("mnrun.schedulers.slurm.why_down", side_effect=lambda names: noting(slurm.thoughts))
     for play in (
         Play(go=say(*RANKS) + ended("serve", 143), close=[]),
         Play(kit=say("fail node01 no image", READY[1]), close=[]),

@@ -13,7 +13,7 @@ from pytest_mock import MockerFixture
 from mnrun.model import Site
 from mnrun.running import forward
 from mnrun.running.forward import Forward
-from mnrun.schedulers import Watch
+from mnrun.schedulers import SCHEDULERS, Scheduler
 from mnrun.system.process import Event, Stopped
 
 
@@ -25,8 +25,9 @@ class Job:
         self.sent: list[bytes] = []
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         site = Site(scheduler, "7")
+        self.SIGNALS = SCHEDULERS[scheduler].SIGNALS
         self.forward = Forward(
-            cast(Watch, self), site, self.events, script=script, send=self.sent.append, begun=lambda: self.begun
+            cast(Scheduler, self), site, self.events, script=script, send=self.sent.append, begun=lambda: self.begun
         )
 
     def runs(self, job: str) -> bool:

@@ -143,7 +143,7 @@ ENDS: dict[str, tuple[Step, LaunchError]] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_how_it_fails(end: str, mocker: MockerFixture) -> None:
     """One line that says where, and why."""
-    mocker.patch("mnrun.schedulers.slurm.cluster.ending", return_value="RUNNING")
+    mocker.patch("mnrun.schedulers.slurm.ending", return_value="RUNNING")
     step, expected = ENDS[end]
     with pytest.raises(LaunchError) as wrong:
         carried_out(step)
@@ -153,7 +153,7 @@ def test_how_it_fails(end: str, mocker: MockerFixture) -> None:
 @pytest.mark.parametrize(("state", "kind"), [("CANCELLED", JobEnded), ("TIMEOUT", DeadlineError)])
 def test_a_job_that_ends_meanwhile(state: str, kind: type[LaunchError], mocker: MockerFixture) -> None:
     """Slurm knows which it was."""
-    mocker.patch("mnrun.schedulers.slurm.cluster.ending", return_value=state)
+    mocker.patch("mnrun.schedulers.slurm.ending", return_value=state)
     with pytest.raises(kind):
         carried_out(Step(over=143))
 

@@ -14,7 +14,7 @@ from mnrun.images import cache
 from mnrun.model import JobSpec
 from mnrun.running import probe
 from mnrun.running.probe import Asker, judged
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers import slurm
 from mnrun.system import process
 from unit.samples import RECORDED, SITE, build, held
 
@@ -40,7 +40,7 @@ class Node:
 @pytest.fixture
 def node(mocker: MockerFixture) -> Node:
     node = Node()
-    mocker.patch.object(cluster, "on_each", node)
+    mocker.patch.object(slurm, "on_each", node)
     return node
 
 

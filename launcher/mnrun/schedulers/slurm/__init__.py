@@ -1,1 +1,69 @@
-"""Slurm: allocations, steps, batch scripts and the queue."""
+"""Slurm: allocations, steps, batch scripts and the queue. The names of this package are those of BatchScheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from mnrun.model import JobSpec, Site
+from mnrun.schedulers.model import Queue
+from mnrun.schedulers.slurm.cluster import (
+    ENDS,
+    SUBMIT,
+    current,
+    end,
+    ending,
+    is_here,
+    job,
+    name,
+    on_each,
+    preempted,
+    runs,
+    settings,
+    site,
+    start,
+    submit,
+    version,
+    why_down,
+)
+from mnrun.schedulers.slurm.options import OUTPUT, TEMPLATE, directives, refuse, request
+from mnrun.schedulers.slurm.steps import (
+    CLIENT,
+    LIMITS,
+    NUMBERS,
+    SIGNALS,
+    client_environment,
+    launch_environment,
+    reach,
+    with_gpus,
+)
+from mnrun.system.screen import Screen
+
+TITLE = "Slurm"
+
+
+def allocated(
+    spec: JobSpec, options: Sequence[str], environ: Mapping[str, str], screen: Screen
+) -> AbstractContextManager[Mapping[str, str]]:
+    """Return a context that holds an allocation of salloc, and yields the job's variables."""
+    from mnrun.schedulers.slurm import allocate
+
+    refuse(spec, Site("slurm", "", version()))
+    # by default, salloc names the job after its command (salloc(1), --job-name)
+    named = () if spec.job_name else ("--job-name=mnrun",)
+    return allocate.allocated((*request(spec, options), *named), environ, screen)
+
+
+def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
+    """Return the queue, as this user may read it."""
+    from mnrun.schedulers.slurm import queue
+
+    return queue.UserQueue(environ, home, poll)
+
+
+__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "client_environment", "launch_environment", "reach", "with_gpus"]
+__all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
+__all__ += ["settings", "site", "start", "submit", "why_down"]
+__all__ += ["OUTPUT", "TEMPLATE", "directives", "refuse", "request"]
+__all__ += ["TITLE", "allocated", "user_queue"]

@@ -31,38 +31,38 @@ FAREWELL = 10.0  # seconds for salloc to give the nodes back
 
 @contextmanager
 def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Iterator[dict[str, str]]:
-    """Yield the variables of the job that `salloc WORDS` grants, and give the job back at the end.
+    """Yield the variables of the job that salloc grants, and give the job back at the end. `words` are its command.
 
     Raises SchedulerError if there is no salloc or if salloc refuses. A signal raises SystemExit(128+n).
     """
-    argv = ("salloc", *words, "sh", "-c", kit.spoken(kit.ALLOCATION))
+    argv = (*words, "sh", "-c", kit.spoken(kit.ALLOCATION))
     screen.command(kit.typed(argv))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with tempfile.TemporaryFile() as errors:
-        with starting("salloc", "load Slurm's module, or use --local"):
-            lease = start("salloc", tied(argv, signal.SIGHUP), dict(environ), events, held=True, errors=errors)
-        found: dict[str, str] = {}
+        with starting(words[0], "load Slurm's module, or use --local"):
+            lease = start(words[0], tied(argv, signal.SIGHUP), dict(environ), events, held=True, errors=errors)
+        variables: dict[str, str] = {}
         try:
             with Signals(events):
-                found = _granted(events, words, screen, lambda: _lines(errors))
+                variables = _variables(events, words, screen, lambda: _lines(errors))
             screen.done()
-            yield found
+            yield variables
         finally:
             screen.done()
-            _give_back(lease, found.get("SLURM_JOB_ID", ""))
+            _give_back(lease, cluster.job(variables))
 
 
-def _granted(
-    events: queue.SimpleQueue[Event], words: Words, screen: Screen, said: Callable[[], list[str]]
+def _variables(
+    events: queue.SimpleQueue[Event], words: Words, screen: Screen, messages: Callable[[], list[str]]
 ) -> dict[str, str]:
     """Return the variables that the job's first command prints, once the job has nodes."""
     screen.phase("waiting for an allocation")
-    found: dict[str, str] = {}
-    heard = 0
+    variables: dict[str, str] = {}
+    shown = 0
     while True:
-        lines = said()
-        if len(lines) > heard:
-            heard = len(lines)
+        lines = messages()
+        if len(lines) > shown:
+            shown = len(lines)
             screen.phase(lines[-1])
         try:
             kind, _, what = events.get(timeout=LOOK)
@@ -71,11 +71,11 @@ def _granted(
         if kind == "signal":
             raise SystemExit(128 + int(str(what)))
         if kind == "ended":
-            raise SchedulerError(f"salloc: {_reason(said())}", f"it was asked for {' '.join(words)}")
+            raise SchedulerError(f"salloc: {_reason(messages())}", f"it was asked for {' '.join(words[1:])}")
         name, equals, value = str(what).partition("=")
         if not equals:
-            return found
-        found[name] = value
+            return variables
+        variables[name] = value
 
 
 def _lines(errors: IO[bytes]) -> list[str]:

@@ -8,88 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-ACTIVE = (
-    *("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"),
-    *("STAGE_OUT", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),  # a held job has not ended
-)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job, or a task of an array, as Slurm knows it.
-
-    `id` is 123, 123_4, or 123_[5-9%2] for tasks that wait together. `state` is one of Slurm's words. `gpus` is the
-    total. `end` of a running job is its time limit. `code` and `signal` say how its script ended.
-    """
-
-    id: str
-    name: str
-    state: str
-    reason: str = ""
-    partition: str = ""
-    nodes: int = 0
-    nodelist: str = ""
-    gpus: int = 0
-    restarts: int = 0
-    submitted: float = 0
-    start: float = 0
-    end: float = 0
-    code: int = 0
-    signal: int = 0
-    depends: str = ""
-
-    @property
-    def active(self) -> bool:
-        """Return whether the job waits, runs or is ending."""
-        return self.state in ACTIVE
-
-    @property
-    def array(self) -> str:
-        """Return the id of the job's array, or of the job itself."""
-        return self.id.partition("_")[0]
-
-    def covers(self, wanted: str) -> bool:
-        """Return whether an id means this job: its own, its array's, or the id of a task that waits in it."""
-        if wanted in (self.id, self.array):
-            return True
-        array, _, task = wanted.partition("_")
-        waiting = re.fullmatch(r"\[(.*?)(%\d+)?\]", self.id.partition("_")[2])
-        return array == self.array and waiting is not None and task.isdecimal() and _within(int(task), waiting[1])
-
-
-def _within(task: int, ranges: str) -> bool:
-    """Return whether task 4 is in `0-3,7-9:2`. A list that Slurm shortened (`0,2,...`) may hold any task."""
-    for part in ranges.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?(?::(\d+))?", part)
-        if found is None:
-            return True
-        first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
-        if first <= task <= last and (task - first) % step == 0:
-            return True
-    return False
-
-
-@dataclass(frozen=True)
-class Place:
-    """A node in a partition. `state` is sinfo's word without its mark. `mark` has it: `*` for a node that does not
-    answer."""
-
-    partition: str
-    default: bool
-    node: str
-    state: str
-    mark: str
-    gpus: int
-    gpus_used: int
-    cpus: int
-    cpus_idle: int
-    up: bool
-    limit: str
-    reason: str
-
+from mnrun.schedulers.model import ACTIVE, Job, PartitionNode
 
 # Slurm 21.08 and 22.05 have squeue --json too, but it dumps every job of the cluster.
 JSON_SINCE = (23, 2)
@@ -97,10 +18,10 @@ JSON_SINCE = (23, 2)
 
 def squeue_json(text: str, uid: int) -> list[Job]:
     """Return the user's jobs in the output of `squeue --json`. Raises ValueError if it has another shape."""
-    said = json.loads(text)
-    if not isinstance(said, dict) or not isinstance(said.get("jobs"), list):
+    answer = json.loads(text)
+    if not isinstance(answer, dict) or not isinstance(answer.get("jobs"), list):
         raise ValueError("no jobs in it")
-    return [_from_json(job) for job in said["jobs"] if job.get("user_id", uid) == uid]
+    return [_from_json(job) for job in answer["jobs"] if job.get("user_id", uid) == uid]
 
 
 def _from_json(job: Mapping[str, Any]) -> Job:
@@ -158,10 +79,10 @@ def _json_exit(value: Any) -> tuple[int, int]:
 def _json_gpus(job: Mapping[str, Any], nodes: int) -> int:
     """Return the GPUs of a job, granted or asked for. Without accounting, the trackable resources do not count GPUs."""
     granted = gpus_in(",".join(map(str, job.get("gres_detail") or [])))
-    asked = gpus_in(str(job.get("tres_per_node") or "")) * max(nodes, 1)
-    asked = asked or gpus_in(str(job.get("tres_per_job") or ""))
-    asked = asked or gpus_in(str(job.get("tres_per_task") or "")) * max(_int(job.get("tasks")), 1)
-    return gpus_in(str(job.get("tres_alloc_str") or "")) or granted or asked
+    request = gpus_in(str(job.get("tres_per_node") or "")) * max(nodes, 1)
+    request = request or gpus_in(str(job.get("tres_per_job") or ""))
+    request = request or gpus_in(str(job.get("tres_per_task") or "")) * max(_int(job.get("tasks")), 1)
+    return gpus_in(str(job.get("tres_alloc_str") or "")) or granted or request
 
 
 def gpus_in(text: str) -> int:
@@ -170,23 +91,14 @@ def gpus_in(text: str) -> int:
     total = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
     if total:
         return int(total[1])
-    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=](?!\d+(?:\(|,|$))[^:=(,]+)?(?:[:=](\d+))?", text)
-    return sum(int(count or 1) for count in found)
+    counts = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=](?!\d+(?:\(|,|$))[^:=(,]+)?(?:[:=](\d+))?", text)
+    return sum(int(count or 1) for count in counts)
 
 
 def word(value: Any) -> str:
     """Return a word of Slurm's, or "" for each of its ways to say that there is none."""
     text = str(value or "")
     return "" if text in ("None", "(null)", "N/A", "n/a") else text
-
-
-def span(seconds: int) -> str:
-    """Return a time as Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
-    days, rest = divmod(seconds, 86400)
-    hours, minutes, last = rest // 3600, rest // 60 % 60, rest % 60
-    if days:
-        return f"{days}-{hours:02}:{minutes:02}:{last:02}"
-    return f"{hours}:{minutes:02}:{last:02}" if hours else f"{minutes}:{last:02}"
 
 
 # squeue -O takes widths, since Slurm 20.11 has no separator that a value could not hold. A job's name may hold
@@ -230,25 +142,25 @@ def widths(columns: Sequence[tuple[str, int]]) -> str:
 
 def rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
     """Return the values of each line, by the names of their columns."""
-    found = []
+    table = []
     for line in filter(str.strip, text.splitlines()):
-        row, place = {}, 0
+        row, start = {}, 0
         for name, width in columns:
-            row[name] = line[place : place + width].strip()
-            place += width
-        found.append(row)
-    return found
+            row[name] = line[start : start + width].strip()
+            start += width
+        table.append(row)
+    return table
 
 
 def squeue_columns(text: str) -> list[Job]:
     """Return the jobs in squeue's output, which has the columns of SQUEUE."""
-    found = []
+    jobs = []
     for row in rows(text, SQUEUE):
-        code, signal = _left_with(row["exit_code"])
+        code, signal = _exit(row["exit_code"])
         nodes = _number(row["NumNodes"])
         endless = row["TimeLimit"] == "UNLIMITED" and row["State"] in ACTIVE
         gpus = gpus_in(row["tres-alloc"]) or gpus_in(row["tres-per-node"]) * max(nodes, 1)
-        found.append(
+        jobs.append(
             Job(
                 id=row["JobArrayID"],
                 name=row["Name"],
@@ -267,10 +179,10 @@ def squeue_columns(text: str) -> list[Job]:
                 depends=word(row["Dependency"]),
             )
         )
-    return found
+    return jobs
 
 
-def _left_with(text: str) -> tuple[int, int]:
+def _exit(text: str) -> tuple[int, int]:
     """Return (exit code, signal) from `7:0`. Up to 23.02, squeue shows the status of wait(2) itself, which is 1792
     for that."""
     code, colon, signal = text.partition(":")
@@ -294,8 +206,8 @@ def sacct_lines(text: str) -> list[Job]:
         parts = line.split("|", 11)
         if len(parts) < 12:
             continue
-        identity, state, left, nodes, names, granted, asked, *times, partition, name = parts
-        code, _, signal = left.partition(":")
+        identity, state, status, nodes, names, granted, request, *times, partition, name = parts
+        code, _, signal = status.partition(":")
         jobs[identity] = Job(
             id=identity,
             name=name,
@@ -303,7 +215,7 @@ def sacct_lines(text: str) -> list[Job]:
             partition=partition,
             nodes=_number(nodes),
             nodelist="" if names == "None assigned" else names,
-            gpus=gpus_in(granted) or gpus_in(asked),
+            gpus=gpus_in(granted) or gpus_in(request),
             submitted=_number(times[0]),
             start=_number(times[1]),
             end=_number(times[2]),
@@ -313,14 +225,14 @@ def sacct_lines(text: str) -> list[Job]:
     return list(jobs.values())
 
 
-def sinfo_columns(text: str) -> list[Place]:
+def sinfo_columns(text: str) -> list[PartitionNode]:
     """Return the nodes in the output of `sinfo -N -O` with the columns of SINFO, once for each partition."""
-    found = []
+    nodes = []
     for row in rows(text, SINFO):
         state = re.fullmatch(r"([a-z_]+)(.*)", row["StateLong"].lower())
         cpus = [_number(part) for part in row["CPUsState"].split("/")]
-        found.append(
-            Place(
+        nodes.append(
+            PartitionNode(
                 partition=row["Partition"].rstrip("*"),
                 default=row["Partition"].endswith("*"),
                 node=row["NodeList"],
@@ -335,4 +247,4 @@ def sinfo_columns(text: str) -> list[Place]:
                 reason="" if row["Reason"] == "none" else row["Reason"],
             )
         )
-    return found
+    return nodes

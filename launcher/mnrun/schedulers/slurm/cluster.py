@@ -1,4 +1,4 @@
-"""Ask Slurm about the job that mnrun is in. steps.py parses the answers."""
+"""Ask Slurm about the job that mnrun is in, and hand in batch scripts. scontrol.py parses the answers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mnrun import environment
-from mnrun.errors import Impossible, NoAnswerError, SchedulerError
+from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.model import Allocation, JobSpec, Site
-from mnrun.schedulers.slurm import steps
+from mnrun.schedulers.model import RUNNING, BatchStart
+from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
 
 # The paths of Slurm's configuration: in packages, in older Debians, and for "configless" slurmd and sackd.
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+SUBMIT = "sbatch"
 ENDS = "Slurm ends what is left there once it can"
 ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions: there is one question more
 SBATCH = 60  # seconds for sbatch to answer
@@ -25,28 +27,59 @@ _ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # the output 
 _UNSURE = re.compile("timed out|zero bytes|receive failure", re.IGNORECASE)
 
 
-def has_slurm() -> bool:
+def is_here() -> bool:
     """Return whether this machine is part of a Slurm site."""
-    return shutil.which("sbatch") is not None
+    return shutil.which(SUBMIT) is not None
+
+
+def job(environ: Mapping[str, str]) -> str:
+    """Return the id of the Slurm job that mnrun is in, or ""."""
+    return environ.get("SLURM_JOB_ID", "")
+
+
+def start(environ: Mapping[str, str]) -> BatchStart:
+    """Return this start of the job, by the variables of its script (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
+    array, task = environ.get("SLURM_ARRAY_JOB_ID", ""), environ.get("SLURM_ARRAY_TASK_ID", "")
+    return BatchStart(
+        id=f"{array}_{task}" if array and task else job(environ),
+        restart=int(environ.get("SLURM_RESTART_COUNT") or 0),
+        script=environ.get("SLURM_TASK_PID", ""),
+        name=environ.get("SLURM_JOB_NAME", ""),
+        cluster=environ.get("SLURM_CLUSTER_NAME", ""),
+        nodes=_number(environ, "SLURM_JOB_NUM_NODES"),
+        nodelist=environ.get("SLURM_JOB_NODELIST", ""),
+        head=environ.get("SLURMD_NODENAME", ""),
+    )
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, tuple[int, str]]:
+    """Return the job's CPUs for each rank. Slurm tells of them if the script's #SBATCH lines ask for them."""
+    cpus = _number(environ, "SLURM_CPUS_PER_TASK")
+    return {"cpus_per_task": (cpus, "SLURM_CPUS_PER_TASK")} if cpus else {}
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    value = environ.get(name, "")
+    return int(value) if value.isdecimal() else 0
 
 
 def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     """Return the Slurm job that mnrun is in. Raises SchedulerError if Slurm does not know it."""
-    job = environ["SLURM_JOB_ID"]
-    allocation = steps.allocation(steps.of_job(job, _ask("scontrol", "-d", "-o", "show", "job", job)), environ)
+    number = job(environ)
+    answer = _ask("scontrol", "-d", "-o", "show", "job", number)
+    allocation = scontrol.allocation(scontrol.of_job(number, answer), environ)
     gpus = {node.name: node.gpus for node in allocation.nodes}
     release = version()
     extra = environ.get("PRTE_MCA_plm_slurm_args", "")
-    restart = int(environ.get("SLURM_RESTART_COUNT") or 0)
-    binds = _binds(release, environ)
-    inside = "SLURM_TASK_PID" in environ
-    return allocation, Site("slurm", allocation.job, release, extra, gpus, binds, restart=restart, inside=inside)
+    binds, here = _binds(release, environ), start(environ)
+    inside = here.script != ""
+    return allocation, Site("slurm", allocation.job, release, extra, gpus, binds, restart=here.restart, inside=inside)
 
 
-def on_paper(environ: Mapping[str, str], job: str = "JOB") -> Site:
+def site(environ: Mapping[str, str]) -> Site:
     """Return this Slurm site, for a plan that is made before there is a job."""
     release = version()
-    return Site("slurm", job, release, binds=_binds(release, environ))
+    return Site("slurm", "JOB", release, binds=_binds(release, environ))
 
 
 def name(environ: Mapping[str, str]) -> str:
@@ -56,7 +89,7 @@ def name(environ: Mapping[str, str]) -> str:
     """
     if environ.get("SLURM_CLUSTER_NAME"):
         return environ["SLURM_CLUSTER_NAME"]
-    if not has_slurm():
+    if not is_here():
         return ""
     return _setting("ClusterName", environ).lower()  # Slurm takes the name in lower case
 
@@ -67,10 +100,10 @@ def _setting(name: str, environ: Mapping[str, str]) -> str:
     line = re.compile(rf"^\s*{name}\s*=\s*(\S+)", re.MULTILINE | re.IGNORECASE)
     for path in filter(None, (environ.get("SLURM_CONF"), *CONFIGURATIONS)):
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            if found := line.search(file.read()):
-                return found[1]
-    said = line.search(_ask("scontrol", "show", "config"))
-    return said[1] if said else ""
+            if match := line.search(file.read()):
+                return match[1]
+    match = line.search(_ask("scontrol", "show", "config"))
+    return match[1] if match else ""
 
 
 def _binds(release: tuple[int, int], environ: Mapping[str, str]) -> bool:
@@ -80,53 +113,47 @@ def _binds(release: tuple[int, int], environ: Mapping[str, str]) -> bool:
 
 def version() -> tuple[int, int]:
     """Return the version of this Slurm, as (24, 11)."""
-    return steps.version(_ask("srun", "--version"))
-
-
-def refuse_gpus(job: JobSpec, release: tuple[int, int], held: Iterable[int] = ()) -> None:
-    """Raise Impossible if the job has GPUs that its steps could not share.
-
-    `held` are the GPUs on each of its nodes. Up to 21.08, --overlap shares CPUs alone, and the second step of a launch
-    would wait for ever.
-    """
-    asked = f"{job.gpus}{job.gpus_per_node}{job.gpus_per_task}" or re.search(r"\bgpu\b", job.gres)
-    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in job.slurm)
-    if release < (22, 5) and not job.no_gpu and (asked or words or any(held)):
-        what = f"Slurm {release[0]}.{release[1]:02} does not let a job's steps share its GPUs"
-        raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
+    return scontrol.version(_ask("srun", "--version"))
 
 
 def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
     """Hand in the text of a batch script. Return the job's id, and the words that sbatch printed beside it.
 
-    All options are in the script: none comes from SBATCH_*, and a surrounding job hands nothing on.
-
-    Raises SchedulerError with sbatch's own words and the option of ours that they are about. Raises NoAnswerError if
-    Slurm may have taken the job.
+    Raises UsageError or Impossible for a job that cannot be handed in. Raises SchedulerError with sbatch's own words
+    and the option of ours that they are about. Raises NoAnswerError if Slurm may have taken the job.
     """
-    kept = ("SLURM_CONF", "SLURM_CLUSTER")
-    clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(kept)}
+    if "wait" in spec.slurm:
+        raise UsageError("--slurm wait would have sbatch wait, without the job's id", "write mnrun submit --wait")
+    options.refuse(spec, Site("slurm", "", version()))
+    words, code = ("sbatch", "--parsable"), 0
+    perhaps = "the job may be handed in all the same: look at mnrun status before you try again"
+    try:
+        done = commands.run(words, SBATCH, _outside(environ), instead="submit from a login node", said=script)
+        code, output, errors = done.returncode, done.stdout, done.stderr.strip()
+    except NoAnswerError as error:
+        output, errors = error.heard, error.message
+        if not _ID.search(output):
+            raise NoAnswerError(error.message, perhaps) from None
+    number = _ID.search(output)
+    if number:  # an id means a job, whatever else sbatch says
+        return number[1], errors
+    if code and _UNSURE.search(errors):
+        raise NoAnswerError(" | ".join(errors.splitlines()), perhaps)
+    commands.refuse_silence(done)
+    raise options.refusal(f"{' '.join(words)}: {errors or output.strip() or code}", spec)
+
+
+def _outside(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of sbatch. All options are in the script: none comes from SBATCH_*, and a surrounding job
+    hands nothing on."""
+    ours = ("SLURM_CONF", "SLURM_CLUSTER")
+    clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(ours)}
     # The surrounding job's mark would end the new job with it. Its temporary directory goes with it, too.
     for mark in ("MNRUN_JOB_ID", "MNRUN_JOB_START"):
         clean.pop(mark, None)
     if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
         del clean["TMPDIR"]
-    perhaps = "the job may be handed in all the same: look at mnrun status before you try again"
-    words, code = ("sbatch", "--parsable"), 0
-    try:
-        done = commands.run(words, SBATCH, clean, instead="submit from a login node", said=script)
-        code, out, said = done.returncode, done.stdout, done.stderr.strip()
-    except NoAnswerError as error:
-        out, said = error.heard, error.message
-        if not _ID.search(out):
-            raise NoAnswerError(error.message, perhaps) from None
-    found = _ID.search(out)
-    if found:  # an id means a job, whatever else sbatch says
-        return found[1], said
-    if code and _UNSURE.search(said):
-        raise NoAnswerError(" | ".join(said.splitlines()), perhaps)
-    commands.refuse_silence(done)
-    raise steps.refusal(f"{' '.join(words)}: {said or out.strip() or code}", spec)
+    return clean
 
 
 def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -155,13 +182,13 @@ def _shown(job: str) -> str:
             done = commands.run(words, 60)
     except SchedulerError:
         return ""
-    return steps.of_job(job, done.stdout) if done.returncode == 0 else ""
+    return scontrol.of_job(job, done.stdout) if done.returncode == 0 else ""
 
 
 def runs(job: str) -> bool:
     """Return whether a job goes on, or Slurm does not answer. Otherwise it is cancelled or out of time …"""
-    found = re.search(r"JobState=(\w+)", _shown(job))
-    return found is None or found[1] in steps.RUNNING
+    state = re.search(r"JobState=(\w+)", _shown(job))
+    return state is None or state[1] in RUNNING
 
 
 def preempted(job: str) -> bool:
@@ -176,18 +203,18 @@ def ending(site: Site) -> str:
     mnrun asks again for some seconds. If the job itself waits for mnrun to end, its reason tells.
     """
     for pause in (*ENDING_WAITS, None):
-        said = _shown(site.job)
-        found = re.search(r"JobState=(\w+)", said)
-        again = re.search(r"\bRestarts=(\d+)", said)
-        if again and int(again[1]) > site.restart:
+        line = _shown(site.job)
+        state = re.search(r"JobState=(\w+)", line)
+        restarts = re.search(r"\bRestarts=(\d+)", line)
+        if restarts and int(restarts[1]) > site.restart:
             return "REQUEUED"
-        if re.search(r"\bPreemptTime=\d", said):
+        if re.search(r"\bPreemptTime=\d", line):
             # The time of grace is over, though the job may count as running for a moment more.
             return "PREEMPTED"
-        if found is None or found[1] != "COMPLETING":
-            return found[1] if found else ""
+        if state is None or state[1] != "COMPLETING":
+            return state[1] if state else ""
         if site.inside:
-            reason = re.search(r"\bReason=(\w+)", said)
+            reason = re.search(r"\bReason=(\w+)", line)
             return {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL"}.get(reason[1] if reason else "", "CANCELLED")
         if pause:
             time.sleep(pause)

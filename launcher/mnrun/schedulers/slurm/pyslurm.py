@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnrun import nodeset
-from mnrun.schedulers.slurm.answers import Job, Place, span, word
+from mnrun.schedulers.model import Job, PartitionNode, span
+from mnrun.schedulers.slurm.answers import word
 
 
 def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
@@ -16,7 +17,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
     pyslurm has two quirks, seen with 24.11. Task 0 has no array_task_id. It tells of GPUs only if the job asks for them
     by node, so that --gpus and --gpus-per-task count as none.
     """
-    found = []
+    mine = []
     for job in loaded:
         if job.user_id != uid:
             continue
@@ -24,7 +25,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
         if job.array_id:
             waiting = getattr(job, "array_tasks_waiting", None)
             identity = f"{job.array_id}_[{waiting}]" if waiting else f"{job.array_id}_{job.array_task_id or 0}"
-        found.append(
+        mine.append(
             Job(
                 id=identity,
                 name=job.name or "",
@@ -43,30 +44,30 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
                 depends=_dependencies(job.dependencies),
             )
         )
-    return found
+    return mine
 
 
-def _dependencies(said: Mapping[str, Any] | str | None) -> str:
+def _dependencies(value: Mapping[str, Any] | str | None) -> str:
     """Turn {"afterok": ["8(unfulfilled)"], "satisfy": "all", …} into `afterok:8(unfulfilled)`, as squeue writes it."""
-    if not isinstance(said, Mapping):
-        return word(said)
-    kinds = [f"{kind}:{job}" for kind, jobs in said.items() if isinstance(jobs, list) for job in jobs]
-    alone = ["singleton"] if said.get("singleton") else []
-    return ("?" if said.get("satisfy") == "any" else ",").join(kinds + alone)
+    if not isinstance(value, Mapping):
+        return word(value)
+    kinds = [f"{kind}:{job}" for kind, jobs in value.items() if isinstance(jobs, list) for job in jobs]
+    alone = ["singleton"] if value.get("singleton") else []
+    return ("?" if value.get("satisfy") == "any" else ",").join(kinds + alone)
 
 
 def _gpus_of(gres: Mapping[str, Any] | None) -> int:
     return sum(int(count) for name, count in (gres or {}).items() if re.match(r"(gres[:/])?gpu(:|$)", name))
 
 
-def places(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
+def nodes(partitions: Iterable[Any], machines: Iterable[Any]) -> list[PartitionNode]:
     """Return the same as sinfo_columns, from the objects of pyslurm.Partitions.load() and pyslurm.Nodes.load().
 
     Raises LookupError if busy nodes have GPUs, and pyslurm cannot say how many of them are taken. pyslurm knows that
     only where the accounting counts GPUs (AccountingStorageTRES=gres/gpu, seen with 24.11).
     """
-    by_name = {node.name: node for node in nodes}
-    found = []
+    by_name = {node.name: node for node in machines}
+    entries = []
     for partition in partitions:
         for name in nodeset.expand(partition.nodes) if partition.nodes else ():
             node = by_name[name]
@@ -75,8 +76,8 @@ def places(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
             used = node.allocated_gres if hasattr(node, "allocated_gres") else node.alloc_gres
             if _gpus_of(node.configured_gres) and not used and state in ("mixed", "allocated"):
                 raise LookupError(f"the GPUs of {name} that are taken")
-            found.append(
-                Place(
+            entries.append(
+                PartitionNode(
                     partition=partition.name,
                     default=bool(partition.is_default),
                     node=name,
@@ -91,7 +92,7 @@ def places(partitions: Iterable[Any], nodes: Iterable[Any]) -> list[Place]:
                     reason=node.reason or "",
                 )
             )
-    return found
+    return entries
 
 
 def _limit(minutes: int | str | None) -> str:

@@ -15,16 +15,14 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, TypeVar
 
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.schedulers.slurm import answers
-from mnrun.schedulers.slurm import pyslurm as answers_pyslurm
-from mnrun.schedulers.slurm import steps as slurm
-from mnrun.schedulers.slurm.answers import Job, Place
+from mnrun.schedulers.model import Job, PartitionNode, Snapshot
+from mnrun.schedulers.slurm import answers, pyslurm, scontrol
 from mnrun.system import commands
 
 SECONDS = 20  # seconds for one question: squeue alone would try for minutes
@@ -33,18 +31,10 @@ CACHE = "slurm.json"
 # Variables of Slurm's commands that would change the question.
 _SHAPERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
 
-T = TypeVar("T", Job, Place)
+T = TypeVar("T", Job, PartitionNode)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Jobs, as Slurm knew them at `time`."""
-
-    jobs: tuple[Job, ...]
-    time: float
-
-
-class Queue:
+class UserQueue:
     """Slurm, as this user may ask it. `poll` is the least time between two questions of a kind, in seconds."""
 
     def __init__(self, environ: Mapping[str, str], home: Path, poll: float) -> None:
@@ -53,14 +43,14 @@ class Queue:
         self._cache = home / ".mnrun" / CACHE
         # One home may serve several clusters.
         self._site = "|".join([platform.node(), environ.get("SLURM_CONF", ""), environ.get("SLURM_CLUSTERS", "")])
-        kept = {name: value for name, value in environ.items() if not name.startswith(_SHAPERS)}
+        clean = {name: value for name, value in environ.items() if not name.startswith(_SHAPERS)}
         # Without the last two variables, times are local ones and Slurm cuts long arrays.
-        self._environ = {**kept, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+        self._environ = {**clean, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 
-    def jobs(self) -> Answer:
+    def jobs(self) -> Snapshot:
         """Return all jobs of this user that slurmctld knows, recently ended ones too. Raises SchedulerError."""
-        found, when = self._shared("jobs", self._ask_jobs, Job)
-        return Answer(tuple(found), when)
+        jobs, when = self._shared("jobs", self._ask_jobs, Job)
+        return Snapshot(tuple(jobs), when)
 
     def history(self, ids: Sequence[str] = ()) -> tuple[Job, ...]:
         """Return the accounting's word on these jobs, or () without accounting.
@@ -68,13 +58,13 @@ class Queue:
         If `ids` is empty, the jobs are all of this user's in seven days.
         """
         words = ["-j", ",".join(sorted(ids))] if ids else ["-S", f"now-{DAYS}days"]
-        found, _ = self._shared(f"history {words[1]}", lambda: self._ask_history(words), Job)
-        return tuple(found)
+        jobs, _ = self._shared(f"history {words[1]}", lambda: self._ask_history(words), Job)
+        return tuple(jobs)
 
-    def places(self) -> tuple[Place, ...]:
+    def nodes(self) -> tuple[PartitionNode, ...]:
         """Return every node, once for each of its partitions. Raises SchedulerError."""
-        found, _ = self._shared("places", self._ask_places, Place)
-        return tuple(found)
+        nodes, _ = self._shared("nodes", self._ask_nodes, PartitionNode)
+        return tuple(nodes)
 
     def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
         """End jobs, or send them a signal. Return a note for each job that had ended already.
@@ -83,24 +73,23 @@ class Queue:
         plain scancel signals all processes, and so would end the one that keeps an image mounted. Raises SchedulerError
         if Slurm refuses.
         """
-        told = [identity for identity in ids if identity in scripts]
+        batch = [identity for identity in ids if identity in scripts]
         rest = [identity for identity in ids if identity not in scripts]
-        how = ["-s", signal] if signal else []
-        notes = self._scancel(["--batch", *how], told, signal) if told else []
-        return notes + (self._scancel(how, rest, signal) if rest else [])
+        options = ["-s", signal] if signal else []
+        notes = self._scancel(["--batch", *options], batch, signal) if batch else []
+        return notes + (self._scancel(options, rest, signal) if rest else [])
 
-    def _scancel(self, how: Sequence[str], ids: Sequence[str], signal: str) -> list[str]:
-        words = ["scancel", "-v", *how, *ids]
-        done = self._start(words)
+    def _scancel(self, options: Sequence[str], ids: Sequence[str], signal: str) -> list[str]:
+        done = self._start(["scancel", "-v", *options, *ids])
         self.forget()
-        said = done.stderr.strip()
-        if "Unknown job signal" in said:
+        errors = done.stderr.strip()
+        if "Unknown job signal" in errors:
             raise UsageError(f"--signal {signal} is no signal", "write USR1, TERM or 15")
-        failures = re.findall(r"error on job id (\S+): (.*)", said)
+        failures = re.findall(r"error on job id (\S+): (.*)", errors)
         ended = [job for job, why in failures if "already completing or completed" in why]
         wrong = [f"job {job}: {why}" for job, why in failures if job not in ended]
         if wrong or (done.returncode and not ended):
-            raise SchedulerError("; ".join(wrong) or f"scancel: {said or done.returncode}")
+            raise SchedulerError("; ".join(wrong) or f"scancel: {errors or done.returncode}")
         return [f"job {job} has ended already" for job in ended]
 
     def forget(self) -> None:
@@ -111,23 +100,23 @@ class Queue:
     # Asking
 
     def _ask_jobs(self) -> list[Job]:
-        told = _by_pyslurm(lambda slurm: answers_pyslurm.jobs(slurm.Jobs.load().values(), self._uid))
-        if told is not None:
-            return told
+        jobs = _by_pyslurm(lambda library: pyslurm.jobs(library.Jobs.load().values(), self._uid))
+        if jobs is not None:
+            return jobs
         words = ("squeue", "-t", "all", "-u", str(self._uid))
-        if slurm.version(self._run("squeue", "--version")) >= answers.JSON_SINCE:
-            said = self._start([*words, "--json"])
-            commands.refuse_silence(said)
+        if scontrol.version(self._run("squeue", "--version")) >= answers.JSON_SINCE:
+            done = self._start([*words, "--json"])
+            commands.refuse_silence(done)
             with suppress(ValueError, KeyError, TypeError, AttributeError):  # built without JSON, or another shape
-                return answers.squeue_json(said.stdout, self._uid)
+                return answers.squeue_json(done.stdout, self._uid)
         return answers.squeue_columns(self._run(*words, "-h", "-O", answers.widths(answers.SQUEUE)))
 
-    def _ask_places(self) -> list[Place]:
-        told = _by_pyslurm(
-            lambda slurm: answers_pyslurm.places(slurm.Partitions.load().values(), slurm.Nodes.load().values())
+    def _ask_nodes(self) -> list[PartitionNode]:
+        nodes = _by_pyslurm(
+            lambda library: pyslurm.nodes(library.Partitions.load().values(), library.Nodes.load().values())
         )
-        if told is not None:
-            return told
+        if nodes is not None:
+            return nodes
         # These columns are the same in all versions.
         return answers.sinfo_columns(self._run("sinfo", "-h", "-N", "-O", answers.widths(answers.SINFO)))
 
@@ -151,16 +140,16 @@ class Queue:
 
     # The last answers
 
-    def _shared(self, question: str, ask: Callable[[], list[T]], noun: type[T]) -> tuple[list[T], float]:
+    def _shared(self, question: str, ask: Callable[[], list[T]], kind: type[T]) -> tuple[list[T], float]:
         """Return an answer that is younger than `poll`, else a new one. Processes that ask at the same time wait for
         it."""
         with self._book() as book:
             mine = book.setdefault(self._site, {})
             last = mine.get(question)
             if not _fresh(last, self.poll):
-                last = {"time": time.time(), "failure": None, "found": []}
+                last = {"time": time.time(), "failure": None, "entries": []}
                 try:
-                    last["found"] = [asdict(found) for found in ask()]
+                    last["entries"] = [asdict(entry) for entry in ask()]
                 except SchedulerError as error:
                     last["failure"] = [error.message, error.remedy]
                 mine[question] = last
@@ -168,7 +157,7 @@ class Queue:
             age = int(time.time() - last["time"])
             again = f" (asked {age} s ago; asked again {int(self.poll)} s after that)" if age > SECONDS else ""
             raise SchedulerError(last["failure"][0] + again, last["failure"][1])
-        return [noun(**found) for found in last["found"]], last["time"]
+        return [kind(**entry) for entry in last["entries"]], last["time"]
 
     @contextmanager
     def _book(self) -> Iterator[dict[str, Any]]:
@@ -185,7 +174,7 @@ class Queue:
             try:
                 yield book
             finally:
-                young = {site: said for site, said in book.items() if any(_fresh(a, 3600) for a in said.values())}
+                young = {site: mine for site, mine in book.items() if any(_fresh(last, 3600) for last in mine.values())}
                 with suppress(OSError):
                     os.fchmod(handle, 0o600)
                     file.seek(0)
@@ -201,9 +190,9 @@ def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:
 
     def imported() -> list[T]:
         # In a process of its own: pyslurm's library may hang, or end its process, where it finds no slurmctld.
-        import pyslurm
+        import pyslurm as library
 
-        return ask(pyslurm)
+        return ask(library)
 
     return commands.call("pyslurm", imported, SECONDS)
 
@@ -226,11 +215,11 @@ def _read(text: str) -> dict[str, Any]:
     """Return the content of the file. The file of an earlier version, or half a file, counts as nothing."""
     try:
         book = json.loads(text)
-        shaped = all({"time", "failure", "found"} <= set(said) for site in book.values() for said in site.values())
+        shaped = all({"time", "failure", "entries"} <= set(last) for mine in book.values() for last in mine.values())
     except (ValueError, AttributeError, TypeError):
         return {}
     return book if shaped else {}
 
 
-def _fresh(said: Mapping[str, Any] | None, seconds: float) -> bool:
-    return said is not None and 0 <= time.time() - float(said["time"]) < seconds
+def _fresh(last: Mapping[str, Any] | None, seconds: float) -> bool:
+    return last is not None and 0 <= time.time() - float(last["time"]) < seconds

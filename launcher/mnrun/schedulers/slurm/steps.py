@@ -1,4 +1,4 @@
-"""Slurm 20.11 and later: parse scontrol's answers, and put srun in front of a step.
+"""Slurm 20.11 and later: put srun in front of a step.
 
 Every step of ours says everything about itself. srun's environment has nothing of the surrounding job's words about
 steps, such as SLURM_NTASKS_PER_NODE and SLURM_CPU_BIND.
@@ -7,88 +7,19 @@ steps, such as SLURM_NTASKS_PER_NODE and SLURM_CPU_BIND.
 from __future__ import annotations
 
 import itertools
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mnrun import environment, nodeset
-from mnrun.errors import Impossible, SchedulerError, UsageError
-from mnrun.model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where, Words
+from mnrun.errors import Impossible
+from mnrun.model import MARK, NODES, JobSpec, Layout, Listed, Plan, Site, Variable, Where, Words
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = True
 
-# In a plan, a name stands for each value that only the job knows. It begins with a character that nobody types.
-MARK = "\x1aMNRUN_"
-# For steps that are planned without nodes: all nodes, the first, and a file with each once per rank.
-NODES, HEAD, EACH = f"{MARK}NODES", f"{MARK}HEAD", f"{MARK}EACH"
+# For steps that are planned without nodes: the first of all nodes, and a file with each once per rank.
+HEAD, EACH = f"{MARK}HEAD", f"{MARK}EACH"
 # Ranks, if the nodes have different numbers of them: beyond this, srun dies ("Too many ranges", hostlist.c).
 MOST_APART = 256 * 1024
-
-# SIGNALING while Slurm sends the job a signal, RESIZING while it gives nodes back (squeue(1)).
-RUNNING = ("RUNNING", "SUSPENDED", "SIGNALING", "RESIZING")
-
-
-def version(text: str) -> tuple[int, int]:
-    """Turn `slurm 24.11.5` into (24, 11)."""
-    match = re.search(r"(\d+)\.(\d+)", text)
-    if not match:
-        raise SchedulerError(f"srun --version says {text.strip()!r}, which is no version of Slurm")
-    return int(match[1]), int(match[2])
-
-
-def of_job(job: str, text: str) -> str:
-    """Return the job's own line in the output of `scontrol -o show job ID`, or the whole output without such a line.
-    Where the id is also an array's, scontrol prints a line for each task that began."""
-    return next((line for line in text.split("\n") if line.startswith(f"JobId={job} ")), text)
-
-
-def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
-    """Return a job from the output of `scontrol show job -d -o ID` and the variables of salloc or sbatch.
-
-    Within `srun --pty bash`, SLURM_NTASKS and its kin are those of the *step*. So scontrol alone counts for nodes, CPUs
-    and GPUs.
-    """
-    text = text.split("\n")[0]  # of a heterogeneous job, the first component
-    text = re.sub(r"JobName=.*?( UserId=\S+\(\d+\) GroupId=)", r"\1", text)  # a name may hold anything
-    fields: dict[str, str] = {}
-    for name, value in re.findall(r"(\S+?)=(\S*)", text):
-        fields.setdefault(name, value)  # a comment may hold anything
-    if fields.get("JobState") not in (*RUNNING, "COMPLETING"):
-        raise SchedulerError(f"job {fields.get('JobId', '?')} is {fields.get('JobState', 'unknown')}, not running")
-    names = nodeset.expand(fields["NodeList"])
-    cpus, gpus = _per_node(text)
-    nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
-    ntasks, per_node = _tasks_asked(fields, environ)
-    return Allocation("slurm", fields["JobId"], nodes, ntasks, per_node)
-
-
-def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Return CPUs and GPUs by node, from the `Nodes=… CPU_IDs=0-1 Mem=… GRES=gpu:2(IDX:0-1)` groups of -d."""
-    cpus: dict[str, int] = {}
-    gpus: dict[str, int] = {}
-    for names, ids, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=\S+ GRES=(\S*)", text):
-        count = sum(int(b or a) - int(a) + 1 for a, b in re.findall(r"(\d+)(?:-(\d+))?", ids))
-        granted = sum(int(n) for n in re.findall(r"(?:^|,)gpu(?::[^:(,]+)?:(\d+)", gres))
-        for name in nodeset.expand(names):
-            cpus[name], gpus[name] = count, granted
-    return cpus, gpus
-
-
-def _tasks_asked(fields: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return the tasks that the job asked for: (in all, per node). Slurm sets the first only on request."""
-    per_node = environ.get("SLURM_NTASKS_PER_NODE", "")
-    if per_node.isdecimal():
-        return None, int(per_node)
-    inside_step = "SLURM_STEP_ID" in environ and environ.get("SLURM_STEP_ID") not in (
-        "4294967290",
-        "4294967291",
-        "4294967293",
-    )
-    ntasks = environ.get("SLURM_NTASKS", "")
-    if ntasks.isdecimal() and not inside_step:
-        return int(ntasks), None
-    return None, None
 
 
 def reach(where: Where, plan: Plan, site: Site) -> Words:
@@ -112,8 +43,8 @@ def reach(where: Where, plan: Plan, site: Site) -> Words:
     return (*words, *spec.mpi_args)
 
 
-def on_paper(site: Site, spec: JobSpec, layout: Layout) -> Site:
-    """Return the site of a job that nobody holds yet, with the GPUs that its steps will find on each node.
+def with_gpus(site: Site, spec: JobSpec, layout: Layout) -> Site:
+    """Return the site of a plan without nodes, with the GPUs that its steps will find on each node.
 
     Raises Impossible if the GPUs cannot be known in advance.
     """
@@ -207,113 +138,6 @@ def _cpu_bind(spec: JobSpec, where: Where, site: Site) -> list[str]:
     bind = spec.bind_to if where is Where.RANKS else ""
     named = {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
     return [f"--cpu-bind={named}"] if site.binds or named != "none" else []
-
-
-# The order of the directives. A key is sbatch's own long option with _ (sbatch(1)).
-_DIRECTIVES = (
-    *("job_name", "partition", "account", "qos", "reservation", "constraint", "licenses", "nodelist", "exclude"),
-    *(
-        "exclusive",
-        "nodes",
-        "ntasks",
-        "ntasks_per_node",
-        "cpus_per_task",
-        "gres",
-        "gpus_per_node",
-        "gpus",
-        "gpus_per_task",
-    ),
-    *("mem", "mem_per_cpu", "mem_per_gpu", "time", "output", "error", "mail_type", "mail_user"),
-    *("dependency", "array", "signal", "requeue", "export"),
-)
-OUTPUT = "%x-%j.out"  # the job's output, by default
-# ulimit(1)'s letters for the names of limits.conf(5)
-ULIMITS = {"memlock": "l", "stack": "s", "nofile": "n", "core": "c", "nproc": "u", "data": "d", "as": "v", "cpu": "t"}
-
-
-def job_name(spec: JobSpec) -> str:
-    """Return the job's name: the one asked for, else that of its program."""
-    words = (spec.script,) if spec.script else spec.command
-    return spec.job_name or words[0].rpartition("/")[2] or "mnrun"
-
-
-def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
-    """Return (`--option=value` of sbatch, origin) of each directive. The user's own --slurm words come last."""
-    even = len(set(layout.ranks)) == 1
-    chosen = {
-        "job_name": (job_name(spec), "the program's name"),
-        "nodes": (str(layout.nnodes), layout.why_nodes),
-        "ntasks": ("" if even and not spec.ntasks else str(layout.ntasks), layout.why_ranks),
-        "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
-        "output": (spec.output or OUTPUT, "built-in"),
-        "signal": (_by_the_script(spec.signal), ""),
-    }
-    found = []
-    for name in _DIRECTIVES:
-        value, why = chosen.get(name) or (getattr(spec, name), "")
-        _refuse_lines(name, str(value), spec.origins.get(name) or why)
-        if name == "requeue" and value is False and name in spec.origins:
-            found.append(("--no-requeue", spec.origins[name]))  # a site may requeue every job (JobRequeue)
-        if value not in ("", None, False):
-            text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
-            found.append((shlex.quote(text), spec.origins.get(name) or why))
-    return [*found, *((shlex.quote(f"--{word}"), spec.word_origins["slurm", word]) for word in spec.slurm)]
-
-
-def _refuse_lines(name: str, value: str, origin: str) -> None:
-    """Raise if a value is more than its own line of the script: bash would run the rest of it."""
-    if re.search(r"[\x00-\x1f\x7f]", value):
-        what = (
-            f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
-        )
-        raise UsageError(what, "give the job a name of its own with --job-name" if name == "job_name" else "")
-
-
-def _by_the_script(signal: str) -> str:
-    """Turn USR1@120 into B:USR1@120. The signal then goes to the script alone, which passes it on to every rank."""
-    before, _, after = signal.rpartition(":")
-    return signal if not signal or "B" in before.upper() else f"{before}B:{after}"
-
-
-_TASKS = ("ntasks", "ntasks_per_node", "cpus_per_task")
-_GPUS = ("gres", "gpus_per_node", "gpus", "gpus_per_task")
-_MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
-_WHICH = ("nodelist", "exclude", "constraint", "exclusive")
-# Words of sbatch's errors, and the options of ours that they may be about.
-_REFUSALS = {
-    "partition": ("partition", "account", "qos"),
-    "account": ("account", "partition"),
-    "qos": ("qos",),
-    "time limit": ("time",),
-    "node configuration": ("nodes", *_TASKS, *_GPUS, *_MEMORY, *_WHICH),
-    "node count": ("nodes",),
-    "node name": ("nodelist", "exclude"),
-    "processors": ("nodes", *_TASKS),
-    "cpu count": ("nodes", *_TASKS),
-    "task count": ("nodes", *_TASKS),
-    "generic resource": _GPUS,
-    "trackable resource": _GPUS,
-    "gres": _GPUS,
-    "feature": ("constraint",),
-    "constraint": ("constraint",),
-    "reservation": ("reservation",),
-    "dependency": ("dependency",),
-    "license": ("licenses",),
-    "array": ("array",),
-    "memory": _MEMORY,
-    "mail": ("mail_type", "mail_user"),
-    "signal": ("signal",),
-    "invalid option": ("slurm",),
-    "unrecognized option": ("slurm",),
-}
-
-
-def refusal(said: str, spec: JobSpec) -> SchedulerError:
-    """Return sbatch's own words as an error, with the given options that they may be about."""
-    about = {name for words, names in _REFUSALS.items() if words in said.lower() for name in names}
-    given = [name for name in spec.origins if name in about and spec.origins[name] != "built-in"]
-    options = [f"--{name.replace('_', '-')} ({spec.origins[name]})" for name in given]
-    return SchedulerError(" | ".join(said.splitlines()), f"see {' and '.join(options)}" if options else "")
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from mnrun.schedulers.model import ACTIVE, Job, PartitionNode
 from mnrun.schedulers.slurm import answers, pyslurm
-from mnrun.schedulers.slurm.answers import Job
 from unit.samples import RECORDED
 
 ALICE = 1500
@@ -231,7 +231,7 @@ def test_pyslurms_nodes() -> None:
     older = SimpleNamespace(name="n6", state="IDLE", alloc_gres={}, **common)
     main = SimpleNamespace(name="main", nodes="n[1-6]", state="UP", is_default=True, max_time=1590)
     empty = SimpleNamespace(name="empty", nodes=None, state="DOWN", is_default=False, max_time="UNLIMITED")
-    found = pyslurm.places([main, empty], [*nodes, older])
+    found = pyslurm.nodes([main, empty], [*nodes, older])
     assert [(place.state, place.mark) for place in found] == [
         ("mixed", ""),
         ("drained", ""),
@@ -240,7 +240,7 @@ def test_pyslurms_nodes() -> None:
         ("reserved", "$"),
         ("idle", ""),
     ]
-    assert found[0] == answers.Place("main", True, "n1", "mixed", "", 4, 3, 8, 5, True, "1-02:30:00", "")
+    assert found[0] == PartitionNode("main", True, "n1", "mixed", "", 4, 3, 8, 5, True, "1-02:30:00", "")
     assert found[5].gpus_used == 0
 
 
@@ -249,13 +249,13 @@ def test_pyslurm_that_does_not_know_which_gpus_are_taken() -> None:
     common = {"configured_gres": {"gpu": 4}, "total_cpus": 8, "idle_cpus": 5, "reason": None, "allocated_gres": {}}
     main = SimpleNamespace(name="main", nodes="n[1-2]", state="UP", is_default=True, max_time=60)
     free = [SimpleNamespace(name=f"n{n}", state="IDLE", **common) for n in (1, 2)]
-    assert [(place.gpus, place.gpus_used) for place in pyslurm.places([main], free)] == [(4, 0), (4, 0)]
+    assert [(place.gpus, place.gpus_used) for place in pyslurm.nodes([main], free)] == [(4, 0), (4, 0)]
     free[1].state = "MIXED"
     with pytest.raises(LookupError, match="n2"):
-        pyslurm.places([main], free)
+        pyslurm.nodes([main], free)
 
 
 @pytest.mark.parametrize("state", ["REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "RESV_DEL_HOLD", "STAGE_OUT"])
 def test_a_job_that_is_held_has_not_ended(state: str) -> None:
     """It begins anew once somebody lets it go."""
-    assert state in answers.ACTIVE
+    assert state in ACTIVE

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.errors import Impossible, NoAnswerError, SchedulerError
+from mnrun.errors import NoAnswerError, SchedulerError
 from mnrun.model import Site
 from mnrun.schedulers.slurm import cluster
 from unit.samples import build, recorded
@@ -62,6 +61,7 @@ def test_what_is_handed_in(mocker: MockerFixture) -> None:
     done = subprocess.CompletedProcess((), 0, "271;cluster1\n", "sbatch: charged to project x\n")
     run = mocker.patch("subprocess.run", return_value=done)
     environ = {"SLURM_ARRAY_JOB_ID": "9", "SLURM_RESTART_COUNT": "1", "SBATCH_QOS": "x", "SLURM_CONF": "/c", "A": "b"}
+    mocker.patch.object(cluster, "version", return_value=(24, 11))
     assert cluster.submit("script", build("./app"), environ) == ("271", "sbatch: charged to project x")
     assert run.call_args.kwargs["env"] == {"SLURM_CONF": "/c", "A": "b"}
     assert run.call_args.kwargs["errors"] == "surrogateescape"
@@ -70,6 +70,7 @@ def test_what_is_handed_in(mocker: MockerFixture) -> None:
 def handed_in(mocker: MockerFixture, done: object) -> object:
     """What submit makes of an sbatch that ends so."""
     mocker.patch("subprocess.run", side_effect=[done])
+    mocker.patch.object(cluster, "version", return_value=(24, 11))
     try:
         return cluster.submit("script", build("./app", partition="gpu"), {})
     except SchedulerError as error:
@@ -136,7 +137,7 @@ def test_a_slurm_that_does_not_answer(mocker: MockerFixture) -> None:
     """We do not wait for ever."""
     mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("srun", 60))
     with pytest.raises(SchedulerError) as wrong:
-        cluster.on_paper({})
+        cluster.site({})
     assert str(wrong.value) == "srun did not answer within 60 s; ask the cluster's admins about slurmctld"
 
 
@@ -149,7 +150,7 @@ def test_a_site_on_paper(slurm: dict[str, str], tmp_path: Path, release: str, pl
     slurm["srun"] = f"slurm {release}.9"
     (tmp_path / "slurm.conf").write_text(f"ClusterName=c\nTaskPlugin=task/{plugin}\n")
     year, month = map(int, release.split("."))
-    site = cluster.on_paper({"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    site = cluster.site({"SLURM_CONF": str(tmp_path / "slurm.conf")})
     assert site == Site("slurm", "JOB", (year, month), binds=binds)
 
 
@@ -234,13 +235,13 @@ def test_ending_a_step_that_has_ended(mocker: MockerFixture) -> None:
 def test_a_slurm_site_has_sbatch(mocker: MockerFixture, found: str | None, has: bool) -> None:
     """It is how mnrun knows that running on this machine alone would be a mistake."""
     mocker.patch.object(shutil, "which", return_value=found)
-    assert cluster.has_slurm() is has
+    assert cluster.is_here() is has
 
 
 def test_the_clusters_name(mocker: MockerFixture, tmp_path: Path) -> None:
     """From the job, else from Slurm's own file, else from Slurm; small letters, as Slurm makes them."""
     asked = mocker.patch.object(cluster, "_ask", return_value="Foo = 1\nClusterName             = Asked\nBar = 2\n")
-    mocker.patch.object(cluster, "has_slurm", return_value=True)
+    mocker.patch.object(cluster, "is_here", return_value=True)
     mocker.patch.object(cluster, "CONFIGURATIONS", (str(tmp_path / "none"), str(tmp_path / "slurm.conf")))
     assert cluster.name({"SLURM_CLUSTER_NAME": "given"}) == "given"
     assert cluster.name({}) == "asked"
@@ -250,7 +251,7 @@ def test_the_clusters_name(mocker: MockerFixture, tmp_path: Path) -> None:
     (tmp_path / "other.conf").write_text("ClusterName = other\n")
     assert cluster.name({"SLURM_CONF": str(tmp_path / "other.conf")}) == "other"
     asked.assert_not_called()
-    mocker.patch.object(cluster, "has_slurm", return_value=False)
+    mocker.patch.object(cluster, "is_here", return_value=False)
     assert cluster.name({}) == ""
 
 
@@ -284,28 +285,3 @@ def test_how_a_task_ends(slurm: dict[str, str]) -> None:
     """B8: it is not preempted since another is."""
     slurm["scontrol"] = of_an_array("TIMEOUT")
     assert cluster.ending(JOB) == "TIMEOUT"
-
-
-@pytest.mark.parametrize(
-    ("given", "held", "refused"),
-    [
-        ({}, (), False),
-        ({}, (0, 0), False),
-        ({}, (2, 2), True),
-        ({"no_gpu": True}, (2, 2), False),
-        ({"gres": "gpu:2"}, (), True),
-        ({"gres": "shard:2"}, (), False),
-        ({"gpus_per_node": "1"}, (), True),
-        ({"gpus": "4"}, (), True),
-        ({"slurm": ("gpus-per-node=1",)}, (), True),
-        ({"slurm": ("gres=gpu:a100:2",)}, (), True),
-        ({"slurm": ("comment=gpu",)}, (), False),
-    ],
-)
-def test_gpus_where_steps_cannot_share_them(given: dict[str, Any], held: tuple[int, ...], refused: bool) -> None:
-    """Up to Slurm 21.08, and before anything waits for ever."""
-    job = build("./app", **given)
-    cluster.refuse_gpus(job, (22, 5), held)
-    said = "Slurm 20.11 does not let a job's steps share its GPUs; use --no-gpu, or Slurm 22.05 or newer"
-    with pytest.raises(Impossible, match=said) if refused else nullcontext():
-        cluster.refuse_gpus(job, (20, 11), held)

@@ -20,7 +20,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.schedulers.slurm import answers
-from mnrun.schedulers.slurm.queue import Queue
+from mnrun.schedulers.slurm.queue import UserQueue
 from mnrun.system import commands
 from unit.samples import RECORDED
 
@@ -73,12 +73,12 @@ def clock(mocker: MockerFixture) -> SimpleNamespace:
 
 def test_one_question_serves_all(slurm: Slurm, tmp_path: Path, clock: SimpleNamespace) -> None:
     """Whoever asks within the time; then Slurm is asked anew."""
-    first = Queue({}, tmp_path, 30).jobs()
+    first = UserQueue({}, tmp_path, 30).jobs()
     clock.now += 29
-    assert Queue({}, tmp_path, 30).jobs() == first
+    assert UserQueue({}, tmp_path, 30).jobs() == first
     assert len(slurm.asked) == 1
     clock.now += 2
-    assert Queue({}, tmp_path, 30).jobs().time == 1031
+    assert UserQueue({}, tmp_path, 30).jobs().time == 1031
     assert len(slurm.asked) == 2
 
 
@@ -86,7 +86,7 @@ def test_the_last_answers_are_the_users_alone(slurm: Slurm, tmp_path: Path) -> N
     """0600 in a folder 0700, whatever the umask."""
     before = os.umask(0)
     try:
-        Queue({}, tmp_path, 30).jobs()
+        UserQueue({}, tmp_path, 30).jobs()
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / ".mnrun").stat().st_mode) == 0o700
@@ -95,18 +95,18 @@ def test_the_last_answers_are_the_users_alone(slurm: Slurm, tmp_path: Path) -> N
 
 def test_another_cluster_has_answers_of_its_own(slurm: Slurm, tmp_path: Path) -> None:
     """One home may serve several."""
-    Queue({}, tmp_path, 30).jobs()
-    Queue({"SLURM_CONF": "/etc/other.conf"}, tmp_path, 30).jobs()
-    Queue({}, tmp_path, 30).jobs()
+    UserQueue({}, tmp_path, 30).jobs()
+    UserQueue({"SLURM_CONF": "/etc/other.conf"}, tmp_path, 30).jobs()
+    UserQueue({}, tmp_path, 30).jobs()
     assert len(slurm.asked) == 2
 
 
 def test_each_kind_of_question_is_one(slurm: Slurm, tmp_path: Path) -> None:
     """Jobs, nodes, and the accounting."""
     for _ in range(2):
-        queue = Queue({}, tmp_path, 30)
+        queue = UserQueue({}, tmp_path, 30)
         queue.jobs()
-        queue.places()
+        queue.nodes()
         queue.history()
         queue.history(["7", "8"])
         queue.history(["8", "7"])
@@ -120,20 +120,20 @@ def test_a_torn_file_counts_as_nothing(slurm: Slurm, tmp_path: Path, book: str) 
     """Also one of another version."""
     (tmp_path / ".mnrun").mkdir()
     (tmp_path / ".mnrun" / "slurm.json").write_text(book)
-    assert Queue({}, tmp_path, 30).jobs().jobs
+    assert UserQueue({}, tmp_path, 30).jobs().jobs
     assert json.loads((tmp_path / ".mnrun" / "slurm.json").read_text())
 
 
 def test_a_home_that_cannot_be_written(slurm: Slurm, tmp_path: Path) -> None:
     """Then Slurm is asked each time."""
     (tmp_path / ".mnrun").write_text("a file")
-    assert Queue({}, tmp_path, 30).jobs().jobs
-    Queue({}, tmp_path, 30).forget()
+    assert UserQueue({}, tmp_path, 30).jobs().jobs
+    UserQueue({}, tmp_path, 30).forget()
 
 
 def test_what_we_changed_ourselves(slurm: Slurm, tmp_path: Path) -> None:
     """A job cancelled or handed in by us is seen at once."""
-    queue = Queue({}, tmp_path, 30)
+    queue = UserQueue({}, tmp_path, 30)
     queue.jobs()
     slurm.answers["scancel"] = ""
     assert queue.cancel(["7"]) == []
@@ -145,16 +145,16 @@ def test_a_question_that_was_interrupted_is_no_answer(slurm: Slurm, tmp_path: Pa
     """Ctrl-C while Slurm thinks."""
     mocker.patch("subprocess.run", side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
-        Queue({}, tmp_path, 30).jobs()
+        UserQueue({}, tmp_path, 30).jobs()
     mocker.patch("subprocess.run", side_effect=slurm)
-    assert Queue({}, tmp_path, 30).jobs().jobs
+    assert UserQueue({}, tmp_path, 30).jobs().jobs
 
 
 @pytest.mark.parametrize(("version", "asked"), [("24.11.5", "--json"), ("23.02.1", "--json"), ("22.05.3", "-O")])
 def test_json_where_it_is_known_to_answer_well(slurm: Slurm, tmp_path: Path, version: str, asked: str) -> None:
     """Versions before dump the whole cluster."""
     slurm.answers["squeue --version"] = f"slurm {version}"
-    Queue({}, tmp_path, 30).jobs()
+    UserQueue({}, tmp_path, 30).jobs()
     (words,) = slurm.asked
     assert asked in words
 
@@ -164,13 +164,13 @@ def test_columns_where_json_does_not_answer(slurm: Slurm, tmp_path: Path, said: 
     """Built without it, or of a shape that is new."""
     slurm.answers["squeue -t all -u 1500 --json"] = said
     columns = answers.squeue_columns((RECORDED / "answers" / "squeue.txt").read_text())
-    assert list(Queue({}, tmp_path, 30).jobs().jobs) == columns
+    assert list(UserQueue({}, tmp_path, 30).jobs().jobs) == columns
 
 
 def test_slurms_own_variables_do_not_shape_the_answer(slurm: Slurm, tmp_path: Path) -> None:
     """But where slurm.conf lies, they say."""
     given = {"SQUEUE_FORMAT": "%i", "SACCT_FORMAT": "x", "SINFO_PARTITION": "p", "SLURM_CONF": "/s", "PATH": "/bin"}
-    Queue(given, tmp_path, 30).jobs()
+    UserQueue(given, tmp_path, 30).jobs()
     assert not {"SQUEUE_FORMAT", "SACCT_FORMAT", "SINFO_PARTITION"} & set(slurm.environ)
     assert (slurm.environ["SLURM_CONF"], slurm.environ["PATH"]) == ("/s", "/bin")
     assert slurm.environ["SLURM_TIME_FORMAT"] == "%s"
@@ -181,7 +181,7 @@ def test_slurmctld_is_down(slurm: Slurm, tmp_path: Path, clock: SimpleNamespace)
     slurm.answers["squeue -t all -u 1500 --json"] = (1, DOWN)
     for _ in range(2):
         with pytest.raises(SchedulerError) as wrong:
-            Queue({}, tmp_path, 30).jobs()
+            UserQueue({}, tmp_path, 30).jobs()
         clock.now += 25
     assert "Unable to contact slurm controller" in str(wrong.value)
     assert "(asked 25 s ago; asked again 30 s after that)" in str(wrong.value)
@@ -192,21 +192,21 @@ def test_slurmctld_does_not_answer(tmp_path: Path, mocker: MockerFixture) -> Non
     """Not for ever."""
     mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("squeue", 20))
     with pytest.raises(SchedulerError, match=r"squeue did not answer within 20 s; ask the cluster's admins"):
-        Queue({}, tmp_path, 30).jobs()
+        UserQueue({}, tmp_path, 30).jobs()
 
 
 def test_no_slurm_here(tmp_path: Path, mocker: MockerFixture) -> None:
     """What to do."""
     mocker.patch("subprocess.run", side_effect=FileNotFoundError)
     with pytest.raises(SchedulerError, match=r"squeue is not on PATH; load Slurm's module, or go to a login node"):
-        Queue({}, tmp_path, 30).jobs()
+        UserQueue({}, tmp_path, 30).jobs()
 
 
 @pytest.mark.parametrize("said", [(1, "Slurm accounting storage is disabled\n"), (1, "sacct: error: no slurmdbd\n")])
 def test_no_accounting(slurm: Slurm, tmp_path: Path, said: tuple[int, str]) -> None:
     """Is no failure: the directories of the jobs know."""
     slurm.answers["sacct"] = said
-    assert Queue({}, tmp_path, 30).history() == ()
+    assert UserQueue({}, tmp_path, 30).history() == ()
 
 
 def test_cancelling(slurm: Slurm, tmp_path: Path) -> None:
@@ -216,24 +216,24 @@ def test_cancelling(slurm: Slurm, tmp_path: Path) -> None:
         "scancel: Terminating job 6\n"
         "scancel: error: Kill job error on job id 6: Job/step already completing or completed\n",
     )
-    assert Queue({}, tmp_path, 30).cancel(["6", "7"]) == ["job 6 has ended already"]
+    assert UserQueue({}, tmp_path, 30).cancel(["6", "7"]) == ["job 6 has ended already"]
     assert slurm.asked == [["scancel", "-v", "6", "7"]]
     slurm.answers["scancel"] = (0, "scancel: error: Kill job error on job id 4711: Invalid job id specified\n")
     with pytest.raises(SchedulerError, match="job 4711: Invalid job id specified"):
-        Queue({}, tmp_path, 30).cancel(["4711"])
+        UserQueue({}, tmp_path, 30).cancel(["4711"])
 
 
 def test_sending_a_signal(slurm: Slurm, tmp_path: Path) -> None:
     """As scancel does; its refusals in few words."""
     slurm.answers["scancel"] = ""
-    Queue({}, tmp_path, 30).cancel(["6", "7"], "USR1", ["7"])
+    UserQueue({}, tmp_path, 30).cancel(["6", "7"], "USR1", ["7"])
     assert slurm.asked == [["scancel", "-v", "--batch", "-s", "USR1", "7"], ["scancel", "-v", "-s", "USR1", "6"]]
     slurm.answers["scancel"] = (1, "Unknown job signal: BOGUS\n")
     with pytest.raises(UsageError, match="--signal BOGUS is no signal"):
-        Queue({}, tmp_path, 30).cancel(["7"], "BOGUS")
+        UserQueue({}, tmp_path, 30).cancel(["7"], "BOGUS")
     slurm.answers["scancel"] = (1, "scancel: error: something else\n")
     with pytest.raises(SchedulerError, match="scancel: scancel: error: something else"):
-        Queue({}, tmp_path, 30).cancel(["7"])
+        UserQueue({}, tmp_path, 30).cancel(["7"])
 
 
 def pyslurm_job(identity: int) -> SimpleNamespace:
@@ -266,7 +266,7 @@ def test_pyslurm_where_it_answers(slurm: Slurm, tmp_path: Path, mocker: MockerFi
     """No command is started then."""
     loaded = SimpleNamespace(__spec__="found", Jobs=SimpleNamespace(load=lambda: {7: pyslurm_job(7)}))
     mocker.patch.dict(sys.modules, {"pyslurm": loaded})
-    assert [job.id for job in Queue({}, tmp_path, 30).jobs().jobs] == ["7"]
+    assert [job.id for job in UserQueue({}, tmp_path, 30).jobs().jobs] == ["7"]
     assert slurm.asked == []
 
 
@@ -279,17 +279,17 @@ def test_pyslurm_about_nodes(slurm: Slurm, tmp_path: Path, mocker: MockerFixture
         Nodes=SimpleNamespace(load=dict),
     )
     mocker.patch.dict(sys.modules, {"pyslurm": loaded})
-    assert Queue({}, tmp_path, 30).places() == ()
+    assert UserQueue({}, tmp_path, 30).nodes() == ()
     assert slurm.asked == []
     loaded.Nodes.load = mocker.Mock(side_effect=RuntimeError("RPC"))
-    assert len(Queue({}, tmp_path / "other", 30).places()) == 2
+    assert len(UserQueue({}, tmp_path / "other", 30).nodes()) == 2
 
 
 @pytest.mark.usefixtures("here")
 def test_pyslurm_that_does_not_answer(slurm: Slurm, tmp_path: Path, mocker: MockerFixture) -> None:
     """Of another Slurm, or of another API: the commands are asked."""
     mocker.patch.dict(sys.modules, {"pyslurm": SimpleNamespace(__spec__="found")})
-    assert Queue({}, tmp_path, 30).jobs().jobs
+    assert UserQueue({}, tmp_path, 30).jobs().jobs
     assert len(slurm.asked) == 1
 
 
@@ -298,7 +298,7 @@ def test_pyslurm_is_imported_by_the_child_alone(slurm: Slurm, tmp_path: Path, mo
     (tmp_path / "pyslurm.py").write_text("raise AssertionError('here')")
     mocker.patch.object(sys, "path", [str(tmp_path)])
     call = mocker.patch.object(commands, "call", return_value=None)
-    assert Queue({}, tmp_path, 30).jobs().jobs
+    assert UserQueue({}, tmp_path, 30).jobs().jobs
     assert (len(slurm.asked), call.call_count) == (1, 1)
     with pytest.raises(AssertionError, match="here"):
         call.call_args.args[1]()

@@ -1,0 +1,164 @@
+"""The nouns of a scheduler that takes jobs: the jobs of its queue, the nodes of its partitions, one start of a job.
+
+Times are seconds since the epoch, or 0 where there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+# The states of jobs have Slurm's words (squeue(1), JOB STATE CODES). Another scheduler turns its own into them.
+# SIGNALING while Slurm sends the job a signal, RESIZING while it gives nodes back.
+RUNNING = ("RUNNING", "SUSPENDED", "SIGNALING", "RESIZING")
+ACTIVE = (
+    *("PENDING", "CONFIGURING", *RUNNING, "COMPLETING", "STOPPED", "REQUEUED", "STAGE_OUT", "REQUEUE_FED"),
+    *("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),  # a held job has not ended
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, or a task of an array, as its scheduler knows it.
+
+    `id` is 123, 123_4, or 123_[5-9%2] for tasks that wait together. `gpus` is the total. `end` of a running job is its
+    time limit. `code` and `signal` say how its script ended.
+    """
+
+    id: str
+    name: str
+    state: str
+    reason: str = ""
+    partition: str = ""
+    nodes: int = 0
+    nodelist: str = ""
+    gpus: int = 0
+    restarts: int = 0
+    submitted: float = 0
+    start: float = 0
+    end: float = 0
+    code: int = 0
+    signal: int = 0
+    depends: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Return whether the job waits, runs or is ending."""
+        return self.state in ACTIVE
+
+    @property
+    def array(self) -> str:
+        """Return the id of the job's array, or of the job itself."""
+        return self.id.partition("_")[0]
+
+    def covers(self, identity: str) -> bool:
+        """Return whether an id means this job: its own, its array's, or the id of a task that waits in it."""
+        if identity in (self.id, self.array):
+            return True
+        array, _, task = identity.partition("_")
+        waiting = re.fullmatch(r"\[(.*?)(%\d+)?\]", self.id.partition("_")[2])
+        return array == self.array and waiting is not None and task.isdecimal() and _within(int(task), waiting[1])
+
+
+def _within(task: int, ranges: str) -> bool:
+    """Return whether task 4 is in `0-3,7-9:2`. A list that Slurm shortened (`0,2,...`) may hold any task."""
+    for part in ranges.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?(?::(\d+))?", part)
+        if match is None:
+            return True
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if first <= task <= last and (task - first) % step == 0:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class PartitionNode:
+    """A node in a partition. `state` is a word of sinfo(1), NODE STATE CODES, without its mark. `mark` has it: `*` for
+    a node that does not answer."""
+
+    partition: str
+    default: bool
+    node: str
+    state: str
+    mark: str
+    gpus: int
+    gpus_used: int
+    cpus: int
+    cpus_idle: int
+    up: bool
+    limit: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Jobs, as the scheduler knew them at `time`."""
+
+    jobs: tuple[Job, ...]
+    time: float
+
+
+class Queue(Protocol):
+    """A scheduler's queue, as this user may read it. `poll` is the least time between two questions, in seconds."""
+
+    poll: float
+
+    def jobs(self) -> Snapshot:
+        """Return all jobs of this user in the queue, recently ended ones too. Raises SchedulerError."""
+
+    def history(self, ids: Sequence[str] = ()) -> tuple[Job, ...]:
+        """Return these jobs from the accounting, or () without one. If `ids` is empty, the jobs are all of the last
+        days."""
+
+    def nodes(self) -> tuple[PartitionNode, ...]:
+        """Return every node, once for each of its partitions. Raises SchedulerError."""
+
+    def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
+        """End jobs, or send them a signal. Return a note for each job that had ended already.
+
+        `scripts` are jobs whose script passes a signal on to every rank: of these, the script alone gets it. Raises
+        SchedulerError if the scheduler refuses.
+        """
+
+    def forget(self) -> None:
+        """Drop the last answers: this process has just changed something."""
+
+
+@dataclass(frozen=True)
+class BatchStart:
+    """One start of a job, as the environment of its script tells.
+
+    `id` is 123, or 123_4 for a task of an array. `restart` counts the earlier starts. `script` is the process number of
+    the script, or "". `nodelist` is folded (node[01-04]), and `head` is the first of the nodes, or "".
+    """
+
+    id: str
+    restart: int
+    script: str
+    name: str
+    cluster: str
+    nodes: int
+    nodelist: str
+    head: str
+
+    @property
+    def array(self) -> str:
+        """Return the id of the job's array, or of the job itself."""
+        return self.id.partition("_")[0]
+
+    @property
+    def task(self) -> str:
+        """Return the number of the task in its array, or "" for a job without an array."""
+        return self.id.partition("_")[2]
+
+
+def span(seconds: int) -> str:
+    """Return a time as Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
+    days, rest = divmod(seconds, 86400)
+    hours, minutes, last = rest // 3600, rest // 60 % 60, rest % 60
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{last:02}"
+    return f"{hours}:{minutes:02}:{last:02}" if hours else f"{minutes}:{last:02}"

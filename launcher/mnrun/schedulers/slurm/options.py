@@ -1,0 +1,133 @@
+"""A job in the options of sbatch and salloc, and their refusals of it. Runs no command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from mnrun.errors import Impossible, SchedulerError, UsageError
+from mnrun.model import JobSpec, Layout, Site, Words, job_name
+
+TEMPLATE = "slurm.sh"
+OUTPUT = "%x-%j.out"  # the job's output, by default
+
+# The order of the directives. A key is sbatch's own long option with _ (sbatch(1)).
+_DIRECTIVES = (
+    *("job_name", "partition", "account", "qos", "reservation", "constraint", "licenses", "nodelist", "exclude"),
+    *("exclusive", "nodes", "ntasks", "ntasks_per_node", "cpus_per_task"),
+    *("gres", "gpus_per_node", "gpus", "gpus_per_task"),
+    *("mem", "mem_per_cpu", "mem_per_gpu", "time", "output", "error", "mail_type", "mail_user"),
+    *("dependency", "array", "signal", "requeue", "export"),
+)
+
+
+def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
+    """Return (`#SBATCH --option=value`, origin) of each directive. The user's own --slurm words come last."""
+    even = len(set(layout.ranks)) == 1
+    chosen = {
+        "job_name": (job_name(spec), "the program's name"),
+        "nodes": (str(layout.nnodes), layout.why_nodes),
+        "ntasks": ("" if even and not spec.ntasks else str(layout.ntasks), layout.why_ranks),
+        "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
+        "output": (spec.output or OUTPUT, "built-in"),
+        "signal": (_by_the_script(spec.signal), ""),
+    }
+    options = []
+    for name in _DIRECTIVES:
+        value, why = chosen.get(name) or (getattr(spec, name), "")
+        _refuse_lines(name, str(value), spec.origins.get(name) or why)
+        if name == "requeue" and value is False and name in spec.origins:
+            options.append(("--no-requeue", spec.origins[name]))  # a site may requeue every job (JobRequeue)
+        if value not in ("", None, False):
+            text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+            options.append((shlex.quote(text), spec.origins.get(name) or why))
+    options += [(shlex.quote(f"--{word}"), spec.word_origins["slurm", word]) for word in spec.slurm]
+    return [(f"#SBATCH {option}", origin) for option, origin in options]
+
+
+def _refuse_lines(name: str, value: str, origin: str) -> None:
+    """Raise if a value is more than its own line of the script: bash would run the rest of it."""
+    if re.search(r"[\x00-\x1f\x7f]", value):
+        what = (
+            f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
+        )
+        raise UsageError(what, "give the job a name of its own with --job-name" if name == "job_name" else "")
+
+
+def _by_the_script(signal: str) -> str:
+    """Turn USR1@120 into B:USR1@120. The signal then goes to the script alone, which passes it on to every rank."""
+    before, _, after = signal.rpartition(":")
+    return signal if not signal or "B" in before.upper() else f"{before}B:{after}"
+
+
+_TASKS = ("ntasks", "ntasks_per_node", "cpus_per_task")
+_GPUS = ("gres", "gpus_per_node", "gpus", "gpus_per_task")
+_MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
+_WHICH = ("nodelist", "exclude", "constraint", "exclusive")
+# Words of sbatch's errors, and the options of ours that they may be about.
+_REFUSALS = {
+    "partition": ("partition", "account", "qos"),
+    "account": ("account", "partition"),
+    "qos": ("qos",),
+    "time limit": ("time",),
+    "node configuration": ("nodes", *_TASKS, *_GPUS, *_MEMORY, *_WHICH),
+    "node count": ("nodes",),
+    "node name": ("nodelist", "exclude"),
+    "processors": ("nodes", *_TASKS),
+    "cpu count": ("nodes", *_TASKS),
+    "task count": ("nodes", *_TASKS),
+    "generic resource": _GPUS,
+    "trackable resource": _GPUS,
+    "gres": _GPUS,
+    "feature": ("constraint",),
+    "constraint": ("constraint",),
+    "reservation": ("reservation",),
+    "dependency": ("dependency",),
+    "license": ("licenses",),
+    "array": ("array",),
+    "memory": _MEMORY,
+    "mail": ("mail_type", "mail_user"),
+    "signal": ("signal",),
+    "invalid option": ("slurm",),
+    "unrecognized option": ("slurm",),
+}
+
+
+def refusal(message: str, spec: JobSpec) -> SchedulerError:
+    """Return sbatch's own words as an error, with the given options that they may be about."""
+    about = {name for words, names in _REFUSALS.items() if words in message.lower() for name in names}
+    given = [name for name in spec.origins if name in about and spec.origins[name] != "built-in"]
+    options = [f"--{name.replace('_', '-')} ({spec.origins[name]})" for name in given]
+    return SchedulerError(" | ".join(message.splitlines()), f"see {' and '.join(options)}" if options else "")
+
+
+def refuse(spec: JobSpec, site: Site) -> None:
+    """Raise Impossible if the job has GPUs that its steps could not share.
+
+    Up to 21.08, --overlap shares CPUs alone, and the second step of a launch would wait for ever.
+    """
+    options = f"{spec.gpus}{spec.gpus_per_node}{spec.gpus_per_task}" or re.search(r"\bgpu\b", spec.gres)
+    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in spec.slurm)
+    if site.slurm < (22, 5) and not spec.no_gpu and (options or words or any(site.gpus.values())):
+        what = f"Slurm {site.slurm[0]}.{site.slurm[1]:02} does not let a job's steps share its GPUs"
+        raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
+
+
+def request(spec: JobSpec, options: Sequence[str]) -> Words:
+    """Return the salloc command for the job. `options` are the names of those that stand in it as in sbatch."""
+    values = {
+        "-N": spec.nodes,
+        "-n": spec.ntasks,
+        "--ntasks-per-node": spec.ntasks_per_node,
+        "-c": spec.cpus_per_task,
+        "--gres": spec.gres,
+        "--gpus-per-node": spec.gpus_per_node,
+        "-w": spec.nodelist,
+        "--exclude": spec.exclude,
+    }
+    words = [word for flag, value in values.items() if value for word in (flag, str(value))]
+    for name in options:
+        if value := getattr(spec, name):
+            words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
+    return ("salloc", *words)

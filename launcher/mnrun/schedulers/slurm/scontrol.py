@@ -1,0 +1,72 @@
+"""Parse the answers of scontrol about one job. Runs no command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mnrun import nodeset
+from mnrun.errors import SchedulerError
+from mnrun.model import Allocation, Node
+from mnrun.schedulers.model import RUNNING
+
+# SLURM_STEP_ID in salloc's shell, in the batch script, and in a step that waits for its nodes (slurm.h)
+_NO_STEPS = ("4294967290", "4294967291", "4294967293")
+
+
+def version(text: str) -> tuple[int, int]:
+    """Turn `slurm 24.11.5` into (24, 11)."""
+    match = re.search(r"(\d+)\.(\d+)", text)
+    if not match:
+        raise SchedulerError(f"srun --version says {text.strip()!r}, which is no version of Slurm")
+    return int(match[1]), int(match[2])
+
+
+def of_job(job: str, text: str) -> str:
+    """Return the job's own line in the output of `scontrol -o show job ID`, or the whole output without such a line.
+    Where the id is also an array's, scontrol prints a line for each task that began."""
+    return next((line for line in text.split("\n") if line.startswith(f"JobId={job} ")), text)
+
+
+def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
+    """Return a job from the output of `scontrol show job -d -o ID` and the variables of salloc or sbatch.
+
+    Within `srun --pty bash`, SLURM_NTASKS and its kin are those of the *step*. So scontrol alone counts for nodes, CPUs
+    and GPUs.
+    """
+    text = text.split("\n")[0]  # of a heterogeneous job, the first component
+    text = re.sub(r"JobName=.*?( UserId=\S+\(\d+\) GroupId=)", r"\1", text)  # a name may hold anything
+    fields: dict[str, str] = {}
+    for name, value in re.findall(r"(\S+?)=(\S*)", text):
+        fields.setdefault(name, value)  # a comment may hold anything
+    if fields.get("JobState") not in (*RUNNING, "COMPLETING"):
+        raise SchedulerError(f"job {fields.get('JobId', '?')} is {fields.get('JobState', 'unknown')}, not running")
+    names = nodeset.expand(fields["NodeList"])
+    cpus, gpus = _per_node(text)
+    nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
+    ntasks, per_node = _tasks(environ)
+    return Allocation("slurm", fields["JobId"], nodes, ntasks, per_node)
+
+
+def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Return CPUs and GPUs by node, from the `Nodes=… CPU_IDs=0-1 Mem=… GRES=gpu:2(IDX:0-1)` groups of -d."""
+    cpus: dict[str, int] = {}
+    gpus: dict[str, int] = {}
+    for names, ids, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=\S+ GRES=(\S*)", text):
+        count = sum(int(b or a) - int(a) + 1 for a, b in re.findall(r"(\d+)(?:-(\d+))?", ids))
+        granted = sum(int(n) for n in re.findall(r"(?:^|,)gpu(?::[^:(,]+)?:(\d+)", gres))
+        for name in nodeset.expand(names):
+            cpus[name], gpus[name] = count, granted
+    return cpus, gpus
+
+
+def _tasks(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return the tasks of the job's request: (in all, per node). Slurm sets the first only on request."""
+    per_node = environ.get("SLURM_NTASKS_PER_NODE", "")
+    if per_node.isdecimal():
+        return None, int(per_node)
+    inside_step = environ.get("SLURM_STEP_ID", _NO_STEPS[0]) not in _NO_STEPS
+    ntasks = environ.get("SLURM_NTASKS", "")
+    if ntasks.isdecimal() and not inside_step:
+        return int(ntasks), None
+    return None, None

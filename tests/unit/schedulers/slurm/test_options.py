@@ -1,0 +1,58 @@
+"""A job in the options of sbatch, and what Slurm refuses of it. test_script.py and the golden texts have the rest."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mnrun.errors import Impossible
+from mnrun.model import Site
+from mnrun.schedulers.slurm import options
+from unit.samples import build
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "names"),
+    [
+        ("Invalid node name specified", {"nodelist": "n9"}, "--nodelist"),
+        ("More processors requested than permitted", {"ntasks": "99"}, "--ntasks"),
+        ("CPU count per node can not be satisfied", {"cpus_per_task": "99"}, "--cpus-per-task"),
+        ("Task count specification invalid", {"ntasks_per_node": "99"}, "--ntasks-per-node"),
+        ("Invalid Trackable RESource (TRES) specification", {"gpus_per_node": "9"}, "--gpus-per-node"),
+        ("Requested node configuration is not available", {"mem_per_cpu": "9T"}, "--mem-per-cpu"),
+        ("Requested node configuration is not available", {"constraint": "x"}, "--constraint"),
+    ],
+)
+def test_which_option_sbatch_means(said: str, given: dict[str, Any], names: str) -> None:
+    """By its words; those that nobody gave are not named."""
+    refused = options.refusal(f"sbatch: error: {said}", build("./app", mode="inside-out", **given))
+    assert refused.remedy == f"see {names} (command line)"
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "refused"),
+    [
+        ({}, (), False),
+        ({}, (0, 0), False),
+        ({}, (2, 2), True),
+        ({"no_gpu": True}, (2, 2), False),
+        ({"gres": "gpu:2"}, (), True),
+        ({"gres": "shard:2"}, (), False),
+        ({"gpus_per_node": "1"}, (), True),
+        ({"gpus": "4"}, (), True),
+        ({"slurm": ("gpus-per-node=1",)}, (), True),
+        ({"slurm": ("gres=gpu:a100:2",)}, (), True),
+        ({"slurm": ("comment=gpu",)}, (), False),
+    ],
+)
+def test_gpus_where_steps_cannot_share_them(given: dict[str, Any], gpus: tuple[int, ...], refused: bool) -> None:
+    """Up to Slurm 21.08, and before anything waits for ever."""
+    job = build("./app", **given)
+    site = Site("slurm", "7", (22, 5), gpus={f"node{number}": count for number, count in enumerate(gpus)})
+    options.refuse(job, site)
+    said = "Slurm 20.11 does not let a job's steps share its GPUs; use --no-gpu, or Slurm 22.05 or newer"
+    with pytest.raises(Impossible, match=said) if refused else nullcontext():
+        options.refuse(job, replace(site, slurm=(20, 11)))
