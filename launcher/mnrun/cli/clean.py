@@ -60,15 +60,15 @@ def _nodes(dry_run: bool) -> None:
 
 
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
-    kept, before = archive.kept(bases), now - age
-    # Slurm is asked only if there is something to remove
-    jobs = verbs.queue_of_mine().jobs().jobs if state.removable(kept, (), before) else ()
-    gone = state.removable(kept, jobs, before)
-    for found in gone:
-        path = found.place if dry_run else archive.remove(found)
-        click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, found.time)} old")
+    records, before = archive.read(bases), now - age
+    # The scheduler is asked only if there is something to remove.
+    jobs = verbs.queue_of_mine().jobs().jobs if state.removable(records, (), before) else ()
+    gone = state.removable(records, jobs, before)
+    for record in gone:
+        path = record.folder if dry_run else archive.remove(record)
+        click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, record.time)} old")
     Screen().say(
-        f"{len(gone)} of {len(kept)} jobs' records {_would(dry_run, 'be removed')} from {archive.named(bases)}"
+        f"{len(gone)} of {len(records)} jobs' records {_would(dry_run, 'be removed')} from {archive.named(bases)}"
     )
 
 

@@ -18,7 +18,7 @@ from mnrun import nodeset
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import records, state
-from mnrun.jobs.state import Kept, Seen
+from mnrun.jobs.state import JobRecord, JobView
 from mnrun.schedulers import at_hand
 from mnrun.schedulers.model import Queue, span
 from mnrun.system.screen import Screen, table
@@ -44,22 +44,22 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """
     _check(ids)
     bases = bases_of(job_dir)
-    kept = _kept(bases, ids)
+    by_id = _read(bases, ids)
     now = time.time()
     jobs: tuple[Any, ...] = ()
     history: tuple[Any, ...] = ()
     age = 0.0
-    if not ids or any(state.final(kept.get(identity)) is None for identity in ids):
+    if not ids or any(state.final(by_id.get(identity)) is None for identity in ids):
         queue = queue_of_mine()
         answer = queue.jobs()
         jobs, age = answer.jobs, now - answer.time
-        _, lost = state.ends(ids, kept, jobs, (), now)
+        _, lost = state.ends(ids, by_id, jobs, (), now)
         history = queue.history(lost) if lost or not ids else ()
-    seen, unknown = state.gather(ids, jobs, history, kept, now)
+    views, unknown = state.gather(ids, jobs, history, by_id, now)
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in seen], indent=2))
-    elif seen:
-        table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(one) for one in seen])
+        click.echo(json.dumps([asdict(one) for one in views], indent=2))
+    elif views:
+        table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(one) for one in views])
     elif not ids:
         Screen().say("no jobs of yours in the last 7 days")
     if unknown:
@@ -67,17 +67,17 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
         raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_named(bases)} knows it{old}")
 
 
-def _row(seen: Seen) -> tuple[str, ...]:
-    left = span(seen.left) if seen.left is not None else "no limit" if seen.state == "RUNNING" else ""
+def _row(view: JobView) -> tuple[str, ...]:
+    left = span(view.left) if view.left is not None else "no limit" if view.state == "RUNNING" else ""
     return (
-        seen.id,
-        seen.name,
-        seen.words,
-        seen.nodelist or str(seen.nodes or ""),
-        str(seen.gpus or ""),
+        view.id,
+        view.name,
+        view.words,
+        view.nodelist or str(view.nodes or ""),
+        str(view.gpus or ""),
         left,
-        "" if seen.code is None else str(seen.code),
-        seen.why,
+        "" if view.code is None else str(view.code),
+        view.why,
     )
 
 
@@ -86,15 +86,15 @@ def _row(seen: Seen) -> tuple[str, ...]:
 @_json
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
-    places = queue_of_mine().nodes()
-    found = state.partitions(places, partition)
-    if not found:
-        there = ", ".join(sorted({place.partition for place in places}))
+    entries = queue_of_mine().nodes()
+    shown = state.partitions(entries, partition)
+    if not shown:
+        there = ", ".join(sorted({node.partition for node in entries}))
         raise UsageError(f"--partition {partition} is not there", f"Slurm has {there}" if there else "Slurm shows none")
     if as_json:
-        click.echo(json.dumps([{**asdict(one), "words": one.words} for one in found], indent=2))
+        click.echo(json.dumps([{**asdict(one), "words": one.words} for one in shown], indent=2))
         return
-    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in found]
+    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in shown]
     table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)
 
 
@@ -119,7 +119,7 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
 
 def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
     """Return the jobs that mnrun submit has handed in."""
-    arrays = {found.array for found in _kept(bases, [identity.partition("_")[0] for identity in ids]).values()}
+    arrays = {record.array for record in _read(bases, [identity.partition("_")[0] for identity in ids]).values()}
     return [identity for identity in ids if identity.partition("_")[0] in arrays]
 
 
@@ -158,18 +158,18 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     first = True
     silence = _silence(identity, bases) if following else None
     while True:
-        kept = _the_one(bases, identity)
-        if not following and kept.begun is None and not _sources(kept, rank, node):
+        record = _the_one(bases, identity)
+        if not following and record.begun is None and not _sources(record, rank, node):
             raise UsageError(f"job {identity} has not begun, so it has said nothing", "wait for it with -f")
-        for path, prefix, error, only in _sources(kept, rank, node):
+        for path, prefix, error, only in _sources(record, rank, node):
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
         first = first and not tails
-        said = _drain(tails)
-        if silence is None or kept.over or silence.is_the_end(said):
+        some = _drain(tails)
+        if silence is None or record.over or silence.is_the_end(some):
             break
         time.sleep(LOOK)
-    if kept.begun is None and not tails:
+    if record.begun is None and not tails:
         raise UsageError(f"job {identity} ended before it began", f"mnrun status {identity} tells why")
     if following:
         time.sleep(LOOK)  # the program's last lines may come at the same time as the outcome
@@ -193,8 +193,8 @@ def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
     some = False
     for (_, error), tail in tails.items():
         stream = sys.stderr.buffer if error else sys.stdout.buffer
-        while said := tail.more():
-            stream.write(said)
+        while text := tail.more():
+            stream.write(text)
             some = True
         if last:
             stream.write(tail.rest())
@@ -202,54 +202,53 @@ def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
     return some
 
 
-def _the_one(bases: Sequence[Path], identity: str) -> Kept:
-    found = _kept(bases, [identity])
-    if identity in found:
-        tasks = [name for name in found if name != identity]
-        if tasks and found[identity].begun is None:
+def _the_one(bases: Sequence[Path], identity: str) -> JobRecord:
+    by_id = _read(bases, [identity])
+    if identity in by_id:
+        tasks = [name for name in by_id if name != identity]
+        if tasks and by_id[identity].begun is None:
             raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
-        return found[identity]
-    if found:
-        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(found)[:4])}")
+        return by_id[identity]
+    if by_id:
+        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(by_id)[:4])}")
     raise UsageError(
         f"there are no records of job {identity} in {_named(bases)}", "logs knows the jobs that mnrun submit handed in"
     )
 
 
-def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
+def _sources(record: JobRecord, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
     """Return (file, prefix of its lines, whether it is standard error, a word that its lines must contain)."""
     from mnrun.jobs import archive
 
-    begun = kept.begun
+    begun, request = record.begun, record.submitted
     if begun is None:  # its modules are still loading, or failed to load
-        asked = kept.submitted
-        path = records.named(asked.output, kept.id, asked.name, os.environ.get("USER", "")) if asked else ""
+        path = records.named(request.output, record.id, request.name, os.environ.get("USER", "")) if request else ""
         return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
-    apart = begun.split_output or (kept.submitted.split_output if kept.submitted is not None else "")
+    apart = begun.split_output or (request.split_output if request is not None else "")
     if rank is not None and not apart:
         raise UsageError(
-            f"job {kept.id} did not keep its ranks' output apart", "hand it in with --split-output DIR for that"
+            f"job {record.id} did not keep its ranks' output apart", "hand it in with --split-output DIR for that"
         )
     files = archive.rank_files(apart) if apart else {}
     if rank is not None:
         return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
     if node:
-        mine = _ranks_on(kept, node)
+        mine = _ranks_on(record, node)
         shown = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in mine]
-        return [(archive.log(kept), b"", True, node), *shown]
+        return [(archive.log(record), b"", True, node), *shown]
     whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
     whole = whole[:1] if begun.error == begun.output else whole
     return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
 
 
-def _ranks_on(kept: Kept, node: str) -> set[int]:
+def _ranks_on(record: JobRecord, node: str) -> set[int]:
     """Return the ranks on a node, as they reported themselves: mpirun may have placed them in any way."""
     from mnrun.jobs import archive
 
-    assert kept.begun is not None
-    if node not in (nodeset.expand(kept.begun.nodes) if kept.begun.nodes else ()):
-        raise UsageError(f"job {kept.id} has no node {node}", f"it has {kept.begun.nodes or 'not said which'}")
-    return archive.ranks(kept).get(node, set())
+    assert record.begun is not None
+    if node not in (nodeset.expand(record.begun.nodes) if record.begun.nodes else ()):
+        raise UsageError(f"job {record.id} has no node {node}", f"it has {record.begun.nodes or 'not said which'}")
+    return archive.ranks(record).get(node, set())
 
 
 def _check(ids: Sequence[str]) -> None:
@@ -264,9 +263,9 @@ def bases_of(job_dir: str | None) -> tuple[Path, ...]:
     """Return the directories of jobs' records: the named one, or else the usual ones and those of earlier jobs."""
     from mnrun.jobs import archive
 
-    said = job_dir or os.environ.get("MNRUN_JOB_DIR")
-    if said:
-        return (Path(said).expanduser().absolute(),)
+    folder = job_dir or os.environ.get("MNRUN_JOB_DIR")
+    if folder:
+        return (Path(folder).expanduser().absolute(),)
     home = Path.home()
     here = Path(str(standing("job_dir"))).expanduser().absolute()
     return tuple(dict.fromkeys((here, archive.usual(home), *archive.places(home))))
@@ -279,10 +278,10 @@ def standing(name: str) -> object:
     return load.standing(os.environ, str(Path.home()))[name].value
 
 
-def _kept(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, Kept]:
+def _read(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, JobRecord]:
     from mnrun.jobs import archive
 
-    return archive.kept(bases, ids)
+    return archive.read(bases, ids)
 
 
 def _named(bases: Sequence[Path]) -> str:

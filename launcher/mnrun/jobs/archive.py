@@ -11,7 +11,7 @@ from typing import Callable, TypeVar
 
 from mnrun.errors import UsageError
 from mnrun.jobs import records
-from mnrun.jobs.state import Kept
+from mnrun.jobs.state import JobRecord
 
 T = TypeVar("T")
 
@@ -42,36 +42,36 @@ def places(home: Path) -> list[Path]:
     return [Path(line) for line in text.split("\n") if line.startswith("/")]
 
 
-def kept(bases: Iterable[Path], wanted: Iterable[str] = ()) -> dict[str, Kept]:
-    """Return id -> record of these jobs and of the tasks of these arrays. If `wanted` is empty, the result has all
+def read(bases: Iterable[Path], ids: Iterable[str] = ()) -> dict[str, JobRecord]:
+    """Return id -> record of these jobs and of the tasks of these arrays. If `ids` is empty, the result has all
     jobs."""
-    names = set(wanted)
-    found: dict[str, Kept] = {}
+    names = set(ids)
+    result: dict[str, JobRecord] = {}
     for base in bases:
         try:
             there = [name for name in os.listdir(base) if records.is_id(name)]
         except OSError:
             continue
         chosen = [name for name in there if not names or name in names or name.partition("_")[0] in names]
-        ones = (_one(base / name) for name in sorted(set(chosen) - set(found)))
-        found.update({one.id: one for one in ones if one is not None})
-    return found
+        ones = (_one(base / name) for name in sorted(set(chosen) - set(result)))
+        result.update({one.id: one for one in ones if one is not None})
+    return result
 
 
-def _one(path: Path) -> Kept | None:
+def _one(path: Path) -> JobRecord | None:
     """Return the record of a job's last start, or None if the directory is no job's."""
     try:
         starts = records.restarts(os.listdir(path))
     except OSError:
         return None
-    asked = _record(path / records.SUBMITTED, records.submitted)
+    request = _record(path / records.SUBMITTED, records.submitted)
     if not starts:
-        return Kept(path.name, asked, place=str(path)) if asked is not None else None
+        return JobRecord(path.name, request, folder=str(path)) if request is not None else None
     last = path / str(starts[-1])
     begun = _record(last / records.BEGUN, records.begun)
     ended = _record(last / records.OUTCOME, records.outcome)
     touched = max(_written(last), _written(last / records.LOG)) if ended is None else 0
-    return Kept(path.name, asked, starts[-1], begun, ended, touched, str(path))
+    return JobRecord(path.name, request, starts[-1], begun, ended, touched, str(path))
 
 
 def _written(path: Path) -> float:
@@ -93,16 +93,16 @@ def named(bases: Iterable[Path]) -> str:
     return ", ".join(map(str, bases))
 
 
-def log(found: Kept) -> Path:
+def log(record: JobRecord) -> Path:
     """Return the file with the guards' lines of the job's last start."""
-    return Path(found.place, str(found.restart), records.LOG)
+    return Path(record.folder, str(record.restart), records.LOG)
 
 
-def ranks(found: Kept) -> dict[str, set[int]]:
+def ranks(record: JobRecord) -> dict[str, set[int]]:
     """Return node -> the ranks that have started there in the job's last start."""
     there: dict[str, set[int]] = {}
     with suppress(OSError):
-        for line in log(found).read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
+        for line in log(record).read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
             words = line.split(" ")
             if words[0] == "rank" and len(words) == 4 and words[2].isdecimal():
                 there.setdefault(words[1], set()).add(int(words[2]))
@@ -115,13 +115,13 @@ def rank_files(folder: str) -> dict[tuple[int, str], Path]:
         names = os.listdir(folder)
     except OSError:
         return {}
-    found = {records.rank_of(name): Path(folder, name) for name in names}
-    return dict(sorted((key, path) for key, path in found.items() if key is not None))
+    files = {records.rank_of(name): Path(folder, name) for name in names}
+    return dict(sorted((key, path) for key, path in files.items() if key is not None))
 
 
-def remove(found: Kept) -> Path:
+def remove(record: JobRecord) -> Path:
     """Remove the directory of a job, but of no other user's. Raises UsageError if that fails. Returns the directory."""
-    path = Path(found.place)
+    path = Path(record.folder)
     remove_folder(path)
     return path
 

@@ -20,7 +20,7 @@ from typing import Any, Union
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
 NO_ARRAY = "4294967294"  # the task's number in Slurm's patterns, for a job without an array (NO_VAL, slurm.h)
-REQUEUED = "requeued"  # the `why` of an outcome after which the job has asked Slurm to start it again
+REQUEUED = "requeued"  # the `why` of an outcome after which the scheduler starts the job again
 
 
 @dataclass(frozen=True)
@@ -74,53 +74,53 @@ def text(record: Record) -> str:
 
 def submitted(text: str) -> Submitted | None:
     """Return the record in a file's text, or None if there is none, or half of one."""
-    said = _object(text)
-    if said is None or not is_id(str(said.get("id", ""))):
+    values = _object(text)
+    if values is None or not is_id(str(values.get("id", ""))):
         return None
-    command = said.get("command")
+    command = values.get("command")
     return Submitted(
-        id=str(said["id"]),
-        name=_text(said, "name"),
-        cluster=_text(said, "cluster"),
-        nodes=_number(said, "nodes"),
-        gpus=_number(said, "gpus"),
+        id=str(values["id"]),
+        name=_text(values, "name"),
+        cluster=_text(values, "cluster"),
+        nodes=_number(values, "nodes"),
+        gpus=_number(values, "gpus"),
         command=tuple(map(str, command)) if isinstance(command, list) else (),
-        time=_time(said),
-        output=_text(said, "output"),
-        error=_text(said, "error"),
-        split_output=_text(said, "split_output"),
+        time=_time(values),
+        output=_text(values, "output"),
+        error=_text(values, "error"),
+        split_output=_text(values, "split_output"),
     )
 
 
 def begun(text: str) -> Begun | None:
     """Return the record in a file's text, or None if there is none, or half of one."""
-    said = _object(text)
-    if said is None or "time" not in said:
+    values = _object(text)
+    if values is None or "time" not in values:
         return None
     return Begun(
-        time=_time(said),
-        nodes=_text(said, "nodes"),
-        head=_text(said, "head"),
-        output=_text(said, "output"),
-        error=_text(said, "error"),
-        split_output=_text(said, "split_output"),
+        time=_time(values),
+        nodes=_text(values, "nodes"),
+        head=_text(values, "head"),
+        output=_text(values, "output"),
+        error=_text(values, "error"),
+        split_output=_text(values, "split_output"),
     )
 
 
 def outcome(text: str) -> Ended | None:
     """Return the record in a file's text, or None if there is none, or half of one."""
-    said = _object(text)
-    if said is None or not isinstance(said.get("code"), int):
+    values = _object(text)
+    if values is None or not isinstance(values.get("code"), int):
         return None
-    return Ended(_time(said), said["code"], _text(said, "why"))
+    return Ended(_time(values), values["code"], _text(values, "why"))
 
 
 def named(pattern: str, identity: str, job: str, user: str) -> str:
     """Return the file that one of Slurm's patterns names for job `identity`, or "" if it is for a rank or a node."""
     array, _, task = identity.partition("_")
     values = {"j": array, "A": array, "a": task or NO_ARRAY, "x": job, "u": user, "%": "%"}
-    found = re.sub(r"%(\d*)([jAaxu%])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
-    return "" if re.search(r"%\d*[a-zA-Z]", found) else found
+    path = re.sub(r"%(\d*)([jAaxu%])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
+    return "" if re.search(r"%\d*[a-zA-Z]", path) else path
 
 
 def is_id(text: str) -> bool:
@@ -140,28 +140,28 @@ def rank_file(rank: int, stream: str) -> str:
 
 def rank_of(name: str) -> tuple[int, str] | None:
     """Return (rank, stream) of such a name, or None for any other name."""
-    found = re.fullmatch(r"rank\.(\d+)\.(out|err)", name, re.ASCII)
-    return (int(found[1]), found[2]) if found else None
+    match = re.fullmatch(r"rank\.(\d+)\.(out|err)", name, re.ASCII)
+    return (int(match[1]), match[2]) if match else None
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
     try:
-        said = json.loads(text)
+        values = json.loads(text)
     except ValueError:
         return None
-    return said if isinstance(said, dict) else None
+    return values if isinstance(values, dict) else None
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name)
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _number(said: Mapping[str, Any], name: str) -> int:
-    value = said.get(name)
+def _number(values: Mapping[str, Any], name: str) -> int:
+    value = values.get(name)
     return value if isinstance(value, int) else 0
 
 
-def _time(said: Mapping[str, Any]) -> float:
-    value = said.get("time")
+def _time(values: Mapping[str, Any]) -> float:
+    value = values.get("time")
     return float(value) if isinstance(value, (int, float)) else 0.0

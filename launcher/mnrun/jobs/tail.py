@@ -75,7 +75,7 @@ class Tail:
 
 def _start(handle: int, size: int, lines: int) -> int:
     """Return the place where the last `lines` lines begin. A newline at the very end closes the last of them."""
-    place, seen = size, 0
+    place, count = size, 0
     while place > 0:
         start = max(place - BLOCK, 0)
         block = os.pread(handle, place - start, start)
@@ -83,8 +83,8 @@ def _start(handle: int, size: int, lines: int) -> int:
         while (at := block.rfind(b"\n", 0, at)) >= 0:
             if start + at == size - 1:
                 continue
-            seen += 1
-            if seen == lines:
+            count += 1
+            if count == lines:
                 return start + at + 1
         place = start
     return 0 if lines else size

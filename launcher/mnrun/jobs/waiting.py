@@ -1,4 +1,4 @@
-"""Wait until submitted jobs have ended: read their directories first, and ask Slurm now and then."""
+"""Wait until submitted jobs have ended: read their directories first, and ask the scheduler now and then."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from mnrun.errors import SchedulerError
 from mnrun.jobs import archive, state
-from mnrun.jobs.state import Kept
+from mnrun.jobs.state import JobRecord
 from mnrun.schedulers.model import Job, Queue, Snapshot
 
 LOOK = 0.5  # seconds between two looks at the directories
-PATIENCE = 10  # questions in a row without an answer from slurmctld, after its first answer
+PATIENCE = 10  # questions in a row without an answer of the scheduler, after its first answer
 
 
 def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
@@ -20,25 +20,25 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
 
     Raises SchedulerError if nobody knows one of the jobs, or its end.
     """
-    begun, asked = time.time(), 0.0
+    begun, last = time.time(), 0.0
     codes: dict[str, int] = {}
     memory = _Memory(queue)
     fresh = False
     while True:
-        kept = archive.kept(bases, _open(ids, codes))
-        codes.update({i: code for i in _open(ids, codes) if (code := state.final(kept.get(i))) is not None})
+        records = archive.read(bases, _open(ids, codes))
+        codes.update({i: code for i in _open(ids, codes) if (code := state.final(records.get(i))) is not None})
         waited = _open(ids, codes)
-        if waited and time.time() - asked >= queue.poll:
+        if waited and time.time() - last >= queue.poll:
             answer = memory.ask()
-            asked = answer.time if answer is not None else time.time()
-            ended, lost = _ends(waited, kept, memory.jobs, queue)
+            last = answer.time if answer is not None else time.time()
+            ended, lost = _ends(waited, records, memory.jobs, queue)
             now = answer is not None and answer.time >= begun
             fresh = fresh or now
             # An older answer may lack tasks of an array.
-            tasks = {name.partition("_")[0] for name in (*kept, *(job.id for job in memory.jobs)) if "_" in name}
+            tasks = {name.partition("_")[0] for name in (*records, *(job.id for job in memory.jobs)) if "_" in name}
             codes.update({name: code for name, code in ended.items() if fresh or name not in tasks})
             if lost and now:
-                raise _nobody_knows(lost, kept, bases)
+                raise _nobody_knows(lost, records, bases)
             waited = _open(ids, codes)
         if not waited:
             return max(codes.values())
@@ -48,7 +48,7 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
 class Silence:
     """A job that writes nothing: somebody may have killed it before it could leave a record of its end.
 
-    mnrun asks Slurm after a silence as long as the time between two questions.
+    mnrun asks the scheduler after a silence as long as the time between two questions.
     """
 
     def __init__(self, identity: str, bases: Sequence[Path], queue: Queue) -> None:
@@ -56,19 +56,19 @@ class Silence:
         self._since = time.time()
 
     def is_the_end(self, broken: bool) -> bool:
-        """Return whether the job has ended by Slurm's word.
+        """Return whether the job has ended by the scheduler's word.
 
-        `broken`: the silence has just been broken, and begins anew. The result is False if Slurm does not answer, or
-        does not know the job.
+        `broken`: the silence has just been broken, and begins anew. The result is False if the scheduler does not
+        answer, or does not know the job.
         """
         if broken:
             self._since = time.time()
         if time.time() - self._since < self._queue.poll:
             return False
         self._since = time.time()
-        kept = archive.kept(self._bases, [self._id])
+        records = archive.read(self._bases, [self._id])
         try:
-            return bool(_ends([self._id], kept, self._queue.jobs().jobs, self._queue)[0])
+            return bool(_ends([self._id], records, self._queue.jobs().jobs, self._queue)[0])
         except SchedulerError:
             return False
 
@@ -78,7 +78,7 @@ def _open(ids: Sequence[str], codes: Mapping[str, int]) -> list[str]:
 
 
 class _Memory:
-    """Slurm's answers about jobs during the wait. Slurm forgets jobs that have ended, and may be restarting."""
+    """The scheduler's answers during the wait. It forgets jobs that have ended, and may be restarting."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -90,7 +90,7 @@ class _Memory:
         return self._jobs.values()
 
     def ask(self) -> Snapshot | None:
-        """Return Slurm's answer, or None if it gave none this time. Raises SchedulerError if that lasts."""
+        """Return the scheduler's answer, or None if it gave none this time. Raises SchedulerError if that lasts."""
         try:
             answer = self._queue.jobs()
         except SchedulerError:
@@ -105,18 +105,18 @@ class _Memory:
 
 
 def _ends(
-    waited: Sequence[str], kept: Mapping[str, Kept], jobs: Collection[Job], queue: Queue
+    waited: Sequence[str], records: Mapping[str, JobRecord], jobs: Collection[Job], queue: Queue
 ) -> tuple[dict[str, int], list[str]]:
-    ended, lost = state.ends(waited, kept, jobs, (), time.time())
+    ended, lost = state.ends(waited, records, jobs, (), time.time())
     if lost:
-        ended, lost = state.ends(waited, kept, jobs, queue.history(lost), time.time())
+        ended, lost = state.ends(waited, records, jobs, queue.history(lost), time.time())
     return ended, lost
 
 
-def _nobody_knows(lost: Sequence[str], kept: Mapping[str, Kept], bases: Sequence[Path]) -> SchedulerError:
+def _nobody_knows(lost: Sequence[str], records: Mapping[str, JobRecord], bases: Sequence[Path]) -> SchedulerError:
     base = archive.named(bases)
     which = ", ".join(lost)
-    if any(identity in kept for identity in lost):
+    if any(identity in records for identity in lost):
         return SchedulerError(
             f"nobody knows how job {which} ended: Slurm has forgotten it, and it left no word in {base}",
             "it was killed before it could; its output may tell",

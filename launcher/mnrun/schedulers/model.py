@@ -23,8 +23,9 @@ ACTIVE = (
 class Job:
     """A job, or a task of an array, as its scheduler knows it.
 
-    `id` is 123, 123_4, or 123_[5-9%2] for tasks that wait together. `gpus` is the total. `end` of a running job is its
-    time limit. `code` and `signal` say how its script ended.
+    `id` is 123, 123_4, or 123_[5-9%2] for tasks that wait together. `reason` says in a person's words
+    why it waits. `gpus` is the total. `end` of a running job is its time limit. `code` and `signal` say how its script
+    ended.
     """
 
     id: str

@@ -79,7 +79,7 @@ def test_status_of_all(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     later = time.time() + 3725
     slurm.known = (
         Job("12", "train", "RUNNING", nodes=2, nodelist="n[1-2]", gpus=8, end=later + 0.9),
-        Job("13", "a b", "PENDING", "Priority", nodes=4),
+        Job("13", "a b", "PENDING", "others are before it in the queue", nodes=4),
         Job("14", "x", "RUNNING", nodes=1, nodelist="n3"),
     )
     made(jobs, "7", 3, time=time.time())

@@ -37,11 +37,11 @@ def test_what_lies_there(tmp_path: Path) -> None:
     (tmp_path / "271-abcdef").mkdir()
     (tmp_path / "11").mkdir()
     (tmp_path / "12").write_text("a file")
-    kept = archive.kept([tmp_path])
+    kept = archive.read([tmp_path])
     assert sorted(kept) == ["7", "8_1", "9"]
     assert (kept["7"].restart, kept["7"].over, kept["8_1"].over, kept["9"].restart) == (1, True, False, -1)
-    assert sorted(archive.kept([tmp_path], ["8"])) == ["8_1"]
-    assert archive.kept([tmp_path / "nowhere"]) == {}
+    assert sorted(archive.read([tmp_path], ["8"])) == ["8_1"]
+    assert archive.read([tmp_path / "nowhere"]) == {}
     assert archive.log(kept["7"]) == tmp_path / "7" / "1" / "log"
 
 
@@ -64,7 +64,7 @@ def test_where_jobs_were_handed_in_from_is_remembered(tmp_path: Path) -> None:
 def test_removing(tmp_path: Path, mocker: MockerFixture) -> None:
     """The directory of a job; never through a link, and never another user's."""
     path = made(tmp_path / "jobs", "7", 0)
-    kept = archive.kept([tmp_path / "jobs"])
+    kept = archive.read([tmp_path / "jobs"])
     assert archive.remove(kept["7"]) == path
     assert not path.exists()
     with pytest.raises(UsageError, match=r"cannot remove .*7: No such file"):
@@ -266,14 +266,14 @@ def test_an_old_answer_does_not_know_all_tasks_of_an_array(tmp_path: Path, mocke
 def test_kept_days(tmp_path: Path) -> None:
     """The age of a record is that of the last thing it says, or wrote where it was killed before it could say so."""
     made(tmp_path, "8", None, time=5)
-    (one,) = archive.kept([tmp_path], ["8"]).values()
+    (one,) = archive.read([tmp_path], ["8"]).values()
     assert one.time == (tmp_path / "8" / "0").stat().st_mtime
     os.utime(tmp_path / "8" / "0", (50, 50))
     (tmp_path / "8" / "0" / "log").touch()
     os.utime(tmp_path / "8" / "0" / "log", (70, 70))
     os.utime(tmp_path / "8" / "0", (50, 50))
-    assert archive.kept([tmp_path], ["8"])["8"].time == 70
+    assert archive.read([tmp_path], ["8"])["8"].time == 70
     made(tmp_path, "7", 0, time=100 * state.DAY)
-    kept = archive.kept([tmp_path])
+    kept = archive.read([tmp_path])
     assert [one.id for one in state.removable(kept, (), 101 * state.DAY)] == ["7", "8"]
     assert [one.id for one in state.removable(kept, (), 99 * state.DAY)] == ["8"]

@@ -75,7 +75,7 @@ def test_every_end_is_recorded(tmp_path: Path, outcome: Outcome | Exception, cod
 def test_its_followers_know_a_job_that_was_handed_in_by_hand(tmp_path: Path) -> None:
     """As those of `mnrun submit`, whose own record stays as it is; an array has one for all its tasks."""
     started(tmp_path, {"SLURM_JOB_NUM_NODES": "2"}, Outcome(0))
-    found = archive.kept([tmp_path])["7"]
+    found = archive.read([tmp_path])["7"]
     assert found.submitted is not None
     assert (found.submitted.name, found.submitted.nodes, found.submitted.command) == ("x", 2, ("./app",))
     (tmp_path / "7/submitted").write_text('{"id": "7", "name": "ours"}')

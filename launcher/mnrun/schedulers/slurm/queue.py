@@ -15,14 +15,14 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, TypeVar
 
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.schedulers.model import Job, PartitionNode, Snapshot
-from mnrun.schedulers.slurm import answers, pyslurm, scontrol
+from mnrun.schedulers.slurm import answers, pyslurm, reasons, scontrol
 from mnrun.system import commands
 
 SECONDS = 20  # seconds for one question: squeue alone would try for minutes
@@ -50,7 +50,8 @@ class UserQueue:
     def jobs(self) -> Snapshot:
         """Return all jobs of this user that slurmctld knows, recently ended ones too. Raises SchedulerError."""
         jobs, when = self._shared("jobs", self._ask_jobs, Job)
-        return Snapshot(tuple(jobs), when)
+        now = time.time()
+        return Snapshot(tuple(replace(job, reason=reasons.sentence(job, now)) for job in jobs), when)
 
     def history(self, ids: Sequence[str] = ()) -> tuple[Job, ...]:
         """Return the accounting's word on these jobs, or () without accounting.

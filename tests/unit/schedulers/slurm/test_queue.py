@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.schedulers.slurm import answers
+from mnrun.schedulers.slurm import answers, reasons
 from mnrun.schedulers.slurm.queue import UserQueue
 from mnrun.system import commands
 from unit.samples import RECORDED
@@ -75,7 +76,7 @@ def test_one_question_serves_all(slurm: Slurm, tmp_path: Path, clock: SimpleName
     """Whoever asks within the time; then Slurm is asked anew."""
     first = UserQueue({}, tmp_path, 30).jobs()
     clock.now += 29
-    assert UserQueue({}, tmp_path, 30).jobs() == first
+    assert UserQueue({}, tmp_path, 30).jobs().time == first.time
     assert len(slurm.asked) == 1
     clock.now += 2
     assert UserQueue({}, tmp_path, 30).jobs().time == 1031
@@ -160,11 +161,14 @@ def test_json_where_it_is_known_to_answer_well(slurm: Slurm, tmp_path: Path, ver
 
 
 @pytest.mark.parametrize("said", [(1, "squeue: unrecognized option '--json'"), "", "[]", '{"jobs": [{}]}'])
-def test_columns_where_json_does_not_answer(slurm: Slurm, tmp_path: Path, said: str | tuple[int, str]) -> None:
+def test_columns_where_json_does_not_answer(
+    slurm: Slurm, tmp_path: Path, clock: SimpleNamespace, said: str | tuple[int, str]
+) -> None:
     """Built without it, or of a shape that is new."""
     slurm.answers["squeue -t all -u 1500 --json"] = said
     columns = answers.squeue_columns((RECORDED / "answers" / "squeue.txt").read_text())
-    assert list(UserQueue({}, tmp_path, 30).jobs().jobs) == columns
+    words = [replace(job, reason=reasons.sentence(job, clock.now)) for job in columns]
+    assert list(UserQueue({}, tmp_path, 30).jobs().jobs) == words
 
 
 def test_slurms_own_variables_do_not_shape_the_answer(slurm: Slurm, tmp_path: Path) -> None:
