@@ -16,11 +16,11 @@ from mnrun.schedulers import local
 from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
-    from mnrun.running.hosts import Held
+    from mnrun.running.hosts import HostSession
 
 
-def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[Held]:
-    """Return a context that holds the hosts without a scheduler. `look` changes nothing on them."""
+def connected(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[HostSession]:
+    """Return a context with connections to the hosts without a scheduler. `look` changes nothing on them."""
     from mnrun.running import hosts
 
     if "SLURM_JOB_ID" in os.environ:
@@ -28,7 +28,7 @@ def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContext
             f"--hosts inside Slurm job {os.environ['SLURM_JOB_ID']}, which gives its own nodes",
             "choose among them with --nodelist, or leave the job first",
         )
-    return hosts.held(job, os.environ, screen, look)
+    return hosts.connected(job, os.environ, screen, look)
 
 
 def held(job: JobSpec) -> tuple[Allocation, Site]:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from mnrun.model import Allocation, Plan, Site, Variable, Where, Words
+from mnrun.model import Allocation, Command, Plan, Site, Step, Variable
 from mnrun.schedulers import local, unwatched
-from mnrun.schedulers.hosts import names
+from mnrun.schedulers.hosts import steps as hosts
 from mnrun.schedulers.slurm import cluster, steps
 
 
 class Scheduler(Protocol):
-    """The words of a step, and the traits of a scheduler that shape a launch."""
+    """The command of a step, and the traits of a scheduler that shape a launch."""
 
     CLIENT: bool  # a client of its own starts each step, which may die with mnrun, and has errors of its own (srun)
     SIGNALS: bool  # its signals reach every process of a step, so that the guards receive them
     LIMITS: bool  # a job has the resource limits of the shell that submitted it
     NUMBERS: bool  # people know a job by its number
 
-    def reach(self, where: Where, plan: Plan, site: Site) -> Words:
-        """Return the words in front of a step's own. `{node}` in them means each node."""
+    def command(self, step: Step, plan: Plan, site: Site) -> Command:
+        """Return the step's words with those of the scheduler's client in front, or with the nodes to start them on."""
 
     def launch_environment(self, plan: Plan, site: Site) -> tuple[Variable, ...]:
         """Return the variables that the host's mpirun must see."""
@@ -58,5 +58,5 @@ class Watch(Protocol):
         """End a job or a step."""
 
 
-SCHEDULERS: dict[str, Scheduler] = {"slurm": steps, "hosts": names, "local": local}
+SCHEDULERS: dict[str, Scheduler] = {"slurm": steps, "hosts": hosts, "local": local}
 WATCHES: dict[str, Watch] = {"slurm": cluster, "hosts": unwatched, "local": unwatched}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mnrun import environment
-from mnrun.model import Allocation, Node, Plan, Site, Variable, Where, Words
+from mnrun.model import Allocation, Command, Node, Plan, Site, Step, Variable
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 
@@ -22,8 +22,8 @@ def allocation() -> Allocation:
     return Allocation("local", "local", (node,))
 
 
-def reach(where: Where, plan: Plan, site: Site) -> Words:
-    return ()
+def command(step: Step, plan: Plan, site: Site) -> Command:
+    return Command(step.argv)
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

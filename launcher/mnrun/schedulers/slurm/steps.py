@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mnrun import environment, nodeset
 from mnrun.errors import Impossible, SchedulerError, UsageError
-from mnrun.model import Allocation, JobSpec, Layout, Listed, Node, Plan, Site, Variable, Where, Words
+from mnrun.model import Allocation, Command, JobSpec, Layout, Listed, Node, Plan, Site, Step, Variable, Where, Words
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = True
 
@@ -91,7 +91,11 @@ def _tasks_asked(fields: Mapping[str, str], environ: Mapping[str, str]) -> tuple
     return None, None
 
 
-def reach(where: Where, plan: Plan, site: Site) -> Words:
+def command(step: Step, plan: Plan, site: Site) -> Command:
+    return Command((*srun(step.where, plan, site), *step.argv))
+
+
+def srun(where: Where, plan: Plan, site: Site) -> Words:
     """Return `srun …` for a step: on the head, once on every node, or once per rank."""
     spec = plan.spec
     words: list[str] = ["srun", "--quiet"]
@@ -127,17 +131,8 @@ def once_each(names: Sequence[str], gpus: int) -> Words:
     """Return `srun …` for a short command, once on each of these nodes, with the job's GPUs there."""
     shape = _tasks(list(names), [1] * len(names))
     granted = [f"--gres=gpu:{gpus}"] if gpus else []
-    return (
-        "srun",
-        "--quiet",
-        "--overlap",
-        *shape,
-        *granted,
-        "--mem=0",
-        "--cpu-bind=none",
-        "--mpi=none",
-        "--chdir=/tmp",
-    )
+    client = ("srun", "--quiet", "--overlap")
+    return (*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/tmp")
 
 
 def _input(where: Where, spec: JobSpec) -> str:
