@@ -79,7 +79,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Asked:
+class HostRequest:
     """A named host, and its number of ranks if that was given."""
 
     name: str
@@ -165,7 +165,7 @@ class JobSpec:
     setup: Words = ()
     ulimit: Words = ()
     local: bool = False
-    hosts: tuple[Asked, ...] = ()  # hosts without a scheduler
+    hosts: tuple[HostRequest, ...] = ()  # hosts without a scheduler
     hostfile: str = ""  # the file that named them
     ssh_user: str = ""
     ssh_port: int | None = None
@@ -317,10 +317,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Command:
-    """A step of one site: the exact words that start there."""
+    """The words that start a program, and the nodes on which they start.
 
-    step: Step
+    Without nodes, this machine starts the words. They may call a scheduler's client, which has nodes of its own.
+    """
+
     argv: Words
+    nodes: Words = ()
+    lease_dir: str = ""  # on each node: a directory for the lease of a serving step, if it has no standard input
 
 
 @dataclass(frozen=True)

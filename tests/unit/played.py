@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.model import Outcome, Plan, Site, Words
+from mnrun.model import Command, Outcome, Plan, Site, Words
 from mnrun.running import execute
 from mnrun.running.job_dir import Records
 from mnrun.system import process
@@ -154,19 +154,20 @@ class Stage:
     def start(
         self,
         name: str,
-        argv: Words,
+        command: Command,
         environ: dict[str, str],
         events: queue.SimpleQueue[Event],
         held: bool,
         terminal: bool = False,
         apart: bool = False,
+        output: process.Output = (None, None),
     ) -> Played:
         if name == self.absent:
-            raise FileNotFoundError(argv[0])
+            raise FileNotFoundError(command.argv[0])
         assert held == (name != "run"), "the program has the user's own input and output"
         self.events, self.environ = events, environ
         lease = Lease(self.play if name == "serve" else Play(close=[]), events) if held else None
-        self.started[name], self.argv[name] = Played(self, name, lease), argv
+        self.started[name], self.argv[name] = Played(self, name, lease), command.argv
         self.order.append(name)
         return self.started[name]
 

@@ -62,8 +62,8 @@ def _asked(job: JobSpec) -> dict[str, survey.Facts]:
     if job.hosts:
         from mnrun.running import hosts
 
-        with where.reached(job, Screen()) as reached:
-            answers = reached.way.ask(words)
+        with where.connected(job, Screen()) as session:
+            answers = session.transport.ask(words)
             hosts.refuse_silent(answers)
             return {node: _only(answer.out) for node, answer in answers.items()}
     if where.in_job() and not job.local:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import gzip
 import io
+import re
 import shlex
 import tarfile
 from collections.abc import Mapping
 
-from mnrun import environment
+from mnrun import environment, nodeset
 from mnrun.files import spoken as spoken
 from mnrun.files import wrapper, wrappers
-from mnrun.model import JobSpec, Layout, Phase, Plan, Variable, Words
+from mnrun.model import Command, JobSpec, Layout, Phase, Plan, Variable, Words
 from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
@@ -50,10 +51,25 @@ FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
 """
 
 
-def typed(argv: Words) -> str:
-    """Return a command as a person would type it, with the names of our scripts in the place of their text."""
+def typed(command: Command) -> str:
+    """Return a command as a person would type it, with the names of our scripts in the place of their text.
+
+    A person reaches one node by ssh, and several by pdsh.
+    """
     names = {spoken(name): f"<{name}>" for name in SPOKEN}
-    return shlex.join(names.get(word, word) for word in argv)
+    line = shlex.join(names.get(word, word) for word in command.argv)
+    if not command.nodes:
+        return line
+    if len(command.nodes) == 1:
+        return f"ssh {command.nodes[0]} {_quoted(f'env MNRUN_NODE={command.nodes[0]} {line}')}"
+    # pdsh(1): %h is the name of each host, and %% is a %.
+    line = f"env MNRUN_NODE=%h {line.replace('%', '%%')}"
+    return f"pdsh -R ssh -w {shlex.quote(nodeset.fold(command.nodes))} {_quoted(line)}"
+
+
+def _quoted(line: str) -> str:
+    """Return a line as one word, in double quotes where the shell reads nothing in them."""
+    return shlex.quote(line) if re.search(r'["$`\\!]', line) else f'"{line}"'
 
 
 # bash -p ignores CDPATH, SHELLOPTS and exported functions, by which a user could change our scripts (bash(1)).

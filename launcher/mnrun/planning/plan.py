@@ -14,7 +14,7 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
 from mnrun.nodes import kit
 from mnrun.runtimes import RUNTIMES, SHARING
-from mnrun.schedulers.hosts import names
+from mnrun.schedulers.hosts import login_shell
 
 # starters that speak with their ranks through an open file
 OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for name in mpi.HYDRA}}
@@ -23,8 +23,8 @@ OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for nam
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     """Return the plan of one launch. `job` is its id, unique on every node."""
     plan = _plan(spec, layout, job)
-    lines = [names.in_one_line(step.argv) for step in plan.steps if step.argv and spec.hosts]
-    if any(len(line) > names.LONGEST - 1024 for line in lines):
+    lines = [login_shell.line(step.argv) for step in plan.steps if step.argv and spec.hosts]
+    if any(len(line) > login_shell.LONGEST - 1024 for line in lines):
         what = f"the command has {sum(map(len, spec.command))} letters, more than a login shell takes in one line"
         raise Impossible(what, "write it to a file, and name that")
     return plan

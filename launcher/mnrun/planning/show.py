@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mnrun.model import MARK, JobSpec, Plan, Site, Where, Words
+from mnrun.model import MARK, Command, JobSpec, Plan, Site, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
 from mnrun.planning.compatibility import Verdict, single_copy
@@ -46,12 +46,12 @@ def verdict_line(verdict: Verdict | None, origin: str) -> str:
 def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
     """Return each step with the words that start it, the facts on the MPIs, then every value with its origin."""
     lines: list[str] = []
-    carried = {command.step: command.argv for command in carry(plan, site)}
+    commands = carry(plan, site)
     for number, step in enumerate(plan.steps, 1):
         where = "" if step.where is Where.HERE else f" on {step.where.value}"
         lines.append(f"{number}. {step.phase.value}{where}: {step.why}")
-        if step in carried:
-            lines.append("   " + kit.typed(_shown(carried[step])) + (" &" if step.background else ""))
+        if step.phase in commands:
+            lines.append("   " + kit.typed(_shown(commands[step.phase])) + (" &" if step.background else ""))
     lines.append("")
     lines.append(f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})")
     lines.append(f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})")
@@ -64,7 +64,7 @@ def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
 
 
 def as_json(plan: Plan, site: Site, judged: Judged) -> str:
-    carried = {command.step: command.argv for command in carry(plan, site)}
+    commands = carry(plan, site)
     return (
         json.dumps(
             {
@@ -81,7 +81,7 @@ def as_json(plan: Plan, site: Site, judged: Judged) -> str:
                         "phase": step.phase.value,
                         "where": step.where.value,
                         "why": step.why,
-                        "argv": list(_shown(carried.get(step, ()))),
+                        **_words(commands.get(step.phase)),
                     }
                     for step in plan.steps
                 ],
@@ -95,9 +95,20 @@ def as_json(plan: Plan, site: Site, judged: Judged) -> str:
     )
 
 
-def _shown(argv: Words) -> Words:
-    """Return the words with printable names in place of values that only the job knows."""
-    return tuple(word.replace(MARK, MARK[1:]) for word in argv)
+def _words(command: Command | None) -> dict[str, list[str]]:
+    """Return the words of a command, and the nodes on which mnrun starts them, if it does that itself."""
+    if command is None:
+        return {"argv": []}
+    return {"argv": list(_shown(command).argv), **({"nodes": list(command.nodes)} if command.nodes else {})}
+
+
+def _shown(command: Command) -> Command:
+    """Return the command with printable names in place of values that only the job knows."""
+    return replace(command, argv=tuple(map(_printable, command.argv)))
+
+
+def _printable(word: str) -> str:
+    return word.replace(MARK, MARK[1:])
 
 
 def _values(plan: Plan) -> dict[str, tuple[str, str]]:
@@ -115,5 +126,5 @@ def _values(plan: Plan) -> dict[str, tuple[str, str]]:
             value = getattr(spec, {"bind": "binds"}.get(name, name))
             text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             text = text.lower() if isinstance(value, bool) else text
-        found[name] = (_shown((text,))[0], origin)
+        found[name] = (_printable(text), origin)
     return found

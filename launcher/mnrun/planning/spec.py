@@ -12,7 +12,7 @@ from mnrun import environment
 from mnrun.config.layers import RIVALS, Settings
 from mnrun.errors import Impossible, UsageError
 from mnrun.images.reference import is_reference
-from mnrun.model import ULIMITS, Asked, JobSpec, Mount, Variable
+from mnrun.model import ULIMITS, HostRequest, JobSpec, Mount, Variable
 from mnrun.planning import starters
 from mnrun.runtimes import DEFAULT, RUNTIMES
 from mnrun.schedulers.hosts import names
@@ -124,28 +124,28 @@ def _rest(settings: Settings, around: Surroundings) -> dict[str, Any]:
 
 def _hosts(settings: Settings, around: Surroundings) -> dict[str, Any]:
     """Return the hosts without a scheduler, and the way to reach them."""
-    said = {name: settings[name].value for name in _OF_HOSTS if name in settings}
-    named: tuple[Asked, ...] = ()
-    if "hosts" in said and "hostfile" in said:
+    values = {name: settings[name].value for name in _OF_HOSTS if name in settings}
+    hosts: tuple[HostRequest, ...] = ()
+    if "hosts" in values and "hostfile" in values:
         raise UsageError("--hosts and --hostfile exclude each other", "name all of them in one")
-    if "hosts" in said:
-        named = names.parse(str(said["hosts"]))
-    if "hostfile" in said and around.hostfile is not None:
-        named = names.parse_file(around.hostfile, str(said["hostfile"]))
-    if named and "local" in settings:
+    if "hosts" in values:
+        hosts = names.parse(str(values["hosts"]))
+    if "hostfile" in values and around.hostfile is not None:
+        hosts = names.parse_file(around.hostfile, str(values["hostfile"]))
+    if hosts and "local" in settings:
         raise UsageError("--local and --hosts exclude each other")
-    if named and "srun" in (settings["launcher"].value, starters.launcher(settings, (), starters.mode(settings))):
+    if hosts and "srun" in (settings["launcher"].value, starters.launcher(settings, (), starters.mode(settings))):
         raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")
-    if named and "module" in settings:
+    if hosts and "module" in settings:
         origins = {origin for _, origin in settings["module"].words}
         if any(origin == "command line" or origin.startswith(f"{around.job_file} line") for origin in origins):
             what = "--module loads on this machine, which is of no use on those of --hosts"
             raise Impossible(what, "load it in their ~/.bashrc")
-    port = _number(said.get("ssh_port"))
+    port = _number(values.get("ssh_port"))
     if port is not None and not 0 < port < 65536:
         raise UsageError(f"--ssh-port {port} is no port")
-    texts = {name: str(said.get(name, "")) for name in ("hostfile", "ssh_user", "rsh")}
-    return {"hosts": named, "ssh_port": port, **texts}
+    texts = {name: str(values.get(name, "")) for name in ("hostfile", "ssh_user", "rsh")}
+    return {"hosts": hosts, "ssh_port": port, **texts}
 
 
 _OF_HOSTS = ("hosts", "hostfile", "ssh_user", "ssh_port", "rsh")

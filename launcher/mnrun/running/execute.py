@@ -12,7 +12,7 @@ import queue
 import re
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from mnrun.running.prepare import prepare
 from mnrun.running.reasons import Broken
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system import keys, terminal
-from mnrun.system.process import Event, Running, Signals, Stopped, start, starting
+from mnrun.system.process import Event, Running, Signals, Starter, Stopped, start, starting
 from mnrun.system.screen import Screen
 
 GRACE = 3.0  # seconds that a program has to end by itself after a signal
@@ -51,7 +51,7 @@ class Launch:
         environ: Mapping[str, str],
         records: Records,
         screen: Screen,
-        starter: Callable[..., Running] | None = None,
+        starter: Starter,
         forwarded: Collection[signal.Signals] = Signals.PROGRAMS,
     ) -> None:
         self.plan = plan
@@ -60,7 +60,7 @@ class Launch:
         self.environ = dict(self.scheduler.client_environment(environ, plan))
         self.records = records
         self.screen = screen
-        self.starter = starter  # starts a command where no scheduler's client can
+        self.starter = starter
         self.forwarded = forwarded  # the signals that go on to the program
         self.reasons = reasons.Reasons(plan, site, self.scheduler)
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
@@ -84,12 +84,12 @@ class Launch:
             stopped: Stopped | None = None
             broken: Broken | None = None
             try:
-                self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter or start)
-                self.commands = {c.step.phase: c for c in carry(self.plan, self.site)}
+                self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter)
+                self.commands = carry(self.plan, self.site)
                 self._serve()
                 # The program waits on the node for go, so that its start costs no time here. But srun --pty takes the
                 # terminal from its start, and until all is ready Ctrl-C is for the launcher.
-                if self.commands[Phase.RUN].step.where is Where.HEAD and not self.prompt:
+                if self.plan.step(Phase.RUN).where is Where.HEAD and not self.prompt:
                     self._start_run()
                 self._await_ready()
                 self._go()
@@ -133,10 +133,10 @@ class Launch:
         self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt, apart=apart)
 
     def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
-        argv = self.commands[phase].argv
-        self.screen.command(kit.typed(argv))
-        with starting(argv[0]):
-            return (self.starter or start)(name, argv, self.environ, self.events, held, terminal=terminal, apart=apart)
+        command = self.commands[phase]
+        self.screen.command(kit.typed(command))
+        with starting(command.argv[0]):
+            return self.starter(name, command, self.environ, self.events, held, terminal=terminal, apart=apart)
 
     def _send(self, data: bytes, node: str = "") -> None:
         """Send `data` through the lease to every node. `node` is enough where each node has a connection of its own."""
@@ -382,7 +382,7 @@ def execute(
     environ: Mapping[str, str],
     records: Records,
     screen: Screen,
-    starter: Callable[..., Running] | None = None,
+    starter: Starter | None = None,
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS,
 ) -> Outcome:
     """Carry out `plan` on the nodes of `allocation`, and return its outcome. Raises LaunchError.
@@ -393,4 +393,4 @@ def execute(
     cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
     if plan.layout.ntasks > cpus:
         site = replace(site, overcommit=True)
-    return Launch(plan, site, environ, records, screen, starter, forwarded).run()
+    return Launch(plan, site, environ, records, screen, starter or start, forwarded).run()

@@ -9,7 +9,7 @@ import io
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,9 +18,11 @@ from mnrun.errors import Impossible, NodeError, UsageError
 from mnrun.files import spoken, wrapper
 from mnrun.model import Allocation, Box, JobSpec, Site
 from mnrun.runtimes import RUNTIMES
-from mnrun.schedulers.hosts import names, pdsh, remote
+from mnrun.schedulers.hosts import names, pdsh, remote, steps, unreachable
+from mnrun.schedulers.hosts.channel import Answer
 from mnrun.schedulers.hosts.names import Facts
-from mnrun.schedulers.hosts.wires import Answer, Way, each, room
+from mnrun.schedulers.hosts.pdsh import PdshTransport
+from mnrun.schedulers.hosts.transport import Transport, each, room
 from mnrun.system import process
 from mnrun.system.screen import Screen
 
@@ -29,17 +31,17 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Held:
-    """The hosts as held nodes, the connection to them, and the job as it runs there."""
+class HostSession:
+    """The hosts as an allocation, the transport to them, and the job as it runs there."""
 
     allocation: Allocation
     site: Site
-    way: Way
+    transport: Transport
     job: JobSpec
 
 
 @contextmanager
-def held(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False) -> Iterator[Held]:
+def connected(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False) -> Iterator[HostSession]:
     """Reach the hosts of `job`, and keep the connections until the context ends. `look` changes nothing on them.
 
     Raises NodeError with the names of the hosts that cannot take part.
@@ -47,20 +49,24 @@ def held(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = 
     screen.phase(f"reaching {len(job.hosts)} hosts")
     room(len(job.hosts))
     job = _by_pdsh(job, environ)
-    with pdsh.connected(job, environ) if job.rsh == "pdsh" else remote.connected(job, environ) as way:
-        found = _facts(way, job)
-        _warn_of_busy(found, screen)
-        job = _at_home(job, found)
+    with _transport(job, environ) as transport:
+        facts = _facts(transport, job)
+        _warn_of_busy(facts, screen)
+        job = _at_home(job, facts)
         if job.image.startswith("/") and job.stage:
-            job = _stage(way, job, screen, look)
+            job = _stage(transport, job, screen, look)
         elif job.image.startswith("/"):
-            _one_image(way, found, job)
+            _one_image(transport, facts, job)
         screen.done()
-        yield Held(names.allocation(job.hosts, found), names.site(job.hosts), way, job)
+        yield HostSession(steps.allocation(job.hosts, facts), steps.SITE, transport, job)
+
+
+def _transport(job: JobSpec, environ: Mapping[str, str]) -> AbstractContextManager[Transport]:
+    return nullcontext(PdshTransport(job, environ)) if job.rsh == "pdsh" else remote.connected(job)
 
 
 def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
-    """Return the job with the way to reach its hosts. pdsh suits only if no container needs its standard input."""
+    """Return the job with the transport to its hosts. pdsh suits only if no container needs its standard input."""
     if job.rsh == "pdsh":
         if job.connect == "pipe":
             raise Impossible("pdsh closes standard input, which --connect pipe needs", "use --rsh paramiko")
@@ -88,12 +94,12 @@ def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
         return False
     box = runtime.node(Box(job.image, (), "", "/", job.container_args))
     first = replace(job, hosts=job.hosts[:1])
-    with pdsh.connected(first, environ) as way:
-        return way.ask((*box, "sh", "-c", spoken("image_sshd.sh")))[first.hosts[0].name].code == 0
+    answers = PdshTransport(first, environ).ask((*box, "sh", "-c", spoken("image_sshd.sh")))
+    return answers[first.hosts[0].name].code == 0
 
 
-def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
-    answers = way.ask(("bash", "-p", "-s", "--", job.image), wrapper("host_facts.sh").encode())
+def _facts(transport: Transport, job: JobSpec) -> dict[str, Facts]:
+    answers = transport.ask(("bash", "-p", "-s", "--", job.image), wrapper("host_facts.sh").encode())
     if job.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
 
         def explained(host: str) -> Answer:
@@ -109,38 +115,38 @@ def refuse_silent(answers: Mapping[str, Answer]) -> None:
     """Raise NodeError if a host did not answer a question."""
     silent = {n: " ".join(a.err.split()) or "it ended without a word" for n, a in answers.items() if a.code != 0}
     if silent:
-        raise names.unreachable(silent, len(answers))
+        raise unreachable.error(silent, len(answers))
 
 
-def _warn_of_busy(found: Mapping[str, Facts], screen: Screen) -> None:
-    for node, facts in found.items():
-        if facts.busy:
-            screen.warn(f"{node}: not free: {', '.join(facts.busy)}")
+def _warn_of_busy(facts: Mapping[str, Facts], screen: Screen) -> None:
+    for node, host in facts.items():
+        if host.busy:
+            screen.warn(f"{node}: not free: {', '.join(host.busy)}")
 
 
-def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
+def _one_image(transport: Transport, facts: Mapping[str, Facts], job: JobSpec) -> None:
     """Raise NodeError unless all hosts have the same image: ranks of two images cannot form a job."""
-    lacking = [node for node, facts in found.items() if not facts.image]
+    lacking = [node for node, host in facts.items() if not host.image]
     if lacking:
         raise NodeError(f"{job.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
-    kinds = {node: "a directory" if facts.image == "directory" else "a file" for node, facts in found.items()}
+    kinds = {node: "a directory" if host.image == "directory" else "a file" for node, host in facts.items()}
     if len(set(kinds.values())) > 1:
         raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(kinds)}", COPY)
-    files = {node: facts for node, facts in found.items() if facts.image != "directory"}
-    if len({facts.image for facts in files.values()}) < 2:
+    files = {node: host for node, host in facts.items() if host.image != "directory"}
+    if len({file.image for file in files.values()}) < 2:
         return
-    sums = {node: f"{facts.size} bytes" for node, facts in files.items()}
+    sums = {node: f"{file.size} bytes" for node, file in files.items()}
     if len(set(sums.values())) == 1:
-        answers = way.ask(("sha256sum", "--", job.image), only=tuple(files))
+        answers = transport.ask(("sha256sum", "--", job.image), only=tuple(files))
         refuse_silent(answers)
         sums = {node: f"sha256 {answer.out[:12]}…" for node, answer in answers.items()}
     if len(set(sums.values())) > 1:
         raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
 
 
-def _at_home(job: JobSpec, found: Mapping[str, Facts]) -> JobSpec:
+def _at_home(job: JobSpec, facts: Mapping[str, Facts]) -> JobSpec:
     """Return the job with the home directory that its user has on the hosts, and with the cache in it."""
-    homes = {node: facts.home for node, facts in found.items() if facts.home}
+    homes = {node: host.home for node, host in facts.items() if host.home}
     if len(set(homes.values())) > 1 and job.home and RUNTIMES[job.runtime].USERS:  # such runtimes get its path
         what = f"the home directory is not the same on all hosts: {nodeset.folded(homes)}"
         raise Impossible(what, "leave it out with --no-home, or use --runtime apptainer")
@@ -151,7 +157,7 @@ def _at_home(job: JobSpec, found: Mapping[str, Facts]) -> JobSpec:
     return replace(job, home=job.home and there, image_cache=cache)
 
 
-def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
+def _stage(transport: Transport, job: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
     """Copy this machine's image into the cache of every host that lacks it. Return the job with the path there.
 
     Each host has a cache of its own, which belongs to the user alone. A copied image stays in it.
@@ -166,7 +172,7 @@ def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpe
     if look:
         return replace(job, image=path)
     script = ("bash", "-p", "-c", wrapper("store_image.sh"), "store_image.sh")
-    answers = way.ask((*script, "look", path, digest.hexdigest(), job.image))
+    answers = transport.ask((*script, "look", path, digest.hexdigest(), job.image))
     refuse_silent(answers)
     wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]
     if wanting:
@@ -178,7 +184,7 @@ def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpe
                 yield chunk
                 screen.phase(f"copying the image to {where}: {100 * CHUNK * next(done) // (whole or 1)} %")
 
-        refuse_silent(way.give((*script, "take", path, digest.hexdigest()), counted, wanting))
+        refuse_silent(transport.give((*script, "take", path, digest.hexdigest()), counted, wanting))
         screen.say(f"copied {job.image} to {where}, where it is {path}")
     return replace(job, image=path)
 

@@ -17,14 +17,14 @@ from mnrun.schedulers import at_hand, local
 from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
-    from mnrun.running.hosts import Held
+    from mnrun.running.hosts import HostSession
 
 # The options that `mnrun shell` hands to the scheduler, and that no other live run has use for.
 _OF_ALLOCATIONS = tuple(option.name for option in OPTIONS if option.batch and "shell" in option.verbs)
 
 
-def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[Held]:
-    """Return a context that holds the hosts without a scheduler. `look` changes nothing on them."""
+def connected(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[HostSession]:
+    """Return a context with connections to the hosts without a scheduler. `look` changes nothing on them."""
     from mnrun.running import hosts
 
     scheduler = at_hand(os.environ)
@@ -33,7 +33,7 @@ def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContext
             f"--hosts inside {scheduler.TITLE} job {around}, which gives its own nodes",
             "choose among them with --nodelist, or leave the job first",
         )
-    return hosts.held(job, os.environ, screen, look)
+    return hosts.connected(job, os.environ, screen, look)
 
 
 def in_job() -> bool:

@@ -37,12 +37,12 @@ def prepare(
 
     Signals arrive in `events`. No event of the step is left in it.
     """
-    command = next((c for c in carry(plan, site) if c.step.phase is Phase.PREPARE), None)
+    command = carry(plan, site).get(Phase.PREPARE)
     if command is None:
         return plan
-    screen.command(kit.typed(command.argv))
+    screen.command(kit.typed(command))
     with starting(command.argv[0]):
-        step = starter("prepare", command.argv, dict(environ), events, held=True)
+        step = starter("prepare", command, dict(environ), events, held=True)
     begin, roster = time.monotonic(), Roster(plan.layout.nodes)
     try:
         pulse = SCHEDULERS[site.scheduler].CLIENT

@@ -25,7 +25,7 @@ from mnrun.planning import compatibility, layout
 from mnrun.planning.compatibility import Facts, Verdict
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import SCHEDULERS
-from mnrun.schedulers.hosts.wires import Way
+from mnrun.schedulers.hosts.transport import Transport
 
 DAY = 86400.0
 UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembers"
@@ -35,13 +35,18 @@ class Asker:
     """The node to ask about one job: its first node, if it has one. Earlier answers of such nodes count too."""
 
     def __init__(
-        self, job: JobSpec, allocation: Allocation | None, site: Site, environ: Mapping[str, str], way: Way | None
+        self,
+        job: JobSpec,
+        allocation: Allocation | None,
+        site: Site,
+        environ: Mapping[str, str],
+        transport: Transport | None,
     ):
         self.job = job
         self.allocation = allocation
         self.site = site
         self.environ = environ
-        self.way = way  # to hosts without a scheduler
+        self.transport = transport  # to hosts without a scheduler
         self.origin = ""  # source of the last answer, in words
 
     def remembered(self) -> Facts | None:
@@ -103,8 +108,8 @@ class Asker:
         return ("bash", "-p", "-c", kit.asking_of_mpi(), kit.NODE, job.runtime, job.podman_root, *self._container())
 
     def _said(self, names: tuple[str, ...], words: Words) -> str:
-        if self.way is not None:
-            return "".join(answer.out for answer in self.way.ask(words, only=names).values())
+        if self.transport is not None:
+            return "".join(answer.out for answer in self.transport.ask(words, only=names).values())
         assert self.allocation is not None
         return SCHEDULERS[self.site.scheduler].on_each(self.allocation, names, words, self.environ)
 

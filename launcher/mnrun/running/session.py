@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mnrun import nodeset
 from mnrun.config.options import BY_NAME
@@ -22,6 +22,10 @@ from mnrun.planning import layout, plan, show, spec
 from mnrun.running import nodes
 from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
+
+if TYPE_CHECKING:
+    from mnrun.running.job_dir import Records
+    from mnrun.schedulers.hosts.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Launch:
     job: JobSpec
     allocation: Allocation
     site: Site
-    records: Callable[[str], AbstractContextManager[Any]]
+    records: Callable[[str], AbstractContextManager[Records]]
     starter: Starter | None = None
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
 
@@ -61,9 +65,9 @@ def launch(job: JobSpec, allocated: bool = False) -> int:
         return _launch_in_batch(job, screen)
     opened = partial(job_dir.opened, job.job_dir, keep=job.keep)
     if job.hosts:
-        with nodes.reached(job, screen) as hosts:
-            launched = Launch(hosts.job, hosts.allocation, hosts.site, opened, hosts.way.start)
-            return _launch(launched, screen, hosts.way, _ineffective(job)).code
+        with nodes.connected(job, screen) as hosts:
+            launched = Launch(hosts.job, hosts.allocation, hosts.site, opened, hosts.transport.start)
+            return _launch(launched, screen, hosts.transport, _ineffective(job)).code
     launched = Launch(job, *nodes.current(job), opened)
     return _launch(launched, screen, notes=_ineffective(job, allocated)).code
 
@@ -82,11 +86,11 @@ def _launch_in_batch(job: JobSpec, screen: Screen) -> int:
     return start.outcome.code
 
 
-def _launch(launched: Launch, screen: Screen, way: Any = None, notes: Sequence[str] = ()) -> Outcome:
+def _launch(launched: Launch, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()) -> Outcome:
     from mnrun.running import execute, outputs, probe
 
     job, allocation, site = launched.job, launched.allocation, launched.site
-    asker = probe.Asker(job, allocation, site, os.environ, way)
+    asker = probe.Asker(job, allocation, site, os.environ, transport)
     job, verdict = probe.judged(asker)
     made = _plan(job, allocation, site)
     lines = [show.verdict_line(verdict, asker.origin)] if job.verbose else []
@@ -107,12 +111,12 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> View:
 
     job = spec_of(command, given)
     allocation: Allocation | None
-    with nodes.reached(job, Screen(quiet=True), look=True) if job.hosts else nullcontext() as hosts:
+    with nodes.connected(job, Screen(quiet=True), look=True) if job.hosts else nullcontext() as hosts:
         if hosts is not None:
-            job, allocation, site, way = hosts.job, hosts.allocation, hosts.site, hosts.way
+            job, allocation, site, transport = hosts.job, hosts.allocation, hosts.site, hosts.transport
         else:
-            (allocation, site), way = nodes.current_or_none(job), None
-        asker = probe.Asker(job, allocation, site, os.environ, way)
+            (allocation, site), transport = nodes.current_or_none(job), None
+        asker = probe.Asker(job, allocation, site, os.environ, transport)
         job, verdict = probe.judged(asker, look=True)
         networks = asker.networks()
     made = _plan(job if allocation else layout.share_gpus(job), allocation, site)

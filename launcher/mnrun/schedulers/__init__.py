@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from mnrun.model import Allocation, JobSpec, Layout, Plan, Site, Variable, Where, Words
+from mnrun.model import Allocation, Command, JobSpec, Layout, Plan, Site, Step, Variable, Words
 from mnrun.schedulers import hosts, local, slurm
 from mnrun.schedulers.model import BatchStart, Queue
 from mnrun.system.screen import Screen
 
 
 class Scheduler(Protocol):
-    """The part that every launch needs: the words of a step, and the state of the job."""
+    """The part that every launch needs: the command of a step, and the state of the job."""
 
     CLIENT: bool  # a client of its own starts each step, which may die with mnrun, and has errors of its own (srun)
     SIGNALS: bool  # its signals reach every process of a step, so that the guards receive them
@@ -22,8 +22,8 @@ class Scheduler(Protocol):
     NUMBERS: bool  # people know a job by its number
     ENDS: str  # the end of what runs on a node that does not answer
 
-    def reach(self, where: Where, plan: Plan, site: Site) -> Words:
-        """Return the words in front of a step's own. `{node}` in them means each node."""
+    def command(self, step: Step, plan: Plan, site: Site) -> Command:
+        """Return the step's words with those of the scheduler's client in front, or with the nodes to start them on."""
 
     def launch_environment(self, plan: Plan, site: Site) -> tuple[Variable, ...]:
         """Return the variables that the host's mpirun must see."""

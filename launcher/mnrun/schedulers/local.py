@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mnrun import environment
-from mnrun.model import Allocation, Node, Plan, Site, Variable, Where, Words
+from mnrun.model import Allocation, Command, Node, Plan, Site, Step, Variable
 from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, why_down
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
@@ -23,8 +23,8 @@ def allocation() -> Allocation:
     return Allocation("local", "local", (node,))
 
 
-def reach(where: Where, plan: Plan, site: Site) -> Words:
-    return ()
+def command(step: Step, plan: Plan, site: Site) -> Command:
+    return Command(step.argv)
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
@@ -37,5 +37,6 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, s
     return {name: value for name, value in environ.items() if name not in others}
 
 
-__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "allocation", "client_environment", "launch_environment", "reach"]
+__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "allocation", "client_environment", "command"]
+__all__ += ["launch_environment"]
 __all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "why_down"]

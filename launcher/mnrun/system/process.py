@@ -24,7 +24,7 @@ from typing import IO, Optional, Protocol
 
 from mnrun.errors import SchedulerError
 from mnrun.files import spoken, wrappers
-from mnrun.model import Listed, Words
+from mnrun.model import Command, Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of mnrun's output and errors
 Event = tuple[str, str, object]  # (kind, name of the command, content): "line", "noise", "ended", "signal", "told"
@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 
 class Running(Protocol):
-    """A started command: a child process, or its counterpart on hosts (schedulers/hosts/wires.py)."""
+    """A started command: a child process, or its counterpart on hosts (schedulers/hosts/leases.py)."""
 
     def send(self, data: bytes, node: str = "") -> None:
         """Write to its input, on that node or on all of them, and return at once."""
@@ -58,12 +58,12 @@ class Running(Protocol):
 
 
 class Starter(Protocol):
-    """A function that starts a command: `start` below, or its counterpart for hosts."""
+    """A function that starts a command: `start` below, or a transport's (schedulers/hosts/transport.py)."""
 
     def __call__(
         self,
         name: str,
-        argv: Words,
+        command: Command,
         environ: dict[str, str],
         events: queue.SimpleQueue[Event],
         held: bool,
@@ -133,7 +133,7 @@ def starting(program: str, remedy: str = "") -> Iterator[None]:
 
 def start(
     name: str,
-    argv: Words,
+    command: Command,
     environ: dict[str, str],
     events: queue.SimpleQueue[Event],
     held: bool,
@@ -144,7 +144,7 @@ def start(
     output: Output = (None, None),
     deaf: bool = False,
 ) -> Child:
-    """Start `argv`.
+    """Start the words of `command` on this machine.
 
     held      its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
               output and errors, and gets a TERM when mnrun is killed
@@ -155,7 +155,7 @@ def start(
     deaf      signals that Slurm sends to every process of a batch script do not reach it
     """
     pipe = subprocess.PIPE if held else None
-    with _written(argv) as (words, lists):
+    with _written(command.argv) as (words, lists):
         process = subprocess.Popen(
             _deaf(words) if deaf else words if held else tied(words),
             env=environ,
@@ -194,8 +194,8 @@ def _written(argv: Words) -> Iterator[tuple[Words, list[int]]]:
         yield tuple(words), lists
 
 
-class ProcessWire:
-    """A child process as a wire (schedulers/hosts/wires.py): a command on this machine, or an ssh client."""
+class ProcessChannel:
+    """A child process as a channel (schedulers/hosts/channel.py): a command on this machine, or an ssh client."""
 
     def __init__(self, argv: Words, lost: int | None = None, environ: Mapping[str, str] | None = None) -> None:
         """Start the process. `lost` is its exit code for a broken connection."""

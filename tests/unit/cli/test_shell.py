@@ -21,7 +21,7 @@ from pytest_mock import MockerFixture
 from mnrun.cli import main
 from mnrun.errors import Impossible, LaunchError, SchedulerError, UsageError
 from mnrun.files import folder
-from mnrun.model import Where, Words
+from mnrun.model import Command, Where, Words
 from mnrun.planning import show
 from mnrun.running import execute
 from mnrun.schedulers import slurm
@@ -46,10 +46,10 @@ def test_a_shell_runs_once_in_the_master_container(kind: str) -> None:
     plan = make(build(shell=kind), 1, 1)
     assert plan.steps[1].argv[-2:] == ("/tmp/mnrun.7-abcdef/shell.sh", kind)
     assert (plan.stdin, plan.counted) == ("", False)
-    words = steps.reach(Where.HEAD, plan, SITE)
+    words = steps.srun(Where.HEAD, plan, SITE)
     assert ("--pty" in words) == (kind == "terminal")
     assert ("--input=0" in words) == (kind == "input")
-    assert "--input=all" in steps.reach(Where.ALL, plan, SITE)
+    assert "--input=all" in steps.srun(Where.ALL, plan, SITE)
     assert "a shell" in show.as_steps(plan, SITE, show.Judged(None, "", plan.spec))
 
 
@@ -137,15 +137,15 @@ class Salloc:
     def start(
         self,
         name: str,
-        argv: Words,
+        command: Command,
         environ: Mapping[str, str],
         events: queue.SimpleQueue[Event],
         held: bool,
         errors: IO[bytes],
     ) -> Salloc:
         assert held
-        assert argv[0] == "tied to HUP", "it ends with us, and so does the job"
-        self.argv = argv[1:]
+        assert command.argv[0] == "tied to HUP", "it ends with us, and so does the job"
+        self.argv = command.argv[1:]
         errors.write(self.said.encode())
         errors.flush()
         for event in self.events:

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import JobSpec, Layout, Phase, Plan, Where
+from mnrun.model import Command, JobSpec, Layout, Phase, Plan, Where
 from mnrun.nodes import kit
 from mnrun.planning import commands as carry
 from mnrun.planning import plan, show
+from mnrun.schedulers.hosts import names
+from mnrun.schedulers.hosts import steps as hosts
+from unit.conftest import Shell
 from unit.samples import SITE, build, make
 
 INSIDE = {"mode": "inside-out"}
@@ -258,19 +261,19 @@ def test_carry_puts_the_schedulers_words_in_front(kind: str) -> None:
     """One command for each step that starts something; the step's own words unchanged behind."""
     made = planned(2, 2, **KINDS[kind])
     commands = carry.carry(made, SITE)
-    assert [command.step for command in commands] == [s for s in made.steps if s.where is not Where.HERE]
-    for command in commands:
+    assert list(commands) == [s.phase for s in made.steps if s.where is not Where.HERE]
+    for phase, command in commands.items():
+        words = made.step(phase).argv
         assert command.argv[0] == "srun"
-        assert command.argv[len(command.argv) - len(command.step.argv) :] == command.step.argv
+        assert command.argv[len(command.argv) - len(words) :] == words
+        assert command.nodes == ()
 
 
 def test_carry_without_a_scheduler() -> None:
     """The step's words are all there is."""
     made = planned(2)
     local = dataclasses.replace(SITE, scheduler="local")
-    assert [command.argv for command in carry.carry(made, local)] == [
-        command.step.argv for command in carry.carry(made, SITE)
-    ]
+    assert carry.carry(made, local) == {s.phase: Command(s.argv) for s in made.steps if s.where is not Where.HERE}
 
 
 def test_host_is_the_same_job_without_containers() -> None:
@@ -338,3 +341,28 @@ def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
     assert "mnrun_back" not in text
     said = [word for step in json.loads(data)["steps"] for word in step["argv"]]
     assert all(kit.spoken(name) in said for name in names)
+
+
+def test_a_plan_of_hosts_names_them() -> None:
+    """For a person by what reaches them, ssh or pdsh; a program is given the nodes and a step's own words."""
+    made = make(JobSpec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)
+    judged = show.Judged(None, "", made.spec)
+    text, data = show.as_steps(made, hosts.SITE, judged), show.as_json(made, hosts.SITE, judged)
+    assert """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """ in text
+    assert """   ssh node01 "env MNRUN_NODE=node01 bash -p -c '<await.sh>' /tmp/mnrun.7-abcdef """ in text
+    shown = {step["phase"]: step for step in json.loads(data)["steps"]}
+    assert [(shown[phase]["argv"], shown[phase].get("nodes")) for phase in ("serve", "await", "run")] == [
+        (list(made.step(Phase.SERVE).argv), ["node01", "node02"]),
+        ([], None),
+        (list(made.step(Phase.RUN).argv), ["node01"]),
+    ]
+    assert '"nodes"' not in json.dumps(json.loads(show.as_json(made, SITE, judged))["steps"])
+
+
+@pytest.mark.parametrize("word", ["plain", "it's", "$HOME", 'a "b"', "`x`", "back\\slash", "!", "100%h"])
+@pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
+def test_a_typed_command_has_its_words_on_the_host(sh: Shell, nodes: tuple[str, ...], word: str) -> None:
+    """Our shell reads the line, and then the login shell there; pdsh makes a % of %%."""
+    line = kit.typed(Command(("printf", r"%s\0", word), nodes))
+    client = """ssh() { eval "$2"; }; pdsh() { eval "$(printf %s "$5" | sed 's/%h/n1/; s/%%/%/g')"; }"""
+    assert sh(f"{client}; {line}").decode() == f"{word}\0"

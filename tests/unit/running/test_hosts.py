@@ -1,4 +1,4 @@
-"""Hosts that no scheduler gives: how they are reached, and that they have one image. The ways to them are played."""
+"""Hosts that no scheduler gives: how they are reached, and that they have one image. Their transports are played."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mnrun.files import wrapper
 from mnrun.model import JobSpec, Words
 from mnrun.running import hosts as machines
 from mnrun.schedulers.hosts import names, pdsh, remote
+from mnrun.schedulers.hosts.channel import Answer
 from mnrun.schedulers.hosts.names import Facts
-from mnrun.schedulers.hosts.wires import Answer
 from mnrun.system import process
 from mnrun.system.screen import Screen
 from unit.conftest import Shell
@@ -81,7 +81,7 @@ def test_pdsh_that_cannot_be(here: Here) -> None:
         machines._by_pdsh(replace(JOB, rsh="pdsh"), {})
 
 
-class Way:
+class Transport:
     """Answers questions after the sum of an image."""
 
     def __init__(self, **sums: str) -> None:
@@ -99,12 +99,12 @@ def file(size: int, changed: str) -> Facts:
 
 def test_one_image_on_all_hosts() -> None:
     """Nobody reads it whole where a look at it tells, or where all are directories."""
-    way: Any = Way(a="1" * 64, b="1" * 64)
-    machines._one_image(way, {"a": file(5, "7.1"), "b": file(5, "7.1")}, JOB)
-    machines._one_image(way, {"a": Facts(image="directory"), "b": Facts(image="directory")}, JOB)
-    assert way.asked == []
-    machines._one_image(way, {"a": file(5, "7.1"), "b": file(5, "8.2")}, JOB)
-    assert way.asked == [("a", "b")]
+    transport: Any = Transport(a="1" * 64, b="1" * 64)
+    machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "7.1")}, JOB)
+    machines._one_image(transport, {"a": Facts(image="directory"), "b": Facts(image="directory")}, JOB)
+    assert transport.asked == []
+    machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "8.2")}, JOB)
+    assert transport.asked == [("a", "b")]
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_one_image_on_all_hosts() -> None:
 )
 def test_images_that_differ(found: Mapping[str, Facts], said: str) -> None:
     """The hosts by name, and the option that copies one to all."""
-    way: Any = Way(a="1" * 64, b="2" * 64)
+    transport: Any = Transport(a="1" * 64, b="2" * 64)
     with pytest.raises(NodeError) as wrong:
-        machines._one_image(way, found, JOB)
+        machines._one_image(transport, found, JOB)
     assert str(wrong.value) == f"{said}; copy one to all hosts: --stage"
 
 
@@ -171,7 +171,7 @@ def test_a_plan_copies_nothing(tmp_path: Path) -> None:
     image = tmp_path / "app.sif"
     image.write_bytes(b"image")
     job = replace(JOB, image=str(image), stage=True, ssh_user="bob")
-    made = machines._stage(Way(), job, Screen(), look=True)  # type: ignore[arg-type]
+    made = machines._stage(Transport(), job, Screen(), look=True)  # type: ignore[arg-type]
     assert made.image == f"/var/tmp/mnrun.bob/images/{hashlib.sha256(b'image').hexdigest()}.sif"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import Site
+from mnrun.model import Command, Site
 from mnrun.running import outputs
 from unit.samples import SITE, build, make
 
@@ -72,7 +72,7 @@ def test_where_the_program_writes(
     before = len(os.listdir("/proc/self/fd"))
     with outputs.opened(make(build("./app", **given), 1), SITE, {}, starter) as start:
         assert start is not None
-        start("run", (), {}, queue.SimpleQueue(), held=False)
+        start("run", Command(()), {}, queue.SimpleQueue(), held=False)
     assert len(os.listdir("/proc/self/fd")) == before
     for stream, name in files.items():
         if name is not None:

@@ -14,13 +14,13 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed, SchedulerError
-from mnrun.model import Layout, Phase, Plan, Words
+from mnrun.model import Command, Layout, Phase, Plan, Words
 from mnrun.nodes import kit
 from mnrun.planning import plan as planner
 from mnrun.running.prepare import prepare
-from mnrun.schedulers.hosts import names, wires
-from mnrun.schedulers.hosts.wires import Way
-from mnrun.system.process import Event, ProcessWire, Stopped
+from mnrun.schedulers.hosts import leases, steps, transport
+from mnrun.schedulers.hosts.transport import Transport
+from mnrun.system.process import Event, ProcessChannel, Stopped
 from mnrun.system.screen import Screen
 from unit.samples import SITE, build, make
 from unit.world import World
@@ -41,10 +41,10 @@ class Step:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def start(
-        self, name: str, argv: Words, environ: object, events: queue.SimpleQueue[Event], held: bool, **_: object
+        self, name: str, command: Command, environ: object, events: queue.SimpleQueue[Event], held: bool, **_: object
     ) -> Any:
         assert (name, held) == ("prepare", True)
-        self.argv, self.events = argv, events
+        self.argv, self.events = command.argv, events
         return self
 
     def send(self, data: bytes) -> None:
@@ -221,30 +221,34 @@ def test_a_pull_that_takes_long_is_not_silent(
     """A host that converts an image for longer than any may be silent is not lost; and it has what leads to a
     registry, of our environment, by its standard input alone."""
     mocker.patch.object(kit, "BEAT", 0.2)
-    mocker.patch.object(wires, "TICK", 0.1)
-    mocker.patch.object(wires, "LOST", 3.0)
+    mocker.patch.object(leases, "TICK", 0.1)
+    mocker.patch.object(leases, "LOST", 3.0)
     alive: list[str] = []
     asked: list[Words] = []
 
-    class Hearing(wires.Lease):
+    class Hearing(leases.ChannelLease):
         def _hear(self, kind: str, line: str) -> None:
             alive.extend(line.split()[:1])
             if alive.count("alive") == 20:  # 4 s
                 (apptainer.parent / "apptainer.go").touch()
             super()._hear(kind, line)
 
-    mocker.patch.object(wires, "Lease", Hearing)
+    mocker.patch.object(transport, "ChannelLease", Hearing)
 
-    def wire(node: str, words: Words) -> ProcessWire:
-        asked.append(words)
-        return ProcessWire(words[1:])  # without its exec
+    class Here(Transport):
+        def connect(self, node: str, argv: Words) -> ProcessChannel:
+            asked.append(argv)
+            return ProcessChannel(argv)
+
+        def prompt(self, *_: object) -> Any:
+            raise NotImplementedError
 
     job = build("./app", image=IMAGE, hosts="node01", image_cache=f"{tmp_path}/cache")
     plan = planner.make(job, Layout(("node01",), (1,), "asked", "all"), f"7-{os.getpid()}")  # looked for by it
     secret = "it's $HOME"
     environ = {"APPTAINER_DOCKER_PASSWORD": secret, "https_proxy": "http://proxy:3128", "LEFT": "here"}
-    way: Any = Way(("node01",), wire)
-    made = prepare(plan, names.site(job.hosts), environ, queue.SimpleQueue(), Screen(), way.start)
+    hosts = Here(("node01",))
+    made = prepare(plan, steps.SITE, environ, queue.SimpleQueue(), Screen(), hosts.start)
     assert made.spec.image.startswith(f"{tmp_path}/cache/sha256-")
     assert (apptainer.parent / "apptainer.given").read_text() == f"{secret}\nhttp://proxy:3128\n\n"
     assert secret not in " ".join(asked[0])

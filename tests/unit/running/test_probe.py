@@ -158,12 +158,12 @@ def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFi
     ask.assert_called_once()
 
 
-def test_hosts_are_asked_on_their_way(image: Path, mocker: MockerFixture) -> None:
+def test_hosts_are_asked_by_their_transport(image: Path, mocker: MockerFixture) -> None:
     asker = of(image, mode="outside-in")
-    asker.way = way = mocker.Mock()
-    way.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
+    asker.transport = transport = mocker.Mock()
+    transport.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
     assert judged(asker)[0].mpi == "openmpi"
-    assert way.ask.call_args.kwargs == {"only": ("node01",)}
+    assert transport.ask.call_args.kwargs == {"only": ("node01",)}
 
 
 def words_of(job: JobSpec) -> tuple[str, ...]:

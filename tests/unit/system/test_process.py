@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mnrun.model import Listed
+from mnrun.model import Command, Listed
 from mnrun.system import process
 from mnrun.system.process import Child, Event
 from unit.world import World
@@ -24,7 +24,7 @@ class Starter:
 
     def start(self, script: str, held: bool = True) -> Child:
         environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-        return process.start("step", ("sh", "-c", script), environ, self.events, held)
+        return process.start("step", Command(("sh", "-c", script)), environ, self.events, held)
 
     def said(self) -> list[Event]:
         found = [self.events.get(timeout=10)]
@@ -94,7 +94,7 @@ def test_a_session_of_its_own(starter: Starter) -> None:
 def test_what_drives_the_terminal_stays_in_our_session(starter: Starter, world: World) -> None:
     """No other may; and when it is ended we are not, who are in its process group. Its errors alone are events."""
     argv = ("sh", "-c", "echo said >&2; exec sleep 60")
-    running = process.start("step", argv, dict(os.environ), starter.events, False, terminal=True, apart=True)
+    running = process.start("step", Command(argv), dict(os.environ), starter.events, False, terminal=True, apart=True)
     assert starter.events.get(timeout=10) == ("noise", "step", "said")
     assert (os.getsid(running.process.pid), os.getpgid(running.process.pid)) == (os.getsid(0), os.getpgrp())
     with world.allowed():
@@ -123,7 +123,7 @@ def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, start
 def test_no_such_program(starter: Starter) -> None:
     """Whoever starts it says so in his own words."""
     with pytest.raises(FileNotFoundError):
-        process.start("step", ("/nowhere/srun",), {}, starter.events, True)
+        process.start("step", Command(("/nowhere/srun",)), {}, starter.events, True)
 
 
 @pytest.mark.parametrize("told", [(), process.Signals.PROGRAMS])
@@ -172,7 +172,7 @@ def test_a_list_that_is_no_word_is_a_file(starter: Starter, tmp_path: Path, held
     place = tmp_path / "read"
     look = 'stat -L -c %a:%h "${1#*=}" >"$0.mode"; ls /proc/self/fd >"$0.open"; cat "${1#*=}" >"$0"'
     argv = ("sh", "-c", look, str(place), Listed("--nodelist=", "node[0-99999]*1", text))
-    running = process.start("step", argv, {"PATH": os.environ["PATH"]}, starter.events, held)
+    running = process.start("step", Command(argv), {"PATH": os.environ["PATH"]}, starter.events, held)
     running.close()
     assert starter.said() == [("ended", "step", 0)]
     assert place.read_text() == text

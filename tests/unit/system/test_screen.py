@@ -7,13 +7,14 @@ import sys
 import pytest
 from pytest_mock import MockerFixture
 
+from mnrun.model import Command
 from mnrun.nodes import kit
 from mnrun.system.screen import Screen
 
 
 def everything(screen: Screen) -> None:
     screen.say("4 nodes")
-    screen.command(kit.typed(("srun", "a b", "$x", "it's", kit.spoken(kit.INTO))))
+    screen.command(kit.typed(Command(("srun", "a b", "$x", "it's", kit.spoken(kit.INTO)))))
     screen.phase("waiting: 1/4")
     screen.phase("waiting: 2/4")
     screen.warn("no farewell")

@@ -14,31 +14,31 @@ from mnrun.model import Words
 
 
 @dataclass(frozen=True)
-class Known:
+class HostKeys:
     """The known keys of a host, each as `TYPE BASE64`."""
 
     keys: Words = ()
     by_ca: bool = False  # a CA that signs the host's keys is known
 
 
-def known(lines: Iterable[str], names: Sequence[str]) -> Known:
+def host_keys(lines: Iterable[str], names: Sequence[str]) -> HostKeys:
     """Return the keys of the first of `names` that the lines know. Lines of another format are skipped.
 
     The result has no revoked keys. `names` are the host's names in ssh's order.
     """
-    found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
+    entries: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
     for line in lines:
         marker, *fields = line.split() if line.startswith("@") else ("", *line.split())
         if len(fields) < 3 or fields[0].startswith("#"):
             continue
         for name in names:
             if _about(fields[0], name.lower()):
-                found[name].append((marker, f"{fields[1]} {fields[2]}"))
-    all_of_it = [one for said in found.values() for one in said]
-    said = next((said for said in found.values() if any(not marker for marker, _ in said)), all_of_it)
-    revoked = {key for marker, key in said if marker == "@revoked"}
-    keys = tuple(key for marker, key in said if not marker and key not in revoked)
-    return Known(keys, any(marker == "@cert-authority" for marker, _ in said))
+                entries[name].append((marker, f"{fields[1]} {fields[2]}"))
+    by_name = (some for some in entries.values() if any(not marker for marker, _ in some))
+    some = next(by_name, [entry for some in entries.values() for entry in some])
+    revoked = {key for marker, key in some if marker == "@revoked"}
+    keys = tuple(key for marker, key in some if not marker and key not in revoked)
+    return HostKeys(keys, any(marker == "@cert-authority" for marker, _ in some))
 
 
 def _about(patterns: str, name: str) -> bool:

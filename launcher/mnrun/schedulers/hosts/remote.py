@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mnrun.errors import NodeError
-from mnrun.model import JobSpec, Words
-from mnrun.schedulers.hosts import known_hosts
-from mnrun.schedulers.hosts.names import in_one_line, program, unreachable
-from mnrun.schedulers.hosts.wires import AT_ONCE, Run, Way, Wire, unopened
+from mnrun.model import Command, JobSpec, Words
+from mnrun.schedulers.hosts import known_hosts, login_shell, unreachable
+from mnrun.schedulers.hosts.program import Program
+from mnrun.schedulers.hosts.transport import AT_ONCE, Transport, each, why_unopened
 from mnrun.system import process, terminal
-from mnrun.system.process import Event
+from mnrun.system.process import Event, ProcessChannel, Running
 
 if TYPE_CHECKING:
     import paramiko
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 PATIENCE = 15.0  # seconds for each step of a login
 SILENT = 30000  # milliseconds that sent data may stay without an acknowledgement (tcp(7), TCP_USER_TIMEOUT)
 SSH = 22
+SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 LOGIN = re.compile(r"permission denied|authentication|encrypted", re.IGNORECASE)
 
 
@@ -47,7 +48,7 @@ class Place:
     port: int = SSH
     user: str = ""
     keys: Words = ()
-    known: Words = ()  # files
+    known_hosts: Words = ()  # files
     alias: str = ""  # the name in known_hosts
     jump: str = ""
     command: str = ""  # the ProxyCommand
@@ -57,35 +58,27 @@ class Place:
 
 
 def place(name: str, user: str = "", port: int | None = None) -> Place:
-    """Return the settings of a host by `ssh -G`, or without ssh by paramiko's own reading of ~/.ssh/config."""
-    asked = [*(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
-    said: dict[str, list[str]] = {}
-    for line in process.ask(("ssh", "-G", *asked, "--", name)).splitlines():
-        key, _, value = line.partition(" ")
-        said.setdefault(key.lower(), []).append(value)
-    if not said:
-        said = {key: values if isinstance(values, list) else [values] for key, values in _config(name).items()}
+    """Return a host as the OpenSSH client would reach it, with this user and port if they are given."""
+    settings = _settings(name, user, port)
 
-    def one(key: str, default: str = "") -> str:
-        value = said.get(key, [default])[0]
+    def first(key: str, default: str = "") -> str:
+        value = settings.get(key, [default])[0]
         return "" if value == "none" else value
 
-    timeout = one("connecttimeout")
-    known = " ".join(
-        [one("userknownhostsfile", "~/.ssh/known_hosts"), one("globalknownhostsfile", "/etc/ssh/ssh_known_hosts")]
-    )
+    timeout = first("connecttimeout")
+    own, common = first("userknownhostsfile", "~/.ssh/known_hosts"), first("globalknownhostsfile", SYSTEM_KNOWN_HOSTS)
     return Place(
         name,
-        one("hostname", name),
-        port or int(one("port") or SSH),
-        user or one("user") or getpass.getuser(),
-        tuple(os.path.expanduser(key) for key in said.get("identityfile", _KEYS)),
-        tuple(map(os.path.expanduser, known.split())),
-        one("hostkeyalias"),
-        one("proxyjump"),
-        one("proxycommand"),
-        one("identityagent", "yes") != "",
-        one("identitiesonly") == "yes",
+        first("hostname", name),
+        port or int(first("port") or SSH),
+        user or first("user") or getpass.getuser(),
+        tuple(os.path.expanduser(key) for key in settings.get("identityfile", _KEYS)),
+        tuple(map(os.path.expanduser, (*own.split(), *common.split()))),
+        first("hostkeyalias"),
+        first("proxyjump"),
+        first("proxycommand"),
+        first("identityagent", "yes") != "",
+        first("identitiesonly") == "yes",
         float(timeout) if timeout.isdecimal() else PATIENCE,
     )
 
@@ -93,17 +86,26 @@ def place(name: str, user: str = "", port: int | None = None) -> Place:
 _KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
-def _config(name: str) -> Mapping[str, str | list[str]]:
+def _settings(name: str, user: str, port: int | None) -> Mapping[str, list[str]]:
+    """Return the values of each setting of a host, by `ssh -G`, or by paramiko's own reading of ~/.ssh/config."""
+    options = [*(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
+    settings: dict[str, list[str]] = {}
+    for line in process.ask(("ssh", "-G", *options, "--", name)).splitlines():
+        key, _, value = line.partition(" ")
+        settings.setdefault(key.lower(), []).append(value)
+    path = os.path.expanduser("~/.ssh/config")
+    if settings or not os.path.exists(path):
+        return settings
     import paramiko
 
-    path = os.path.expanduser("~/.ssh/config")
-    return paramiko.SSHConfig.from_path(path).lookup(name) if os.path.exists(path) else {}
+    config = paramiko.SSHConfig.from_path(path).lookup(name)
+    return {key: values if isinstance(values, list) else [values] for key, values in config.items()}
 
 
-def places(asked: JobSpec) -> list[Place]:
+def places(job: JobSpec) -> list[Place]:
     """Return the settings of all hosts of the job."""
-    with ThreadPoolExecutor(min(AT_ONCE, len(asked.hosts))) as pool:
-        return list(pool.map(lambda host: place(host.name, asked.ssh_user, asked.ssh_port), asked.hosts))
+    names = [host.name for host in job.hosts]
+    return list(each(names, lambda name: place(name, job.ssh_user, job.ssh_port)).values())
 
 
 def _agents(where: Place) -> list[paramiko.AgentKey]:
@@ -122,23 +124,21 @@ def _public(path: str) -> bytes:
     return b""
 
 
-def why_refused(where: Place, said: str) -> str:
+def why_refused(where: Place, error: str) -> str:
     """Return the reason of a failed login: the words of the error, or a passphrase on one of our keys."""
-    if LOGIN.search(said) and _locked(where):
-        return "the key for it has a passphrase"
-    return said
+    return "the key for it has a passphrase" if LOGIN.search(error) and _locked(where) else error
 
 
 def _locked(where: Place) -> bool:
     """Return whether a key for the host has a passphrase, and no agent holds that key."""
     import paramiko
 
-    held = {key.asbytes() for key in _agents(where)}
+    public = {key.asbytes() for key in _agents(where)}
     for path in where.keys:
         try:
             paramiko.RSAKey.from_private_key_file(path)
         except paramiko.PasswordRequiredException:
-            if _public(path) not in held:
+            if _public(path) not in public:
                 return True
         except (paramiko.SSHException, OSError, ValueError):
             pass  # no such file, or a key of another kind
@@ -160,7 +160,7 @@ def _read(files: Words) -> Iterator[str]:
             yield from file
 
 
-class ChannelWire:
+class SshChannel:
     """A command on a host, through a channel of its connection."""
 
     def __init__(self, channel: paramiko.Channel, line: str) -> None:
@@ -187,7 +187,7 @@ class ChannelWire:
         self._channel.close()
 
 
-class PromptWire(ChannelWire):
+class PromptChannel(SshChannel):
     """A command whose terminal on its host is mnrun's own."""
 
     def __init__(self, channel: paramiko.Channel, line: str, term: str) -> None:
@@ -211,7 +211,7 @@ class Trust:
     def unknown(self) -> Words:
         """Return the kinds of signatures without a known key. The result is empty if no key is known at all."""
         kinds = {key.get_name() for key in self.keys}
-        return tuple(way for kind, ways in _SIGNED.items() if kinds and kind not in kinds for way in ways)
+        return tuple(name for kind, names in _SIGNATURES.items() if kinds and kind not in kinds for name in names)
 
     def missing_host_key(self, client: object, name: str, key: paramiko.PKey) -> None:
         import paramiko
@@ -228,22 +228,20 @@ class Trust:
         transport = client.get_transport()
         for key in keys:
             with contextlib.suppress(paramiko.SSHException):
-                believed = transport and transport.get_remote_server_key() in self.keys
+                trusted = transport and transport.get_remote_server_key() in self.keys
                 # auth_publickey returns the further methods that the host wants.
-                if transport and believed and not transport.auth_publickey(user, key):
+                if transport and trusted and not transport.auth_publickey(user, key):
                     return True
         return False
 
 
-_SIGNED = {  # by the kind of the host's key
-    "ssh-ed25519": ("ssh-ed25519",),
-    **{f"ecdsa-sha2-nistp{size}": (f"ecdsa-sha2-nistp{size}",) for size in (256, 384, 521)},
+_SIGNATURES = {  # by the kind of the host's key
+    **{kind: (kind,) for kind in ("ssh-ed25519", "ssh-dss", *(f"ecdsa-sha2-nistp{n}" for n in (256, 384, 521)))},
     "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
-    "ssh-dss": ("ssh-dss",),
 }
 
 
-class Door:
+class SshPool:
     """Connections: one to each host, and one to each jump host that several may share."""
 
     def __init__(self) -> None:
@@ -260,7 +258,6 @@ class Door:
         client = paramiko.SSHClient()
         trust = self._trust(where)
         client.set_missing_host_key_policy(trust)  # type: ignore[arg-type]
-        line = self._way(where)
         own = _agents(where) if where.only else []
         try:
             client.connect(
@@ -271,7 +268,7 @@ class Door:
                 pkey=own[0] if own else None,
                 allow_agent=where.agent and not where.only,
                 look_for_keys=False,
-                sock=line,
+                sock=self._socket(where),
                 timeout=where.timeout,
                 banner_timeout=where.timeout,
                 auth_timeout=where.timeout,
@@ -289,11 +286,11 @@ class Door:
         import paramiko
 
         with self._lock:
-            if where.known not in self._lines:
-                self._lines[where.known] = list(_read(where.known))
+            if where.known_hosts not in self._lines:
+                self._lines[where.known_hosts] = list(_read(where.known_hosts))
         bare = where.alias or where.address
         names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as with ssh
-        known = known_hosts.known(self._lines[where.known], names)
+        known = known_hosts.host_keys(self._lines[where.known_hosts], names)
         keys = []
         for key in known.keys:
             with contextlib.suppress(Exception):  # a broken key: its line does not count
@@ -303,7 +300,7 @@ class Door:
             raise paramiko.SSHException("known by a CA only")
         return Trust(tuple(keys))
 
-    def _way(self, where: Place) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
+    def _socket(self, where: Place) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
         """Return the socket or channel for the connection."""
         if where.jump:
             transport = self._jump(where.jump).get_transport()
@@ -318,13 +315,12 @@ class Door:
             command = re.sub("%[hpr%]", lambda m: values[m[0]], where.command)
             # ssh runs it by a shell (ssh_config(5)). A Ctrl-C must not end it, since mnrun still has to clean up.
             return paramiko.ProxyCommand(shlex.join(("sh", "-c", f"trap '' INT; exec {command}")))
-        line = socket.create_connection((where.address, where.port), where.timeout)
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT)
-        return line
+        connection = socket.create_connection((where.address, where.port), where.timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT)
+        return connection
 
     def _jump(self, names: str) -> paramiko.SSHClient:
-        """Return a connection to the last of the jump hosts `[user@]host[:port],…`, each reached through the one
-        before."""
+        """Return a connection to the last of the jump hosts `[user@]host[:port],…`, each through the one before."""
         before, _, last = names.rpartition(",")
         user, _, address = last.rpartition("@")
         host, _, port = address.partition(":")
@@ -339,52 +335,65 @@ class Door:
             list(pool.map(lambda client: client.close(), self._clients))
 
 
-@contextlib.contextmanager
-def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
-    """Yield a way to the hosts of the job, and close it at the end. Raises NodeError with the name of each host that
-    cannot be reached. In that case, nothing runs on the others."""
-    names = tuple(host.name for host in asked.hosts)
-    # Without a handler, logging prints paramiko's messages among mnrun's errors.
-    logging.getLogger("paramiko").addHandler(logging.NullHandler())
-    door = Door()
-    opened: dict[str, paramiko.SSHClient | None] = {}
-    reasons: dict[str, str] = {}
+class ParamikoTransport(Transport):
+    """The transport by one connection to each host. A host that is this very machine has None instead."""
 
-    def reach(name: str) -> None:
-        where = Place(name, name)
-        try:
-            where = place(name, asked.ssh_user, asked.ssh_port)
-            opened[name] = None if is_here(where) else door.client(where)
-        except Exception as error:  # errors of paramiko, the network, known_hosts and keys
-            reasons[name] = why_refused(where, unopened(error, len(names)))
+    def __init__(self, clients: Mapping[str, paramiko.SSHClient | None]) -> None:
+        super().__init__(tuple(clients))
+        self._clients = clients
 
-    def session(client: paramiko.SSHClient) -> paramiko.Channel:
-        transport = client.get_transport()
-        assert transport is not None
-        return transport.open_session(timeout=PATIENCE)
+    def connect(self, node: str, argv: Words) -> ProcessChannel | SshChannel:
+        client = self._clients[node]
+        return ProcessChannel(_here(argv)) if client is None else SshChannel(_session(client), login_shell.line(argv))
 
-    def start(node: str, words: Words) -> Wire:
-        client = opened[node]
+    def prompt(
+        self, name: str, node: str, argv: Words, environ: dict[str, str], events: queue.SimpleQueue[Event]
+    ) -> Running:
+        client = self._clients[node]
         if client is None:
-            return process.ProcessWire(("sh", "-c", 'exec "$@"', "sh", *program(words)))
-        return ChannelWire(session(client), in_one_line(words))
-
-    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> process.Running:
-        client = opened[node]
-        if client is None:
-            argv = ("sh", "-c", 'exec "$@"', "sh", *program(words))
-            return process.start(name, argv, dict(environ), events, held=False, terminal=True)
+            return process.start(name, Command(_here(argv)), environ, events, held=False, terminal=True)
         try:
-            wire = PromptWire(session(client), in_one_line(words), environ.get("TERM", "dumb"))
+            channel = PromptChannel(_session(client), login_shell.line(argv), environ.get("TERM", "dumb"))
         except Exception as error:  # the server allows no terminal, or is gone
             raise NodeError(f"{node} gives us no terminal ({error})", "see PermitTTY in its sshd_config") from None
-        return Run(name, node, wire, events)
+        return Program(name, node, channel, events)
+
+
+def _here(argv: Words) -> Words:
+    """Return the words for this machine. A missing program is an exit code, as on other hosts, and not an error."""
+    return ("sh", "-c", 'exec "$@"', "sh", *argv)
+
+
+def _session(client: paramiko.SSHClient) -> paramiko.Channel:
+    transport = client.get_transport()
+    assert transport is not None
+    return transport.open_session(timeout=PATIENCE)
+
+
+@contextlib.contextmanager
+def connected(job: JobSpec) -> Iterator[ParamikoTransport]:
+    """Yield the transport to the hosts of the job, and close it at the end.
+
+    Raises NodeError with the name of each host that cannot be reached. In that case, nothing runs on the others.
+    """
+    # Without a handler, logging prints paramiko's messages among mnrun's errors.
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())
+    pool = SshPool()
+    reasons: dict[str, str] = {}
+
+    def client(name: str) -> paramiko.SSHClient | None:
+        where = Place(name, name)
+        try:
+            where = place(name, job.ssh_user, job.ssh_port)
+            return None if is_here(where) else pool.client(where)
+        except Exception as error:  # errors of paramiko, the network, known_hosts and keys
+            reasons[name] = why_refused(where, why_unopened(error, len(job.hosts)))
+            return None
 
     try:
-        with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
-            list(pool.map(reach, names))
+        clients = each([host.name for host in job.hosts], client)
         if reasons:
-            raise unreachable({name: reasons[name] for name in names if name in reasons}, len(names))
-        yield Way(names, start, prompt)
+            raise unreachable.error({name: reasons[name] for name in clients if name in reasons}, len(clients))
+        yield ParamikoTransport(clients)
     finally:
-        door.close()
+        pool.close()

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from mnrun.errors import SchedulerError
-from mnrun.model import Words
+from mnrun.model import Command, Words
 from mnrun.nodes import kit
 from mnrun.schedulers.slurm import cluster
 from mnrun.system.process import Child, Event, Signals, start, starting, tied
@@ -36,11 +36,12 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
     Raises SchedulerError if there is no salloc or if salloc refuses. A signal raises SystemExit(128+n).
     """
     argv = (*words, "sh", "-c", kit.spoken(kit.ALLOCATION))
-    screen.command(kit.typed(argv))
+    screen.command(kit.typed(Command(argv)))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with tempfile.TemporaryFile() as errors:
         with starting(words[0], "load Slurm's module, or use --local"):
-            lease = start(words[0], tied(argv, signal.SIGHUP), dict(environ), events, held=True, errors=errors)
+            command = Command(tied(argv, signal.SIGHUP))
+            lease = start(words[0], command, dict(environ), events, held=True, errors=errors)
         variables: dict[str, str] = {}
         try:
             with Signals(events):

@@ -12,7 +12,20 @@ from dataclasses import replace
 
 from mnrun import environment, nodeset
 from mnrun.errors import Impossible
-from mnrun.model import MARK, NODES, JobSpec, Layout, Listed, Plan, Site, Variable, Where, Words
+from mnrun.model import (
+    MARK,
+    NODES,
+    Command,
+    JobSpec,
+    Layout,
+    Listed,
+    Plan,
+    Site,
+    Step,
+    Variable,
+    Where,
+    Words,
+)
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = True
 
@@ -22,7 +35,11 @@ HEAD, EACH = f"{MARK}HEAD", f"{MARK}EACH"
 MOST_APART = 256 * 1024
 
 
-def reach(where: Where, plan: Plan, site: Site) -> Words:
+def command(step: Step, plan: Plan, site: Site) -> Command:
+    return Command((*srun(step.where, plan, site), *step.argv))
+
+
+def srun(where: Where, plan: Plan, site: Site) -> Words:
     """Return `srun …` for a step: on the head, once on every node, or once per rank."""
     spec = plan.spec
     words: list[str] = ["srun", "--quiet"]
@@ -58,17 +75,8 @@ def once_each(names: Sequence[str], gpus: int) -> Words:
     """Return `srun …` for a short command, once on each of these nodes, with the job's GPUs there."""
     shape = _tasks(list(names), [1] * len(names))
     granted = [f"--gres=gpu:{gpus}"] if gpus else []
-    return (
-        "srun",
-        "--quiet",
-        "--overlap",
-        *shape,
-        *granted,
-        "--mem=0",
-        "--cpu-bind=none",
-        "--mpi=none",
-        "--chdir=/tmp",
-    )
+    client = ("srun", "--quiet", "--overlap")
+    return (*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/tmp")
 
 
 def _input(where: Where, spec: JobSpec) -> str:

@@ -15,10 +15,9 @@ import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 from pytest_mock import MockerFixture
 
-from mnrun.schedulers.hosts import remote
-from mnrun.schedulers.hosts.known_hosts import known
-from mnrun.schedulers.hosts.names import unreachable
-from mnrun.schedulers.hosts.remote import Door, Place
+from mnrun.schedulers.hosts import remote, unreachable
+from mnrun.schedulers.hosts.known_hosts import host_keys
+from mnrun.schedulers.hosts.remote import Place, SshPool
 from unit.world import World
 
 KEY, OTHER = "ssh-ed25519 AAAA", "ssh-rsa BBBB"
@@ -52,17 +51,17 @@ def hashed(name: str) -> str:
     ],
 )
 def test_whose_line_it_is(names: str, host: str, is_it: bool) -> None:
-    assert bool(known([f"{names} {KEY} a comment"], (host,)).keys) == is_it
+    assert bool(host_keys([f"{names} {KEY} a comment"], (host,)).keys) == is_it
 
 
 def test_what_is_believed() -> None:
     """The lines of the port before those of the host; no comment, no half of a line, no key that is revoked."""
     lines = ["# n1 is old", "", "n1 ssh-rsa", f"n1 {KEY}", f"[n1]:22 {OTHER}", f"@revoked * {KEY}"]
-    assert known(lines, ("n1",)).keys == ()
-    assert known(lines[:-1], ("n1",)).keys == (KEY,)
-    assert known(lines, ("[n1]:22", "n1")).keys == (OTHER,)
-    assert known([f"n1 {KEY}"], ("[n1]:2222", "n1")).keys == (KEY,)
-    by_ca = known([f"@cert-authority *.x {KEY}"], ("n1.x",))
+    assert host_keys(lines, ("n1",)).keys == ()
+    assert host_keys(lines[:-1], ("n1",)).keys == (KEY,)
+    assert host_keys(lines, ("[n1]:22", "n1")).keys == (OTHER,)
+    assert host_keys([f"n1 {KEY}"], ("[n1]:2222", "n1")).keys == (KEY,)
+    by_ca = host_keys([f"@cert-authority *.x {KEY}"], ("n1.x",))
     assert (by_ca.keys, by_ca.by_ca) == ((), True)
 
 
@@ -73,7 +72,7 @@ def keys() -> Mapping[str, paramiko.PKey]:
 
 def trusted(text: bytes, path: Path, where: Place) -> tuple[paramiko.PKey, ...]:
     path.write_bytes(text)
-    return Door()._trust(replace(where, known=(str(path.parent / "none"), str(path)))).keys
+    return SshPool()._trust(replace(where, known_hosts=(str(path.parent / "none"), str(path)))).keys
 
 
 def test_a_file_with_faults(tmp_path: Path, keys: Mapping[str, paramiko.PKey]) -> None:
@@ -95,7 +94,7 @@ def test_a_host_that_a_ca_vouches_for(tmp_path: Path, keys: Mapping[str, paramik
     line = f"@cert-authority n* {keys['good'].get_name()} {keys['good'].get_base64()}\n"
     with pytest.raises(paramiko.SSHException) as why:
         trusted(line.encode(), tmp_path / "known", Place("n1", "n1"))
-    said = str(unreachable({"n1": str(why.value)}, 1))
+    said = str(unreachable.error({"n1": str(why.value)}, 1))
     assert "n1: its host key is known by a CA only (--rsh pdsh" in said
 
 
@@ -130,12 +129,12 @@ class Host:
         self._transport.start_server(event=threading.Event(), server=sshd)
         self._path.write_text("".join(f"n1 {key.get_name()} {key.get_base64()}\n" for key in known))
         self._mocker.patch.object(remote, "_agents", return_value=list(agents))
-        door = Door()
-        self._mocker.patch.object(door, "_way", return_value=self._ours)
+        pool = SshPool()
+        self._mocker.patch.object(pool, "_socket", return_value=self._ours)
         try:
-            door.client(Place("n1", "n1", user="alice", only=True, known=(str(self._path),)))
+            pool.client(Place("n1", "n1", user="alice", only=True, known_hosts=(str(self._path),)))
         finally:
-            door.close()
+            pool.close()
             self._transport.close()
             self._ours.close()
         return sshd
@@ -164,7 +163,7 @@ def test_a_host_of_several_keys(host: Callable[..., Host], keys: Mapping[str, pa
     for lines in ([RSA], []):
         with pytest.raises(paramiko.SSHException) as why:
             host(keys["good"]).login(lines, [RSA])
-        assert "n1: its host key is not known here" in str(unreachable({"n1": str(why.value)}, 1))
+        assert "n1: its host key is not known here" in str(unreachable.error({"n1": str(why.value)}, 1))
 
 
 def test_each_key_of_an_agent_that_fits_is_offered(

@@ -108,7 +108,7 @@ def test_which_nodes_how_many_tasks_with_which_gpus(shape: str, where: Where) ->
     wanted, ranks, gpus, words = SHAPES[shape]
     names = [f"node{number:02}" for number in range(1, len(ranks) + 1)]
     site = Site("slurm", "7", (24, 11), gpus=dict(zip(names, gpus)))
-    said = steps.reach(where, outside(*ranks, **wanted), site)
+    said = steps.srun(where, outside(*ranks, **wanted), site)
     assert " ".join(said[3 : said.index("--mem=0")]) == words[where]
 
 
@@ -121,14 +121,14 @@ def test_what_stands_around_the_shape() -> None:
         Where.ALL: ("--mpi=none", "--input=all", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=0", "--wait=0"),
         Where.RANKS: ("--mpi=pmix", "--input=0", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=1", "--wait=60"),
     }.items():
-        said = steps.reach(where, job, SITE)
+        said = steps.srun(where, job, SITE)
         assert said[:3] == start
         assert said[said.index("--mem=0") :] == (*after, *rest)
 
 
 def test_only_ranks_are_bound_to_gpus() -> None:
     job = outside(2, 2, gpu_bind="closest")
-    assert [f"--gpu-bind={how}" in steps.reach(where, job, SITE) for where, how in (
+    assert [f"--gpu-bind={how}" in steps.srun(where, job, SITE) for where, how in (
         (Where.HEAD, "none"), (Where.ALL, "none"), (Where.RANKS, "closest"),
     )] == [True] * 3  # fmt: skip
 
@@ -136,7 +136,7 @@ def test_only_ranks_are_bound_to_gpus() -> None:
 def test_ranks_with_everything_asked_for() -> None:
     """The user's own words come last, so that they are believed."""
     job = outside(2, 2, mpi="pmi2", cpus_per_task=2, bind_to="core", mpi_args=("--distribution=cyclic",))
-    assert steps.reach(Where.RANKS, job, Site("slurm", "7", (24, 11), overcommit=True)) == (
+    assert steps.srun(Where.RANKS, job, Site("slurm", "7", (24, 11), overcommit=True)) == (
         *("srun", "--quiet", "--overlap", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2"),
         *("--nodelist=node[01-02]", "--mem=0", "--cpu-bind=cores", "--gpu-bind=none", "--mpi=pmi2", "--input=0"),
         *("--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=1", "--wait=60", "--cpus-per-task=2"),
@@ -153,7 +153,7 @@ def test_before_anyone_holds_nodes() -> None:
         Where.ALL: ("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", f"--nodelist={NODES}"),
         Where.RANKS: ("--ntasks=5", "--distribution=arbitrary", f"--nodelist={steps.EACH}"),
     }.items():
-        assert steps.reach(where, paper, SITE)[3 : 3 + len(shape)] == shape
+        assert steps.srun(where, paper, SITE)[3 : 3 + len(shape)] == shape
 
 
 UNEVEN = Site("slurm", "87", (24, 11), gpus={"node01": 3, "node02": 1, "node03": 1})
@@ -162,7 +162,7 @@ UNEVEN = Site("slurm", "87", (24, 11), gpus={"node01": 3, "node02": 1, "node03":
 def test_a_serving_step_holds_all_gpus_where_nodes_have_different_numbers() -> None:
     """`salloc -N3 --gpus=5`: Slurm gives a step the same number on each node or some to each task; kit.BOOT
     lets all but one task on each node leave at once."""
-    said = steps.reach(Where.ALL, outside(3, 1, 1), UNEVEN)
+    said = steps.srun(Where.ALL, outside(3, 1, 1), UNEVEN)
     shape = [word for word in said[3 : said.index("--mem=0")] if word != "--overcommit"]
     assert shape == [
         *("--ntasks=5", "--distribution=arbitrary", "--nodelist=node01*3,node[02-03]*1"),
@@ -172,12 +172,12 @@ def test_a_serving_step_holds_all_gpus_where_nodes_have_different_numbers() -> N
 
 def test_a_serving_step_may_have_more_tasks_than_the_job_has_cpus() -> None:
     """Without --overcommit a real Slurm says "More processors requested than permitted"."""
-    assert "--overcommit" in steps.reach(Where.ALL, outside(3, 1, 1), UNEVEN)
+    assert "--overcommit" in steps.srun(Where.ALL, outside(3, 1, 1), UNEVEN)
 
 
 def test_ranks_say_which_gpus_also_where_nodes_have_different_numbers() -> None:
     """A step that says nothing of GPUs is refused in such a job: "Insufficient GRES available in allocation"."""
-    said = steps.reach(Where.RANKS, outside(3, 1, 1), UNEVEN)
+    said = steps.srun(Where.RANKS, outside(3, 1, 1), UNEVEN)
     assert [word for word in said if word.startswith(("--gres=", "--gpus"))]
 
 
@@ -196,8 +196,8 @@ def test_flags_are_written_only_where_the_version_has_them(
 ) -> None:
     """An srun that does not know a word refuses the whole step."""
     job = outside(2, 2)
-    newest = steps.reach(where, job, SITE)
-    assert steps.reach(where, job, Site("slurm", "7", version)) == tuple(w for w in newest if w not in absent)
+    newest = steps.srun(where, job, SITE)
+    assert steps.srun(where, job, Site("slurm", "7", version)) == tuple(w for w in newest if w not in absent)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_flags_are_written_only_where_the_version_has_them(
 def test_binding_in_slurms_words(bind_to: str, word: str) -> None:
     """--bind-to is mpirun's word; srun calls the same units otherwise. Only ranks are bound."""
     job = outside(2, bind_to=bind_to)
-    assert f"--cpu-bind={word}" in steps.reach(Where.RANKS, job, SITE)
-    assert "--cpu-bind=none" in steps.reach(Where.ALL, job, SITE)
+    assert f"--cpu-bind={word}" in steps.srun(Where.RANKS, job, SITE)
+    assert "--cpu-bind=none" in steps.srun(Where.ALL, job, SITE)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def uneven(nodes: int, each: int) -> Plan:
 @pytest.mark.parametrize(("nodes", "each"), [(128, 128), (4000, 65)])
 def test_uneven_ranks_of_many_nodes(nodes: int, each: int) -> None:
     """B2: Linux takes no word longer than 131072 bytes; every rank's node stands in a file."""
-    said = steps.reach(Where.RANKS, uneven(nodes, each), SITE)
+    said = steps.srun(Where.RANKS, uneven(nodes, each), SITE)
     assert max(map(len, said)) < 1000
     (listed,) = [word for word in said if isinstance(word, Listed)]
     names = listed.text.replace(",", "").splitlines()
@@ -314,13 +314,13 @@ def test_uneven_ranks_of_many_nodes(nodes: int, each: int) -> None:
 def test_more_uneven_ranks_than_srun_takes() -> None:
     """B2: `srun: fatal: _parse_range_list: Too many ranges`, on a real one with a list of 512000."""
     with pytest.raises(Impossible, match=r"^srun cannot start 511999 ranks where not all nodes have the same number"):
-        steps.reach(Where.RANKS, uneven(4000, 128), SITE)
-    assert "--ntasks=512000" in steps.reach(Where.RANKS, outside(*(128,) * 4000), SITE)
+        steps.srun(Where.RANKS, uneven(4000, 128), SITE)
+    assert "--ntasks=512000" in steps.srun(Where.RANKS, outside(*(128,) * 4000), SITE)
 
 
 def test_a_serving_step_with_uneven_gpus_of_many_nodes() -> None:
     """B2: as many tasks as GPUs, whose nodes are listed as those of ranks."""
     gpus = {f"node{number:02}": 8 - (number == 4000) for number in range(1, 4001)}
-    said = steps.reach(Where.ALL, outside(*(1,) * 4000), replace(SITE, gpus=gpus))
+    said = steps.srun(Where.ALL, outside(*(1,) * 4000), replace(SITE, gpus=gpus))
     (listed,) = [word for word in said if isinstance(word, Listed)]
     assert (max(map(len, said)) < 1000, len(listed.text.splitlines())) == (True, 31999)

@@ -1,20 +1,23 @@
-"""Wires to several hosts, and what is made of them: with wires that are only played."""
+"""Channels to several hosts, and what is made of them: with channels that are only played."""
 
 from __future__ import annotations
 
 import queue
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.model import JobSpec, Words
-from mnrun.schedulers.hosts import names, pdsh, wires
-from mnrun.schedulers.hosts.wires import Answer, Lease, Listener, Way
+from mnrun.model import Command, JobSpec, Words
+from mnrun.schedulers.hosts import channel, leases, names, pdsh, transport
+from mnrun.schedulers.hosts.channel import Answer, Channel
+from mnrun.schedulers.hosts.leases import ChannelLease, Lease
+from mnrun.schedulers.hosts.pdsh import PdshTransport
+from mnrun.schedulers.hosts.transport import Transport
 from mnrun.system.process import Event
 from unit.conftest import Shell
 
@@ -50,6 +53,21 @@ class Played:
         self._over.put(None)
 
 
+class Hosts(Transport):
+    """Hosts whose channels a test opens by a function of its own."""
+
+    def __init__(self, hosts: Words, opener: Callable[[str, Words], Channel]) -> None:
+        super().__init__(hosts)
+        self.opener = opener
+        self.prompts: list[object] = []
+
+    def connect(self, node: str, argv: Words) -> Channel:
+        return self.opener(node, argv)
+
+    def prompt(self, name: str, node: str, argv: Words, environ: object, events: object) -> Any:
+        self.prompts.append((name, node, argv))
+
+
 def heard(events: queue.SimpleQueue[Event]) -> Iterator[Event]:
     """All that is said until the end."""
     while True:
@@ -61,47 +79,42 @@ def heard(events: queue.SimpleQueue[Event]) -> Iterator[Event]:
 
 def test_lines_come_whole() -> None:
     """However they were cut on their way; the last needs no end, and no byte is an error."""
-    wire = Played(b"one\ntw", b"o\n\nth", b"r\xff")
-    assert list(wires.lines(wire, 1)) == ["one", "two", "", "thr�"]
+    played = Played(b"one\ntw", b"o\n\nth", b"r\xff")
+    assert list(channel.lines(played, 1)) == ["one", "two", "", "thr�"]
 
 
 def test_every_host_is_asked() -> None:
-    """With the words' input; where a wire cannot be opened or breaks there is no code."""
+    """With the words' input; where a channel cannot be opened or breaks there is no code."""
     opened: dict[str, Played] = {}
 
-    def wire(node: str, words: Words) -> Played:
+    def opener(node: str, argv: Words) -> Played:
         if node == "c":
             raise OSError("no more sessions")
         opened[node] = Played(b"hello ", node.encode(), err=b"hm", code=None if node == "b" else 3)
         return opened[node]
 
-    way = Way(("a", "b", "c"), wire)
-    assert way.ask(("true",), b"given") == {
+    hosts = Hosts(("a", "b", "c"), opener)
+    assert hosts.ask(("true",), b"given") == {
         "a": Answer(3, "hello a", "hm"),
         "b": Answer(None, "hello b", "hm"),
         "c": Answer(None, "", "no more sessions"),
     }
     assert opened["a"].heard == b"given"
-    assert list(way.ask(("true",), only=("b",))) == ["b"]
-    assert way.give(("cat",), lambda: iter((b"x", b"y")), ("a",))["a"].code == 3
+    assert list(hosts.ask(("true",), only=("b",))) == ["b"]
+    assert hosts.give(("cat",), lambda: iter((b"x", b"y")), ("a",))["a"].code == 3
     assert opened["a"].heard == b"xy"
 
 
-def test_a_prompt_is_on_the_first_host() -> None:
-    """Its words as they are, by what the way has for it."""
-    asked: list[object] = []
-
-    def prompt(name: str, node: str, words: Words, events: queue.SimpleQueue[Event]) -> Any:
-        asked.append((name, node, words))
-
-    way = Way(("a", "b"), lambda node, words: Played(), prompt)
-    way.start("run", ("ssh", "b", "exec", "env"), {}, queue.SimpleQueue(), held=False, terminal=True)
-    assert asked == [("run", "b", ("exec", "env"))]
+def test_a_prompt_is_on_the_commands_host() -> None:
+    """Its words as they are behind the host's name, by what the transport has for it."""
+    hosts = Hosts(("a", "b"), lambda node, argv: Played())
+    hosts.start("run", Command(("sh",), ("b",)), {}, queue.SimpleQueue(), held=False, terminal=True)
+    assert hosts.prompts == [("run", "b", ("env", "MNRUN_NODE=b", "sh"))]
 
 
-def leased(**played: Played) -> tuple[Lease, queue.SimpleQueue[Event]]:
+def leased(**played: Played) -> tuple[ChannelLease, queue.SimpleQueue[Event]]:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    return Lease("serve", played, events), events
+    return ChannelLease("serve", played, events), events
 
 
 def test_a_lease_is_one_to_its_owner() -> None:
@@ -119,16 +132,16 @@ def test_a_lease_is_one_to_its_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "said"),
+    ("other", "said"),
     [
         (Played(code=None), "lost b the connection to it broke"),
         (Played(code=7), "lost b its guard ended with 7"),
     ],
 )
-def test_a_host_that_ends_too_early_is_lost(wire: Played, said: str) -> None:
+def test_a_host_that_ends_too_early_is_lost(other: Played, said: str) -> None:
     """By its name, and why; the others are served on."""
     a = Played(stays=True)
-    lease, events = leased(a=a, b=wire)
+    lease, events = leased(a=a, b=other)
     assert events.get(timeout=10) == ("line", "serve", said)
     lease.send(b"on")
     lease.close()
@@ -138,26 +151,25 @@ def test_a_host_that_ends_too_early_is_lost(wire: Played, said: str) -> None:
 
 def test_a_silent_host_is_lost(mocker: MockerFixture) -> None:
     """Whose guard has spoken before: its connection may live on without it. Who lives is greeted."""
-    mocker.patch.object(wires, "TICK", 0.01)
-    mocker.patch.object(wires, "LOST", 0.05)
+    mocker.patch.object(leases, "TICK", 0.01)
+    mocker.patch.object(leases, "LOST", 0.05)
     lease, events = leased(a=Played(b"alive a\n", stays=True))
     kind, _, line = events.get(timeout=10)
     assert (kind, str(line).startswith("lost a no word from it for ")) == ("line", True)
-    assert list(heard(events))[-1] == ("ended", "serve", wires.GONE)
+    assert list(heard(events))[-1] == ("ended", "serve", channel.GONE)
     assert lease.wait(10)
 
 
-class Hours(Listener):
+class Hours(Lease):
     """One whose ticks are told: after how many seconds each comes, and who has spoken since the one before."""
 
     def __init__(self, mocker: MockerFixture, *ticks: tuple[float, str]) -> None:
         super().__init__("serve", ("a", "b"), queue.SimpleQueue())
         self._ticks = iter(ticks)
         self._now = 0.0
-        self._spoke = ""
         self.lost: list[tuple[float, str]] = []
         self.greeted: list[float] = []
-        mocker.patch("mnrun.schedulers.hosts.wires.time.monotonic", side_effect=lambda: self._now)
+        mocker.patch("mnrun.schedulers.hosts.leases.time.monotonic", side_effect=lambda: self._now)
         mocker.patch.object(self._ended, "wait", side_effect=self._tock)
         for node in ("a", "b"):
             self._hear("line", f"alive {node}")
@@ -171,6 +183,15 @@ class Hours(Listener):
         for node in tick[1]:
             self._hear("line", f"alive {node}")
         return False
+
+    def send(self, data: bytes, node: str = "") -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def end(self, signum: int) -> None:
+        raise NotImplementedError
 
     def _give_up(self, node: str) -> None:
         self.lost.append((self._now, node))
@@ -203,14 +224,17 @@ def test_who_was_stopped_himself_calls_nobody_silent(
 # Real processes in place of hosts, as many as the system lets us open, or more.
 MANY = """
 import queue, sys
-from mnrun.schedulers.hosts import wires
+from mnrun.model import Command
+from mnrun.schedulers.hosts import transport
 from mnrun.system import process
+class Here(transport.Transport):
+    def connect(self, node, argv): return process.ProcessChannel(argv)
+    def prompt(self, *_): raise NotImplementedError
 count = int(sys.argv[1])
-wires.room(count)
-way = wires.Way(tuple(f"n{n}" for n in range(count)), lambda node, words: process.ProcessWire(words))
+transport.room(count)
+hosts = Here(tuple(f"n{n}" for n in range(count)))
 events = queue.SimpleQueue()
-words = ("ssh", f"n[0-{count - 1}]", "sh", "-c", "echo ready; exec cat")
-lease = way.start("serve", words, {}, events, held=True)
+lease = hosts.start("serve", Command(("sh", "-c", "echo ready; exec cat"), hosts.hosts), {}, events, held=True)
 said = [events.get(timeout=20)[2] for _ in range(count)]
 lease.close()
 assert lease.wait(20)
@@ -228,34 +252,35 @@ print(said.count("ready"), *{line.split(" ", 2)[2] for line in said if line != "
 def test_more_hosts_than_files_may_be_open(sh: Shell, limits: str, said: str) -> None:
     """B4: the soft limit is no limit; beyond the hard one it is said what is wrong, and not that a connection broke."""
     line = f'{limits}; PYTHONPATH="$1" exec "$2" -c "$3" 120'
-    found = sh(line, str(Path(wires.__file__).parents[3]), sys.executable, MANY, shell="bash").decode().splitlines()
+    found = sh(line, str(Path(transport.__file__).parents[3]), sys.executable, MANY, shell="bash").decode().splitlines()
     assert re.fullmatch(said, found[0]), found
 
 
-OURS = ("exec", "env", "MNRUN_NODE={node}")
 NASTY = ("bash", "{node}", "/data/{node}:/d", "MNRUN_NODE={node}", "100%h")
 
 
 def test_words_for_several_hosts_are_written_for_each() -> None:
     """The word that says on which it is; a user's own words stay as they are."""
-    asked: list[tuple[str, Words]] = []
+    opened: list[tuple[str, Words]] = []
 
-    def wire(node: str, words: Words) -> Played:
-        asked.append((node, words))
+    def opener(node: str, argv: Words) -> Played:
+        opened.append((node, argv))
         return Played()
 
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    Way(("n1", "n2"), wire).start("serve", ("ssh", "n[1-2]", *OURS, *NASTY), {}, events, held=True)
-    assert sorted(asked) == [(n, ("exec", "env", f"MNRUN_NODE={n}", *NASTY)) for n in ("n1", "n2")]
+    hosts = Hosts(("n1", "n2"), opener)
+    hosts.start("serve", Command(NASTY, ("n1", "n2")), {}, events, held=True)
+    assert sorted(opened) == [(n, ("env", f"MNRUN_NODE={n}", *NASTY)) for n in ("n1", "n2")]
     list(heard(events))
-    Way(("n1",), wire).start("run", ("ssh", "n1", "exec", "env", "MNRUN_NODE=n1", *NASTY), {}, events, held=False)
-    assert asked[-1] == ("n1", ("exec", "env", "MNRUN_NODE=n1", *NASTY))
+    hosts.start("run", Command(NASTY, ("n1",)), {}, events, held=False)
+    assert opened[-1] == ("n1", ("env", "MNRUN_NODE=n1", *NASTY))
+    list(heard(events))
 
 
 # pdsh, whose one process says what all hosts do
 
 
-class Up(Played):
+class Output(Played):
     """pdsh itself: it wants no input, and ends once its hosts have."""
 
     def shut(self) -> None:
@@ -267,15 +292,14 @@ TOLD = '#!/bin/sh\nprintf "%s\\0" "$MNRUN_NODE" "$@"\n'
 
 def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     """Our word is each host's name, %h, and a user's words stay; no host key is taken on trust."""
-    started = mocker.patch.object(pdsh, "ProcessWire", side_effect=lambda *words, **_: Up(code=0))
+    started = mocker.patch.object(pdsh, "ProcessChannel", side_effect=lambda *words, **_: Output(code=0))
     job = JobSpec(hosts=names.parse("n1,n2"))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    with pdsh.connected(job, {}) as way:
-        argv = ("ssh", "n[1-2]", *OURS, "bash", "-p", "-c", "text", "/tmp/mnrun.7", *NASTY)
-        fan: Any = way.start("serve", argv, {}, events, held=True)
-        fan.close()
-        list(heard(events))
-        way.ask(("true",), only=("n1",))
+    hosts = PdshTransport(job, {})
+    command = Command(("bash", "-p", "-c", "text", "/tmp/mnrun.7", *NASTY), ("n1", "n2"), "/tmp/mnrun.7.lease")
+    hosts.start("serve", command, {}, events, held=True).close()
+    list(heard(events))
+    hosts.ask(("true",), only=("n1",))
     line = started.call_args_list[0].args[0][-1].replace("%%", "\0").replace("%h", "n1").replace("\0", "%")
     # what the guard's own word finds there is known by the job's directory: so a script in its place says what it got
     said = sh(f'mkdir bin; printf %s "$1" >bin/bash; chmod 700 bin/bash; PATH=$PWD/bin:$PATH; {line}', TOLD).decode()
@@ -288,22 +312,20 @@ def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
 
 def test_pdsh_starts_all_hosts_at_the_same_time(mocker: MockerFixture) -> None:
     """B4: it starts no other before one of the first 256 has ended, and these are as long there as the job."""
-    started = mocker.patch.object(pdsh, "ProcessWire", side_effect=lambda *words, **_: Up(code=0))
+    started = mocker.patch.object(pdsh, "ProcessChannel", side_effect=lambda *words, **_: Output(code=0))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    with pdsh.connected(JobSpec(hosts=names.parse("n[1-300]")), {}) as way:
-        argv = ("ssh", "n[1-300]", *OURS, "bash", "-p", "-c", "text", "/tmp/mnrun.7")
-        fan: Any = way.start("serve", argv, {}, events, held=True)
-        fan.close()
-        list(heard(events))
+    hosts = PdshTransport(JobSpec(hosts=names.parse("n[1-300]")), {})
+    hosts.start("serve", Command(("true",), hosts.hosts, "/tmp/mnrun.7.lease"), {}, events, held=True).close()
+    list(heard(events))
     argv = started.call_args_list[0].args[0]
     assert argv[argv.index("-f") + 1] == "300"
 
 
-class Down:
-    """In place of the pipes on the hosts."""
+class Fifos:
+    """In place of the FIFOs on the hosts."""
 
-    def __init__(self, up: Played) -> None:
-        self._up = up
+    def __init__(self, output: Played) -> None:
+        self._output = output
         self.said: list[tuple[object, tuple[str, ...]]] = []
 
     def pour(self, data: bytes, nodes: Sequence[str]) -> None:
@@ -312,20 +334,20 @@ class Down:
     def say(self, word: str, nodes: Sequence[str]) -> None:
         self.said.append((word, tuple(nodes)))
         if word == "over":
-            self._up.cut()
+            self._output.cut()
 
 
 def test_what_goes_down_by_pdsh() -> None:
     """Mere words by a pdsh, everything else by an ssh of its own; to all, or to one; the end is a word, too."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    up = Up(stays=True)
-    down = Down(up)
-    fan = pdsh.Fan("serve", ("a", "b"), up, events, down)  # type: ignore[arg-type]
+    output = Output(stays=True)
+    fifos = Fifos(output)
+    lease = pdsh.PdshLease("serve", ("a", "b"), output, events, fifos)  # type: ignore[arg-type]
     for data, node in ((b"12\nkit", ""), (b"file x eA==\n", "b"), (b"go\n", ""), (b"signal USR1\n", "a")):
-        fan.send(data, node)
-    fan.close()
+        lease.send(data, node)
+    lease.close()
     list(heard(events))
-    assert down.said == [
+    assert fifos.said == [
         (b"12\nkit", ("a", "b")),
         (b"file x eA==\n", ("b",)),
         ("go", ("a", "b")),
@@ -345,11 +367,6 @@ def test_what_goes_down_by_pdsh() -> None:
 def test_what_pdsh_complains_of(said: bytes, why: str) -> None:
     """A host of ours that has ended, in our words; of others nothing is understood."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    up = Up(err=said)
-    pdsh.Fan("serve", ("a", "b"), up, events, Down(up))  # type: ignore[arg-type]
+    output = Output(err=said)
+    pdsh.PdshLease("serve", ("a", "b"), output, events, Fifos(output))  # type: ignore[arg-type]
     assert str(next(heard(events))[2]) == why
-
-
-def test_where_a_serving_step_lives() -> None:
-    """The word after the first script is the job's directory."""
-    assert pdsh.node_dir(("env", "X=1", "bash", "-p", "-c", "text", "/tmp/mnrun.7", "more")) == "/tmp/mnrun.7"

@@ -1,0 +1,127 @@
+"""A channel: one command on one host, with its three streams and its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+BROKEN = "the connection to it broke"
+GONE = 255  # for a command whose connection went before it could say how it ended
+
+
+class Channel(Protocol):
+    """A command on one host."""
+
+    def receive(self, stream: int) -> bytes:
+        """Return the next output (stream 1) or errors (stream 2) of the command, or b"" at the end. Waits for them."""
+
+    def send(self, data: bytes) -> None:
+        """Write to the command's input. Waits while the command does not read. Raises OSError if it is gone."""
+
+    def shut(self) -> None:
+        """End the command's input."""
+
+    def wait(self) -> int | None:
+        """Return the exit code once the command has ended, or None if the connection broke before."""
+
+    def cut(self) -> None:
+        """Give the command up at once."""
+
+
+class Unopened:
+    """The channel in the place of one that did not open."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def receive(self, stream: int) -> bytes:
+        return b""
+
+    def send(self, data: bytes) -> None:
+        raise BrokenPipeError
+
+    def shut(self) -> None:
+        pass
+
+    def wait(self) -> int | None:
+        return None
+
+    def cut(self) -> None:
+        pass
+
+
+def why(channel: Channel) -> str:
+    """Return the reason that the connection has gone."""
+    return channel.why if isinstance(channel, Unopened) else BROKEN
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The end of a short command on a host. `code` is None if the connection broke."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def answer(channel: Channel, data: Iterable[bytes], seconds: float | None) -> Answer:
+    """Write `data` to the command, and return its end. Give it up after that time, if there is a limit."""
+    if isinstance(channel, Unopened):
+        return Answer(None, "", channel.why)
+    timer = threading.Timer(seconds or threading.TIMEOUT_MAX, channel.cut)
+    timer.daemon = True
+    timer.start()
+    readers = [thread(_all, channel, stream) for stream in (1, 2)]
+    with contextlib.suppress(OSError):
+        for chunk in data:
+            channel.send(chunk)
+        channel.shut()
+    out, err = ((reader.result() or b"").decode("utf-8", "replace") for reader in readers)
+    code = channel.wait()
+    timer.cancel()
+    return Answer(code, out, err)
+
+
+def _all(channel: Channel, stream: int) -> bytes:
+    return b"".join(_chunks(channel, stream))
+
+
+def _chunks(channel: Channel, stream: int) -> Iterator[bytes]:
+    return iter(lambda: channel.receive(stream), b"")
+
+
+def lines(channel: Channel, stream: int) -> Iterator[str]:
+    """Yield the lines that a command writes to a stream."""
+    rest = b""
+    for chunk in _chunks(channel, stream):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode("utf-8", "replace") for line in whole)
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+class Thread(threading.Thread, Generic[T]):
+    """A thread with a result."""
+
+    def __init__(self, act: Callable[..., T], arguments: tuple[object, ...]) -> None:
+        super().__init__(daemon=True)
+        self._act, self._arguments = act, arguments
+        self._result: T | None = None
+        self.start()
+
+    def run(self) -> None:
+        self._result = self._act(*self._arguments)
+
+    def result(self) -> T | None:
+        """Return the result at the end of the thread, or None if an error has ended it."""
+        self.join()
+        return self._result
+
+
+def thread(act: Callable[..., T], *arguments: object) -> Thread[T]:
+    """Start a function in a thread of its own."""
+    return Thread(act, arguments)

@@ -1,0 +1,32 @@
+"""Hosts without a scheduler as an allocation, and the command of each step on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mnrun.model import Allocation, Command, HostRequest, Node, Phase, Plan, Site, Step, Variable, Where
+from mnrun.schedulers.hosts.names import Facts
+
+CLIENT = SIGNALS = LIMITS = NUMBERS = False
+
+SITE = Site("hosts", "hosts")
+
+
+def allocation(hosts: Sequence[HostRequest], facts: Mapping[str, Facts]) -> Allocation:
+    """Return the hosts as an allocation."""
+    nodes = (Node(host.name, facts[host.name].cpus, facts[host.name].gpus, host.slots) for host in hosts)
+    return Allocation(SITE.scheduler, SITE.job, tuple(nodes))
+
+
+def command(step: Step, plan: Plan, site: Site) -> Command:
+    nodes = plan.layout.nodes[:1] if step.where is Where.HEAD else plan.layout.nodes
+    # boot.sh and sweep.sh remove the directory by this name.
+    return Command(step.argv, nodes, f"{plan.node_dir}.lease" if step.phase is Phase.SERVE else "")
+
+
+def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
+    return ()
+
+
+def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
+    return environ
