@@ -15,11 +15,13 @@ from pathlib import Path
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, NodeError, UsageError
+from mnrun.facts import parse
 from mnrun.files import spoken, wrapper
 from mnrun.model import Allocation, Box, JobSpec, Site
+from mnrun.nodes import kit
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers.hosts import names, pdsh, remote
-from mnrun.schedulers.hosts.names import Facts
+from mnrun.schedulers.hosts.facts import HostFacts, host_facts
 from mnrun.schedulers.hosts.wires import Answer, Way, each, room
 from mnrun.system import process
 from mnrun.system.screen import Screen
@@ -92,8 +94,8 @@ def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
         return way.ask((*box, "sh", "-c", spoken("image_sshd.sh")))[first.hosts[0].name].code == 0
 
 
-def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
-    answers = way.ask(("bash", "-p", "-s", "--", job.image), wrapper("host_facts.sh").encode())
+def _facts(way: Way, job: JobSpec) -> dict[str, HostFacts]:
+    answers = way.ask(("bash", "-p", "-s", "--", job.image), kit.asking_of_host().encode())
     if job.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
 
         def explained(host: str) -> Answer:
@@ -102,7 +104,7 @@ def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
 
         answers.update(each([host for host, answer in answers.items() if answer.code != 0], explained))
     refuse_silent(answers)
-    return {node: names.facts(answer.out) for node, answer in answers.items()}
+    return {node: host_facts(parse(answer.out)) for node, answer in answers.items()}
 
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
@@ -112,13 +114,13 @@ def refuse_silent(answers: Mapping[str, Answer]) -> None:
         raise names.unreachable(silent, len(answers))
 
 
-def _warn_of_busy(found: Mapping[str, Facts], screen: Screen) -> None:
+def _warn_of_busy(found: Mapping[str, HostFacts], screen: Screen) -> None:
     for node, facts in found.items():
         if facts.busy:
             screen.warn(f"{node}: not free: {', '.join(facts.busy)}")
 
 
-def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
+def _one_image(way: Way, found: Mapping[str, HostFacts], job: JobSpec) -> None:
     """Raise NodeError unless all hosts have the same image: ranks of two images cannot form a job."""
     lacking = [node for node, facts in found.items() if not facts.image]
     if lacking:
@@ -138,7 +140,7 @@ def _one_image(way: Way, found: Mapping[str, Facts], job: JobSpec) -> None:
         raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
 
 
-def _at_home(job: JobSpec, found: Mapping[str, Facts]) -> JobSpec:
+def _at_home(job: JobSpec, found: Mapping[str, HostFacts]) -> JobSpec:
     """Return the job with the home directory that its user has on the hosts, and with the cache in it."""
     homes = {node: facts.home for node, facts in found.items() if facts.home}
     if len(set(homes.values())) > 1 and job.home and RUNTIMES[job.runtime].USERS:  # such runtimes get its path

@@ -1,4 +1,4 @@
-"""Hosts without a scheduler: the names asked for, the facts of each host, and ssh in front of a step."""
+"""Hosts without a scheduler: the names asked for, and ssh in front of a step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import gzip
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mnrun import nodeset
 from mnrun.errors import NodeError, UsageError
 from mnrun.files import spoken
 from mnrun.model import Allocation, Asked, Node, Plan, Site, Variable, Where, Words
+from mnrun.schedulers.hosts.facts import HostFacts
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 
@@ -81,46 +81,9 @@ def _merged(found: Iterable[Asked], origin: str) -> tuple[Asked, ...]:
     return tuple(Asked(name, (count or 1) if some else None) for name, count in slots.items())
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The facts that a host reports (wrappers/probe/host_facts.sh)."""
-
-    cpus: int = 1
-    gpus: int = 0
-    busy: Words = ()  # a GPU and the process on it
-    # A text that tells the image's file from a copy, "" without a file, "directory" for a tree.
-    image: str = ""
-    size: int = 0
-    home: str = ""
-
-
-def facts(said: str) -> Facts:
-    """Parse the `name value` lines of host_facts.sh. Lines that a user's own profile prints among them are skipped."""
-    found: dict[str, str] = {}
-    busy: list[str] = []
-    for line in said.splitlines():
-        word, _, value = line.partition(" ")
-        if word == "busy":
-            busy.append(value)
-        elif word in ("cpus", "gpus", "image", "size", "home"):
-            found[word] = value
-
-    def number(name: str, default: int) -> int:
-        return int(found[name]) if found.get(name, "").isdecimal() else default
-
-    return Facts(
-        number("cpus", 1),
-        number("gpus", 0),
-        tuple(busy),
-        found.get("image", ""),
-        number("size", 0),
-        found.get("home", ""),
-    )
-
-
-def allocation(asked: Sequence[Asked], found: Mapping[str, Facts]) -> Allocation:
+def allocation(asked: Sequence[Asked], hosts: Mapping[str, HostFacts]) -> Allocation:
     """Return the hosts as an allocation."""
-    nodes = (Node(h.name, found[h.name].cpus, found[h.name].gpus, h.slots) for h in asked)
+    nodes = (Node(h.name, hosts[h.name].cpus, hosts[h.name].gpus, h.slots) for h in asked)
     return Allocation("hosts", JOB, tuple(nodes))
 
 

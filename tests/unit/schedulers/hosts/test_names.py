@@ -8,11 +8,12 @@ import os
 import pytest
 
 from mnrun.errors import Impossible, UsageError
+from mnrun.facts import parse
 from mnrun.files import spoken
 from mnrun.model import Asked, JobSpec, Where, Words
 from mnrun.planning.layout import lay_out
 from mnrun.schedulers.hosts import names
-from mnrun.schedulers.hosts.names import Facts
+from mnrun.schedulers.hosts.facts import HostFacts, host_facts
 from unit.conftest import Shell
 from unit.samples import make
 
@@ -70,20 +71,19 @@ def test_what_is_no_hostfile(text: str, why: str) -> None:
 
 def test_what_a_host_says_of_itself() -> None:
     """Whatever its user's profile prints besides."""
-    said = (
-        "Welcome!\ncpus 8\ngpus 2\nhome /home/al ice\nbusy GPU 0 (python, process 7)\nimage 1.2.3\nsize 5\ncpus? no\n"
-    )
-    assert names.facts(said) == Facts(8, 2, ("GPU 0 (python, process 7)",), "1.2.3", 5, "/home/al ice")
-    assert names.facts("") == Facts()
+    facts = ("cpus 8", "gpus 2", "home /home/al ice", "busy GPU 0 (python, process 7)", "image 1.2.3", "size 5", "x y")
+    said = "Welcome!\ncpus 9\n" + "".join(f"fact ws1 node {fact}\n" for fact in facts)
+    assert host_facts(parse(said)) == HostFacts(8, 2, ("GPU 0 (python, process 7)",), "1.2.3", 5, "/home/al ice")
+    assert host_facts(parse("fact ws1 node cpus many\n")) == host_facts([]) == HostFacts()
 
 
 def test_ranks_as_was_said_of_each_host() -> None:
     """Their slots, whatever CPUs they have; fewer ranks than slots go round in turn; more are refused by layout."""
     asked = names.parse("ws1:3,ws2:1")
-    held = names.allocation(asked, {"ws1": Facts(1), "ws2": Facts(64)})
+    held = names.allocation(asked, {"ws1": HostFacts(1), "ws2": HostFacts(64)})
     assert lay_out(JobSpec(hosts=asked), held).ranks == (3, 1)
     assert lay_out(JobSpec(hosts=asked, ntasks=2, origins={"ntasks": "x"}), held).ranks == (1, 1)
-    free = names.allocation(names.parse("a,b"), {"a": Facts(4, 2), "b": Facts(4, 2)})
+    free = names.allocation(names.parse("a,b"), {"a": HostFacts(4, 2), "b": HostFacts(4, 2)})
     assert lay_out(JobSpec(), free).ranks == (2, 2)  # one per GPU
 
 
