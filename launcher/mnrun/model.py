@@ -118,7 +118,7 @@ class JobSpec:
     env_files: Words = ()
     launcher: str = "auto"
     mpi: str = "auto"
-    left: Words = ()  # options among mode, launcher and mpi that mnrun chooses
+    undecided: Words = ()  # options among mode, launcher and mpi that mnrun chooses
     mpi_args: Words = ()
     bind_to: str = ""
     connect: str = "auto"  # auto: ssh if every node has it, else the pipe

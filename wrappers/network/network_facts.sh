@@ -1,6 +1,6 @@
 #!/bin/bash
 # The guard runs `network_facts.sh [ROOT]` on the node. network_ask.sh and survey.sh have it as a function in front.
-# It prints the node's networks, adapters, GPUs and limits, as facts in lines `KIND NAME KEY=VALUE…`
+# It prints the node's networks, adapters, GPUs and limits, as facts in lines `SUBJECT NAME VALUE`
 # (launcher/mnrun/network/facts.py). It judges nothing.
 # It runs on every node of every job, so it reads nearly all of these without starting a process.
 # ROOT is the place of /sys, /proc and /dev, for tests.
@@ -37,13 +37,13 @@ for nic in "$root"/sys/class/net/*; do
   case $value in 772) kind=loopback ;; 32) kind=ipoib ;; esac
   if [[ -z $kind && -e $nic/device ]]; then kind=physical; fi
   get "$nic/operstate"
-  said="kind=${kind:-virtual} state=$value"
+  pairs="kind=${kind:-virtual} state=$value"
   get "$nic/speed"
-  if ((${value:-0} > 0)); then said+=" speed=$value"; fi
+  if ((${value:-0} > 0)); then pairs+=" speed=$value"; fi
   names "$nic"/lower_*
-  if [[ -n $list ]]; then said+=" lower=${list//lower_/}"; fi
+  if [[ -n $list ]]; then pairs+=" lower=${list//lower_/}"; fi
   device "$nic/device"
-  echo "nic ${nic##*/} $said$where"
+  echo "nic ${nic##*/} $pairs$where"
 done
 
 {
@@ -58,29 +58,29 @@ done
 
 for port in "$root"/sys/class/infiniband/*/ports/*; do
   hca=${port%/ports/*}
-  said="hca ${hca##*/} port=${port##*/}"
-  get "$port/state" && said+=" state=${value#*: }"
-  get "$port/rate" && said+=" rate=${value%% *}"
+  pairs="hca ${hca##*/} port=${port##*/}"
+  get "$port/state" && pairs+=" state=${value#*: }"
+  get "$port/rate" && pairs+=" rate=${value%% *}"
   get "$port/link_layer"
   link=$value
   # iWARP is RDMA over Ethernet, but not RoCE. NCCL does not support it.
   if get "$hca/node_type" && [[ $value == 4:* ]]; then link=iWARP; fi
-  [[ -z $link ]] || said+=" link=$link"
-  get "$hca/device/device" && said+=" id=$value"
+  [[ -z $link ]] || pairs+=" link=$link"
+  get "$hca/device/device" && pairs+=" id=$value"
   names "$hca"/device/net/*
-  if [[ -n $list ]]; then said+=" nics=$list"; fi
-  if cd -P "$hca/device/driver" 2>/dev/null; then said+=" driver=${PWD##*/}"; fi
+  if [[ -n $list ]]; then pairs+=" nics=$list"; fi
+  if cd -P "$hca/device/driver" 2>/dev/null; then pairs+=" driver=${PWD##*/}"; fi
   device "$hca/device"
-  echo "$said$where"
+  echo "$pairs$where"
   [[ $link == Ethernet ]] || continue
   for number in {0..15}; do
     get "$port/gids/$number"
     [[ -n ${value//[0:]/} ]] || continue
-    said="gid ${hca##*/} port=${port##*/} index=$number gid=$value"
+    pairs="gid ${hca##*/} port=${port##*/} index=$number gid=$value"
     get "$port/gid_attrs/types/$number"
-    said+=" type=${value##* }"
+    pairs+=" type=${value##* }"
     get "$port/gid_attrs/ndevs/$number"
-    echo "$said ndev=$value"
+    echo "$pairs ndev=$value"
   done
 done
 
@@ -93,14 +93,14 @@ for nic in "$root"/sys/class/cxi/*; do
   echo "cxi ${nic##*/}$where"
 done
 
-have=("$root"/dev/infiniband/uverbs*)
-if ((${#have[@]})); then echo 'have verbs'; fi
-if [[ -e $root/dev/gdrdrv ]]; then echo 'have gdrcopy'; fi
-if [[ -d $root/sys/module/nvidia_peermem || -d $root/sys/module/nv_peer_mem ]]; then echo 'have peermem'; fi
+verbs=("$root"/dev/infiniband/uverbs*)
+if ((${#verbs[@]})); then echo 'feature verbs'; fi
+if [[ -e $root/dev/gdrdrv ]]; then echo 'feature gdrcopy'; fi
+if [[ -d $root/sys/module/nvidia_peermem || -d $root/sys/module/nv_peer_mem ]]; then echo 'feature peermem'; fi
 get "$root/proc/driver/nvidia/version"
-if [[ $value == *'Open Kernel Module'* ]]; then echo 'have dmabuf'; fi
+if [[ $value == *'Open Kernel Module'* ]]; then echo 'feature dmabuf'; fi
 get "$root/proc/sys/kernel/osrelease"
-echo "have kernel=$value"
+echo "kernel release $value"
 
 while read -ra word; do # the units are bytes. The hard limits count, because a job's limits rise to them
   case ${word[*]} in

@@ -1,9 +1,10 @@
 #!/bin/sh
 # shellcheck disable=SC1091  # mpis.sh stands in front of this
-# mpi_node.sh runs this in a container of the image, and on the node. nodes/kit.py puts mpis.sh in front of it.
-# It prints the MPI facts in lines `image<tab>NAME<tab>VALUE`. It judges nothing.
+# mpi_node.sh runs this as `mpi_image.sh node|image` on the node, and in a container of the image. nodes/kit.py puts
+# mpis.sh in front of it. It prints the MPI facts in lines `node|image NAME VALUE`. It judges nothing.
+subject=$1
 # NAME VALUE: Print a fact as a line. The value is shortened, and has no tab or newline.
-tell() { [ -z "$2" ] || printf 'image\t%s\t%s\n' "$1" "$(echo "$2" | tr '\n\t' '  ' | cut -c 1-300)"; }
+fact() { [ -z "$2" ] || printf '%s %s %s\n' "$subject" "$1" "$(echo "$2" | tr '\n\t' '  ' | cut -c 1-300)"; }
 library() { # NAME: Print the PMIx version that stands in the library NAME
   for file in /usr/lib*/"$1".so.? /usr/lib/*/"$1".so.? /usr/local/lib*/"$1".so.? /opt/*/lib*/"$1".so.? /opt/*/*/lib*/"$1".so.?; do
     [ ! -r "$file" ] || tr -cs '[:print:]' '\n' <"$file" | grep -oE 'PMIx v?[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1
@@ -17,17 +18,17 @@ built_in() { # Print the PMIx version built into an Open MPI 4, which replaces a
   done | head -n 1
 }
 mpis | while read -r kind program; do
-  said=''
+  version=''
   case $kind in
     hangs | unknown) ;;
-    *) said=$(timeout -s KILL 5 "$program" --version 2>&1 </dev/null) || case $? in 124 | 137) kind=hangs ;; esac ;;
+    *) version=$(timeout -s KILL 5 "$program" --version 2>&1 </dev/null) || case $? in 124 | 137) kind=hangs ;; esac ;;
   esac
-  tell mpi "$kind $program $(echo "$said" | head -n 3)"
+  fact mpi "$kind $program $(echo "$version" | head -n 3)"
 done
 pmix=$(library libpmix)
-tell pmix "${pmix:-$(built_in)}"
-tell glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
-tell cuda "${CUDA_VERSION-}"
-tell require "${NVIDIA_REQUIRE_CUDA-}"
-tell compat "$(ls -d /usr/local/cuda/compat/libcuda.so.1 2>/dev/null)"
-tell users "$(readlink /proc/self/ns/user)"
+fact pmix "${pmix:-$(built_in)}"
+fact glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
+fact cuda "${CUDA_VERSION-}"
+fact require "${NVIDIA_REQUIRE_CUDA-}"
+fact compat "$(ls -d /usr/local/cuda/compat/libcuda.so.1 2>/dev/null)"
+fact users "$(readlink /proc/self/ns/user)"

@@ -13,9 +13,10 @@ import click
 from mnrun import nodeset
 from mnrun.config.options import BY_NAME
 from mnrun.errors import Impossible
+from mnrun.facts import by_node, parse
 from mnrun.model import JobSpec
 from mnrun.nodes import kit, survey
-from mnrun.nodes.survey import NO, OK, Finding
+from mnrun.nodes.survey import NO, OK, Finding, NodeSurvey, node_survey
 from mnrun.planning import layout
 from mnrun.running import nodes as where
 from mnrun.running import session
@@ -46,18 +47,18 @@ def check(as_json: bool, **given: object) -> None:
     Leaves with 122 where no runtime works on all of them.
     """
     job = session.spec_of(("check",), {**given, "runtime": "host"}, live=True)
-    found = [one for node, facts in _asked(job).items() for one in survey.findings(node, facts)]
+    findings = [row for node, answer in _surveys(job).items() for row in survey.findings(node, answer)]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+        click.echo(json.dumps([asdict(row) for row in findings], indent=2))
     else:
-        screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(found))
-    if not survey.usable(found):
+        screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(findings))
+    if not survey.usable(findings):
         sys.stdout.flush()
         raise Impossible("no container runtime works on all of these nodes", "--runtime host runs without one")
 
 
-def _asked(job: JobSpec) -> dict[str, survey.Facts]:
-    """Return node -> its facts. Raises LaunchError if a node does not answer."""
+def _surveys(job: JobSpec) -> dict[str, NodeSurvey]:
+    """Return node -> its survey. Raises LaunchError if a node does not answer."""
     words = ("bash", "-p", "-c", kit.survey())
     if job.hosts:
         from mnrun.running import hosts
@@ -65,28 +66,23 @@ def _asked(job: JobSpec) -> dict[str, survey.Facts]:
         with where.connected(job, Screen()) as session:
             answers = session.transport.ask(words)
             hosts.refuse_silent(answers)
-            return {node: _only(answer.out) for node, answer in answers.items()}
+            return {node: node_survey(parse(answer.out)) for node, answer in answers.items()}
     if where.in_job() and not job.local:
         scheduler = at_hand(os.environ)
         allocation, _ = scheduler.current(os.environ)
         names = layout.lay_out(job, allocation).nodes
-        facts = survey.facts(scheduler.on_each(allocation, names, words, os.environ))
-        return {name: facts[name] for name in names}
-    return {os.uname().nodename: _only(process.ask(words))}
+        facts = by_node(parse(scheduler.on_each(allocation, names, words, os.environ)))
+        return {name: node_survey(facts[name]) for name in names}
+    return {os.uname().nodename: node_survey(parse(process.ask(words)))}
 
 
-def _only(said: str) -> survey.Facts:
-    """Return the facts of the only node that answered, under any name."""
-    return next(iter(survey.facts(said).values()), {})
-
-
-def _rows(found: list[Finding]) -> list[tuple[str, ...]]:
+def _rows(findings: list[Finding]) -> list[tuple[str, ...]]:
     """Return the rows of the table, with nodes of equal findings in one row."""
     nodes: dict[tuple[str, ...], list[str]] = {}
-    for one in found:
-        nodes.setdefault((one.subject, one.state, one.found, one.fix), []).append(one.node)
-    order = {one.subject: place for place, one in reversed(list(enumerate(found)))}
+    for row in findings:
+        nodes.setdefault((row.subject, row.state, row.found, row.fix), []).append(row.node)
+    order = {row.subject: place for place, row in reversed(list(enumerate(findings)))}
     return [
-        (subject, {OK: "ok", NO: "-"}.get(state, "!"), nodeset.fold(names), what, fix)
-        for (subject, state, what, fix), names in sorted(nodes.items(), key=lambda item: order[item[0][0]])
+        (subject, {OK: "ok", NO: "-"}.get(state, "!"), nodeset.fold(names), found, fix)
+        for (subject, state, found, fix), names in sorted(nodes.items(), key=lambda item: order[item[0][0]])
     ]

@@ -7,16 +7,16 @@ its transports work, and a list switches off each that it does not name.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from mnrun import nodeset
 from mnrun.environment import quote
 from mnrun.model import JobSpec, Variable
-from mnrun.network.facts import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, parse, shared, too_small
+from mnrun.network.facts import EFA, INFINIBAND, ROCE, Hca, NetworkFacts, Nic, common_steps, fast, too_small
 from mnrun.network.pinned import lacking
 
-Nodes = Mapping[str, Facts]
+Nodes = Mapping[str, NetworkFacts]
 PEERS = 8  # this many of the others tell which NIC leads to all of them
 
 
@@ -63,36 +63,36 @@ def choose(nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
     """
     if len(nodes) < 2:
         return ()
-    network = routed(nodes, addresses)
+    network = route_network(nodes, addresses)
     return (*_of_network(nodes, network), *_of_adapters(nodes, network))
 
 
-def routed(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
+def route_network(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
     """Return the NIC of each node through which it reaches the others, or None if that is not known."""
-    known = [address for address in addresses.values() if address]
-    if len(set(known)) == len(nodes):
-        some = known[:PEERS]
-        ways = {node: [facts.way(a) for a in some if a != addresses[node]] for node, facts in nodes.items()}
-        nics = {node: found[0] for node, found in ways.items() if found[0] and len(set(found)) == 1}
+    targets = [address for address in addresses.values() if address]
+    if len(set(targets)) == len(nodes):
+        peers = targets[:PEERS]
+        routes = {node: [facts.way(a) for a in peers if a != addresses[node]] for node, facts in nodes.items()}
+        nics = {node: ways[0] for node, ways in routes.items() if ways[0] and len(set(ways)) == 1}
         if len(nics) == len(nodes):
             nets = {net for nic in nics.values() for net in nic.networks}  # few, however many nodes there are
             return Network(
-                nics, "carries the route between the nodes", _only(net for net in nets if _all_in(known, net))
+                nics, "carries the route between the nodes", _only(net for net in nets if _all_in(targets, net))
             )
     return max(_all_common(nodes), key=lambda network: network.speed, default=None)
 
 
-def quickest(nodes: Nodes, known: Network) -> Network:
-    """Return the network for data: the known one, or a faster one that all nodes are in, too."""
-    best = max(_all_common(nodes), key=lambda network: network.speed, default=known)
-    if not 0 < known.speed < best.speed:
-        return known
+def data_network(nodes: Nodes, route: Network) -> Network:
+    """Return the network for data: the one of the route, or a faster one that all nodes are in, too."""
+    best = max(_all_common(nodes), key=lambda network: network.speed, default=route)
+    if not 0 < route.speed < best.speed:
+        return route
     return replace(best, why=f"is in the fastest network of all nodes, with {best.speed / 1000:g} Gb/s")
 
 
 def _only(values: Iterable[str]) -> str:
-    found = set(values)
-    return found.pop() if len(found) == 1 else ""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else ""
 
 
 def _in(address: str, net: str) -> bool:
@@ -104,29 +104,29 @@ def _all_in(addresses: Iterable[str], net: str) -> bool:
     return all(ipaddress.IPv4Address(address) in network for address in addresses)
 
 
-def _real(facts: Facts) -> list[Nic]:
+def _real(facts: NetworkFacts) -> list[Nic]:
     return [nic for nic in facts.nics.values() if nic.kind != "loopback" and nic.addresses]
 
 
 def _all_common(nodes: Nodes) -> list[Network]:
     first = next(iter(nodes.values()))
-    found = (_common(nodes, net) for nic in _real(first) for net in nic.networks)
-    return [network for network in found if network is not None]
+    networks = (_common(nodes, net) for nic in _real(first) for net in nic.networks)
+    return [network for network in networks if network is not None]
 
 
 def _common(nodes: Nodes, net: str) -> Network | None:
     """Return a network that all nodes are in, each with an address of its own."""
-    found: dict[str, Nic] = {}
-    seen: set[str] = set()
+    nics: dict[str, Nic] = {}
+    addresses: set[str] = set()
     for node, facts in nodes.items():
         for nic in _real(facts):
             if net in nic.networks and nic.state in ("up", "unknown"):
-                found[node] = nic
-                seen.add(nic.addresses[nic.networks.index(net)])
+                nics[node] = nic
+                addresses.add(nic.addresses[nic.networks.index(net)])
                 break
-    if len(seen) < len(nodes):
+    if len(addresses) < len(nodes):
         return None
-    return Network(found, "is in a network of all nodes", net)
+    return Network(nics, "is in a network of all nodes", net)
 
 
 def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
@@ -134,7 +134,7 @@ def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
     lead nowhere."""
     if network is None or not _others(nodes, network):
         return
-    data = quickest(nodes, network)
+    data = data_network(nodes, network)
     names = {node: nic.name for node, nic in data.nics.items()}
     # NCCL takes a name for a prefix, unless = is in front of it (NCCL's documentation, NCCL_SOCKET_IFNAME).
     exact = any(other != name and other.startswith(name) for node, name in names.items() for other in nodes[node].nics)
@@ -164,15 +164,15 @@ def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> C
 
 def _others(nodes: Nodes, network: Network) -> list[str]:
     """Return the other NICs with addresses, each with a remark."""
-    said: dict[str, str] = {}
+    remarks: dict[str, str] = {}
     for node, facts in nodes.items():
         for nic in _real(facts):
-            if nic.name != network.nics[node].name and nic.name not in said:
-                said[nic.name] = _about(nodes, nic)
-    return [f"{name} ({about})" for name, about in said.items()]
+            if nic.name != network.nics[node].name and nic.name not in remarks:
+                remarks[nic.name] = _remark(nodes, nic)
+    return [f"{name} ({remark})" for name, remark in remarks.items()]
 
 
-def _about(nodes: Nodes, nic: Nic) -> str:
+def _remark(nodes: Nodes, nic: Nic) -> str:
     everywhere = [facts.nics[nic.name] for facts in nodes.values() if nic.name in facts.nics]
     address = nic.addresses[0].partition("/")[0]
     if len(everywhere) > 1 and all(other.has(address) for other in everywhere):
@@ -191,19 +191,19 @@ def _of_adapters(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
         return
     if not any(facts.hcas for facts in nodes.values()):
         return
-    chosen = {node: chosen_of(facts) for node, facts in nodes.items()}
-    links = {hcas[0].kind if hcas else "" for hcas in chosen.values()}
+    ports = {node: best_ports(facts) for node, facts in nodes.items()}
+    links = {hcas[0].kind if hcas else "" for hcas in ports.values()}
     if len(links) > 1 or links == {""}:
-        lacks = [node for node, hcas in chosen.items() if not hcas]
-        what = "InfiniBand on some nodes and RoCE on others"
+        lacks = [node for node, hcas in ports.items() if not hcas]
+        why = "InfiniBand on some nodes and RoCE on others"
         if "" in links:
-            what = f"{lacks[0]} has no active InfiniBand or RoCE port"
-        yield Choice("NCCL_IB_DISABLE", "1", f"{what}, and all ranks must go the same way")
+            why = f"{lacks[0]} has no active InfiniBand or RoCE port"
+        yield Choice("NCCL_IB_DISABLE", "1", f"{why}, and all ranks must go the same way")
         return
-    yield from _of_hcas(nodes, chosen, network)
+    yield from _of_hcas(nodes, ports, network)
 
 
-def chosen_of(facts: Facts) -> tuple[Hca, ...]:
+def best_ports(facts: NetworkFacts) -> tuple[Hca, ...]:
     """Return the ports for ranks to use: of one kind, the fastest, and nearest to some GPU if there are any."""
     usable = [hca for hca in facts.usable if hca.kind in (INFINIBAND, ROCE)]
     usable = [hca for hca in usable if hca.kind == INFINIBAND] or usable
@@ -214,28 +214,28 @@ def chosen_of(facts: Facts) -> tuple[Hca, ...]:
 
 
 def _nearest(hcas: Iterable[Hca], gpu: tuple[str, ...]) -> list[Hca]:
-    ways = {hca: shared(hca.place, gpu) for hca in hcas}
+    ways = {hca: common_steps(hca.place, gpu) for hca in hcas}
     best = max(ways.values(), default=0)
     return [hca for hca, steps in ways.items() if steps == best]
 
 
-def _of_hcas(nodes: Nodes, chosen: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
-    names = {node: ",".join(map(str, hcas)) for node, hcas in chosen.items()}
+def _of_hcas(nodes: Nodes, ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
+    names = {node: ",".join(map(str, hcas)) for node, hcas in ports.items()}
     head = next(iter(nodes))
     apart = {node: name for node, name in names.items() if name != names[head]}
-    first = chosen[head]
+    first = ports[head]
     gpus = ", the nearest to its GPUs" if nodes[head].gpus else ""
-    left = [f"{hca} ({_less(hca, first[0])})" for hca in nodes[head].hcas if hca not in first]
-    why = f"active {first[0].kind} at {first[0].rate:g} Gb/s{gpus}" + (f"; not {', '.join(left)}" if left else "")
+    others = [f"{hca} ({_less(hca, first[0])})" for hca in nodes[head].hcas if hca not in first]
+    why = f"active {first[0].kind} at {first[0].rate:g} Gb/s{gpus}" + (f"; not {', '.join(others)}" if others else "")
     yield Choice("NCCL_IB_HCA", f"={names[head]}", why, {node: f"={name}" for node, name in apart.items()})
-    if any(len(facts.usable) > len(chosen[node]) for node, facts in nodes.items()):
+    if any(len(facts.usable) > len(ports[node]) for node, facts in nodes.items()):
         yield Choice("UCX_NET_DEVICES", names[head], why, apart)
     if first[0].kind == ROCE:
-        yield from _gid(chosen, network)
-    direct = [one for one in ("peermem", "dmabuf") if all(one in facts.have for facts in nodes.values())]
-    if direct and all(_beside(nodes[node], hcas) for node, hcas in chosen.items()):
-        what = {"peermem": "nvidia_peermem is loaded", "dmabuf": "the driver has dmabuf"}[direct[0]]
-        yield Choice("NCCL_NET_GDR_LEVEL", "PXB", f"{what}, and every GPU has an adapter behind its own PCIe switches")
+        yield from _gid(ports, network)
+    direct = [one for one in ("peermem", "dmabuf") if all(one in facts.features for facts in nodes.values())]
+    if direct and all(_beside(nodes[node], hcas) for node, hcas in ports.items()):
+        why = {"peermem": "nvidia_peermem is loaded", "dmabuf": "the driver has dmabuf"}[direct[0]]
+        yield Choice("NCCL_NET_GDR_LEVEL", "PXB", f"{why}, and every GPU has an adapter behind its own PCIe switches")
 
 
 def _less(hca: Hca, chosen: Hca) -> str:
@@ -246,19 +246,19 @@ def _less(hca: Hca, chosen: Hca) -> str:
     return f"{hca.rate:g} Gb/s" if hca.rate < chosen.rate else "far from the GPUs"
 
 
-def _beside(facts: Facts, hcas: tuple[Hca, ...]) -> bool:
+def _beside(facts: NetworkFacts, hcas: tuple[Hca, ...]) -> bool:
     """Return whether each GPU has an adapter that it reaches without the CPU."""
-    return bool(facts.gpus) and all(any(shared(hca.place, gpu) > 1 for hca in hcas) for gpu in facts.gpus)
+    return bool(facts.gpus) and all(any(common_steps(hca.place, gpu) > 1 for hca in hcas) for gpu in facts.gpus)
 
 
-def _gid(chosen: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
+def _gid(ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
     """Yield the index of the RoCE v2 address in IPv4, which routers know. Of several, the one in the nodes' network
     counts."""
     indexes: set[int] = set()
-    for hca in (hca for hcas in chosen.values() for hca in hcas):
-        found = [gid for gid in hca.gids if gid.version == "v2" and gid.address]
-        inside = [gid for gid in found if network and network.cidr and _in(gid.address, network.cidr)]
-        best = inside or found
+    for hca in (hca for hcas in ports.values() for hca in hcas):
+        gids = [gid for gid in hca.gids if gid.version == "v2" and gid.address]
+        inside = [gid for gid in gids if network and network.cidr and _in(gid.address, network.cidr)]
+        best = inside or gids
         if not best:
             return
         indexes.add(best[0].index)
@@ -274,7 +274,7 @@ def _efa(nodes: Nodes) -> Iterator[Choice]:
         yield Choice(
             "FI_EFA_USE_DEVICE_RDMA", "1", "this EFA reads and writes the other side's memory (not so the first)"
         )
-    if any(_version(facts.have.get("kernel", "")) < (5, 15) for facts in nodes.values()):
+    if any(_version(facts.kernel) < (5, 15) for facts in nodes.values()):
         yield Choice("FI_EFA_FORK_SAFE", "1", "kernels before 5.15 lose registered memory when a program forks")
 
 
@@ -293,37 +293,22 @@ _SLINGSHOT = (
 )
 
 
-def asked(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the answers of nodes to `kit.asking`: node -> its lines, and node -> its address, or ""."""
-    said: dict[str, list[str]] = {}
-    addresses: dict[str, str] = {}
-    for line in text.splitlines():
-        word, _, rest = line.partition(" ")
-        node, _, words = rest.partition(" ")
-        if word == "fact":
-            said.setdefault(node, []).append(words)
-        elif word == "ready":
-            addresses[node] = words.partition("=")[2]
-    return said, {node: addresses.get(node, "") for node in said}
-
-
-def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], addresses: Mapping[str, str]) -> tuple[Choice, ...]:
-    """Return the choices for a job whose nodes have reported `said`, without the variables that the job sets itself."""
-    if spec.fabric == "off" or set(said) != set(addresses):
+def of_job(spec: JobSpec, nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
+    """Return the choices for a job on these nodes, without the variables that the job sets itself."""
+    if spec.fabric == "off" or set(nodes) != set(addresses):
         return ()
-    chosen = choose({node: parse(lines) for node, lines in said.items()}, addresses)
-    own = own_words(spec.env, (*spec.mpi_args, *(spec.command if spec.once else ())))
-    return tuple(one for one in chosen if one.name not in own)
+    own = _own_variables(spec.env, (*spec.mpi_args, *(spec.command if spec.once else ())))
+    return tuple(choice for choice in choose(nodes, addresses) if choice.name not in own)
 
 
-def own_words(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
+def _own_variables(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
     """Return the variables that a job sets itself, or tells its mpirun. A job that excludes networks includes none."""
     own = {variable.name for variable in env}
     own |= {name.replace("exclude", "include") for name in own if "if_exclude" in name}
     return own | {*_OPENMPI_DATA, *_OPENMPI_OWN} if "if_exclude" in " ".join(words) else own
 
 
-def told(choices: Iterable[Choice]) -> list[str]:
+def reasons(choices: Iterable[Choice]) -> list[str]:
     """Return a line for each reason, with all the variables that it explains."""
     names: dict[tuple[str, str], list[str]] = {}
     for one in choices:
@@ -332,13 +317,13 @@ def told(choices: Iterable[Choice]) -> list[str]:
     return [f"{', '.join(alike)} = {value}: {why}" for (value, why), alike in names.items()]
 
 
-def warnings(spec: JobSpec, said: Mapping[str, Sequence[str]], slurm: bool) -> list[str]:
+def warnings(spec: JobSpec, nodes: Nodes, slurm: bool) -> list[str]:
     """Return a line for each limit that is too small for these nodes, and for each name in the job that they lack."""
-    found: dict[str, list[str]] = {}
-    for node, lines in said.items():
-        for line in too_small(parse(lines), len(said), slurm):
-            found.setdefault(line, []).append(node)
-    return [*(f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()), *lacking(spec.env, said)]
+    lines: dict[str, list[str]] = {}
+    for node, facts in nodes.items():
+        for line in too_small(facts, len(nodes), slurm):
+            lines.setdefault(line, []).append(node)
+    return [*(f"{nodeset.fold(names)}: {line}" for line, names in lines.items()), *lacking(spec.env, nodes)]
 
 
 def shell(choices: Iterable[Choice]) -> str:

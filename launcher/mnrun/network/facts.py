@@ -1,10 +1,4 @@
-"""Parse a node's lines about its networks, adapters, GPUs and limits (network_facts.sh). Reads no file.
-
-nic NAME kind= state= [speed= lower= numa= pci=]       address NIC A.B.C.D/LENGTH       route TO [via A] dev NIC
-hca NAME port= state= rate= link= [id= nics= driver= numa= pci=]      gid HCA port= index= gid= type= ndev=
-gpu ADDRESS [numa= pci=]       cxi NAME [numa= pci=]
-have verbs|gdrcopy|peermem|dmabuf|kernel=…             limit NAME BYTES|unlimited
-"""
+"""Read the facts of a node's networks, adapters, GPUs and limits (network_facts.sh). Reads no file."""
 
 from __future__ import annotations
 
@@ -12,10 +6,12 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+
+from mnrun.facts import Fact
 
 # The place of a device on the PCI bus: its root, every bridge on the way, and the device last.
 Place = tuple[str, ...]
+Pairs = Mapping[str, str]  # a value of the form KEY=VALUE KEY=VALUE…
 INFINIBAND, ROCE, EFA, SLINGSHOT = "InfiniBand", "RoCE", "EFA", "Slingshot"
 
 
@@ -74,21 +70,22 @@ class Hca:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """The facts of one node."""
+class NetworkFacts:
+    """The networks, adapters, GPUs and limits of one node."""
 
     nics: Mapping[str, Nic] = field(default_factory=dict)
     routes: tuple[Route, ...] = ()  # the narrowest first
     hcas: tuple[Hca, ...] = ()
     gpus: tuple[Place, ...] = ()
     slingshot: tuple[str, ...] = ()
-    have: Mapping[str, str] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()  # verbs, gdrcopy, peermem, dmabuf
+    kernel: str = ""  # its release
     limits: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def usable(self) -> tuple[Hca, ...]:
         """Return the ports that a program can use now."""
-        return tuple(hca for hca in self.hcas if hca.active) if "verbs" in self.have else ()
+        return tuple(hca for hca in self.hcas if hca.active) if "verbs" in self.features else ()
 
     def way(self, address: str) -> Nic | None:
         """Return the NIC through which an address is reached."""
@@ -97,106 +94,105 @@ class Facts:
         return self.nics.get(route.nic) if route else None
 
 
-def parse(lines: Iterable[str]) -> Facts:
-    """Return the facts in these lines. A line of another format is skipped."""
-    return _parsed("\t".join(lines))  # guard.sh joins several lines with tabs
-
-
-@cache  # callers ask twice, and thousands of nodes take seconds
-def _parsed(lines: str) -> Facts:
-    said = _Said()
-    for line in lines.split("\t"):
-        kind, _, rest = line.strip().partition(" ")
-        name, _, more = rest.partition(" ")
+def network_facts(facts: Iterable[Fact]) -> NetworkFacts:
+    """Return the networks that one node has reported. A fact that is not as network_facts.sh writes it is skipped."""
+    builder = _Builder()
+    for fact in facts:
         with suppress(ValueError, KeyError):
-            said.take(kind, name, more.split())
-    return said.facts()
+            builder.add(fact)
+    return builder.network_facts()
 
 
-class _Said:
-    """The lines so far: the facts of one NIC, or of one port, stand in several."""
+class _Builder:
+    """The facts so far: those of one NIC, or of one port, stand in several lines."""
 
     def __init__(self) -> None:
-        self.nics: dict[str, dict[str, str]] = {}
+        self.nics: dict[str, Pairs] = {}
         self.addresses: dict[str, list[str]] = {}
         self.routes: list[Route] = []
         self.hcas: list[Hca] = []
         self.gids: dict[str, list[Gid]] = {}
         self.gpus: list[Place] = []
         self.slingshot: list[str] = []
-        self.have: dict[str, str] = {}
+        self.features: set[str] = set()
+        self.kernel = ""
         self.limits: dict[str, str] = {}
 
-    def take(self, kind: str, name: str, words: list[str]) -> None:
-        values = dict(word.partition("=")[::2] for word in words)
-        if kind == "nic":
-            self.nics[name] = values
-        elif kind == "address":
+    def add(self, fact: Fact) -> None:
+        name, words = fact.name, fact.value.split()
+        pairs = dict(word.partition("=")[::2] for word in words)
+        if fact.subject == "nic":
+            self.nics[name] = pairs
+        elif fact.subject == "address" and words:
             self.addresses.setdefault(name, []).append(str(ipaddress.IPv4Interface(words[0])))
-        elif kind == "route":
+        elif fact.subject == "route":
             network = ipaddress.IPv4Network("0.0.0.0/0" if name == "default" else name)
-            self.routes.append(Route(int(network.network_address), int(network.netmask), words[words.index("dev") + 1]))
-        elif kind == "hca":
-            self.hcas.append(_hca(name, values))
-        elif kind == "gid":
-            self.gids.setdefault(f"{name}:{values['port']}", []).append(_gid(values))
-        elif kind == "gpu":
-            self.gpus.append(_place(values))
-        elif kind == "cxi":
+            nic = dict(zip(words, words[1:]))["dev"]
+            self.routes.append(Route(int(network.network_address), int(network.netmask), nic))
+        elif fact.subject == "hca":
+            self.hcas.append(_hca(name, pairs))
+        elif fact.subject == "gid":
+            self.gids.setdefault(f"{name}:{pairs['port']}", []).append(_gid(pairs))
+        elif fact.subject == "gpu":
+            self.gpus.append(_place(pairs))
+        elif fact.subject == "cxi":
             self.slingshot.append(name)
-        elif kind == "have":
-            self.have.update([name.partition("=")[::2]])
-        elif kind == "limit" and words:
+        elif fact.subject == "feature":
+            self.features.add(name)
+        elif fact.subject == "kernel":
+            self.kernel = fact.value
+        elif fact.subject == "limit" and words:
             self.limits[name] = words[0]
 
-    def facts(self) -> Facts:
-        return Facts(
-            {name: _nic(name, values, self.addresses.get(name, ())) for name, values in self.nics.items()},
+    def network_facts(self) -> NetworkFacts:
+        return NetworkFacts(
+            {name: _nic(name, pairs, self.addresses.get(name, ())) for name, pairs in self.nics.items()},
             tuple(sorted(self.routes, key=lambda route: -route.mask)),
             tuple(replace(hca, gids=tuple(self.gids.get(str(hca), ()))) for hca in self.hcas),
             tuple(self.gpus),
             tuple(self.slingshot),
-            self.have,
+            frozenset(self.features),
+            self.kernel,
             self.limits,
         )
 
 
-def _nic(name: str, values: Mapping[str, str], addresses: Iterable[str]) -> Nic:
-    speed = values.get("speed", "")
+def _nic(name: str, pairs: Pairs, addresses: Iterable[str]) -> Nic:
+    speed = pairs.get("speed", "")
     return Nic(
         name,
-        values.get("kind", "virtual"),
-        values.get("state", ""),
+        pairs.get("kind", "virtual"),
+        pairs.get("state", ""),
         int(speed) if speed.isdecimal() else 0,
         tuple(addresses),
     )
 
 
-def _gid(values: Mapping[str, str]) -> Gid:
-    address = ipaddress.IPv6Address(values["gid"]).ipv4_mapped
+def _gid(pairs: Pairs) -> Gid:
+    address = ipaddress.IPv6Address(pairs["gid"]).ipv4_mapped
     return Gid(
-        int(values["index"]), values.get("type", ""), "" if address is None else str(address), values.get("ndev", "")
+        int(pairs["index"]), pairs.get("type", ""), "" if address is None else str(address), pairs.get("ndev", "")
     )
 
 
-def _hca(name: str, values: Mapping[str, str]) -> Hca:
+def _hca(name: str, pairs: Pairs) -> Hca:
     kinds = {"InfiniBand": INFINIBAND, "Ethernet": ROCE}
     return Hca(
         name,
-        int(values.get("port") or 1),
-        values.get("state") == "ACTIVE",
-        float(values.get("rate") or 0),
-        EFA if values.get("driver") == "efa" else kinds.get(values.get("link", ""), ""),
-        int(values.get("id") or "0", 16),
-        _place(values),
+        int(pairs.get("port") or 1),
+        pairs.get("state") == "ACTIVE",
+        float(pairs.get("rate") or 0),
+        EFA if pairs.get("driver") == "efa" else kinds.get(pairs.get("link", ""), ""),
+        int(pairs.get("id") or "0", 16),
+        _place(pairs),
     )
 
 
-def _place(values: Mapping[str, str]) -> Place:
-    return tuple(values["pci"].split("/")) if values.get("pci") else ()
+def _place(pairs: Pairs) -> Place:
+    return tuple(pairs["pci"].split("/")) if pairs.get("pci") else ()
 
 
-def fast(facts: Facts) -> str:
+def fast(facts: NetworkFacts) -> str:
     """Return the fast transport that a program can use on a node: InfiniBand, RoCE, EFA, Slingshot, or ""."""
     if facts.slingshot:
         return SLINGSHOT
@@ -204,7 +200,7 @@ def fast(facts: Facts) -> str:
     return next((kind for kind in (EFA, INFINIBAND, ROCE) if kind in kinds), "")
 
 
-def shared(one: Place, other: Place) -> int:
+def common_steps(one: Place, other: Place) -> int:
     """Return how many steps of their ways two devices share: 0 is another root, 1 the root alone, more a switch or a
     port."""
     steps = 0
@@ -219,7 +215,7 @@ def shared(one: Place, other: Place) -> int:
 class Need:
     """The least value of a limit, and its names: in a sentence, and in Slurm and slurmd's unit."""
 
-    called: str
+    phrase: str
     least: int  # bytes, or files
     name: str
 
@@ -232,24 +228,24 @@ _NEEDS = {
 
 
 def limits(slurm: bool = True) -> dict[str, tuple[int, str]]:
-    """Return limit -> (least value in bytes or files, line for a smaller value). The line has `{found}` and `{what}`.
+    """Return limit -> (least value in bytes or files, line for a smaller value). The line has `{value}` and `{user}`.
 
     Locked memory has no least value: RDMA wants it unlimited.
     """
     lines = {
         "memlock": (
             0,
-            f"locked memory is limited to {{found}}, and {{what}} needs unlimited: {_remedy('MEMLOCK', slurm)}",
+            f"locked memory is limited to {{value}}, and {{user}} needs unlimited: {_remedy('MEMLOCK', slurm)}",
         )
     }
     for limit, need in _NEEDS.items():
         least = str(need.least) if limit == "nofile" else _size(need.least)
-        line = f"{need.called} limited to {{found}}, and {{what}} needs {least} or more: {_remedy(need.name, slurm)}"
+        line = f"{need.phrase} limited to {{value}}, and {{user}} needs {least} or more: {_remedy(need.name, slurm)}"
         lines[limit] = (need.least, line)
     return lines
 
 
-def too_small(facts: Facts, nodes: int, slurm: bool = True) -> Iterator[str]:
+def too_small(facts: NetworkFacts, nodes: int, slurm: bool = True) -> Iterator[str]:
     """Yield a line for each limit that is too small for a node's hardware, in a job on `nodes` nodes.
 
     The line has the value, the least value, and who can change it.
@@ -260,10 +256,11 @@ def too_small(facts: Facts, nodes: int, slurm: bool = True) -> Iterator[str]:
     for limit, (least, line) in limits(slurm).items():
         value = facts.limits.get(limit, "unlimited")
         if limit == "memlock" and fabric:
-            least = int(facts.limits.get("memory") or 0) // 2
+            memory = facts.limits.get("memory", "")
+            least = int(memory) // 2 if memory.isdecimal() else 0
         if value.isdecimal() and int(value) < least:
-            found = value if limit == "nofile" else _size(value)
-            yield line.format(found=found, what=fabric or f"NCCL with {len(facts.gpus)} GPUs")
+            text = value if limit == "nofile" else _size(value)
+            yield line.format(value=text, user=fabric or f"NCCL with {len(facts.gpus)} GPUs")
 
 
 def _remedy(name: str, slurm: bool) -> str:

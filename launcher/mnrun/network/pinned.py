@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mnrun import nodeset
 from mnrun.model import Variable
-from mnrun.network.facts import Facts, parse
+from mnrun.network.facts import NetworkFacts
 
 # Variable -> whether a name in it is a prefix (NCCL's and UCX's documentation). Open MPI's names are whole.
 _NICS = {
@@ -24,10 +24,9 @@ _ADAPTERS = {"NCCL_IB_HCA": True}
 _EITHER = {"UCX_NET_DEVICES": False}
 
 
-def lacking(env: Iterable[Variable], said: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a line for each name in `env` that nodes lack, by the lines that they have `said`."""
-    nodes = {node: parse(lines) for node, lines in said.items()}
-    found: dict[str, list[str]] = {}
+def lacking(env: Iterable[Variable], nodes: Mapping[str, NetworkFacts]) -> list[str]:
+    """Return a line for each name in `env` that nodes lack."""
+    lines: dict[str, list[str]] = {}
     for variable in env:
         for name, begins in _names(variable):
             for node, facts in nodes.items():
@@ -35,8 +34,8 @@ def lacking(env: Iterable[Variable], said: Mapping[str, Sequence[str]]) -> list[
                 if not any(one.startswith(name) if begins else one == name for one in there):
                     origin = f" ({variable.why})" if variable.why else ""
                     line = f"{variable.name}={variable.value}{origin}, and there is no {name}: has {_listed(there)}"
-                    found.setdefault(line, []).append(node)
-    return [f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()]
+                    lines.setdefault(line, []).append(node)
+    return [f"{nodeset.fold(names)}: {line}" for line, names in lines.items()]
 
 
 def _names(variable: Variable) -> Iterator[tuple[str, bool]]:
@@ -52,7 +51,7 @@ def _names(variable: Variable) -> Iterator[tuple[str, bool]]:
             yield name, begins
 
 
-def _there(variable: str, facts: Facts) -> list[str]:
+def _there(variable: str, facts: NetworkFacts) -> list[str]:
     adapters = list(dict.fromkeys(hca.name for hca in facts.hcas))
     nics = [name for name, nic in facts.nics.items() if nic.kind != "loopback"]
     return nics if variable in _NICS else adapters if variable in _ADAPTERS else [*adapters, *nics]

@@ -23,7 +23,7 @@ from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
 
 SURVEY, ASKING, NODE, OFFERS = "survey.sh", "mpi_image.sh", "mpi_node.sh", "offers.sh"
-FABRIC_FACTS = "network_facts.sh"
+FACTS, FABRIC_FACTS, HOST_FACTS = "facts.sh", "network_facts.sh", "host_facts.sh"
 NETWORKS, CLEAN = "network_ask.sh", "clean.sh"
 # The folders of wrappers/ that every node of a job gets.
 SENT = ("lib", "guard", "container", "inside", "ranks", "network")
@@ -99,8 +99,13 @@ def inside(plan_dir: str, script: str, *words: str) -> Words:
 def survey() -> str:
     """Return the script that `mnrun check` runs on a node. A job's questions about engines and networks are
     functions in it."""
-    engines, facts, offers, asking = map(wrapper, (ENGINES, FABRIC_FACTS, OFFERS, SURVEY))
-    return f"engines() {{\n{engines}}}\nfabric() (\n{facts})\n{offers}{asking}"
+    facts, engines, fabric, offers, survey = map(wrapper, (FACTS, ENGINES, FABRIC_FACTS, OFFERS, SURVEY))
+    return f"{facts}engines() {{\n{engines}}}\nfabric() (\n{fabric})\n{offers}{survey}"
+
+
+def asking_of_host() -> str:
+    """Return the script by which a host without a scheduler reports its facts."""
+    return wrapper(FACTS) + wrapper(HOST_FACTS)
 
 
 def remains() -> str:
@@ -111,15 +116,15 @@ def remains() -> str:
 
 
 def asking() -> str:
-    """Return the script by which `mnrun plan` asks nodes about their networks. They answer in the words of guards."""
-    address, facts, asking = map(wrapper, ("address.sh", FABRIC_FACTS, NETWORKS))
-    return f"{address}\nfabric() (\n{facts})\n{asking}"
+    """Return the script by which `mnrun plan` asks nodes about their networks."""
+    facts, address, fabric, networks = map(wrapper, (FACTS, "address.sh", FABRIC_FACTS, NETWORKS))
+    return f"{facts}{address}\nfabric() (\n{fabric})\n{networks}"
 
 
 def asking_of_mpi() -> str:
     """Return the script by which a node tells of its MPIs, and of an image's."""
-    engines, mpis, image, offers, node = map(wrapper, (ENGINES, "mpis.sh", ASKING, OFFERS, NODE))
-    return f"engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
+    facts, engines, mpis, image, offers, node = map(wrapper, (FACTS, ENGINES, "mpis.sh", ASKING, OFFERS, NODE))
+    return f"{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
 def puller(told: str = "") -> str:

@@ -4,7 +4,7 @@ here NODE              the guard has begun, and waits for the kit
 pulling NODE what      progress of pulling the image
 image NODE ID WHERE    the image is there
 unpulled NODE why      the image could not be pulled
-fact NODE lines        the node's networks, adapters, GPUs and limits, with tabs between, before `ready`
+fact NODE …            the node's networks, adapters, GPUs and limits (facts.py), before `ready`
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
 nossh NODE why         the node is ready for the pipe alone
 fail NODE why          this node cannot take part
@@ -28,6 +28,7 @@ from collections.abc import Sequence
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, OutOfMemory
+from mnrun.facts import Fact, parse
 from mnrun.model import Plan, Worker
 
 LESS = "ask for more with --mem, or run fewer ranks a node"  # the remedy where memory is short
@@ -46,7 +47,7 @@ class Roster:
         self.unpulled = False  # the pull failed, not the node
         self.images: dict[str, tuple[str, str]] = {}  # node -> (digest or id, path or name)
         self.workers: dict[str, Worker] = {}
-        self.facts: dict[str, list[str]] = {}
+        self.facts: dict[str, list[Fact]] = {}
         self.without_ssh: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.gone: dict[str, str] = {}
@@ -54,9 +55,9 @@ class Roster:
         self.logs: dict[str, list[str]] = {}
         self.ranks: dict[str, dict[int, str]] = {}
         self.started = 0  # ranks, of all nodes
-        self._spoken: set[str] = set()  # nodes that have said whether they can take part
+        self._settled: set[str] = set()  # nodes of which it is clear whether they can take part
         self.first_bad = 0  # the exit code of the first rank that failed by itself
-        self.first_told = False  # srun told that rank to end because of another
+        self.first_by_srun = False  # srun had sent that rank a TERM because of another
         self.warned = False
         self.alone: list[str] = []
         self.memory: dict[str, tuple[int, str]] = {}  # node -> (limit in bytes, ranks), if the memory was used up
@@ -64,76 +65,89 @@ class Roster:
         self.killed: dict[str, list[int]] = {}  # node -> ranks that a SIGKILL has ended
         self.used: dict[str, list[str]] = {}
         self.topologies: dict[str, list[str]] = {}
-        self.left: dict[str, str] = {}
+        self.survivors: dict[str, str] = {}  # node -> processes that could not be ended
         self.bye: set[str] = set()
 
     def hear(self, line: str) -> str:
         """Take in one line. Return its first word, or "" for a line of srun's or another program."""
         word, _, rest = line.partition(" ")
-        node, _, said = rest.partition(" ")
+        node, _, text = rest.partition(" ")
         if node not in self.nodes:
             return ""
         try:
-            taken = self._take(word, node, said)
+            ours = self._start(word, node, text) or self._rank(word, node, text) or self._end(word, node, text)
         except (ValueError, IndexError):
             return ""
         if word in SETTLES:
-            self._spoken.add(node)
-        return word if taken else ""
+            self._settled.add(node)
+        return word if ours else ""
 
-    def _take(self, word: str, node: str, said: str) -> bool:
+    def _start(self, word: str, node: str, text: str) -> bool:
+        """Take in a word that comes before the ranks start. Return whether it is one."""
         if word == "here":
             self.here.add(node)
         elif word == "pulling":
-            self.pulling[node] = said
+            self.pulling[node] = text
         elif word == "unpulled":
             self.unpulled = True
-            self.failed.setdefault(node, said)
+            self.failed.setdefault(node, text)
         elif word == "image":
-            digest, _, where = said.partition(" ")
-            self.images[node] = (digest, where)
+            digest, _, place = text.partition(" ")
+            self.images[node] = (digest, place)
         elif word == "fact":
-            self.facts.setdefault(node, []).append(said)
+            self.facts.setdefault(node, []).extend(parse(f"fact {node} {text}"))
         elif word == "ready":
-            self.workers[node] = _worker(node, said)
+            self.workers[node] = _worker(node, text)
         elif word == "nossh":
-            self.without_ssh[node] = said
+            self.without_ssh[node] = text
         elif word == "fail":
-            self.failed.setdefault(node, said)
-        elif word == "gone":
-            self.gone[node] = said
-        elif word == "lost":
-            self.lost[node] = said
-        elif word == "log":
-            self.logs.setdefault(node, []).append(said)
-        elif word == "rank":
-            number, _, size = said.partition(" ")
+            self.failed.setdefault(node, text)
+        else:
+            return False
+        return True
+
+    def _rank(self, word: str, node: str, text: str) -> bool:
+        """Take in a word about ranks. Return whether it is one."""
+        if word == "rank":
+            number, _, size = text.partition(" ")
             rank = int(number)
-            found = self.ranks.setdefault(node, {})
-            self.started += rank not in found
-            found[rank] = size
+            ranks = self.ranks.setdefault(node, {})
+            self.started += rank not in ranks
+            ranks[rank] = size
         elif word == "ended":
-            rank, code, told = int(said.split()[0]), int(said.split()[1]), said.endswith(" told")
+            rank, code, by_srun = int(text.split()[0]), int(text.split()[1]), text.endswith(" told")
             if code == KILLED:
                 self.killed.setdefault(node, []).append(rank)
-            if code and (not self.first_bad or (self.first_told and not told)):
-                self.first_bad, self.first_told = code, told
-        elif word == "warned":
-            self.warned = True
+            if code and (not self.first_bad or (self.first_by_srun and not by_srun)):
+                self.first_bad, self.first_by_srun = code, by_srun
         elif word == "alone":
-            self.alone.append(said)
+            self.alone.append(text)
         elif word == "memory":
-            limit, how, ranks = said.split(" ", 2)
-            self.memory[node] = (int(limit), ranks)
+            limit, how, numbers = text.split(" ", 2)
+            self.memory[node] = (int(limit), numbers)
             self.starved |= how == "killed"
         elif word == "used":
-            self.used.setdefault(node, []).append(said)
+            self.used.setdefault(node, []).append(text)
+        else:
+            return False
+        return True
+
+    def _end(self, word: str, node: str, text: str) -> bool:
+        """Take in a word about the node itself, or its end. Return whether it is one."""
+        if word == "gone":
+            self.gone[node] = text
+        elif word == "lost":
+            self.lost[node] = text
+        elif word == "log":
+            self.logs.setdefault(node, []).append(text)
+        elif word == "warned":
+            self.warned = True
         elif word == "topology":
-            self.topologies.setdefault(node, []).append(said[1:])
+            self.topologies.setdefault(node, []).append(text[1:])
         elif word == "bye":
             self.bye.add(node)
-            if said.strip():
-                self.left[node] = said.strip()
+            if text.strip():
+                self.survivors[node] = text.strip()
         else:
             return False
         return True
@@ -145,7 +159,7 @@ class Roster:
     @property
     def settled(self) -> bool:
         """Return whether every node has said if it can take part."""
-        return len(self._spoken) >= len(self.nodes)
+        return len(self._settled) >= len(self.nodes)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -158,13 +172,13 @@ class Roster:
     def images_apart(self) -> dict[str, str]:
         """Return node -> size and header of its image file, if they differ between nodes. Otherwise it is empty."""
         images = {node: worker.image.partition(".") for node, worker in self.workers.items()}
-        said = {node: f"{size} bytes, header {total}" if dot else size for node, (size, dot, total) in images.items()}
-        return said if len(set(said.values())) > 1 else {}
+        texts = {node: f"{size} bytes, header {total}" if dot else size for node, (size, dot, total) in images.items()}
+        return texts if len(set(texts.values())) > 1 else {}
 
     @property
     def counts(self) -> dict[str, int]:
         """Return node -> the number of ranks that have started."""
-        return {node: len(found) for node, found in self.ranks.items()}
+        return {node: len(ranks) for node, ranks in self.ranks.items()}
 
     def in_order(self) -> tuple[Worker, ...]:
         """Return the workers in the order of the nodes, the head's first."""
@@ -179,8 +193,8 @@ class Roster:
             return f"its container ended with {self.gone[node]}" + (f" ({log})" if log else "")
         if node in self.lost:
             return self.lost[node]
-        said = f"not ready yet ({log})" if log else "not ready yet"
-        word = said if node in self.here else "no word from it"
+        state = f"not ready yet ({log})" if log else "not ready yet"
+        word = state if node in self.here else "no word from it"
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
 
     def out_of_memory(self, code: int) -> OutOfMemory | None:
@@ -204,11 +218,10 @@ class Roster:
     def not_started(self, plan: Plan) -> DeadlineError:
         """Return the error for ranks that should have started long ago: mpirun hangs, or is slow."""
         total = plan.layout.ntasks
-        lacking = [n for n, asked in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < asked]
-        count = total - self.started
-        what = f"{count} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
+        lacking = [n for n, count in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < count]
+        problem = f"{total - self.started} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
         return DeadlineError(
-            f"{what} {plan.spec.start_timeout} s after all nodes were ready",
+            f"{problem} {plan.spec.start_timeout} s after all nodes were ready",
             "mpirun hangs, or --start-timeout gives it longer",
         )
 
@@ -218,14 +231,14 @@ def _size(count: int) -> str:
     return f"{count / 2**30:.3g} GB" if count >= 2**30 else f"{count >> 20} MB"
 
 
-def _worker(node: str, said: str) -> Worker:
-    facts = dict(word.partition("=")[::2] for word in said.split())
+def _worker(node: str, text: str) -> Worker:
+    pairs = dict(word.partition("=")[::2] for word in text.split())
     return Worker(
         name=node,
-        host=facts.get("host") or node,
-        address=facts.get("address", ""),
-        port=int(facts.get("port") or 0),
-        step=facts.get("step", ""),
-        user=facts.get("user", ""),
-        image=facts.get("image", ""),
+        host=pairs.get("host") or node,
+        address=pairs.get("address", ""),
+        port=int(pairs.get("port") or 0),
+        step=pairs.get("step", ""),
+        user=pairs.get("user", ""),
+        image=pairs.get("image", ""),
     )

@@ -56,7 +56,7 @@ def write(plan: Plan, scheduler: BatchScheduler, call: Words, source: str) -> st
 def _title(plan: Plan) -> str:
     spec, layout = plan.spec, plan.layout
     ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
-    mode = "" if "mode" in spec.left else f", {spec.mode}"
+    mode = "" if "mode" in spec.undecided else f", {spec.mode}"
     return f"{job_name(spec)}: {counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}{mode}, {spec.runtime}"
 
 
@@ -93,7 +93,7 @@ def _options(spec: JobSpec) -> Iterator[Line]:
     """Yield the options of the call in the job, one on each line."""
     for name in _SINGLE:
         origin = spec.origins.get(name, "built-in")
-        if origin != "built-in" and name not in spec.left:
+        if origin != "built-in" and name not in spec.undecided:
             yield from _option(name, _value(spec, name), origin)
     if re.search(r"(?:^|,)(?!gpu\b|gres/gpu\b)", spec.gres) and spec.gres:
         # A step that asks for GPUs alone gets no other gres.

@@ -81,7 +81,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         **_variables(settings, around, home),
         launcher=launcher,
         mpi="pmix" if launcher == "srun" and text("mpi") == "auto" else text("mpi"),
-        left=starters.left(settings, launcher),
+        undecided=starters.undecided(settings, launcher),
         mpi_args=_words(get("mpi_args")),
         bind_to=text("bind_to") or _default_binding(settings),
         connect=text("connect"),

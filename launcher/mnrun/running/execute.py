@@ -22,6 +22,7 @@ from mnrun.errors import LaunchError, NodeError
 from mnrun.jobs.records import REQUEUED
 from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from mnrun.network import choose
+from mnrun.network.facts import network_facts
 from mnrun.nodes import kit, relay, transport
 from mnrun.nodes.status import Roster
 from mnrun.planning.commands import carry
@@ -189,15 +190,15 @@ class Launch:
 
     def _fabric(self) -> dict[str, str]:
         """Return the file with the ranks' networks and adapters, chosen by the facts that the nodes reported."""
-        chosen = choose.of_job(
-            self.plan.spec, self.roster.facts, {name: worker.address for name, worker in self.roster.workers.items()}
-        )
-        for line in choose.told(chosen):
+        networks = {node: network_facts(facts) for node, facts in self.roster.facts.items()}
+        addresses = {name: worker.address for name, worker in self.roster.workers.items()}
+        choices = choose.of_job(self.plan.spec, networks, addresses)
+        for line in choose.reasons(choices):
             self.screen.detail(line)
-        for line in choose.warnings(self.plan.spec, self.roster.facts, self.scheduler.LIMITS):
+        for line in choose.warnings(self.plan.spec, networks, self.scheduler.LIMITS):
             self.screen.warn(line)
-        self.records.fabric(choose.told(chosen))
-        return {"fabric.env": choose.shell(chosen)} if chosen else {}
+        self.records.fabric(choose.reasons(choices))
+        return {"fabric.env": choose.shell(choices)} if choices else {}
 
     def _connect(self) -> connect.Connect:
         """Return how the nodes' containers reach each other: as asked for, or as all nodes can."""
@@ -307,7 +308,7 @@ class Launch:
             except Stopped:
                 continue
         self._force_end()
-        for node, pids in self.roster.left.items():
+        for node, pids in self.roster.survivors.items():
             self.screen.warn(f"on {node} these processes could not be ended: {pids}")
 
     def _force_end(self) -> None:

@@ -15,12 +15,14 @@ from pathlib import Path
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, NodeError, UsageError
+from mnrun.facts import parse
 from mnrun.files import spoken, wrapper
 from mnrun.model import Allocation, Box, JobSpec, Site
+from mnrun.nodes import kit
 from mnrun.runtimes import RUNTIMES
-from mnrun.schedulers.hosts import names, pdsh, remote, steps, unreachable
+from mnrun.schedulers.hosts import pdsh, remote, steps, unreachable
 from mnrun.schedulers.hosts.channel import Answer
-from mnrun.schedulers.hosts.names import Facts
+from mnrun.schedulers.hosts.facts import HostFacts, host_facts
 from mnrun.schedulers.hosts.pdsh import PdshTransport
 from mnrun.schedulers.hosts.transport import Transport, each, room
 from mnrun.system import process
@@ -98,8 +100,8 @@ def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
     return answers[first.hosts[0].name].code == 0
 
 
-def _facts(transport: Transport, job: JobSpec) -> dict[str, Facts]:
-    answers = transport.ask(("bash", "-p", "-s", "--", job.image), wrapper("host_facts.sh").encode())
+def _facts(transport: Transport, job: JobSpec) -> dict[str, HostFacts]:
+    answers = transport.ask(("bash", "-p", "-s", "--", job.image), kit.asking_of_host().encode())
     if job.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
 
         def explained(host: str) -> Answer:
@@ -108,7 +110,7 @@ def _facts(transport: Transport, job: JobSpec) -> dict[str, Facts]:
 
         answers.update(each([host for host, answer in answers.items() if answer.code != 0], explained))
     refuse_silent(answers)
-    return {node: names.facts(answer.out) for node, answer in answers.items()}
+    return {node: host_facts(parse(answer.out)) for node, answer in answers.items()}
 
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
@@ -118,13 +120,13 @@ def refuse_silent(answers: Mapping[str, Answer]) -> None:
         raise unreachable.error(silent, len(answers))
 
 
-def _warn_of_busy(facts: Mapping[str, Facts], screen: Screen) -> None:
+def _warn_of_busy(facts: Mapping[str, HostFacts], screen: Screen) -> None:
     for node, host in facts.items():
         if host.busy:
             screen.warn(f"{node}: not free: {', '.join(host.busy)}")
 
 
-def _one_image(transport: Transport, facts: Mapping[str, Facts], job: JobSpec) -> None:
+def _one_image(transport: Transport, facts: Mapping[str, HostFacts], job: JobSpec) -> None:
     """Raise NodeError unless all hosts have the same image: ranks of two images cannot form a job."""
     lacking = [node for node, host in facts.items() if not host.image]
     if lacking:
@@ -144,7 +146,7 @@ def _one_image(transport: Transport, facts: Mapping[str, Facts], job: JobSpec) -
         raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
 
 
-def _at_home(job: JobSpec, facts: Mapping[str, Facts]) -> JobSpec:
+def _at_home(job: JobSpec, facts: Mapping[str, HostFacts]) -> JobSpec:
     """Return the job with the home directory that its user has on the hosts, and with the cache in it."""
     homes = {node: host.home for node, host in facts.items() if host.home}
     if len(set(homes.values())) > 1 and job.home and RUNTIMES[job.runtime].USERS:  # such runtimes get its path

@@ -17,12 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from mnrun.errors import LaunchError
+from mnrun.facts import by_node, parse, values
 from mnrun.images import cache
 from mnrun.model import Allocation, Box, JobSpec, Site, Words
+from mnrun.mpi.facts import MpiFacts, mpi_facts
 from mnrun.network import choose
+from mnrun.network.facts import network_facts
 from mnrun.nodes import kit
 from mnrun.planning import compatibility, layout
-from mnrun.planning.compatibility import Facts, Verdict
+from mnrun.planning.compatibility import Verdict
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.hosts.transport import Transport
@@ -49,44 +52,43 @@ class Asker:
         self.transport = transport  # to hosts without a scheduler
         self.origin = ""  # source of the last answer, in words
 
-    def remembered(self) -> Facts | None:
+    def remembered(self) -> MpiFacts | None:
         """Return the earlier answer about this image on such nodes."""
         place = self._place()
         with suppress(OSError):
             if place and place.stat().st_uid == os.getuid() and place.stat().st_mtime > time.time() - DAY:
-                found = compatibility.facts(place.read_text(encoding="utf-8", errors="replace"))
+                facts = mpi_facts(parse(place.read_text(encoding="utf-8", errors="replace")))
                 at = time.strftime("%Y-%m-%d %H:%M", time.localtime(place.stat().st_mtime))
                 self.origin = f"as a node said at {at}"
-                return found
+                return facts
         return None
 
-    def ask(self) -> Facts | None:
+    def ask(self) -> MpiFacts | None:
         """Return the facts that the job's first node reports now, or None without a node or an answer."""
         if self.allocation is None:
             self.origin = UNASKED
             return None
         names = layout.lay_out(self.job, self.allocation).nodes[:1]
         try:
-            said = self._said(names, self._of_mpi())
+            answer = self._answer(names, self._of_mpi())
         except LaunchError as error:
             self.origin = f"{names[0]} could not be asked: {error.message}"
             return None
-        found = compatibility.facts(said)
-        self.origin = f"asked on {names[0]}" if found else f"{names[0]} has said nothing"
+        facts = mpi_facts(parse(answer))
+        self.origin = f"asked on {names[0]}" if facts else f"{names[0]} has said nothing"
         place = self._place()
-        if found and not found.silent and place:
+        if facts and not facts.silent and place:
             with suppress(OSError):
                 place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 beside = place.with_name(f"{place.name}.{os.getpid()}")
-                beside.write_text(said, encoding="utf-8", errors="surrogateescape")
+                beside.write_text(answer, encoding="utf-8", errors="surrogateescape")
                 os.replace(beside, place)
-        return found
+        return facts
 
-    def judge(self, found: Facts) -> Verdict:
+    def judge(self, facts: MpiFacts) -> Verdict:
         """Return the verdict on the job, for its real number of nodes."""
-        held = self.allocation
-        nodes = len(layout.lay_out(self.job, held).nodes) if held else self.job.nodes
-        return compatibility.judge(replace(self.job, nodes=nodes), found)
+        nodes = len(layout.lay_out(self.job, self.allocation).nodes) if self.allocation else self.job.nodes
+        return compatibility.judge(replace(self.job, nodes=nodes), facts)
 
     def networks(self) -> list[str]:
         """Return lines about the ranks' networks and adapters, with reasons, and warnings of low limits.
@@ -97,17 +99,20 @@ class Asker:
             return []
         names = layout.lay_out(self.job, self.allocation).nodes
         try:
-            said, addresses = choose.asked(self._said(names, ("bash", "-p", "-c", kit.asking())))
+            answers = by_node(parse(self._answer(names, ("bash", "-p", "-c", kit.asking()))))
         except LaunchError:
             return []
-        small = choose.warnings(self.job, said, SCHEDULERS[self.site.scheduler].LIMITS)
-        return [*choose.told(choose.of_job(self.job, said, addresses)), *(f"warning: {line}" for line in small)]
+        networks = {node: network_facts(facts) for node, facts in answers.items()}
+        addresses = {node: values(facts, "node").get("address", "") for node, facts in answers.items()}
+        warnings = choose.warnings(self.job, networks, SCHEDULERS[self.site.scheduler].LIMITS)
+        choices = choose.of_job(self.job, networks, addresses)
+        return [*choose.reasons(choices), *(f"warning: {line}" for line in warnings)]
 
     def _of_mpi(self) -> Words:
         job = self.job
         return ("bash", "-p", "-c", kit.asking_of_mpi(), kit.NODE, job.runtime, job.podman_root, *self._container())
 
-    def _said(self, names: tuple[str, ...], words: Words) -> str:
+    def _answer(self, names: tuple[str, ...], words: Words) -> str:
         if self.transport is not None:
             return "".join(answer.out for answer in self.transport.ask(words, only=names).values())
         assert self.allocation is not None
@@ -131,8 +136,8 @@ class Asker:
         """Return the image. For one of a registry, return its file in the cache, or "" if there is none."""
         if not self.job.by_reference or RUNTIMES[self.job.runtime].NAMED:
             return self.job.image
-        found = cache.known(Path(self.job.image_cache), self.job.image)
-        return str(found) if found else ""
+        file = cache.known(Path(self.job.image_cache), self.job.image)
+        return str(file) if file else ""
 
     def _place(self) -> Path | None:
         """Return the file for this question, or None if this machine cannot tell whether the image has changed."""
@@ -143,14 +148,14 @@ class Asker:
         elif image.startswith("/"):
             for below in ("", "bin", "usr/bin", "usr/local/bin"):
                 with suppress(OSError):
-                    found = os.stat(os.path.join(image, below) if below else image)
-                    state += [below, found.st_ino, found.st_size, found.st_mtime_ns]
+                    status = os.stat(os.path.join(image, below) if below else image)
+                    state += [below, status.st_ino, status.st_size, status.st_mtime_ns]
         if not state and RUNTIMES[job.runtime].CONTAINED:
             return None
         path = [v.value for v in job.env if v.name == "PATH"]
         where = ",".join(map(str, job.hosts)) or self._cluster()
-        asked = (kit.asking_of_mpi(), job.runtime, image, *job.binds, *job.container_args, path)
-        words = (*asked, *state, where, self.environ.get("PATH", ""))
+        question = (kit.asking_of_mpi(), job.runtime, image, *job.binds, *job.container_args, path)
+        words = (*question, *state, where, self.environ.get("PATH", ""))
         key = hashlib.sha256("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return Path(job.image_cache) / cache.FACTS / key
 
@@ -167,18 +172,16 @@ def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     """
     job = asker.job
     direct = not (job.once or job.script or job.shell)
-    found = asker.remembered() if direct or look else None
+    facts = asker.remembered() if direct or look else None
     asks = look or (direct and job.mode == "outside-in")
     fresh = False
-    if asks and (look or found is None or not asker.judge(found).chosen.works):
-        said = asker.ask()
-        fresh = said is not None
-        found = said or (asker.remembered() if found else None)  # called again because it sets `origin`
-    if found is None:
+    if asks and (look or facts is None or not asker.judge(facts).chosen.works):
+        answer = asker.ask()
+        fresh = answer is not None
+        facts = answer or (asker.remembered() if facts else None)  # called again because it sets `origin`
+    if facts is None:
         return job, None
-    made = asker.judge(found)
-    if not made.chosen.works and not fresh:
-        return job, made  # a remembered answer refuses nothing
-    if look and not made.chosen.works:
-        return job, made
-    return (compatibility.decided(job, made) if direct else job), made
+    verdict = asker.judge(facts)
+    if not verdict.chosen.works and (look or not fresh):
+        return job, verdict  # a plan refuses nothing, and neither does a remembered answer
+    return (compatibility.decided(job, verdict) if direct else job), verdict

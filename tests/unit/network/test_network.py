@@ -7,16 +7,18 @@ recorded/fabric/*.txt are lines of wrappers/network/network_facts.sh, with the n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mnrun.facts import parse
 from mnrun.files import wrappers
 from mnrun.model import JobSpec, Variable
 from mnrun.network import choose, facts
 from mnrun.network.choose import Choice
-from mnrun.network.facts import Facts
+from mnrun.network.facts import NetworkFacts
 from unit.conftest import Shell
 from unit.samples import RECORDED
 from unit.texts import Expected
@@ -40,15 +42,20 @@ def lines(name: str, number: int) -> list[str]:
     return text.replace("{n}", str(number)).replace("{h}", f"{number:02x}").splitlines()
 
 
-def machine(name: str, number: int = 11) -> Facts:
-    return facts.parse(lines(name, number))
+def network(lines: Iterable[str]) -> NetworkFacts:
+    """What a node with these lines has."""
+    return facts.network_facts(parse("".join(f"fact n1 {line}\n" for line in lines)))
 
 
-def node(number: int, nic: str = "eth0", net: str = "10.77.0", *more: str) -> Facts:
+def machine(name: str, number: int = 11) -> NetworkFacts:
+    return network(lines(name, number))
+
+
+def node(number: int, nic: str = "eth0", net: str = "10.77.0", *more: str) -> NetworkFacts:
     """One with a NIC of this name, and what more it says."""
     address = f"{net}.{number}"
     own = (f"address {nic} {address}/24", f"route {net}.0/24 dev {nic} proto kernel scope link src {address}")
-    return facts.parse([*(line.replace("eth0", nic) for line in PLAIN), *own, *more])
+    return network([*(line.replace("eth0", nic) for line in PLAIN), *own, *more])
 
 
 def decoys(state: str = "up") -> list[str]:
@@ -59,7 +66,7 @@ def decoys(state: str = "up") -> list[str]:
     return said
 
 
-def two(one: Facts, other: Facts, *addresses: str) -> dict[str, Choice]:
+def two(one: NetworkFacts, other: NetworkFacts, *addresses: str) -> dict[str, Choice]:
     given = addresses or ("10.77.0.1", "10.77.0.2")
     return {c.name: c for c in choose.choose({"n1": one, "n2": other}, dict(zip(("n1", "n2"), given)))}
 
@@ -111,7 +118,7 @@ def test_names_that_differ_between_nodes() -> None:
 def test_data_goes_by_the_faster_network() -> None:
     """Starters by the one that is known to go, data by InfiniBand's; but not where speeds are not known."""
 
-    def with_ib(number: int, speed: str) -> Facts:
+    def with_ib(number: int, speed: str) -> NetworkFacts:
         ib = ("nic ib0 kind=ipoib state=up speed=100000", f"address ib0 10.1.0.{number}/16")
         return node(number, "eth0", "10.77.0", *ib, f"nic eth0 kind=physical state=up{speed}")
 
@@ -143,7 +150,7 @@ def test_no_common_network() -> None:
 
 
 HCA = "hca mlx5_0 port=1 state=ACTIVE rate=100 link=InfiniBand driver=mlx5_core"
-VERBS = "have verbs"
+VERBS = "feature verbs"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +176,8 @@ def test_adapters_of_different_names() -> None:
 
 def test_what_is_not_understood_says_nothing() -> None:
     said = ["", "nic", "welcome to node01", "address eth0 fe80::1/64", "route unreachable dev", "gid x", "hca m id=?"]
-    assert facts.parse(said) == Facts({"": facts.Nic("", "virtual", "")})
+    assert network([*said, "address eth0", "route 10.0.0.0/8 dev", "limit shm"]) == NetworkFacts()
+    assert list(facts.too_small(network([HCA, VERBS, "limit memory ?", "limit memlock 1"]), 2)) == []
 
 
 @pytest.mark.parametrize(
@@ -183,27 +191,27 @@ def test_the_fast_transport(name: str, expected: str) -> None:
 def test_limits_matter_where_there_is_something_to_limit() -> None:
     """A laptop's are nobody's business."""
     small = ["limit memlock 65536", "limit memory 64000000000", "limit nofile 1024", "limit shm 67108864"]
-    assert list(facts.too_small(facts.parse(small), 2)) == []
+    assert list(facts.too_small(network(small), 2)) == []
     gpus = [*small, "gpu 0000:01:00.0", "gpu 0000:02:00.0"]
-    assert [line.partition(":")[0] for line in facts.too_small(facts.parse(gpus), 1)] == [
+    assert [line.partition(":")[0] for line in facts.too_small(network(gpus), 1)] == [
         "open files are limited to 1024, and NCCL with 2 GPUs needs 4096 or more",
         "/dev/shm is limited to 64 MB, and NCCL with 2 GPUs needs 1 GB or more",
     ]
-    (locked, *_) = facts.too_small(facts.parse([*small, HCA, VERBS]), 2)
+    (locked, *_) = facts.too_small(network([*small, HCA, VERBS]), 2)
     assert locked.startswith(
         "locked memory is limited to 64 kB, and InfiniBand needs unlimited: an admin sets LimitMEMLOCK"
     )
     assert "PropagateResourceLimitsExcept=MEMLOCK" in locked
-    (locked, *_) = facts.too_small(facts.parse([*small, HCA, VERBS]), 2, slurm=False)
+    (locked, *_) = facts.too_small(network([*small, HCA, VERBS]), 2, slurm=False)
     assert locked.endswith("an admin of that machine raises memlock in /etc/security/limits.conf")
-    assert list(facts.too_small(facts.parse([*small, HCA, VERBS]), 1)) == []
+    assert list(facts.too_small(network([*small, HCA, VERBS]), 1)) == []
 
 
 # Of a job
 
 ADDRESSES = {"n1": "10.77.0.1", "n2": "10.77.0.2"}
 SAID = {
-    name: [*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", *decoys()]
+    name: network([*PLAIN, f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0", *decoys()])
     for number, name in ((1, "n1"), (2, "n2"))
 }
 
@@ -243,7 +251,7 @@ def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> 
 )
 def test_a_name_that_a_node_lacks(name: str, value: str, line: str) -> None:
     """It is named, with the node, who asks for it, and what there is."""
-    said = {"n1": [*PLAIN, HCA, VERBS], "n2": [*PLAIN]}
+    said = {"n1": network([*PLAIN, HCA, VERBS]), "n2": network(PLAIN)}
     found = choose.warnings(JobSpec(env=(Variable(name, value, why="profile c"),)), said, slurm=True)
     assert [one for one in found if name in one and not one.startswith(line or "-")] == []
     assert any(name in one for one in found) is bool(line)
@@ -256,12 +264,12 @@ def test_nothing_is_chosen_where_it_is_off_or_a_node_is_silent() -> None:
 
 def test_a_line_for_each_reason() -> None:
     one, other = Choice("A", "1", "so"), Choice("B", "1", "so")
-    assert choose.told([one, other, Choice("C", "1", "for", {"n2": "2"})]) == ["A, B = 1: so", "C = 1, 2 on n2: for"]
+    assert choose.reasons([one, other, Choice("C", "1", "for", {"n2": "2"})]) == ["A, B = 1: so", "C = 1, 2 on n2: for"]
 
 
 def test_warnings_of_all_nodes() -> None:
     """Those of one kind together."""
-    said = {name: ["limit shm 1024", "gpu 0000:01:00.0", "gpu 0000:02:00.0"] for name in ("n1", "n2")}
+    said = {name: network(["limit shm 1024", "gpu 0000:01:00.0", "gpu 0000:02:00.0"]) for name in ("n1", "n2")}
     (line,) = choose.warnings(JobSpec(), said, slurm=True)
     assert line.startswith(
         "n[1-2]: /dev/shm is limited to 1 kB, and NCCL with 2 GPUs needs 1 GB or more: an admin makes"
@@ -331,11 +339,11 @@ def test_the_wrapper_on_a_tree(sh: Shell, tmp_path: Path) -> None:
         "hca mlx5_1 port=1 state=DOWN link=Ethernet",
         "gid mlx5_1 port=1 index=3 gid=0000:0000:0000:0000:0000:ffff:0a4d:0001 type=v2 ndev=bond0",
         f"gpu 0000:06:00.0 {slot}/0000:06:00.0",
-        "have verbs",
-        "have gdrcopy",
-        "have peermem",
-        "have dmabuf",
-        "have kernel=6.1.0",
+        "feature verbs",
+        "feature gdrcopy",
+        "feature peermem",
+        "feature dmabuf",
+        "kernel release 6.1.0",
         "limit memlock unlimited",
         "limit memory 4096",
     ]

@@ -141,7 +141,7 @@ def test_farewell(roster: Roster) -> None:
     roster.hear("bye node01 ")
     roster.hear("bye node02 17 18 ")
     assert roster.bye == {"node01", "node02"}
-    assert roster.left == {"node02": "17 18"}
+    assert roster.survivors == {"node02": "17 18"}
 
 
 @pytest.mark.parametrize("line", ["", " ", "srun: error: x", "readynode01", "Ready node01", "READY"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.cli import check
+from mnrun.facts import parse
+from mnrun.network.facts import network_facts
 from mnrun.nodes import survey
-from mnrun.nodes.survey import NO, OK, PART
+from mnrun.nodes.survey import NO, OK, PART, NodeSurvey, node_survey
 from mnrun.system import modules
 from unit.typed import Terminal
 
@@ -20,18 +24,23 @@ WELL = {
 }
 
 
-def state(subject: str, **known: str) -> tuple[str, str, str]:
-    facts = {name.replace("_", "-"): value for name, value in known.items()}
-    (row,) = [one for one in survey.findings("n", facts) if one.subject == subject]
+def answer(lines: Iterable[str] = (), **values: str) -> NodeSurvey:
+    """What a node surveyed with these values, and these lines of other facts, has."""
+    own = [f"node {name.replace('_', '-')} {value}" for name, value in values.items()]
+    return node_survey(parse("".join(f"fact n {line}\n" for line in (*own, *lines))))
+
+
+def state(subject: str, lines: Iterable[str] = (), **values: str) -> tuple[str, str, str]:
+    (row,) = [one for one in survey.findings("n", answer(lines, **values)) if one.subject == subject]
     return row.state, row.found, row.fix
 
 
-def test_lines_of_nodes_among_others() -> None:
-    said = "Welcome!\nn1\tuserns\tyes\nn2\tapptainer\tapptainer version 1.4.5\nn1\tlacks\ttar\nn1\tlacks\tod\n"
-    assert survey.facts(said) == {
-        "n1": {"userns": "yes", "lacks": "tar od"},
-        "n2": {"apptainer": "apptainer version 1.4.5"},
-    }
+def test_a_survey() -> None:
+    """Several lines of one name, where there may be several; the networks too."""
+    found = answer(["node lacks tar", "node lacks od", "feature verbs", "image glibc 2.41"], userns="yes")
+    assert found == NodeSurvey(
+        {"userns": "yes", "lacks": "od"}, ("tar", "od"), network_facts(parse("fact n feature verbs"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,13 +106,13 @@ def test_gpus_mpi_and_fabric() -> None:
     assert state("srun", slurm="slurm 24.11.5", pmi=" pmi2 pmix ")[:2] == (OK, "slurm 24.11.5, pmix and pmi2")
     assert state("srun", slurm="slurm 24.11.5")[0] == PART
     port = "hca mlx5_0 port=1 state=ACTIVE link=InfiniBand"
-    assert state("InfiniBand", fabric=f"{port}\nhave verbs")[:2] == (OK, "mlx5_0")
-    assert state("InfiniBand", fabric=port)[:2] == (PART, "mlx5_0: no port is active")
-    limits = "limit memlock 65536\nlimit memory 64000000000"
-    found = state("limits", fabric=f"{port}\nhave verbs\n{limits}")
+    assert state("InfiniBand", [port, "feature verbs"])[:2] == (OK, "mlx5_0")
+    assert state("InfiniBand", [port])[:2] == (PART, "mlx5_0: no port is active")
+    limits = ("limit memlock 65536", "limit memory 64000000000")
+    found = state("limits", [port, "feature verbs", *limits])
     assert found[:2] == (PART, "locked memory is limited to 64 kB, and InfiniBand needs unlimited")
     assert "limits.conf" in found[2]
-    assert state("system", lacks="tar od")[:2] == (NO, "Linux; no tar, od")
+    assert state("system", ["node lacks tar", "node lacks od"])[:2] == (NO, "Linux; no tar, od")
     assert state("ssh-keygen")[0] == PART
 
 
@@ -111,8 +120,7 @@ def test_each_runtime_that_cannot_give_gpus_is_named() -> None:
     """In the way that a job would try; one that does not work at all has its own row."""
 
     def lacking(**known: str) -> dict[str, str]:
-        facts = {name.replace("_", "-"): value for name, value in known.items()}
-        rows = survey.findings("n", {"nvidia": "550.54", **facts})
+        rows = survey.findings("n", answer(nvidia="550.54", **known))
         return {one.subject: one.found for one in rows if one.subject.startswith("GPUs by ")}
 
     docker = {"docker": "28", "docker_server": "28.2.0"}
@@ -128,11 +136,11 @@ def test_each_runtime_that_cannot_give_gpus_is_named() -> None:
 
 def test_one_runtime_has_to_work_everywhere() -> None:
     podman = {"userns": "yes", "podman": "podman version 5", "mqueue": "yes"}
-    well, other = survey.findings("n1", WELL), survey.findings("n2", podman)
+    well, other = survey.findings("n1", answer(**WELL)), survey.findings("n2", answer(**podman))
     assert survey.usable(well)
-    assert survey.usable([*well, *survey.findings("n2", {**WELL, **podman})])
+    assert survey.usable([*well, *survey.findings("n2", answer(**{**WELL, **podman}))])
     assert not survey.usable([*well, *other])
-    assert not survey.usable(survey.findings("n1", {}))
+    assert not survey.usable(survey.findings("n1", NodeSurvey()))
 
 
 def test_the_verb_loads_the_sites_modules(
@@ -141,7 +149,7 @@ def test_the_verb_loads_the_sites_modules(
     """As a job would: else what they bring is not seen."""
     monkeypatch.setenv("MNRUN_MODULE", "apptainer/1.3")
     load = mocker.patch.object(modules, "load", side_effect=lambda names, environ: environ)
-    mocker.patch.object(check, "_asked", return_value={"n": WELL})
+    mocker.patch.object(check, "_surveys", return_value={"n": answer(**WELL)})
     assert mnrun("check").code == 0
     assert load.call_args.args[0] == ("apptainer/1.3",)
 
@@ -151,7 +159,7 @@ def test_the_verb_loads_the_sites_modules(
 )
 def test_a_bash_that_is_too_old(version: str, good: bool) -> None:
     """B11: as RHEL 7's, in one line with its name; no job would begin there."""
-    found = survey.findings("n", {**WELL, "bash": version})
+    found = survey.findings("n", answer(**WELL, bash=version))
     assert survey.usable(found) is good
     wanted = [] if good else [("n", NO, version, "install bash 4.4 or later: guards need it")]
     assert [(one.node, one.state, one.found, one.fix) for one in found if one.subject == "bash"] == wanted

@@ -7,41 +7,39 @@ from typing import Any
 import pytest
 
 from mnrun.errors import Impossible
+from mnrun.facts import parse
+from mnrun.mpi.facts import MpiFacts, mpi_facts
 from mnrun.planning import compatibility
-from mnrun.planning.compatibility import Facts
 from unit.samples import build
 
 # As wrappers/probe/mpi_node.sh said it on the rehearsal cluster, but for the images that cannot be installed there.
 NODE = (
-    "node\tname\tnode01\n"
-    "node\tmpi\topenmpi /usr/bin/mpirun mpirun (Open MPI) 5.0.7  Report bugs to https://www.open-mpi.org/community/help/\n"
-    "node\tmpi\tmpich /usr/bin/mpiexec.hydra HYDRA build details:     Version:          4.2.1     Release Date:\n"
-    "node\tpmix\tPMIx 5.0.7\n"
-    "node\tglibc\tglibc 2.41\n"
-    "node\tsrun\tnone pmi2 cray_shasta pmix specific pmix plugin versions available: pmix_v5\n"
-    "node\tuserns\tyes\n"
-    "node\tusers\tuser:[4026531837]\n"
+    "node name node01\n"
+    "node mpi openmpi /usr/bin/mpirun mpirun (Open MPI) 5.0.7  Report bugs to https://www.open-mpi.org/community/help/\n"
+    "node mpi mpich /usr/bin/mpiexec.hydra HYDRA build details:     Version:          4.2.1     Release Date:\n"
+    "node pmix PMIx 5.0.7\n"
+    "node glibc glibc 2.41\n"
+    "node srun none pmi2 cray_shasta pmix specific pmix plugin versions available: pmix_v5\n"
+    "node userns yes\n"
+    "node users user:[4026531837]\n"
 )
-OMPI5 = (
-    "image\tmpi\topenmpi /usr/bin/mpirun mpirun (Open MPI) 5.0.7\nimage\tpmix\tPMIx 5.0.7\nimage\tglibc\tglibc 2.41\n"
-)
-OMPI4 = (
-    "image\tmpi\topenmpi /usr/bin/mpirun mpirun (Open MPI) 4.1.4\nimage\tpmix\tPMIx 4.2.2\nimage\tglibc\tglibc 2.36\n"
-)
-MPICH = "image\tmpi\tmpich /usr/bin/mpirun HYDRA build details: Version: 4.2.1\n"
-MVAPICH2 = "image\tmpi\tmvapich2 /opt/mvapich2/bin/mpirun HYDRA build details: Version: 3.2.1\n"
+OMPI5 = "image mpi openmpi /usr/bin/mpirun mpirun (Open MPI) 5.0.7\nimage pmix PMIx 5.0.7\nimage glibc glibc 2.41\n"
+OMPI4 = "image mpi openmpi /usr/bin/mpirun mpirun (Open MPI) 4.1.4\nimage pmix PMIx 4.2.2\nimage glibc glibc 2.36\n"
+MPICH = "image mpi mpich /usr/bin/mpirun HYDRA build details: Version: 4.2.1\n"
+MVAPICH2 = "image mpi mvapich2 /opt/mvapich2/bin/mpirun HYDRA build details: Version: 3.2.1\n"
 INTEL = (
-    "image\tmpi\tintelmpi /opt/intel/oneapi/mpi/2021.9.0/bin/mpirun "
+    "image mpi intelmpi /opt/intel/oneapi/mpi/2021.9.0/bin/mpirun "
     "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307 (id: d82b3071db)\n"
 )
-PMIX3 = "image\tmpi\topenmpi /usr/local/bin/mpirun mpirun (Open MPI) 4.1.8\nimage\tpmix\t3.2.5\n"
-HANGS = "image\tmpi\thangs /usr/bin/mpirun\n"
-NONE = "image\tglibc\tglibc 2.41\n"
+PMIX3 = "image mpi openmpi /usr/local/bin/mpirun mpirun (Open MPI) 4.1.8\nimage pmix 3.2.5\n"
+HANGS = "image mpi hangs /usr/bin/mpirun\n"
+NONE = "image glibc glibc 2.41\n"
 OUTSIDE: dict[str, Any] = {"mode": "outside-in"}
 
 
-def told(image: str, node: str = NODE) -> Facts:
-    found = compatibility.facts(f"a word of a login shell\n{node}{image}")
+def told(image: str, node: str = NODE) -> MpiFacts:
+    lines = "".join(f"fact node01 {line}\n" for line in (node + image).splitlines())
+    found = mpi_facts(parse(f"a word of a login shell\n{lines}"))
     assert found is not None
     return found
 
@@ -55,7 +53,7 @@ def test_facts_are_read() -> None:
     ]
     assert (found.offers, found.node.pmix, found.image.pmix) == (("pmi2", "pmix", "pmix_v5"), "5.0.7", "4.2.2")
     assert str(told(INTEL).image.mpis[0]) == "Intel MPI 2021.9 (/opt/intel/oneapi/mpi/2021.9.0/bin/mpirun)"
-    assert compatibility.facts("srun: error\n\n") is None
+    assert mpi_facts(parse("srun: error\n\n")) is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,7 @@ def test_only_what_srun_offers() -> None:
     assert (way.works, "needs pmix, srun --mpi offers pmi2: every rank" in way.why) == (False, True)
     job = build("./app", mpi="pmix")
     assert "offers pmi2, not pmix" in compatibility.judge(job, told(OMPI5, bare)).chosen.why
-    none = "".join(line for line in NODE.splitlines(True) if "\tmpi\t" not in line)
+    none = "".join(line for line in NODE.splitlines(True) if not line.startswith("node mpi "))
     job = build("./app", **OUTSIDE)
     assert compatibility.judge(job, told(OMPI5, none)).chosen.launcher == "srun"
 
@@ -151,7 +149,7 @@ def test_only_what_srun_offers() -> None:
         ({**OUTSIDE, "container_per": "rank"}, OMPI5, "--container-per node shares one (set: OMPI_MCA_btl_vader"),
         ({**OUTSIDE, "runtime": "podman", "image": "app"}, OMPI5, "off, each rank has a container"),
         ({**OUTSIDE, "runtime": "docker", "image": "app"}, OMPI5, "on, the containers of a node are in its own"),
-        ({**OUTSIDE, "container_per": "rank"}, OMPI5 + "image\tusers\tuser:[4026531837]\n", "on, the containers"),
+        ({**OUTSIDE, "container_per": "rank"}, OMPI5 + "image users user:[4026531837]\n", "on, the containers"),
         ({"runtime": "host"}, OMPI5, "on, there is no container"),
     ],
 )
@@ -188,18 +186,18 @@ def test_driver_and_cuda(require: str, driver: str, cuda: str, enough: bool) -> 
 
 
 def test_a_driver_that_is_too_old_is_told_with_the_text_that_it_would_give() -> None:
-    node = NODE + "node\tdriver\t470.57.02\nnode\tdriver_cuda\t11.4\n"
-    image = OMPI5 + "image\tcuda\t12.4.1\nimage\trequire\tcuda>=12.4\n"
+    node = NODE + "node driver 470.57.02\nnode driver_cuda 11.4\n"
+    image = OMPI5 + "image cuda 12.4.1\nimage require cuda>=12.4\n"
     notes = compatibility.judge(build("./app"), told(image, node)).notes
     assert any("too old" in note and "CUDA driver version is insufficient" in note for note in notes)
-    newer = NODE + "node\tdriver\t550.54\nnode\tdriver_cuda\t12.4\n"
+    newer = NODE + "node driver 550.54\nnode driver_cuda 12.4\n"
     assert any(
         "is enough for the image's CUDA 12.4.1" in note
         for note in compatibility.judge(build("./app"), told(image, newer)).notes
     )
 
 
-OLD = NODE.replace("pmix_v5\n", "pmix_v4\nnode\tunloadable\tpmix pmix_v4\n")  # Debian 12's 22.05
+OLD = NODE.replace("pmix_v5\n", "pmix_v4\nnode unloadable pmix pmix_v4\n")  # Debian 12's 22.05
 
 
 @pytest.mark.parametrize("given", [{"launcher": "srun"}, {"launcher": "srun", "mpi": "pmix"}])

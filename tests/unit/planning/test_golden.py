@@ -64,7 +64,7 @@ def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pyt
         "subprocess.run", side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, 0, answers[argv[0]], "")
     )
     mocker.patch("mnrun.schedulers.slurm.is_here", return_value=True)
-    mocker.patch.object(probe.Asker, "_said", return_value=(RECORDED / "facts.txt").read_text())
+    mocker.patch.object(probe.Asker, "_answer", return_value=(RECORDED / "facts.txt").read_text())
     mocker.patch.object(probe.Asker, "_place", return_value=None)
     mocker.patch.object(secrets, "choice", return_value="x")
     mocker.patch.object(session, "cwd", return_value="/home/alice/run")

@@ -31,7 +31,7 @@ def test_a_minimal_job() -> None:
         chdir="/home/alice/run",
         env=(Variable("PYTHONNOUSERSITE", "1"),),
         launcher="mpirun",
-        left=("mode", "launcher", "mpi"),
+        undecided=("mode", "launcher", "mpi"),
         image_cache="/home/alice/.mnrun/cache",
         job_dir="/home/alice/.mnrun/jobs",
     )
@@ -296,11 +296,11 @@ def test_who_starts_the_ranks(mode: str, launcher: str, mpi: str, chosen: str) -
 
 def test_what_is_left_to_us_of_who_starts_the_ranks() -> None:
     """auto, whoever says it; srun is outside-in by itself."""
-    assert build("./app").left == ("mode", "launcher", "mpi")
-    assert build("./app", mode="auto", launcher="srun").left == ("mode", "mpi")
+    assert build("./app").undecided == ("mode", "launcher", "mpi")
+    assert build("./app", mode="auto", launcher="srun").undecided == ("mode", "mpi")
     assert build("./app", launcher="srun").mode == build("./app", mpi="pmi2").mode == "outside-in"
-    assert build("./app", mode="outside-in", mpi="mpich").left == ()
-    assert build("./app", launcher="env").left == ()
+    assert build("./app", mode="outside-in", mpi="mpich").undecided == ()
+    assert build("./app", launcher="env").undecided == ()
 
 
 def test_torchrun_is_a_starter_of_its_own() -> None:

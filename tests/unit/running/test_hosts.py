@@ -17,7 +17,7 @@ from mnrun.model import JobSpec, Words
 from mnrun.running import hosts as machines
 from mnrun.schedulers.hosts import names, pdsh, remote
 from mnrun.schedulers.hosts.channel import Answer
-from mnrun.schedulers.hosts.names import Facts
+from mnrun.schedulers.hosts.facts import HostFacts
 from mnrun.system import process
 from mnrun.system.screen import Screen
 from unit.conftest import Shell
@@ -93,15 +93,15 @@ class Transport:
         return {node: Answer(0, f"{self.sums[node]}  /app.sif\n", "") for node in only}
 
 
-def file(size: int, changed: str) -> Facts:
-    return Facts(image=changed, size=size)
+def file(size: int, changed: str) -> HostFacts:
+    return HostFacts(image=changed, size=size)
 
 
 def test_one_image_on_all_hosts() -> None:
     """Nobody reads it whole where a look at it tells, or where all are directories."""
     transport: Any = Transport(a="1" * 64, b="1" * 64)
     machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "7.1")}, JOB)
-    machines._one_image(transport, {"a": Facts(image="directory"), "b": Facts(image="directory")}, JOB)
+    machines._one_image(transport, {"a": HostFacts(image="directory"), "b": HostFacts(image="directory")}, JOB)
     assert transport.asked == []
     machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "8.2")}, JOB)
     assert transport.asked == [("a", "b")]
@@ -110,7 +110,7 @@ def test_one_image_on_all_hosts() -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ({"a": file(5, "7.1"), "b": Facts()}, "/app.sif is not there, or cannot be read, on b"),
+        ({"a": file(5, "7.1"), "b": HostFacts()}, "/app.sif is not there, or cannot be read, on b"),
         (
             {"a": file(5, "7.1"), "b": file(6, "8.2")},
             "/app.sif is not the same on all hosts: a: 5 bytes; b: 6 bytes",
@@ -120,12 +120,12 @@ def test_one_image_on_all_hosts() -> None:
             "/app.sif is not the same on all hosts: a: sha256 111111111111…; b: sha256 222222222222…",
         ),
         (
-            {"a": file(5, "7.1"), "b": Facts(image="directory")},
+            {"a": file(5, "7.1"), "b": HostFacts(image="directory")},
             "/app.sif is not the same on all hosts: a: a file; b: a directory",
         ),
     ],
 )
-def test_images_that_differ(found: Mapping[str, Facts], said: str) -> None:
+def test_images_that_differ(found: Mapping[str, HostFacts], said: str) -> None:
     """The hosts by name, and the option that copies one to all."""
     transport: Any = Transport(a="1" * 64, b="2" * 64)
     with pytest.raises(NodeError) as wrong:
@@ -179,10 +179,10 @@ def test_the_hosts_have_a_home_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
     """Another user's, or elsewhere: it is what containers are given, and where the cache is."""
     monkeypatch.setenv("HOME", "/home/alice")
     job = replace(JOB, home="/home/alice", image_cache="/home/alice/.mnrun/cache", runtime="docker")
-    bobs, hers = Facts(home="/home/bob"), Facts(home="/home/alice")
+    bobs, hers = HostFacts(home="/home/bob"), HostFacts(home="/home/alice")
     made = machines._at_home(job, {"a": bobs, "b": bobs})
     assert (made.home, made.image_cache) == ("/home/bob", "/home/bob/.mnrun/cache")
-    assert machines._at_home(job, {"a": hers, "b": Facts()}) == job
+    assert machines._at_home(job, {"a": hers, "b": HostFacts()}) == job
     assert machines._at_home(replace(job, home=""), {"a": bobs, "b": bobs}).home == ""
     apart = {"a": hers, "b": bobs}
     assert machines._at_home(replace(job, runtime="apptainer"), apart).home == "/home/alice"  # it mounts each one's
@@ -201,5 +201,5 @@ def test_hosts_that_did_not_answer() -> None:
 def test_gpus_that_others_use(capsys: pytest.CaptureFixture[str]) -> None:
     """A warning for each host that has such."""
     busy = ("GPU 0 (python, process 7)", "GPU 1 (X, process 8)")
-    machines._warn_of_busy({"a": Facts(gpus=2, busy=busy), "b": Facts(gpus=2)}, Screen())
+    machines._warn_of_busy({"a": HostFacts(gpus=2, busy=busy), "b": HostFacts(gpus=2)}, Screen())
     assert capsys.readouterr().err == ("mnrun: warning: a: not free: GPU 0 (python, process 7), GPU 1 (X, process 8)\n")

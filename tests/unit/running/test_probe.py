@@ -12,6 +12,7 @@ from pytest_mock import MockerFixture
 from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
 from mnrun.model import JobSpec
+from mnrun.nodes import kit
 from mnrun.running import probe
 from mnrun.running.probe import Asker, judged
 from mnrun.schedulers import slurm
@@ -19,7 +20,7 @@ from mnrun.system import process
 from unit.samples import RECORDED, SITE, build, held
 
 FACTS = (RECORDED / "facts.txt").read_text()
-NO_MPI = "".join(line for line in FACTS.splitlines(True) if not line.startswith("image\tmpi"))
+NO_MPI = "".join(line for line in FACTS.splitlines(True) if not line.startswith("fact node01 image mpi"))
 MPICH = FACTS.replace("openmpi /usr/bin/mpirun mpirun (Open MPI) 4.1.4", "mpich /usr/bin/mpirun HYDRA")
 
 
@@ -59,14 +60,14 @@ def of(image: Path, **given: Any) -> Asker:
 def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
     """It needs nothing of the node."""
     job, found = judged(of(image))
-    assert (node.asked, found, job.mode, job.left) == ([], None, "inside-out", ("mode", "launcher", "mpi"))
+    assert (node.asked, found, job.mode, job.undecided) == ([], None, "inside-out", ("mode", "launcher", "mpi"))
 
 
 def test_outside_in_asks_once(node: Node, image: Path) -> None:
     """The first node, in the job's own container; the next job of this image knows it."""
     for _ in range(3):
         job, found = judged(of(image, mode="outside-in"))
-        assert (job.launcher, job.mpi, job.left) == ("mpirun", "openmpi", ())
+        assert (job.launcher, job.mpi, job.undecided) == ("mpirun", "openmpi", ())
         assert found is not None
     (words,) = node.asked
     assert words[:3] == ("bash", "-p", "-c")
@@ -76,6 +77,14 @@ def test_outside_in_asks_once(node: Node, image: Path) -> None:
     judged(of(image, mode="outside-in", bind=("/usr:/opt/x",)))
     judged(replaced(of(image, mode="outside-in"), PATH="/opt/mpi/bin"))
     assert len(node.asked) == 4
+
+
+def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mocker: MockerFixture) -> None:
+    """An older mnrun's, whose script may have written another format."""
+    judged(of(image, mode="outside-in"))
+    assert of(image, mode="outside-in").remembered() is not None
+    mocker.patch.object(kit, "asking_of_mpi", return_value="another script")
+    assert of(image, mode="outside-in").remembered() is None
 
 
 def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
@@ -208,7 +217,7 @@ def test_the_nodes_of_a_job_tell_of_networks(node: Node, image: Path) -> None:
             *("nic eth0 kind=physical state=up", f"address eth0 10.77.0.{number}/24", "route 10.77.0.0/24 dev eth0"),
             *("nic docker0 kind=bridge state=up", "address docker0 172.17.0.1/16"),
         )
-        said += [*(f"fact node0{number} {line}" for line in own), f"ready node0{number} address=10.77.0.{number}"]
+        said += [*(f"fact node0{number} {line}" for line in own), f"fact node0{number} node address 10.77.0.{number}"]
     node.says = "\n".join(said)
     told = of(image).networks()
     assert any(

@@ -16,6 +16,7 @@ from pytest_mock import MockerFixture
 from mnrun import nodeset
 from mnrun.model import Outcome
 from mnrun.network import choose
+from mnrun.network.facts import network_facts
 from mnrun.nodes.status import Roster
 from mnrun.running import prepare
 from mnrun.system.process import Event
@@ -30,7 +31,7 @@ BOUND = 60.0  # seconds of CPU, where it takes eight
 def facts(number: int, adapters: int) -> list[str]:
     """What network_facts.sh says of a node with so many adapters for RoCE, and as many GPUs."""
     lines = ["nic lo kind=loopback state=unknown", f"nic eth0 kind=physical state=up speed=25000 numa=0 pci=p{number}"]
-    lines += [f"address eth0 10.{number >> 8}.{number & 255}.1/8", "route 10.0.0.0/8 dev eth0", "have verbs"]
+    lines += [f"address eth0 10.{number >> 8}.{number & 255}.1/8", "route 10.0.0.0/8 dev eth0", "feature verbs"]
     for port in range(adapters):
         place = f"numa={port // 4} pci=pci0000:{port}0/0000:{port}0:01.0/0000:{port}1:00.0"
         lines.append(f"hca mlx5_{port} port=1 state=ACTIVE rate=200 link=Ethernet id=0x101b nics=r{port} {place}")
@@ -106,11 +107,14 @@ def test_a_launch_of_thousands_of_nodes(launch: Launcher, stage: Stage) -> None:
 
 def test_networks_of_thousands_of_nodes() -> None:
     """B3: what they are told of them is found by looking at each node, not at each pair of them."""
-    said = {name: list(folded(facts(n, adapters=8))) for n, name in enumerate(names(NODES), 1)}
-    addresses = {name: f"10.{n >> 8}.{n & 255}.1" for n, name in enumerate(said, 1)}
+    roster = Roster(names(NODES))
+    lines = coming(NODES, adapters=8)
+    addresses = {name: f"10.{n >> 8}.{n & 255}.1" for n, name in enumerate(names(NODES), 1)}
     begin = time.process_time()
-    chosen = {one.name: one.value for one in choose.of_job(build("./app"), said, addresses)}
-    assert choose.warnings(build("./app"), said, slurm=True) == []
+    assert all(map(roster.hear, lines))
+    networks = {node: network_facts(facts) for node, facts in roster.facts.items()}
+    chosen = {one.name: one.value for one in choose.of_job(build("./app"), networks, addresses)}
+    assert choose.warnings(build("./app"), networks, slurm=True) == []
     assert time.process_time() - begin < BOUND
     assert chosen["NCCL_IB_HCA"].startswith("=mlx5_0:1,"), chosen
 

@@ -1,14 +1,13 @@
-"""Parse the names of hosts without a scheduler, and the facts of each host."""
+"""Parse the names of hosts without a scheduler."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from mnrun import nodeset
 from mnrun.errors import UsageError
-from mnrun.model import HostRequest, Words
+from mnrun.model import HostRequest
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
 
@@ -70,40 +69,3 @@ def _merged(hosts: Iterable[HostRequest], origin: str) -> tuple[HostRequest, ...
             slots[host.name] = host.slots
     some = any(count is not None for count in slots.values())
     return tuple(HostRequest(name, (count or 1) if some else None) for name, count in slots.items())
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts that a host reports (wrappers/probe/host_facts.sh)."""
-
-    cpus: int = 1
-    gpus: int = 0
-    busy: Words = ()  # a GPU and the process on it
-    # A text that tells the image's file from a copy, "" without a file, "directory" for a tree.
-    image: str = ""
-    size: int = 0
-    home: str = ""
-
-
-def facts(said: str) -> Facts:
-    """Parse the `name value` lines of host_facts.sh. Lines that a user's own profile prints among them are skipped."""
-    found: dict[str, str] = {}
-    busy: list[str] = []
-    for line in said.splitlines():
-        word, _, value = line.partition(" ")
-        if word == "busy":
-            busy.append(value)
-        elif word in ("cpus", "gpus", "image", "size", "home"):
-            found[word] = value
-
-    def number(name: str, default: int) -> int:
-        return int(found[name]) if found.get(name, "").isdecimal() else default
-
-    return Facts(
-        number("cpus", 1),
-        number("gpus", 0),
-        tuple(busy),
-        found.get("image", ""),
-        number("size", 0),
-        found.get("home", ""),
-    )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mnrun.model import Allocation, Command, HostRequest, Node, Phase, Plan, Site, Step, Variable, Where
-from mnrun.schedulers.hosts.names import Facts
+from mnrun.schedulers.hosts.facts import HostFacts
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 
 SITE = Site("hosts", "hosts")
 
 
-def allocation(hosts: Sequence[HostRequest], facts: Mapping[str, Facts]) -> Allocation:
+def allocation(hosts: Sequence[HostRequest], facts: Mapping[str, HostFacts]) -> Allocation:
     """Return the hosts as an allocation."""
     nodes = (Node(host.name, facts[host.name].cpus, facts[host.name].gpus, host.slots) for host in hosts)
     return Allocation(SITE.scheduler, SITE.job, tuple(nodes))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from mnrun.model import Command, JobSpec, Phase
 from mnrun.planning.layout import lay_out
 from mnrun.schedulers.hosts import names, steps
-from mnrun.schedulers.hosts.names import Facts
+from mnrun.schedulers.hosts.facts import HostFacts
 from unit.samples import make
 
 
 def test_ranks_as_was_said_of_each_host() -> None:
     """Their slots, whatever CPUs they have; fewer ranks than slots go round in turn; more are refused by layout."""
     asked = names.parse("ws1:3,ws2:1")
-    held = steps.allocation(asked, {"ws1": Facts(1), "ws2": Facts(64)})
+    held = steps.allocation(asked, {"ws1": HostFacts(1), "ws2": HostFacts(64)})
     assert lay_out(JobSpec(hosts=asked), held).ranks == (3, 1)
     assert lay_out(JobSpec(hosts=asked, ntasks=2, origins={"ntasks": "x"}), held).ranks == (1, 1)
-    free = steps.allocation(names.parse("a,b"), {"a": Facts(4, 2), "b": Facts(4, 2)})
+    free = steps.allocation(names.parse("a,b"), {"a": HostFacts(4, 2), "b": HostFacts(4, 2)})
     assert lay_out(JobSpec(), free).ranks == (2, 2)  # one per GPU
 
 

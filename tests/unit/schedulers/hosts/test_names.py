@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mnrun.errors import UsageError
+from mnrun.facts import parse
 from mnrun.model import HostRequest
 from mnrun.schedulers.hosts import names
-from mnrun.schedulers.hosts.names import Facts
+from mnrun.schedulers.hosts.facts import HostFacts, host_facts
 
 
 @pytest.mark.parametrize(
@@ -63,8 +64,7 @@ def test_what_is_no_hostfile(text: str, why: str) -> None:
 
 def test_what_a_host_says_of_itself() -> None:
     """Whatever its user's profile prints besides."""
-    said = (
-        "Welcome!\ncpus 8\ngpus 2\nhome /home/al ice\nbusy GPU 0 (python, process 7)\nimage 1.2.3\nsize 5\ncpus? no\n"
-    )
-    assert names.facts(said) == Facts(8, 2, ("GPU 0 (python, process 7)",), "1.2.3", 5, "/home/al ice")
-    assert names.facts("") == Facts()
+    facts = ("cpus 8", "gpus 2", "home /home/al ice", "busy GPU 0 (python, process 7)", "image 1.2.3", "size 5", "x y")
+    said = "Welcome!\ncpus 9\n" + "".join(f"fact ws1 node {fact}\n" for fact in facts)
+    assert host_facts(parse(said)) == HostFacts(8, 2, ("GPU 0 (python, process 7)",), "1.2.3", 5, "/home/al ice")
+    assert host_facts(parse("fact ws1 node cpus many\n")) == host_facts([]) == HostFacts()

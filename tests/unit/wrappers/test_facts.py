@@ -1,0 +1,114 @@
+"""What the scripts of wrappers/probe/ print, run here, is read as facts: all in one format."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mnrun.facts import Fact, parse, values
+from mnrun.files import spoken, wrapper
+from mnrun.mpi.facts import mpi_facts
+from mnrun.network.facts import network_facts
+from mnrun.nodes import kit
+from mnrun.nodes.survey import node_survey
+from mnrun.schedulers.hosts.facts import host_facts
+from unit.conftest import Shell
+
+FACTS = wrapper("facts.sh")
+HOST = os.uname().nodename
+TOOLS = ("bash", "cat", "cut", "env", "grep", "head", "mktemp", "readlink", "rm", "sed", "sh", "timeout", "tr", "uname")
+NODE = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "node07"}
+MPIRUN = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.7'; printf 'Report\\tbugs\\n'\n"
+
+
+@pytest.mark.parametrize("script", ["survey.sh", "mpi_node.sh", "mpi_image.sh", "host_facts.sh", "network_ask.sh"])
+def test_every_name_is_in_the_table(script: str) -> None:
+    """Of docs/internals/facts.md, in the row of its script."""
+    table = (Path(__file__).parents[3] / "docs/internals/facts.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"\bfact ([a-z][a-z_]*(?:-[a-z]+)?)\b", spoken(script)))
+    runtimes = {"docker", "podman", "ch"}  # they have one column
+    (row,) = re.findall(rf"(?m)^\| `{script}` \|.*", table)
+    assert names
+    assert {name for name in names if name.partition("-")[0] not in runtimes and f"`{name}`" not in row} == set()
+
+
+def test_every_subject_of_networks_is_in_the_table() -> None:
+    table = (Path(__file__).parents[3] / "docs/internals/facts.md").read_text(encoding="utf-8")
+    subjects = set(re.findall(r"""echo ["'](\w+) |="(hca|gid) """, wrapper("network_facts.sh")))
+    assert len(subjects) > 8
+    assert {one or other for one, other in subjects if f"`{one or other}`" not in table} == set()
+
+
+def test_a_fact_is_one_line(sh: Shell) -> None:
+    """Whatever its value has in it; without a value it is none."""
+    said = sh(FACTS + "fact a '' ; fact b 1 2; fact c $'x\\ty\\nz'; fact d '*'", shell="bash", environ=NODE).decode()
+    assert said == "fact node07 node b 1 2\nfact node07 node c x y z\nfact node07 node d *\n"
+
+
+def test_facts_of_one_subject(sh: Shell) -> None:
+    """An image does not speak for its node, nor with a tab, which begins the next fact."""
+    lines = b"image a 1\nnode a 2\nimages a 3\nimage a 4\tnode a 5\n"
+    assert parse(sh(FACTS + "facts image", shell="bash", environ=NODE, stdin=lines).decode()) == [
+        Fact("node07", "image", "a", "1"),
+        Fact("node07", "image", "a", "4 node a 5"),
+    ]
+    assert len(parse(sh(FACTS + "facts", shell="bash", environ=NODE, stdin=lines).decode())) == 4
+
+
+def test_no_process_is_started_for_a_fact(sh: Shell) -> None:
+    """Also where the name of the node is not in the environment."""
+    script = f"set -m; trap 'echo forked' CHLD\n{FACTS}fact a 1; facts <<<'node b 2'; echo; (:)"
+    said = sh(script, shell="bash", environ={"PATH": NODE["PATH"]}).decode()
+    assert said == f"fact {HOST} node a 1\nfact {HOST} node b 2\n\nforked\n"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """The environment of a node that has these tools alone, and an MPI."""
+    for tool in TOOLS:
+        (tmp_path / tool).symlink_to(shutil.which(tool) or "/nonexistent")
+    (tmp_path / "mpirun.openmpi").write_text(MPIRUN)
+    (tmp_path / "mpirun.openmpi").chmod(0o755)
+    return {**NODE, "PATH": str(tmp_path)}
+
+
+def test_the_survey(sh: Shell, bare: dict[str, str]) -> None:
+    survey = node_survey(parse(sh(kit.survey(), shell="bash", environ=bare).decode()))
+    assert "bash" in survey.values
+    assert {"tar", "od"} <= set(survey.lacks)
+    assert not {"grep", "sed"} & set(survey.lacks)
+    assert survey.network.kernel == os.uname().release
+
+
+def test_the_facts_of_a_host(sh: Shell, tmp_path: Path) -> None:
+    (tmp_path / "app.sif").write_text("SIF")
+    environ = {**NODE, "HOME": "/home/al ice"}
+    said = sh(kit.asking_of_host(), str(tmp_path / "app.sif"), shell="bash", environ=environ).decode()
+    facts = host_facts(parse(said))
+    assert (facts.size, facts.home, bool(facts.cpus), bool(facts.image)) == (3, "/home/al ice", True, True)
+    assert host_facts(parse(sh(kit.asking_of_host(), str(tmp_path), shell="bash").decode())).image == "directory"
+
+
+def test_the_networks(sh: Shell) -> None:
+    read = parse(sh(kit.asking(), shell="bash", environ={**NODE, "SSH_CONNECTION": "a 1 10.9.9.9 2"}).decode())
+    assert {fact.node for fact in read} == {"node07"}
+    assert network_facts(read).nics["lo"].kind == "loopback"
+    assert values(read, "node")["address"].count(".") == 3
+
+
+def test_the_mpis_of_node_and_image(sh: Shell, bare: dict[str, str]) -> None:
+    """The image is one that says more than it should."""
+    image = ("env", "CUDA_VERSION=12.4", "sh", "-c", 'echo noise; echo "node mpi x"; exec "$@"', "sh")
+    said = sh(kit.asking_of_mpi(), "apptainer", "", *image, shell="bash", environ=bare).decode()
+    facts = mpi_facts(parse(said))
+    assert facts is not None
+    assert facts.node.values["name"] == "node07"
+    assert [str(side.has("openmpi")).partition(" (/")[0] for side in (facts.node, facts.image)] == [
+        "Open MPI 5.0.7"
+    ] * 2
+    assert (facts.node.values.get("cuda"), facts.image.values["cuda"]) == (None, "12.4")
+    assert "node mpi x" not in said

@@ -1,0 +1,15 @@
+# shellcheck shell=bash
+# The scripts that ask a node have these functions in front (nodes/kit.py). They print facts in lines
+# `fact NODE SUBJECT NAME VALUE` (launcher/mnrun/facts.py). They start no process.
+node=${SLURMD_NODENAME-}
+[[ -n $node ]] || read -r node </proc/sys/kernel/hostname
+fact() { # NAME VALUE…: Print a fact of the node, unless its value is empty
+  local value=${*:2}
+  [[ -z $value ]] || printf 'fact %s node %s %s\n' "$node" "$1" "${value//[$'\t\n']/ }"
+}
+facts() { # [SUBJECT]: Print the facts `SUBJECT NAME VALUE` on standard input, or only those of SUBJECT
+  local line
+  while IFS= read -r line; do
+    [[ -n ${1-} && $line != "$1 "* ]] || printf 'fact %s %s\n' "$node" "${line//$'\t'/ }"
+  done
+}
