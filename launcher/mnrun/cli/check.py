@@ -13,7 +13,7 @@ import click
 from mnrun import nodeset
 from mnrun.config.options import BY_NAME
 from mnrun.errors import Impossible
-from mnrun.model import JobSpec
+from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit, survey
 from mnrun.nodes.survey import NO, OK, Finding
 from mnrun.planning import layout
@@ -58,14 +58,14 @@ def check(as_json: bool, **given: object) -> None:
 def _asked(job: JobSpec) -> dict[str, survey.Facts]:
     """Return node -> its facts. Raises LaunchError if a node does not answer."""
     words = ("bash", "-p", "-c", kit.survey())
-    if job.hosts:
+    if job.hosts.names:
         from mnrun.running import hosts
 
         with where.reached(job, Screen()) as held:
             answers = held.way.ask(words)
             hosts.refuse_silent(answers)
             return {node: _only(answer.out) for node, answer in answers.items()}
-    if "SLURM_JOB_ID" in os.environ and not job.local:
+    if "SLURM_JOB_ID" in os.environ and not job.hosts.local:
         from mnrun.schedulers.slurm import cluster
 
         allocation, _ = cluster.current(os.environ)

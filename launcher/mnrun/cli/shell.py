@@ -8,7 +8,7 @@ import sys
 import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
-from mnrun.model import JobSpec
+from mnrun.jobspec import JobSpec
 from mnrun.running import nodes, session
 from mnrun.system.screen import Screen
 
@@ -28,7 +28,7 @@ def shell(command: tuple[str, ...], **given: object) -> None:
 
     cluster.refuse_gpus(job, cluster.version())
     words = nodes.asked_of_salloc(job)
-    if not job.job_name:
+    if not job.batch.text("job_name"):
         words.append("--job-name=mnrun")  # by default, salloc names the job after its command (salloc(1), --job-name)
     with allocate.allocated(tuple(words), os.environ, Screen(job.quiet, job.verbose)) as variables:
         os.environ.update(variables)
@@ -39,7 +39,7 @@ def shell(command: tuple[str, ...], **given: object) -> None:
 def _needs_allocation(job: JobSpec) -> bool:
     from mnrun.schedulers.slurm import cluster
 
-    return not job.local and not job.hosts and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
+    return not job.hosts.local and not job.hosts.names and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
 
 
 __all__ = ["shell"]

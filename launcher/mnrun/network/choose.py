@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from mnrun import nodeset
 from mnrun.environment import quote
-from mnrun.model import JobSpec, Variable
+from mnrun.jobspec import JobSpec, Variable
 from mnrun.network.facts import EFA, INFINIBAND, ROCE, Facts, Hca, Nic, fast, parse, shared, too_small
 from mnrun.network.pinned import lacking
 
@@ -309,10 +309,10 @@ def asked(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
 
 def of_job(spec: JobSpec, said: Mapping[str, Sequence[str]], addresses: Mapping[str, str]) -> tuple[Choice, ...]:
     """Return the choices for a job whose nodes have reported `said`, without the variables that the job sets itself."""
-    if spec.fabric == "off" or set(said) != set(addresses):
+    if spec.start.fabric == "off" or set(said) != set(addresses):
         return ()
     chosen = choose({node: parse(lines) for node, lines in said.items()}, addresses)
-    own = own_words(spec.env, (*spec.mpi_args, *(spec.command if spec.once else ())))
+    own = own_words(spec.program.env, (*spec.start.mpi_args, *(spec.program.command if spec.program.once else ())))
     return tuple(one for one in chosen if one.name not in own)
 
 
@@ -338,7 +338,7 @@ def warnings(spec: JobSpec, said: Mapping[str, Sequence[str]], slurm: bool) -> l
     for node, lines in said.items():
         for line in too_small(parse(lines), len(said), slurm):
             found.setdefault(line, []).append(node)
-    return [*(f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()), *lacking(spec.env, said)]
+    return [*(f"{nodeset.fold(nodes)}: {line}" for line, nodes in found.items()), *lacking(spec.program.env, said)]
 
 
 def shell(choices: Iterable[Choice]) -> str:

@@ -208,7 +208,7 @@ class Roster:
         count = total - self.started
         what = f"{count} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
         return DeadlineError(
-            f"{what} {plan.spec.start_timeout} s after all nodes were ready",
+            f"{what} {plan.spec.start.timeout} s after all nodes were ready",
             "mpirun hangs, or --start-timeout gives it longer",
         )
 

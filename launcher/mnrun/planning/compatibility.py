@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mnrun.errors import Impossible
-from mnrun.model import JobSpec, Variable
+from mnrun.jobspec import JobSpec, Variable, derived
 from mnrun.mpi import HYDRA, MPIS, WITHOUT_MPI
 from mnrun.runtimes import RUNTIMES, SHARING
 
@@ -149,18 +149,20 @@ def _number(said: str) -> str:
 def judge(job: JobSpec, found: Facts) -> Verdict:
     """Return the verdict on `job`: the way that it asks for, or else the first way that works."""
     ways = _ways(job, found)
-    left = job.left
+    left = job.start.undecided
     fitting = [
         way
         for way in ways
-        if way.mode == job.mode or ("mode" in left and job.mode == "inside-out")
-        if (way.launcher == job.launcher or way.mode == "inside-out" or "launcher" in left)
+        if way.mode == job.start.mode or ("mode" in left and job.start.mode == "inside-out")
+        if (way.launcher == job.start.launcher or way.mode == "inside-out" or "launcher" in left)
     ]
     # `fitting` is in the order of preference. A way that was asked for is told though it fails.
     chosen = next((way for way in fitting if way.works), fitting[0])
-    free = job if job.launcher in WITHOUT_MPI else replace(job, mpi="auto", left=("mode", "launcher", "mpi"))
+    free = job
+    if job.start.launcher not in WITHOUT_MPI:
+        free = replace(job, start=replace(job.start, mpi="auto", undecided=("mode", "launcher", "mpi")))
     remedy = next((way for way in _ways(free, found) if way.works), None)
-    notes = (single_copy(replace(job, mode=chosen.mode), found), *_notes(job, found))
+    notes = (single_copy(replace(job, start=replace(job.start, mode=chosen.mode)), found), *_notes(job, found))
     return Verdict(chosen, ways, notes, remedy)
 
 
@@ -177,29 +179,33 @@ def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
         raise Impossible(
             f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries all the same"
         )
-    mpi = way.mpi if way.works and "mpi" in job.left and way.mode == "outside-in" else job.mpi
-    chosen = {"mode": way.mode, "launcher": way.launcher, "mpi": mpi}
-    why = {name: "the image and the node (verdict)" for name in job.left if chosen[name] != getattr(job, name)}
-    env = tuple(setting for setting in way.settings if not any(setting.name == own.name for own in job.env))
-    return replace(job, **chosen, env=(*job.env, *env), left=(), origins={**job.origins, **why})  # type: ignore[arg-type]
+    mpi = way.mpi if way.works and "mpi" in job.start.undecided and way.mode == "outside-in" else job.start.mpi
+    start = replace(job.start, mode=way.mode, launcher=way.launcher, mpi=mpi, undecided=())
+    changed = [name for name in job.start.undecided if getattr(start, name) != getattr(job.start, name)]
+    origins = {**job.origins, **dict.fromkeys(changed, derived("the image and the node (verdict)"))}
+    env = tuple(setting for setting in way.settings if not any(setting.name == own.name for own in job.program.env))
+    program = replace(job.program, env=(*job.program.env, *env))
+    return replace(job, program=program, start=start, origins=origins)
 
 
 def _inside(job: JobSpec, found: Facts) -> Way:
     """Return the way by the image's own mpirun: it needs nothing of the node but the container."""
 
     def way(works: bool, why: str) -> Way:
-        asked = job.mpi if job.mpi in MPIS else ""
-        return Way("inside-out", job.launcher if job.launcher in WITHOUT_MPI else "mpirun", asked, works, why)
+        asked = job.start.mpi if job.start.mpi in MPIS else ""
+        return Way(
+            "inside-out", job.start.launcher if job.start.launcher in WITHOUT_MPI else "mpirun", asked, works, why
+        )
 
     image = found.image
-    if job.launcher in WITHOUT_MPI:
-        return way(True, f"works: ranks by {job.launcher}, which needs no MPI")
+    if job.start.launcher in WITHOUT_MPI:
+        return way(True, f"works: ranks by {job.start.launcher}, which needs no MPI")
     if found.silent:
         return way(True, f"not judged: the image has not answered ({found.silent})")
-    if job.mpi in MPIS and image.mpis:
-        mine = image.has(job.mpi)
+    if job.start.mpi in MPIS and image.mpis:
+        mine = image.has(job.start.mpi)
         if mine is None:
-            return way(False, f"the image has no {MPIS[job.mpi].NAME}: found {_listed(image.mpis)}")
+            return way(False, f"the image has no {MPIS[job.start.mpi].NAME}: found {_listed(image.mpis)}")
         return way(True, f"works: the image's {mine}")
     if not image.mpis:
         return way(False, "the image has no mpirun, on its PATH or where it usually is")
@@ -217,18 +223,20 @@ def _by_mpirun(job: JobSpec, found: Facts) -> Way:
         return Way("outside-in", "mpirun", mpi, works, why)
 
     kinds = _kinds(job, found)
-    asked = job.mpi if job.mpi in MPIS else "auto"
+    asked = job.start.mpi if job.start.mpi in MPIS else "auto"
     for kind in kinds:
         name = MPIS[kind].NAME
-        if kind in HYDRA and not RUNTIMES[job.runtime].FILES:
-            return way(kind, False, f"{name} speaks through an open file, which {job.runtime} does not hand on")
+        if kind in HYDRA and not RUNTIMES[job.container.runtime].FILES:
+            return way(
+                kind, False, f"{name} speaks through an open file, which {job.container.runtime} does not hand on"
+            )
         family = HYDRA if kind in HYDRA else (kind,)
         host = next((mpi for mpi in found.node.mpis if mpi.kind in family), None)
         if host is None or asked not in ("auto", kind, *(("mpich",) if kind in HYDRA else ())):
             continue  # MPICH's mpiexec starts all MPIs of the Hydra family
         if (
             kind == "openmpi"
-            and job.nodes != 1
+            and job.resources.nodes != 1
             and _major(host.version) >= 5
             and _major(found.image.pmix) in range(1, 4)
         ):
@@ -255,7 +263,7 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
     if "srun" not in found.node.said:
         return way("", False, "the node has no srun that answers")
     offered = found.offered
-    asked = job.mpi if job.mpi in ("pmix", "pmi2") and "mpi" not in job.left else ""
+    asked = job.start.mpi if job.start.mpi in ("pmix", "pmi2") and "mpi" not in job.start.undecided else ""
     kinds = _kinds(job, found)
     if asked in found.broken:
         return way(asked, False, f"srun lists {asked} on the node, and cannot load it (its libpmix is missing)")
@@ -267,9 +275,9 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
         mpi = _PMI[kind]
         if asked not in ("", mpi) or mpi not in found.offers:
             continue
-        if mpi == "pmi2" and not RUNTIMES[job.runtime].FILES:
-            return way(mpi, False, f"PMI2 speaks through an open file, which {job.runtime} does not hand on")
-        if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in job.env):
+        if mpi == "pmi2" and not RUNTIMES[job.container.runtime].FILES:
+            return way(mpi, False, f"PMI2 speaks through an open file, which {job.container.runtime} does not hand on")
+        if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in job.program.env):
             return way(
                 mpi, False, "Intel MPI needs Slurm's libpmi2.so in the image, and its place: -x I_MPI_PMI_LIBRARY=…"
             )
@@ -288,8 +296,8 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
 
 def _kinds(job: JobSpec, found: Facts) -> tuple[str, ...]:
     """Return the image's MPIs, or only the one that was asked for if the image has it."""
-    kinds = (found.image if RUNTIMES[job.runtime].CONTAINED else found.node).kinds
-    return (job.mpi,) if job.mpi in kinds else kinds
+    kinds = (found.image if RUNTIMES[job.container.runtime].CONTAINED else found.node).kinds
+    return (job.start.mpi,) if job.start.mpi in kinds else kinds
 
 
 def _skew(kind: str, found: Facts) -> str:
@@ -313,19 +321,19 @@ def _major(version: str) -> int:
 
 def single_copy(job: JobSpec, found: Facts | None = None) -> str:
     """Return whether the ranks of a node can read each other's memory (CMA), and the measure if they cannot."""
-    runtime = RUNTIMES[job.runtime]
+    runtime = RUNTIMES[job.container.runtime]
     if found and found.node.said.get("ptrace", "0") not in ("0", "1"):
         return "single copy: off, since the node's kernel.yama.ptrace_scope forbids it"
     if not runtime.CONTAINED:
         return "single copy: on, there is no container"
-    if job.mode == "inside-out":
+    if job.start.mode == "inside-out":
         return "single copy: on, the ranks of a node live in one container"
-    if job.runtime in SHARING and job.container_per != "rank":
+    if job.container.runtime in SHARING and job.container.per != "rank":
         return "single copy: on, the ranks of a node share one container"
     users = (found.node.said.get("users"), found.image.said.get("users")) if found else ("", "")
     if not runtime.APART or (users[0] and users[0] == users[1]):
         return "single copy: on, the containers of a node are in its own user namespace"
-    fix = "; --container-per node shares one" if job.runtime in SHARING else ""
+    fix = "; --container-per node shares one" if job.container.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
     return f"single copy: off, each rank has a container in a user namespace of its own{fix} (set: {names})"
 

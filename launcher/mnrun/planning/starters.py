@@ -20,7 +20,7 @@ def mode(settings: Settings) -> str:
     return asked if asked != "auto" else "outside-in" if by_srun else "inside-out"
 
 
-def left(settings: Settings, launcher: str) -> Words:
+def undecided(settings: Settings, launcher: str) -> Words:
     """Return which of mode, launcher and mpi are open, if an MPI starts the ranks. Any --mpi has one launcher."""
     ours: Words = ("mode",) if settings["mpi"].value != "auto" else ("mode", "launcher", "mpi")
     return tuple(name for name in ours if settings[name].value == "auto" and launcher not in WITHOUT_MPI)

@@ -19,7 +19,8 @@ from pathlib import Path
 from mnrun.errors import BUG, LaunchError, NodeError, Requeued
 from mnrun.jobs import archive, records
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted
-from mnrun.model import JobSpec, Outcome
+from mnrun.jobspec import JobSpec
+from mnrun.model import Outcome
 from mnrun.running.job_dir import Records
 from mnrun.system import process
 
@@ -54,11 +55,16 @@ def current(environ: Mapping[str, str]) -> Start:
 
 def apart(spec: JobSpec, start: Start) -> JobSpec:
     """Return the job with a directory of --split-output of its own for this task and this start."""
-    if not spec.split_output:
+    if not spec.program.split_output:
         return spec
     _, _, task = start.id.partition("_")
     again = f"start.{start.restart}" if start.restart else ""
-    return replace(spec, split_output=os.path.join(spec.split_output, *filter(None, (task, again))))
+    return replace(
+        spec,
+        program=replace(
+            spec.program, split_output=os.path.join(spec.program.split_output, *filter(None, (task, again)))
+        ),
+    )
 
 
 @contextmanager
@@ -98,7 +104,7 @@ def _begun(spec: JobSpec, environ: Mapping[str, str]) -> Begun:
         head=environ.get("SLURMD_NODENAME", platform.node()),
         output=os.path.realpath("/proc/self/fd/1"),
         error=os.path.realpath("/proc/self/fd/2"),
-        split_output=spec.split_output,
+        split_output=spec.program.split_output,
     )
 
 
@@ -114,7 +120,7 @@ def _remember(spec: JobSpec, start: Start, environ: Mapping[str, str]) -> None:
         name=environ.get("SLURM_JOB_NAME", ""),
         cluster=environ.get("SLURM_CLUSTER_NAME", ""),
         nodes=int(count) if count.isdecimal() else 0,
-        command=spec.command,
+        command=spec.program.command,
         time=time.time(),
     )
     with suppress(OSError):

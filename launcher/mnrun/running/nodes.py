@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from mnrun import environment
 from mnrun.config.options import OPTIONS
 from mnrun.errors import UsageError
-from mnrun.model import Allocation, JobSpec, Site
+from mnrun.jobspec import JobSpec
+from mnrun.model import Allocation, Site
 from mnrun.schedulers import local
 from mnrun.system.screen import Screen
 
@@ -35,7 +36,7 @@ def held(job: JobSpec) -> tuple[Allocation, Site]:
     """Return the nodes that this process holds. This machine counts only without Slurm, or with --local."""
     from mnrun.schedulers.slurm import cluster
 
-    if not job.local:
+    if not job.hosts.local:
         if "SLURM_JOB_ID" in os.environ:
             allocation, site = cluster.current(os.environ)
             cluster.refuse_gpus(job, site.slurm, site.gpus.values())
@@ -45,7 +46,7 @@ def held(job: JobSpec) -> tuple[Allocation, Site]:
                 "there is no Slurm allocation here",
                 f"get one with\n    {salloc_line(job, sys.argv[1:])}\nor run on this machine alone with --local",
             )
-    if job.launcher == "srun":
+    if job.start.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
     return local.allocation(), Site("local", "local")
 
@@ -54,7 +55,7 @@ def held_or_paper(job: JobSpec) -> tuple[Allocation | None, Site]:
     """Return the held nodes, or None with the site's facts: a plan can do without nodes."""
     from mnrun.schedulers.slurm import cluster
 
-    on_paper = not job.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
+    on_paper = not job.hosts.local and "SLURM_JOB_ID" not in os.environ and cluster.has_slurm()
     if not on_paper:
         return held(job)
     site = cluster.on_paper(os.environ)
@@ -72,18 +73,18 @@ def salloc_line(job: JobSpec, words: Sequence[str]) -> str:
 def asked_of_salloc(job: JobSpec) -> list[str]:
     """Return the options that salloc has too, in its spelling."""
     asked = {
-        "-N": job.nodes,
-        "-n": job.ntasks,
-        "--ntasks-per-node": job.ntasks_per_node,
-        "-c": job.cpus_per_task,
-        "--gres": job.gres,
-        "--gpus-per-node": job.gpus_per_node,
-        "-w": job.nodelist,
-        "--exclude": job.exclude,
+        "-N": job.resources.nodes,
+        "-n": job.resources.ntasks,
+        "--ntasks-per-node": job.resources.ntasks_per_node,
+        "-c": job.resources.cpus_per_task,
+        "--gres": job.resources.gres,
+        "--gpus-per-node": job.resources.gpus_per_node,
+        "-w": job.resources.nodelist,
+        "--exclude": job.resources.exclude,
     }
     words = [word for flag, value in asked.items() if value for word in (flag, str(value))]
     for name in (option.name for option in OPTIONS if option.batch and "shell" in option.verbs):
-        value = getattr(job, name)
+        value = job.value(name)
         if value:
             words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
     return words

@@ -13,7 +13,8 @@ from functools import partial
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobs.records import NO_ARRAY
-from mnrun.model import JobSpec, Plan, Site
+from mnrun.jobspec import JobSpec, Layer
+from mnrun.model import Plan, Site
 from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.slurm.steps import job_name
 from mnrun.system.process import Starter, start
@@ -46,9 +47,11 @@ def asked_here(spec: JobSpec) -> dict[str, str]:
     """Return --output and --error as given for a live run. The values of a job file or a site are for batch jobs."""
 
     def here(option: str) -> bool:
-        return not spec.shell and spec.origins.get(option) in ("command line", f"MNRUN_{option.upper()}")
+        origin = spec.origins.get(option)
+        live = {Layer.COMMAND_LINE, Layer.VARIABLE}
+        return not spec.program.shell and origin is not None and bool(origin.layers & live)
 
-    return {f"--{o}": str(getattr(spec, o)) if here(o) else "" for o in ("output", "error")}
+    return {f"--{o}": spec.batch.text(o) if here(o) else "" for o in ("output", "error")}
 
 
 def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, str]) -> str:
@@ -63,7 +66,7 @@ def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, 
         "J": job,
         "A": environ.get("SLURM_ARRAY_JOB_ID", job),
         "a": environ.get("SLURM_ARRAY_TASK_ID", NO_ARRAY),
-        "x": plan.spec.job_name or environ.get("SLURM_JOB_NAME") or job_name(plan.spec),
+        "x": plan.spec.batch.text("job_name") or environ.get("SLURM_JOB_NAME") or job_name(plan.spec),
         "u": environ.get("USER") or str(os.getuid()),
         "%": "%",
     }

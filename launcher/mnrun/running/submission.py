@@ -14,7 +14,7 @@ from mnrun import environment
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobs import archive
 from mnrun.jobs.records import Submitted
-from mnrun.model import JobSpec
+from mnrun.jobspec import JobSpec
 from mnrun.planning import layout, plan, script
 from mnrun.running import job_dir, session
 from mnrun.schedulers.slurm import cluster, queue, steps
@@ -31,20 +31,22 @@ class Submission:
 def written(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     """Return the batch script of the job that is asked for. Change and ask nothing. Raises LaunchError."""
     job = layout.share_gpus(session.spec_of(command, given, batch=True))
-    if job.hosts:
+    if job.hosts.names:
         words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
         raise Impossible(
             "there is no scheduler to hand --hosts in to",
             f"detach it yourself: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
         )
-    if job.local:
+    if job.hosts.local:
         raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
     laid = layout.lay_out(job, None)
     made = plan.make(job, script.on_paper(laid), "JOB")
     source = f" on {time.strftime('%Y-%m-%d')} by: {shlex.join(['mnrun', *_typed()])}"
-    call = (job.mnrun,) if job.mnrun else session.own_call()
-    asked = str(layout.gpus(job, laid) or "")
-    return Submission(replace(job, nodes=laid.nnodes, gpus=asked), script.write(made, call, source))
+    call = (job.batch.mnrun,) if job.batch.mnrun else session.own_call()
+    asked = str(layout.gpus(job.resources, laid) or "")
+    return Submission(
+        replace(job, resources=replace(job.resources, nodes=laid.nnodes, gpus=asked)), script.write(made, call, source)
+    )
 
 
 def _typed() -> list[str]:
@@ -55,7 +57,7 @@ def hand_in(made: Submission) -> tuple[str, str]:
     """Hand the script to sbatch. Return the job's number, and sbatch's other messages. Raises LaunchError."""
     if not cluster.has_slurm():
         raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
-    if "wait" in made.job.slurm:
+    if "wait" in made.job.batch.slurm:
         raise UsageError("--slurm wait would have sbatch wait, without the job's id", "write mnrun submit --wait")
     cluster.refuse_gpus(made.job, cluster.version())
     job_dir.writable(made.job.job_dir)
@@ -80,11 +82,11 @@ def _record(number: str, job: JobSpec) -> Submitted:
         id=number,
         name=steps.job_name(job),
         cluster=os.environ.get("SLURM_CLUSTER_NAME", ""),
-        nodes=job.nodes or 0,
-        gpus=int(job.gpus or 0),
-        command=(job.script, *job.command) if job.script else job.command,
+        nodes=job.resources.nodes or 0,
+        gpus=int(job.resources.gpus or 0),
+        command=(job.program.script, *job.program.command) if job.program.script else job.program.command,
         time=time.time(),
-        output=absolute(job.output or steps.OUTPUT),
-        error=absolute(job.error),
-        split_output=job.split_output,
+        output=absolute(job.batch.text("output") or steps.OUTPUT),
+        error=absolute(job.batch.text("error")),
+        split_output=job.program.split_output,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from mnrun.model import Allocation, Plan, Site, Variable, Where, Words
+from mnrun.jobspec import Variable
+from mnrun.model import Allocation, Plan, Site, Where, Words
 from mnrun.schedulers import local, unwatched
 from mnrun.schedulers.hosts import names
 from mnrun.schedulers.slurm import cluster, steps

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mnrun import environment
-from mnrun.model import Allocation, Node, Plan, Site, Variable, Where, Words
+from mnrun.jobspec import Variable
+from mnrun.model import Allocation, Node, Plan, Site, Where, Words
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from mnrun import nodeset
 from mnrun.errors import NodeError, UsageError
 from mnrun.files import spoken
-from mnrun.model import Allocation, Asked, Node, Plan, Site, Variable, Where, Words
+from mnrun.jobspec import Asked, Variable
+from mnrun.model import Allocation, Node, Plan, Site, Where, Words
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 

@@ -13,7 +13,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mnrun.model import JobSpec, Words
+from mnrun.jobspec import JobSpec
+from mnrun.model import Words
 from mnrun.nodes import kit
 from mnrun.schedulers.hosts.names import EACH, in_one_line, unnamed
 from mnrun.schedulers.hosts.wires import GONE, Listener, Way, lines, thread
@@ -35,15 +36,15 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     """Yield a way to the hosts of the job. It connects at the first use."""
     # As with paramiko, no host key is taken on trust, whatever the user's own configuration says.
     options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x"]
-    options += ["-p", str(asked.ssh_port)] if asked.ssh_port else []
-    user = ["-l", asked.ssh_user] if asked.ssh_user else []
+    options += ["-p", str(asked.hosts.ssh_port)] if asked.hosts.ssh_port else []
+    user = ["-l", asked.hosts.ssh_user] if asked.hosts.ssh_user else []
     own = {
         **environ,
         # pdsh's own `-l%u` would overrule a User of ~/.ssh/config.
         "PDSH_SSH_ARGS": "-l%u %h" if user else "%h",
         "PDSH_SSH_ARGS_APPEND": " ".join([environ.get("PDSH_SSH_ARGS_APPEND", ""), *options]).strip(),
     }
-    names = tuple(host.name for host in asked.hosts)
+    names = tuple(host.name for host in asked.hosts.names)
 
     def ssh(node: str, words: Words) -> ProcessWire:
         return ProcessWire(("ssh", "-T", *options, *user, "--", node, in_one_line(words)), lost=LOST)

@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mnrun.errors import NodeError
-from mnrun.model import JobSpec, Words
+from mnrun.jobspec import JobSpec
+from mnrun.model import Words
 from mnrun.schedulers.hosts import known_hosts
 from mnrun.schedulers.hosts.names import in_one_line, program, unreachable
 from mnrun.schedulers.hosts.wires import AT_ONCE, Run, Way, Wire, unopened
@@ -102,8 +103,9 @@ def _config(name: str) -> Mapping[str, str | list[str]]:
 
 def places(asked: JobSpec) -> list[Place]:
     """Return the settings of all hosts of the job."""
-    with ThreadPoolExecutor(min(AT_ONCE, len(asked.hosts))) as pool:
-        return list(pool.map(lambda host: place(host.name, asked.ssh_user, asked.ssh_port), asked.hosts))
+    with ThreadPoolExecutor(min(AT_ONCE, len(asked.hosts.names))) as pool:
+        reached = pool.map(lambda host: place(host.name, asked.hosts.ssh_user, asked.hosts.ssh_port), asked.hosts.names)
+        return list(reached)
 
 
 def _agents(where: Place) -> list[paramiko.AgentKey]:
@@ -343,7 +345,7 @@ class Door:
 def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     """Yield a way to the hosts of the job, and close it at the end. Raises NodeError with the name of each host that
     cannot be reached. In that case, nothing runs on the others."""
-    names = tuple(host.name for host in asked.hosts)
+    names = tuple(host.name for host in asked.hosts.names)
     # Without a handler, logging prints paramiko's messages among mnrun's errors.
     logging.getLogger("paramiko").addHandler(logging.NullHandler())
     door = Door()
@@ -353,7 +355,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
     def reach(name: str) -> None:
         where = Place(name, name)
         try:
-            where = place(name, asked.ssh_user, asked.ssh_port)
+            where = place(name, asked.hosts.ssh_user, asked.hosts.ssh_port)
             opened[name] = None if is_here(where) else door.client(where)
         except Exception as error:  # errors of paramiko, the network, known_hosts and keys
             reasons[name] = why_refused(where, unopened(error, len(names)))

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mnrun import environment
 from mnrun.errors import Impossible, NoAnswerError, SchedulerError
-from mnrun.model import Allocation, JobSpec, Site
+from mnrun.jobspec import JobSpec
+from mnrun.model import Allocation, Site
 from mnrun.schedulers.slurm import steps
 from mnrun.system import commands
 
@@ -89,9 +90,11 @@ def refuse_gpus(job: JobSpec, release: tuple[int, int], held: Iterable[int] = ()
     `held` are the GPUs on each of its nodes. Up to 21.08, --overlap shares CPUs alone, and the second step of a launch
     would wait for ever.
     """
-    asked = f"{job.gpus}{job.gpus_per_node}{job.gpus_per_task}" or re.search(r"\bgpu\b", job.gres)
-    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in job.slurm)
-    if release < (22, 5) and not job.no_gpu and (asked or words or any(held)):
+    asked = f"{job.resources.gpus}{job.resources.gpus_per_node}{job.resources.gpus_per_task}" or re.search(
+        r"\bgpu\b", job.resources.gres
+    )
+    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in job.batch.slurm)
+    if release < (22, 5) and not job.resources.no_gpu and (asked or words or any(held)):
         what = f"Slurm {release[0]}.{release[1]:02} does not let a job's steps share its GPUs"
         raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
 

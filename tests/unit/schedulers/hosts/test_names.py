@@ -9,12 +9,13 @@ import pytest
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.files import spoken
-from mnrun.model import Asked, JobSpec, Where, Words
+from mnrun.jobspec import Asked
+from mnrun.model import Where, Words
 from mnrun.planning.layout import lay_out
 from mnrun.schedulers.hosts import names
 from mnrun.schedulers.hosts.names import Facts
 from unit.conftest import Shell
-from unit.samples import make
+from unit.samples import job_spec, make
 
 
 @pytest.mark.parametrize(
@@ -81,16 +82,16 @@ def test_ranks_as_was_said_of_each_host() -> None:
     """Their slots, whatever CPUs they have; fewer ranks than slots go round in turn; more are refused by layout."""
     asked = names.parse("ws1:3,ws2:1")
     held = names.allocation(asked, {"ws1": Facts(1), "ws2": Facts(64)})
-    assert lay_out(JobSpec(hosts=asked), held).ranks == (3, 1)
-    assert lay_out(JobSpec(hosts=asked, ntasks=2, origins={"ntasks": "x"}), held).ranks == (1, 1)
+    assert lay_out(job_spec(hosts=asked), held).ranks == (3, 1)
+    assert lay_out(job_spec(hosts=asked, ntasks=2, origins={"ntasks": "x"}), held).ranks == (1, 1)
     free = names.allocation(names.parse("a,b"), {"a": Facts(4, 2), "b": Facts(4, 2)})
-    assert lay_out(JobSpec(), free).ranks == (2, 2)  # one per GPU
+    assert lay_out(job_spec(), free).ranks == (2, 2)  # one per GPU
 
 
 def test_a_step_goes_to_its_hosts() -> None:
     """By names that ClusterShell and pdsh read; each command knows its own."""
-    plan = make(JobSpec(command=("./app",), hosts=names.parse("node01,node02")), 2, 1)
-    site = names.site(plan.spec.hosts)
+    plan = make(job_spec(command=("./app",), hosts=names.parse("node01,node02")), 2, 1)
+    site = names.site(plan.spec.hosts.names)
     assert names.reach(Where.ALL, plan, site) == ("ssh", "node[01-02]", "exec", "env", "MNRUN_NODE={node}")
     assert names.reach(Where.HEAD, plan, site) == ("ssh", "node01", "exec", "env", "MNRUN_NODE=node01")
 
@@ -152,5 +153,5 @@ def test_a_command_that_is_too_long_for_ssh() -> None:
     """B10, B11: it says so before anything begins; as a node's srun takes any."""
     words = tuple(hashlib.sha256(b"%d" % number).hexdigest() for number in range(4000))
     with pytest.raises(Impossible, match="the command has 256000 letters, more than a login shell takes in one line"):
-        make(JobSpec(words, hosts=names.parse("ws1,ws2")), 1, 1)
-    assert make(JobSpec(words), 1, 1)
+        make(job_spec(command=words, hosts=names.parse("ws1,ws2")), 1, 1)
+    assert make(job_spec(command=words), 1, 1)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.model import JobSpec, Words
+from mnrun.model import Words
 from mnrun.schedulers.hosts import names, pdsh, wires
 from mnrun.schedulers.hosts.wires import Answer, Lease, Listener, Way
 from mnrun.system.process import Event
 from unit.conftest import Shell
+from unit.samples import job_spec
 
 
 class Played:
@@ -268,7 +269,7 @@ TOLD = '#!/bin/sh\nprintf "%s\\0" "$MNRUN_NODE" "$@"\n'
 def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     """Our word is each host's name, %h, and a user's words stay; no host key is taken on trust."""
     started = mocker.patch.object(pdsh, "ProcessWire", side_effect=lambda *words, **_: Up(code=0))
-    job = JobSpec(hosts=names.parse("n1,n2"))
+    job = job_spec(hosts=names.parse("n1,n2"))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with pdsh.connected(job, {}) as way:
         argv = ("ssh", "n[1-2]", *OURS, "bash", "-p", "-c", "text", "/tmp/mnrun.7", *NASTY)
@@ -290,7 +291,7 @@ def test_pdsh_starts_all_hosts_at_the_same_time(mocker: MockerFixture) -> None:
     """B4: it starts no other before one of the first 256 has ended, and these are as long there as the job."""
     started = mocker.patch.object(pdsh, "ProcessWire", side_effect=lambda *words, **_: Up(code=0))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    with pdsh.connected(JobSpec(hosts=names.parse("n[1-300]")), {}) as way:
+    with pdsh.connected(job_spec(hosts=names.parse("n[1-300]")), {}) as way:
         argv = ("ssh", "n[1-300]", *OURS, "bash", "-p", "-c", "text", "/tmp/mnrun.7")
         fan: Any = way.start("serve", argv, {}, events, held=True)
         fan.close()
