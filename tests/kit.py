@@ -6,13 +6,17 @@ import sys
 from pathlib import Path
 
 from mnrun.environment import exports
-from mnrun.model import JobSpec, Layout, Plan, Variable
+from mnrun.jobspec import ContainerOptions, Image, ImageKind, JobSpec, Program, Variable
+from mnrun.model import Layout, Plan
 from mnrun.nodes import kit
 from mnrun.planning import plan
 
 
 def sample() -> Plan:
-    spec = JobSpec(command=("./app",), image="/images/app.sif", env=(Variable("A", "it's"), Variable("B", None)))
+    spec = JobSpec(
+        program=Program(command=("./app",), env=(Variable("A", "it's"), Variable("B", None))),
+        container=ContainerOptions(image=Image(ImageKind.FILE, "/images/app.sif")),
+    )
     return plan.make(spec, Layout(("node01", "node02"), (2, 1)), "7-abcdef")
 
 
@@ -20,7 +24,7 @@ def main(target: str) -> None:
     made = sample()
     generated = {
         "launch.env": kit.inside_environment(made, made.layout),
-        "session.env": "# shellcheck shell=sh\n" + exports(made.spec.env),
+        "session.env": "# shellcheck shell=sh\n" + exports(made.spec.program.env),
     }
     for name, text in kit.files(made, generated).items():
         path = Path(target) / name

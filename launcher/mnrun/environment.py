@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mnrun.errors import UsageError
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

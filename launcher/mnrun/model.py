@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from mnrun.jobspec import JobSpec, Mount
+
 Words = tuple[str, ...]
 
 # In a plan, a name stands for each value that only the job knows. It begins with a character that nobody types.
@@ -49,156 +51,6 @@ class Where(Enum):
     ALL = "all"  # once on every node
     RANKS = "ranks"  # once for each rank, started by the scheduler
     HERE = "here"  # in the launcher itself
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A mount `source[:target[:options]]`, as Apptainer and Docker write it."""
-
-    source: str
-    target: str = ""
-    options: str = ""
-
-    def __str__(self) -> str:
-        target = self.target or self.source
-        return ":".join(filter(None, (self.source, target, self.options)))
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One variable of the job.
-
-    `value` None removes it. An `inherited` variable takes its value where the job starts, so that the batch script does
-    not contain it.
-    """
-
-    name: str
-    value: str | None
-    inherited: bool = field(default=False, compare=False)
-    why: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True)
-class HostRequest:
-    """A named host, and its number of ranks if that was given."""
-
-    name: str
-    slots: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name}:{self.slots}" if self.slots is not None else self.name
-
-
-@dataclass(frozen=True)
-class JobSpec:
-    """The checked and typed request of the user, without any fact of a cluster."""
-
-    command: Words = ()
-    script: str = ""  # runs once in the master container instead of `command`
-    once: bool = False  # the command starts its own ranks: mpirun ./app
-    shell: str = ""  # a shell instead: "terminal", or "input" for commands from standard input
-    mode: str = "inside-out"
-    image: str = ""  # an absolute path, or the runtime's name for an image of a registry
-    pull: str = "missing"
-    pull_timeout: int = 1800  # seconds, for PREPARE
-    image_cache: str = ""  # directory where images of registries become files
-    runtime: str = "apptainer"
-    container_args: Words = ()
-    container_per: str = "auto"
-    privileged: bool = False
-    hardened: bool = False
-    podman_root: str = ""  # on the nodes
-    binds: tuple[Mount, ...] = ()
-    home: str = ""  # "" if it is not mounted
-    chdir: str = "/"
-    umask: str = "0022"
-    env: tuple[Variable, ...] = ()  # variables of every rank
-    passed: Words = ()  # names in `env` from -x and --env-file
-    asked_env: tuple[Variable, ...] = ()  # variables of -x alone, as given
-    env_files: Words = ()
-    launcher: str = "auto"
-    mpi: str = "auto"
-    undecided: Words = ()  # options among mode, launcher and mpi that mnrun chooses
-    mpi_args: Words = ()
-    bind_to: str = ""
-    connect: str = "auto"  # auto: ssh if every node has it, else the pipe
-    nodes: int | None = None
-    ntasks: int | None = None
-    ntasks_per_node: int | None = None
-    cpus_per_task: int | None = None
-    gres: str = ""
-    gpus_per_node: str = ""
-    gpus: str = ""  # in all
-    gpus_per_task: str = ""
-    no_gpu: bool = False
-    gpu_bind: str = ""
-    require: str = "any"  # the network that ranks must use between nodes: ib, tcp
-    nv: bool = False  # without effect, since nodes with the driver have it on
-    nodelist: str = ""
-    exclude: str = ""
-    # options of a batch job, in sbatch's spelling
-    job_name: str = ""
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    reservation: str = ""
-    constraint: str = ""
-    licenses: str = ""
-    exclusive: bool = False
-    mem: str = ""
-    mem_per_cpu: str = ""
-    mem_per_gpu: str = ""
-    time: str = ""
-    output: str = ""
-    error: str = ""
-    split_output: str = ""
-    label: bool = False
-    mail_type: str = ""
-    mail_user: str = ""
-    dependency: str = ""
-    array: str = ""
-    signal: str = ""
-    requeue: bool = False
-    export: str = ""
-    slurm: Words = ()
-    module: Words = ()
-    setup: Words = ()
-    ulimit: Words = ()
-    local: bool = False
-    hosts: tuple[HostRequest, ...] = ()  # hosts without a scheduler
-    hostfile: str = ""  # the file that named them
-    ssh_user: str = ""
-    ssh_port: int | None = None
-    rsh: str = "auto"
-    stage: bool = False
-    ports: str = "20000-29999"
-    fabric: str = "auto"
-    start_timeout: int = 120  # seconds from the first container start until every node is ready
-    keep: bool = False
-    force: bool = False
-    job_dir: str = ""
-    job_file: str = ""  # as given
-    profile: str = ""
-    as_given: bool = False  # for a call in mnrun's batch script, where only its own options count
-    mnrun: str = ""  # the command that the batch script calls
-    slurm_poll: int = 30  # least number of seconds between two questions to Slurm
-    templates: str = ""  # a directory searched before mnrun's own
-    quiet: bool = False
-    verbose: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)  # option -> its origin
-    setup_origins: Words = field(default=(), compare=False)  # origin of each line in `setup`
-    # (option, a word of it) -> origin
-    word_origins: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)
-
-    def own(self, option: str) -> bool:
-        """Return whether this very job asks for the option. A site's setting for every job does not count."""
-        own = (f"{self.job_file} line", "MNRUN_") if self.job_file else ("MNRUN_",)
-        return any(part == "command line" or part.startswith(own) for part in self.origins.get(option, "").split(", "))
-
-    @property
-    def by_reference(self) -> bool:
-        """Return whether the image is a registry's, which must be pulled before anything starts."""
-        return bool(self.image) and not self.image.startswith("/")
 
 
 @dataclass(frozen=True)
@@ -338,5 +190,5 @@ class Outcome:
 
 def job_name(spec: JobSpec) -> str:
     """Return the job's name: its own option, else the name of its program."""
-    words = (spec.script,) if spec.script else spec.command
-    return spec.job_name or words[0].rpartition("/")[2] or "mnrun"
+    words = (spec.program.script,) if spec.program.script else spec.program.command
+    return spec.batch.text("job_name") or words[0].rpartition("/")[2] or "mnrun"

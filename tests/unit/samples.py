@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mnrun.config import layers
-from mnrun.model import Allocation, JobSpec, Layout, Node, Plan, Site
+from mnrun.config.layers import Setting, Value
+from mnrun.jobspec import SECTIONS, Image, ImageKind, JobSpec, Layer, Origin
+from mnrun.model import Allocation, Layout, Node, Plan, Site
 from mnrun.planning import plan, spec
+from mnrun.planning.values import Surroundings
 
 RECORDED = Path(__file__).parent / "recorded"
 SITE = Site("slurm", "7", (24, 11))
@@ -33,7 +38,7 @@ def build(
     """The job of these options (by their keys) and this command, given by alice in her project."""
     words = {"image": "app.sif", **given}
     merged = layers.merge(layers.builtin(), layers.from_command_line(words))
-    return spec.build(merged, command, spec.Surroundings("/home/alice/run", "/home/alice", environ, env_files), shell)
+    return spec.build(merged, command, Surroundings("/home/alice/run", "/home/alice", environ, env_files), shell)
 
 
 def held(*nodes: str, cpus: int = 8, gpus: int = 0, ntasks: int | None = None, each: int | None = None) -> Allocation:
@@ -45,3 +50,49 @@ def make(job: JobSpec, *ranks: int) -> Plan:
     """The plan of a job with so many ranks on node01, node02, …"""
     names = tuple(f"node{number:02}" for number in range(1, len(ranks) + 1))
     return plan.make(job, Layout(names, ranks, "asked", "all"), "7-abcdef")
+
+
+_LAYERS = {
+    "built-in": Layer.BUILT_IN,
+    "site": Layer.DEFAULTS,
+    "user": Layer.DEFAULTS,
+    "profile": Layer.PROFILE,
+    "MNRUN": Layer.VARIABLE,
+    "SBATCH": Layer.SBATCH,
+    "command line": Layer.COMMAND_LINE,
+}
+
+
+def origin(text: str) -> Origin:
+    """Return the origin with this text, in the layers that its words name. Any other word is a job file's."""
+    layers = (
+        next((layer for start, layer in _LAYERS.items() if part.startswith(start)), Layer.JOB_FILE)
+        for part in text.split(", ")
+    )
+    return Origin(text, frozenset(layers))
+
+
+def setting(value: Value, text: str, each: Sequence[str] = ()) -> Setting:
+    """Return a setting with the origin of this text."""
+    return Setting(value, origin(text), tuple(map(origin, each)))
+
+
+def job_spec(**fields: Any) -> JobSpec:
+    """Return a job with these fields of JobSpec and its sections. An image may be a text: a path, or a reference."""
+    return changed(JobSpec(), **fields)
+
+
+def changed(spec: JobSpec, **fields: Any) -> JobSpec:
+    """Return the same job with other values in these fields of JobSpec and its sections. Origins may be texts."""
+    if "origins" in fields:
+        fields["origins"] = {name: origin(str(text)) for name, text in fields["origins"].items()}
+    if isinstance(fields.get("image"), str):
+        kind = ImageKind.FILE if fields["image"].startswith("/") else ImageKind.REFERENCE
+        fields["image"] = Image(kind, fields["image"]) if fields["image"] else None
+    if "hosts" in fields:
+        fields["names"] = fields.pop("hosts")
+    for name in SECTIONS:
+        section = getattr(spec, name)
+        own = {field: fields.pop(field) for field in list(fields) if field in section.__dataclass_fields__}
+        spec = replace(spec, **{name: replace(section, **own)})
+    return replace(spec, **fields)

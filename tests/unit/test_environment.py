@@ -7,7 +7,7 @@ import pytest
 from mnrun import environment
 from mnrun.environment import BARE, CONTEXTS, INSIDE, MPIRUN, SRUN, dropped
 from mnrun.errors import UsageError
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 from unit.conftest import Shell
 
 # name -> the contexts in which it is taken away

@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 from mnrun import errors, model
-from mnrun.model import JobSpec, Layout, Mount, Phase
-from unit.samples import make
+from mnrun.jobspec import Mount
+from mnrun.model import Layout, Phase
+from unit.samples import job_spec, make
 
 CODES = {
     "UsageError": 2,
@@ -66,7 +67,7 @@ def test_a_layout_counts() -> None:
 
 def test_a_step_is_found_by_its_phase() -> None:
     """There is one for each, in a plan whose nodes nobody holds yet and whose image is a registry's."""
-    spec = JobSpec(("./app",), image="docker://app:1", mode="outside-in", launcher="srun")
+    spec = job_spec(command=("./app",), image="docker://app:1", mode="outside-in", launcher="srun")
     plan = make(spec, 1)
     assert [plan.step(phase).phase for phase in Phase] == list(Phase)
 

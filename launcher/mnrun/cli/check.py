@@ -14,7 +14,7 @@ from mnrun import nodeset
 from mnrun.config.options import BY_NAME
 from mnrun.errors import Impossible
 from mnrun.facts import by_node, parse
-from mnrun.model import JobSpec
+from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit, survey
 from mnrun.nodes.survey import NO, OK, Finding, NodeSurvey, node_survey
 from mnrun.planning import layout
@@ -60,14 +60,14 @@ def check(as_json: bool, **given: object) -> None:
 def _surveys(job: JobSpec) -> dict[str, NodeSurvey]:
     """Return node -> its survey. Raises LaunchError if a node does not answer."""
     words = ("bash", "-p", "-c", kit.survey())
-    if job.hosts:
+    if job.hosts.names:
         from mnrun.running import hosts
 
         with where.connected(job, Screen()) as session:
             answers = session.transport.ask(words)
             hosts.refuse_silent(answers)
             return {node: node_survey(parse(answer.out)) for node, answer in answers.items()}
-    if where.in_job() and not job.local:
+    if where.in_job() and not job.hosts.local:
         scheduler = at_hand(os.environ)
         allocation, _ = scheduler.current(os.environ)
         names = layout.lay_out(job, allocation).nodes

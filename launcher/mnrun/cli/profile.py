@@ -10,7 +10,7 @@ import click
 from mnrun.config import docs, load, profiles
 from mnrun.config.layers import Setting
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.planning import spec
+from mnrun.planning import variables
 from mnrun.running import session
 from mnrun.system.screen import Screen
 
@@ -59,7 +59,7 @@ def show(name: str) -> None:
     for key, setting in found.settings.items():
         for value, origin in _parts(setting):
             if key == "env":  # values may be secrets
-                origin = spec.reason(found.whys.get(value, ""), origin)
+                origin = variables.reason(found.whys.get(value, ""), origin)
                 value = value.partition("=")[0]
             click.echo(f"{key} = {value}    # {origin}")
     for warning in found.warnings:
@@ -69,9 +69,9 @@ def show(name: str) -> None:
 def _parts(setting: Setting) -> tuple[tuple[str, str], ...]:
     """Return (value as text, origin), for each word of a list."""
     if isinstance(setting.value, tuple):
-        return setting.words
+        return tuple((word, str(origin)) for word, origin in setting.words)
     text = str(setting.value)
-    return ((text.lower() if isinstance(setting.value, bool) else text, setting.origin),)
+    return ((text.lower() if isinstance(setting.value, bool) else text, str(setting.origin)),)
 
 
 @profile.command()

@@ -21,6 +21,7 @@ from mnrun.config.options import ALIASES, BY_NAME, Option
 from mnrun.environment import NAME
 from mnrun.errors import UsageError
 from mnrun.images.reference import clearly
+from mnrun.jobspec import Layer, Origin
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -55,17 +56,16 @@ class Page:
     text: str
     folder: str
     environ: Mapping[str, str]
-    by_line: bool = True  # whether an origin names the line, and not the file alone
-    job: bool = True  # whether it is a job file, and not defaults or a profile
+    layer: Layer = Layer.JOB_FILE  # or DEFAULTS, or PROFILE
 
     def at(self, path: Path) -> str:
         """Return the place of a key: `job.toml line 12`."""
         line = self._lines.get(path)
         return f"{self.name} line {line}" if line else self.name
 
-    def origin(self, path: Path) -> str:
-        """Return the origin of a value, as plans and scripts show it."""
-        return self.at(path) if self.by_line else self.name
+    def origin(self, path: Path) -> Origin:
+        """Return the origin of a value, as plans and scripts show it. Of a profile, they show the name alone."""
+        return Origin(self.name if self.layer is Layer.PROFILE else self.at(path), frozenset((self.layer,)))
 
     @functools.cached_property
     def _lines(self) -> dict[Path, int]:
@@ -313,7 +313,7 @@ def _path(value: Any, option: Option, page: Page, path: Path) -> str:
     if option.name == "image" and clearly(source):
         return text
     source = re.sub(r"^~(?=/|$)", lambda _: page.environ.get("HOME", "~"), source)
-    if option.name in OUTPUTS and not page.job:
+    if option.name in OUTPUTS and page.layer is not Layer.JOB_FILE:
         return source
     return mark + os.path.normpath(os.path.join(page.folder, source)) + colon + rest
 

@@ -14,6 +14,7 @@ from typing import Union
 
 from mnrun.config.options import BY_NAME, OPTIONS, Option
 from mnrun.errors import UsageError
+from mnrun.jobspec import BUILT_IN, COMMAND_LINE, Layer, Origin
 
 Value = Union[str, int, bool, tuple[str, ...]]
 
@@ -23,11 +24,11 @@ class Setting:
     """A value of an option, and its origin. Of a list, `each` has the origin of every word."""
 
     value: Value
-    origin: str
-    each: tuple[str, ...] = field(default=(), compare=False)
+    origin: Origin
+    each: tuple[Origin, ...] = field(default=(), compare=False)
 
     @property
-    def words(self) -> tuple[tuple[str, str], ...]:
+    def words(self) -> tuple[tuple[str, Origin], ...]:
         """Return a list's words, each with its own origin."""
         value = self.value if isinstance(self.value, tuple) else ()
         return tuple(zip(value, self.each or (self.origin,) * len(value)))
@@ -37,7 +38,7 @@ Settings = Mapping[str, Setting]
 
 
 def builtin() -> Settings:
-    return {o.name: Setting(parse(o, o.default, "built-in"), "built-in") for o in OPTIONS if o.default is not None}
+    return {o.name: Setting(parse(o, o.default, "built-in"), BUILT_IN) for o in OPTIONS if o.default is not None}
 
 
 def from_environment(environ: Mapping[str, str]) -> Settings:
@@ -47,14 +48,15 @@ def from_environment(environ: Mapping[str, str]) -> Settings:
         text = environ.get(option.variable or "")
         if text:
             raw = text.split(",") if option.kind == "list" else text
-            found[option.name] = Setting(parse(option, raw, str(option.variable)), str(option.variable))
+            origin = Origin(str(option.variable), frozenset((Layer.VARIABLE,)))
+            found[option.name] = Setting(parse(option, raw, origin.text), origin)
     return found
 
 
 def from_command_line(given: Mapping[str, object]) -> Settings:
     """Return the settings that click collected: strings, lists of strings, True for flags, None if not given."""
     return {
-        name: Setting(parse(BY_NAME[name], raw, "command line"), "command line")
+        name: Setting(parse(BY_NAME[name], raw, COMMAND_LINE.text), COMMAND_LINE)
         for name, raw in given.items()
         if raw not in (None, ())  # False is --no-X
     }
@@ -124,13 +126,14 @@ def from_sbatch(environ: Mapping[str, str]) -> Settings:
         if environ.get(variable) or (variable in environ and BY_NAME[name].kind == "flag"):
             option = BY_NAME[name]
             raw = "true" if option.kind == "flag" else environ[variable]
-            found[name] = Setting(parse(option, raw, variable), variable)
+            found[name] = Setting(parse(option, raw, variable), Origin(variable, frozenset((Layer.SBATCH,))))
     rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
     if environ.get("SBATCH_EXCLUSIVE") in EXCLUSIVE:
         rest["SBATCH_EXCLUSIVE"] = f"exclusive={environ['SBATCH_EXCLUSIVE']}"
         del found["exclusive"]
     if rest:
-        found["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), ", ".join(rest)), ", ".join(rest))
+        origin = Origin(", ".join(rest), frozenset((Layer.SBATCH,)))
+        found["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), origin.text), origin)
     return found
 
 
@@ -168,7 +171,7 @@ def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
             words = kept
         else:
             words = (*words, (word, origin))  # `! grep -q x` is a line of shell
-    origin = f"{below.origin}, {above.origin}" if below is not None else above.origin
+    origin = below.origin + above.origin if below is not None else above.origin
     return Setting(tuple(word for word, _ in words), origin, tuple(where for _, where in words))
 
 

@@ -20,6 +20,7 @@ from mnrun.config import layers as settings
 from mnrun.config.layers import Setting, Settings
 from mnrun.config.profiles import Sheet
 from mnrun.errors import SchedulerError, UsageError
+from mnrun.jobspec import Layer, derived
 from mnrun.schedulers import at_hand
 
 SITE = Path("/etc/mnrun")
@@ -69,7 +70,7 @@ def gather(
     sheets = (site, said, user)
     merged, partition = profiles.merged(settings.builtin(), sheets, own)
     if chosen is not None:
-        why = named.origin if named else "it matches this place"
+        why = named.origin if named else derived("it matches this place")
         merged["profile"] = Setting(chosen.name, why)
     if "force" not in merged or not merged["force"].value:
         asked = settings.merge(user.settings, *own)
@@ -86,7 +87,9 @@ def gather(
 
 def as_given(given: Mapping[str, object], environ: Mapping[str, str]) -> Gathered:
     """Return the settings of a batch script: its options and its job's. No file and no MNRUN_* variable counts."""
-    allocated = {name: Setting(*value) for name, value in at_hand(environ).settings(environ).items()}
+    allocated = {
+        name: Setting(value, derived(origin)) for name, (value, origin) in at_hand(environ).settings(environ).items()
+    }
     return Gathered(settings.merge(settings.builtin(), allocated, settings.from_command_line(given)))
 
 
@@ -143,9 +146,8 @@ def find(environ: Mapping[str, str], home: str) -> Shelf:
         text = read(path, warnings)
         if text is None:
             return None
-        page = jobfile.Page(
-            f"profile {name}" if name else str(path), text, str(path.parent), environ, not name, job=False
-        )
+        layer = Layer.PROFILE if name else Layer.DEFAULTS
+        page = jobfile.Page(f"profile {name}" if name else str(path), text, str(path.parent), environ, layer)
         return profiles.sheet(name, str(path), page)
 
     found = [

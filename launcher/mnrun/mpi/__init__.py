@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 from mnrun.mpi import intelmpi, mpich, mvapich2, openmpi
 from mnrun.mpi.places import Places
 

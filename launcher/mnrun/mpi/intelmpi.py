@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 from mnrun.mpi.places import Places
 
 NAME = "Intel MPI"

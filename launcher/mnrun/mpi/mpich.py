@@ -5,7 +5,7 @@ HYDRA_LAUNCHER_EXEC is called as `agent -x NODE COMMAND`, so that the agent must
 
 from __future__ import annotations
 
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 from mnrun.mpi.places import Places
 
 NAME = "MPICH"

@@ -6,7 +6,7 @@ families are set.
 
 from __future__ import annotations
 
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 from mnrun.mpi.places import Places
 
 NAME = "Open MPI"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from mnrun import nodeset
 from mnrun.environment import quote
-from mnrun.model import JobSpec, Variable
+from mnrun.jobspec import JobSpec, Variable
 from mnrun.network.facts import EFA, INFINIBAND, ROCE, Hca, NetworkFacts, Nic, common_steps, fast, too_small
 from mnrun.network.pinned import lacking
 
@@ -295,9 +295,9 @@ _SLINGSHOT = (
 
 def of_job(spec: JobSpec, nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
     """Return the choices for a job on these nodes, without the variables that the job sets itself."""
-    if spec.fabric == "off" or set(nodes) != set(addresses):
+    if spec.start.fabric == "off" or set(nodes) != set(addresses):
         return ()
-    own = _own_variables(spec.env, (*spec.mpi_args, *(spec.command if spec.once else ())))
+    own = _own_variables(spec.program.env, (*spec.start.mpi_args, *(spec.program.command if spec.program.once else ())))
     return tuple(choice for choice in choose(nodes, addresses) if choice.name not in own)
 
 
@@ -323,7 +323,7 @@ def warnings(spec: JobSpec, nodes: Nodes, slurm: bool) -> list[str]:
     for node, facts in nodes.items():
         for line in too_small(facts, len(nodes), slurm):
             lines.setdefault(line, []).append(node)
-    return [*(f"{nodeset.fold(names)}: {line}" for line, names in lines.items()), *lacking(spec.env, nodes)]
+    return [*(f"{nodeset.fold(names)}: {line}" for line, names in lines.items()), *lacking(spec.program.env, nodes)]
 
 
 def shell(choices: Iterable[Choice]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mnrun import nodeset
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 from mnrun.network.facts import NetworkFacts
 
 # Variable -> whether a name in it is a prefix (NCCL's and UCX's documentation). Open MPI's names are whole.

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from mnrun import environment, nodeset
 from mnrun.files import spoken as spoken
 from mnrun.files import wrapper, wrappers
-from mnrun.model import Command, JobSpec, Layout, Phase, Plan, Variable, Words
+from mnrun.jobspec import JobSpec, Variable
+from mnrun.model import Command, Layout, Phase, Plan, Words
 from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
@@ -140,7 +141,7 @@ def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> b
     and the heartbeat's times.
     """
     told = ""
-    if spec.hosts:
+    if spec.hosts.names:
         told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
         told += environment.exports(environment.of_registries(environ))
     elif pulse:
@@ -169,36 +170,37 @@ def file_lines(name: str, text: str) -> list[bytes]:
 def values(plan: Plan, pulse: bool = False) -> str:
     """Return job.sh, the wrappers' values of this job."""
     spec = plan.spec
-    silence = SILENCE if spec.hosts else PULSE_SILENCE if pulse else ""
+    gpu_bind = spec.resources.gpu_bind
+    silence = SILENCE if spec.hosts.names else PULSE_SILENCE if pulse else ""
     return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
         {
             "mnrun_id": plan.job,
             "mnrun_nodes": ",".join(plan.layout.nodes),
-            "mnrun_chdir": spec.chdir,
-            "mnrun_inside": "1" if spec.mode == "inside-out" else "",
+            "mnrun_chdir": spec.program.chdir,
+            "mnrun_inside": "1" if spec.start.mode == "inside-out" else "",
             "mnrun_connect": plan.connect,
-            "mnrun_beat": (PDSH_BEAT if spec.rsh == "pdsh" else BEAT) if spec.hosts else "",
+            "mnrun_beat": (PDSH_BEAT if spec.hosts.rsh == "pdsh" else BEAT) if spec.hosts.names else "",
             "mnrun_silence": silence,
-            "mnrun_runtime": spec.runtime,
+            "mnrun_runtime": spec.container.runtime,
             "mnrun_image": _compared(plan),
-            "mnrun_podman": spec.podman_root,
-            "mnrun_hardened": "1" if spec.hardened else "",
+            "mnrun_podman": spec.container.podman_root,
+            "mnrun_hardened": "1" if spec.container.hardened else "",
             "mnrun_starter": plan.starter,
-            "mnrun_mpi": spec.mpi if spec.mpi in MPIS else "",
+            "mnrun_mpi": spec.start.mpi if spec.start.mpi in MPIS else "",
             "mnrun_by_mpi": "" if plan.starter in WITHOUT_MPI else "1",
             "mnrun_stdin": plan.stdin,
-            "mnrun_overhear": "1" if spec.verbose or spec.require != "any" else "",
-            "mnrun_no_gpu": "1" if spec.no_gpu else "",
-            "mnrun_gpu_bind": "" if plan.starter == "srun" or spec.gpu_bind == "none" else spec.gpu_bind,
-            "mnrun_judge": "" if spec.force or spec.mode == "inside-out" else _starter(plan),
-            "mnrun_ports": spec.ports,
-            "mnrun_umask": plan.spec.umask,
-            "mnrun_split": spec.split_output,
-            "mnrun_label": "1" if spec.label else "",
-            "mnrun_limited": " ".join(limit.partition("=")[0] for limit in spec.ulimit),
+            "mnrun_overhear": "1" if spec.verbose or spec.start.require != "any" else "",
+            "mnrun_no_gpu": "1" if spec.resources.no_gpu else "",
+            "mnrun_gpu_bind": "" if plan.starter == "srun" or gpu_bind == "none" else gpu_bind,
+            "mnrun_judge": "" if spec.force or spec.start.mode == "inside-out" else _starter(plan),
+            "mnrun_ports": spec.start.ports,
+            "mnrun_umask": spec.program.umask,
+            "mnrun_split": spec.program.split_output,
+            "mnrun_label": "1" if spec.program.label else "",
+            "mnrun_limited": " ".join(limit.partition("=")[0] for limit in spec.batch.ulimit),
             "mnrun_keep": "1" if spec.keep else "",
             "mnrun_into": spoken(INTO),
-            "mnrun_shell": spec.shell,
+            "mnrun_shell": spec.program.shell,
         }
     )
 
@@ -206,13 +208,13 @@ def values(plan: Plan, pulse: bool = False) -> str:
 def _compared(plan: Plan) -> str:
     """Return the image file that must be the same on all nodes, or "" if PREPARE has seen to that."""
     fetched = any(step.phase is Phase.PREPARE for step in plan.steps)
-    return "" if fetched or plan.spec.force else plan.spec.image
+    return "" if fetched or plan.spec.force else plan.spec.container.image_file
 
 
 def _starter(plan: Plan) -> str:
     if plan.starter == "srun":
-        return f"srun --mpi={plan.spec.mpi}"
-    return mpi_starter(plan.spec.mpi)
+        return f"srun --mpi={plan.spec.start.mpi}"
+    return mpi_starter(plan.spec.start.mpi)
 
 
 def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
@@ -232,12 +234,12 @@ def user_variables(plan: Plan) -> tuple[Variable, ...]:
     """Return the variables of the ranks: ours, then the user's. The user's PATH keeps our `ssh` and `mpirun` in
     front."""
     ours = rank_settings(alone=plan.alone, shm=shm_dir(plan.node_dir))
-    front = f"{plan.node_dir}/bin:" if plan.spec.mode == "inside-out" else ""
+    front = f"{plan.node_dir}/bin:" if plan.spec.start.mode == "inside-out" else ""
     return (
         *ours,
         *(
             Variable(v.name, f"{front}{v.value}") if v.name == "PATH" and v.value is not None else v
-            for v in plan.spec.env
+            for v in plan.spec.program.env
         ),
     )
 
@@ -290,8 +292,8 @@ def _places(plan: Plan) -> Places:
     return Places(
         agent=f"{plan.node_dir}/bin/ssh",
         hostfile=f"{plan.node_dir}/hostfile",
-        bind_to=plan.spec.bind_to,
-        cores=plan.spec.cpus_per_task or 1,
+        bind_to=plan.spec.start.bind_to,
+        cores=plan.spec.resources.cpus_per_task or 1,
         oversubscribe=plan.spec.force,
     )
 
@@ -305,12 +307,12 @@ def inside_environment(plan: Plan, layout: Layout) -> str:
     old = (
         Variable("hostlist", ",".join(f"{node}:{ranks}" for node, ranks in zip(layout.nodes, layout.ranks))),
         Variable("np", str(layout.ntasks)),
-        Variable("ENVLIST", ",".join(spec.passed)),
+        Variable("ENVLIST", ",".join(spec.program.forwarded)),
     )
     # mpirun does not see the scheduler's variables. By this list, Open MPI hands them to every rank all the same.
     back = ";".join(
         f"{v.name}={v.value}"
-        for v in spec.env
+        for v in spec.program.env
         if v.name.startswith("SLURM_") and v.value is not None and ";" not in v.value
     )
     given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()

@@ -221,7 +221,7 @@ class Roster:
         lacking = [n for n, count in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < count]
         problem = f"{total - self.started} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
         return DeadlineError(
-            f"{problem} {plan.spec.start_timeout} s after all nodes were ready",
+            f"{problem} {plan.spec.start.timeout} s after all nodes were ready",
             "mpirun hangs, or --start-timeout gives it longer",
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from mnrun.errors import Impossible
-from mnrun.model import JobSpec, Variable
+from mnrun.jobspec import JobSpec, Variable, derived
 from mnrun.mpi import HYDRA, MPIS, WITHOUT_MPI
 from mnrun.mpi.facts import Installation, MpiFacts, Side
 from mnrun.runtimes import RUNTIMES, SHARING
@@ -62,18 +62,20 @@ class Verdict:
 def judge(job: JobSpec, facts: MpiFacts) -> Verdict:
     """Return the verdict on `job`: the way that it asks for, or else the first way that works."""
     ways = _ways(job, facts)
-    undecided = job.undecided
+    undecided = job.start.undecided
     fitting = [
         way
         for way in ways
-        if way.mode == job.mode or ("mode" in undecided and job.mode == "inside-out")
-        if (way.launcher == job.launcher or way.mode == "inside-out" or "launcher" in undecided)
+        if way.mode == job.start.mode or ("mode" in undecided and job.start.mode == "inside-out")
+        if (way.launcher == job.start.launcher or way.mode == "inside-out" or "launcher" in undecided)
     ]
     # `fitting` is in the order of preference. A way that the job asks for is shown though it fails.
     chosen = next((way for way in fitting if way.works), fitting[0])
-    free = job if job.launcher in WITHOUT_MPI else replace(job, mpi="auto", undecided=("mode", "launcher", "mpi"))
+    free = job
+    if job.start.launcher not in WITHOUT_MPI:
+        free = replace(job, start=replace(job.start, mpi="auto", undecided=("mode", "launcher", "mpi")))
     remedy = next((way for way in _ways(free, facts) if way.works), None)
-    notes = (single_copy(replace(job, mode=chosen.mode), facts), *_notes(job, facts))
+    notes = (single_copy(replace(job, start=replace(job.start, mode=chosen.mode)), facts), *_notes(job, facts))
     return Verdict(chosen, ways, notes, remedy)
 
 
@@ -90,29 +92,32 @@ def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
         raise Impossible(
             f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries all the same"
         )
-    mpi = way.mpi if way.works and "mpi" in job.undecided and way.mode == "outside-in" else job.mpi
-    chosen = {"mode": way.mode, "launcher": way.launcher, "mpi": mpi}
-    why = {name: "the image and the node (verdict)" for name in job.undecided if chosen[name] != getattr(job, name)}
-    env = tuple(setting for setting in way.settings if not any(setting.name == own.name for own in job.env))
-    return replace(job, **chosen, env=(*job.env, *env), undecided=(), origins={**job.origins, **why})  # type: ignore[arg-type]
+    mpi = way.mpi if way.works and "mpi" in job.start.undecided and way.mode == "outside-in" else job.start.mpi
+    start = replace(job.start, mode=way.mode, launcher=way.launcher, mpi=mpi, undecided=())
+    changed = [name for name in job.start.undecided if getattr(start, name) != getattr(job.start, name)]
+    origins = {**job.origins, **dict.fromkeys(changed, derived("the image and the node (verdict)"))}
+    env = tuple(setting for setting in way.settings if not any(setting.name == own.name for own in job.program.env))
+    program = replace(job.program, env=(*job.program.env, *env))
+    return replace(job, program=program, start=start, origins=origins)
 
 
 def _inside(job: JobSpec, facts: MpiFacts) -> Way:
     """Return the way by the image's own mpirun: it needs nothing of the node but the container."""
 
     def way(works: bool, why: str) -> Way:
-        request = job.mpi if job.mpi in MPIS else ""
-        return Way("inside-out", job.launcher if job.launcher in WITHOUT_MPI else "mpirun", request, works, why)
+        request = job.start.mpi if job.start.mpi in MPIS else ""
+        launcher = job.start.launcher if job.start.launcher in WITHOUT_MPI else "mpirun"
+        return Way("inside-out", launcher, request, works, why)
 
     image = facts.image
-    if job.launcher in WITHOUT_MPI:
-        return way(True, f"works: ranks by {job.launcher}, which needs no MPI")
+    if job.start.launcher in WITHOUT_MPI:
+        return way(True, f"works: ranks by {job.start.launcher}, which needs no MPI")
     if facts.silent:
         return way(True, f"not judged: the image has not answered ({facts.silent})")
-    if job.mpi in MPIS and image.mpis:
-        mine = image.has(job.mpi)
+    if job.start.mpi in MPIS and image.mpis:
+        mine = image.has(job.start.mpi)
         if mine is None:
-            return way(False, f"the image has no {MPIS[job.mpi].NAME}: found {_listed(image.mpis)}")
+            return way(False, f"the image has no {MPIS[job.start.mpi].NAME}: found {_listed(image.mpis)}")
         return way(True, f"works: the image's {mine}")
     if not image.mpis:
         return way(False, "the image has no mpirun, on its PATH or where it usually is")
@@ -130,18 +135,20 @@ def _by_mpirun(job: JobSpec, facts: MpiFacts) -> Way:
         return Way("outside-in", "mpirun", mpi, works, why)
 
     kinds = _kinds(job, facts)
-    request = job.mpi if job.mpi in MPIS else "auto"
+    request = job.start.mpi if job.start.mpi in MPIS else "auto"
     for kind in kinds:
         name = MPIS[kind].NAME
-        if kind in HYDRA and not RUNTIMES[job.runtime].FILES:
-            return way(kind, False, f"{name} speaks through an open file, which {job.runtime} does not hand on")
+        if kind in HYDRA and not RUNTIMES[job.container.runtime].FILES:
+            return way(
+                kind, False, f"{name} speaks through an open file, which {job.container.runtime} does not hand on"
+            )
         family = HYDRA if kind in HYDRA else (kind,)
         host = next((mpi for mpi in facts.node.mpis if mpi.kind in family), None)
         if host is None or request not in ("auto", kind, *(("mpich",) if kind in HYDRA else ())):
             continue  # MPICH's mpiexec starts all MPIs of the Hydra family
         if (
             kind == "openmpi"
-            and job.nodes != 1
+            and job.resources.nodes != 1
             and _major(host.version) >= 5
             and _major(facts.image.pmix) in range(1, 4)
         ):
@@ -164,7 +171,7 @@ def _by_srun(job: JobSpec, facts: MpiFacts) -> Way:
     if "srun" not in facts.node.values:
         return _srun("", False, "the node has no srun that answers")
     offered = facts.offered
-    request = job.mpi if job.mpi in ("pmix", "pmi2") and "mpi" not in job.undecided else ""
+    request = job.start.mpi if job.start.mpi in ("pmix", "pmi2") and "mpi" not in job.start.undecided else ""
     kinds = _kinds(job, facts)
     if request in facts.broken:
         return _srun(request, False, f"srun lists {request} on the node, and cannot load it (its libpmix is missing)")
@@ -186,9 +193,9 @@ def _by_srun(job: JobSpec, facts: MpiFacts) -> Way:
 def _by_plugin(job: JobSpec, facts: MpiFacts, kind: str) -> Way:
     """Return the way by the plugin of srun that this kind of MPI needs."""
     mpi, pmix = _PMI[kind], facts.image.pmix
-    if mpi == "pmi2" and not RUNTIMES[job.runtime].FILES:
-        return _srun(mpi, False, f"PMI2 speaks through an open file, which {job.runtime} does not hand on")
-    if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in job.env):
+    if mpi == "pmi2" and not RUNTIMES[job.container.runtime].FILES:
+        return _srun(mpi, False, f"PMI2 speaks through an open file, which {job.container.runtime} does not hand on")
+    if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in job.program.env):
         why = "Intel MPI needs Slurm's libpmi2.so in the image, and its place: -x I_MPI_PMI_LIBRARY=…"
         return _srun(mpi, False, why)
     if mpi == "pmix" and _major(pmix) in range(1, 3):
@@ -203,8 +210,8 @@ def _srun(mpi: str, works: bool, why: str) -> Way:
 
 def _kinds(job: JobSpec, facts: MpiFacts) -> tuple[str, ...]:
     """Return the image's MPIs, or only the one of --mpi if the image has it."""
-    kinds = (facts.image if RUNTIMES[job.runtime].CONTAINED else facts.node).kinds
-    return (job.mpi,) if job.mpi in kinds else kinds
+    kinds = (facts.image if RUNTIMES[job.container.runtime].CONTAINED else facts.node).kinds
+    return (job.start.mpi,) if job.start.mpi in kinds else kinds
 
 
 def _skew(kind: str, facts: MpiFacts) -> str:
@@ -228,19 +235,19 @@ def _major(version: str) -> int:
 
 def single_copy(job: JobSpec, facts: MpiFacts | None = None) -> str:
     """Return whether the ranks of a node can read each other's memory (CMA), and the measure if they cannot."""
-    runtime = RUNTIMES[job.runtime]
+    runtime = RUNTIMES[job.container.runtime]
     if facts and facts.node.values.get("ptrace", "0") not in ("0", "1"):
         return "single copy: off, since the node's kernel.yama.ptrace_scope forbids it"
     if not runtime.CONTAINED:
         return "single copy: on, there is no container"
-    if job.mode == "inside-out":
+    if job.start.mode == "inside-out":
         return "single copy: on, the ranks of a node live in one container"
-    if job.runtime in SHARING and job.container_per != "rank":
+    if job.container.runtime in SHARING and job.container.per != "rank":
         return "single copy: on, the ranks of a node share one container"
     users = (facts.node.values.get("users"), facts.image.values.get("users")) if facts else ("", "")
     if not runtime.APART or (users[0] and users[0] == users[1]):
         return "single copy: on, the containers of a node are in its own user namespace"
-    fix = "; --container-per node shares one" if job.runtime in SHARING else ""
+    fix = "; --container-per node shares one" if job.container.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
     return f"single copy: off, each rank has a container in a user namespace of its own{fix} (set: {names})"
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import Allocation, JobSpec, Layout, Node
+from mnrun.jobspec import JobSpec, Resources, derived
+from mnrun.model import Allocation, Layout, Node
 
 MOST = 1_000_000  # ranks, more than any machine has
 
@@ -20,29 +21,31 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
 
     Raises UsageError or Impossible if the request contradicts itself or the allocation.
     """
+    want = spec.resources
     if allocation is None:
         return _on_paper(spec)
-    if spec.no_gpu:
+    if want.no_gpu:
         allocation = replace(allocation, nodes=tuple(replace(node, gpus=0) for node in allocation.nodes))
-    if max(spec.ntasks or 0, spec.ntasks_per_node or 0) > MOST:
-        raise UsageError(f"{max(spec.ntasks or 0, spec.ntasks_per_node or 0)} ranks are more than mnrun can count")
-    nodes, why_nodes = _choose_nodes(spec, allocation)
-    _refuse_missing_gpus(spec, nodes)
+    most = max(want.ntasks or 0, want.ntasks_per_node or 0)
+    if most > MOST:
+        raise UsageError(f"{most} ranks are more than mnrun can count")
+    nodes, why_nodes = _choose_nodes(want, allocation)
+    _refuse_missing_gpus(want, nodes)
     _refuse_uneven_gpus(spec, nodes)
     ntasks, caps, why = _choose_ranks(spec, allocation, nodes)
     if ntasks < len(nodes):
-        if spec.nodes is not None:
+        if want.nodes is not None:
             raise _too_few_ranks(ntasks, len(nodes))
         nodes, caps = nodes[:ntasks], caps and caps[:ntasks]
         why_nodes += ", as many as there are ranks"
-    slots = tuple(_slots(node, spec, allocation) for node in nodes)
+    slots = tuple(_slots(node, want, allocation) for node in nodes)
     room = caps or ((ntasks,) * len(nodes) if spec.force else slots)
     if not spec.force:
         room = tuple(map(min, room, slots))
     ranks = _spread(ntasks, room)
     if ranks is None:
         raise Impossible(
-            f"{ntasks} ranks do not fit into {sum(room)} slots ({_describe(nodes, spec)})",
+            f"{ntasks} ranks do not fit into {sum(room)} slots ({_describe(nodes, want)})",
             "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
         )
     return Layout(tuple(node.name for node in nodes), ranks, why, why_nodes)
@@ -53,26 +56,28 @@ def share_gpus(spec: JobSpec) -> JobSpec:
 
     Raises Impossible if the GPUs cannot be shared out evenly.
     """
-    if not spec.gpus or spec.gpus_per_node or spec.gres:
+    want = spec.resources
+    if not want.gpus or want.gpus_per_node or want.gres:
         return spec
     nodes = _on_paper(spec).nnodes
-    kind, colon, count = spec.gpus.rpartition(":")
+    kind, colon, count = want.gpus.rpartition(":")
     each, over = divmod(int(count), nodes)
     if over or not each:
         raise Impossible(
-            f"--gpus {spec.gpus} do not come out even on {nodes} nodes",
+            f"--gpus {want.gpus} do not come out even on {nodes} nodes",
             "use --gpus-per-node or --gpus-per-task",
         )
     origins = {name: origin for name, origin in spec.origins.items() if name != "gpus"}
-    origins["gpus_per_node"] = f"--gpus {spec.gpus} ({spec.origins['gpus']}) on {nodes} nodes"
-    return replace(spec, gpus="", gpus_per_node=f"{kind}{colon}{each}", origins=origins)
+    origins["gpus_per_node"] = derived(f"--gpus {want.gpus} ({spec.origins['gpus']}) on {nodes} nodes")
+    shared = replace(want, gpus="", gpus_per_node=f"{kind}{colon}{each}")
+    return replace(spec, resources=shared, origins=origins)
 
 
-def _refuse_missing_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
+def _refuse_missing_gpus(want: Resources, nodes: Sequence[Node]) -> None:
     for node in nodes:
-        if _gpus_asked(spec) > node.gpus:
+        if want.gpus_asked > node.gpus:
             held = f"the job holds {node.gpus or 'none'} on {node.name}"
-            raise Impossible(f"{_gpus_asked(spec)} GPUs per node, but {held}", "ask for them in salloc or sbatch")
+            raise Impossible(f"{want.gpus_asked} GPUs per node, but {held}", "ask for them in salloc or sbatch")
 
 
 def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
@@ -81,7 +86,8 @@ def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
     It starts its daemons in one step on all nodes but the first, and a step has as many GPUs on each of its nodes.
     """
     counts = [node.gpus for node in nodes[1:]]
-    if spec.mode == "outside-in" and spec.launcher != "srun" and len(set(counts)) > 1 and not _gpus_asked(spec):
+    by_mpirun = spec.start.mode == "outside-in" and spec.start.launcher != "srun"
+    if by_mpirun and len(set(counts)) > 1 and not spec.resources.gpus_asked:
         held = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
         raise Impossible(
             f"the host's mpirun cannot have different numbers of GPUs on its nodes ({held})",
@@ -93,39 +99,40 @@ def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
     return UsageError(f"{ntasks} ranks cannot run on {nodes} nodes", f"ask for --nodes {ntasks} or for more ranks")
 
 
-def _slots(node: Node, spec: JobSpec, allocation: Allocation) -> int:
+def _slots(node: Node, want: Resources, allocation: Allocation) -> int:
     """Return how many ranks a node takes: as named, else by its CPUs, but at least the granted number."""
     if node.slots is not None:
         return node.slots
-    granted = max(node.gpus, allocation.ntasks_per_node or 0) if spec.cpus_per_task is None else 0
-    return max(node.cpus // (spec.cpus_per_task or 1), granted)
+    granted = max(node.gpus, allocation.ntasks_per_node or 0) if want.cpus_per_task is None else 0
+    return max(node.cpus // (want.cpus_per_task or 1), granted)
 
 
 def _on_paper(spec: JobSpec) -> Layout:
     """Return the layout before nodes are held."""
-    per_node = spec.ntasks_per_node or _gpus_asked(spec)
-    named = len(nodeset.expand(spec.nodelist)) if spec.nodelist else 0
-    needed = min(spec.ntasks, -(-spec.ntasks // per_node)) if spec.ntasks and per_node else 1
-    nodes = spec.nodes or max(named, needed)
-    ntasks = spec.ntasks or nodes * (per_node or 1)
+    want = spec.resources
+    per_node = want.ntasks_per_node or want.gpus_asked
+    named = len(nodeset.expand(want.nodelist)) if want.nodelist else 0
+    needed = min(want.ntasks, -(-want.ntasks // per_node)) if want.ntasks and per_node else 1
+    nodes = want.nodes or max(named, needed)
+    ntasks = want.ntasks or nodes * (per_node or 1)
     if max(ntasks, nodes) > MOST:
         raise UsageError(f"{max(ntasks, nodes)} ranks or nodes are more than mnrun can count", f"at most {MOST}")
     if ntasks < nodes:
         raise _too_few_ranks(ntasks, nodes)
-    ranks = _spread(ntasks, (spec.ntasks_per_node or ntasks,) * nodes)
+    ranks = _spread(ntasks, (want.ntasks_per_node or ntasks,) * nodes)
     if ranks is None:
-        raise UsageError(f"{ntasks} ranks do not fit on {nodes} nodes with --ntasks-per-node {spec.ntasks_per_node}")
-    why = "--nodes" if spec.nodes else f"--nodelist {spec.nodelist}" if nodes == named else "built-in"
+        raise UsageError(f"{ntasks} ranks do not fit on {nodes} nodes with --ntasks-per-node {want.ntasks_per_node}")
+    why = "--nodes" if want.nodes else f"--nodelist {want.nodelist}" if nodes == named else "built-in"
     return Layout((), ranks, _why_asked(spec) or "one per node", why)
 
 
-def _choose_nodes(spec: JobSpec, allocation: Allocation) -> tuple[tuple[Node, ...], str]:
+def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, ...], str]:
     held = {node.name: node for node in allocation.nodes}
     chosen, why = allocation.nodes, f"all of {allocation.scheduler} job {allocation.job}"
     if allocation.scheduler in ("local", "hosts"):
         why = "this machine" if allocation.scheduler == "local" else "as named"
-    if spec.nodelist:
-        names = nodeset.expand(spec.nodelist)
+    if want.nodelist:
+        names = nodeset.expand(want.nodelist)
         strange = [name for name in names if name not in held]
         if strange:
             raise Impossible(
@@ -133,18 +140,19 @@ def _choose_nodes(spec: JobSpec, allocation: Allocation) -> tuple[tuple[Node, ..
                 f"it holds {nodeset.fold(held)}",
             )
         chosen, why = tuple(held[name] for name in names), "--nodelist"
-    if spec.exclude:
-        out = set(nodeset.expand(spec.exclude))
+    if want.exclude:
+        out = set(nodeset.expand(want.exclude))
         chosen, why = tuple(node for node in chosen if node.name not in out), f"{why}, less --exclude"
-    if spec.nodes is not None:
-        if spec.nodes > len(chosen):
-            hint = f"for {spec.nodes} ranks on each node write --ntasks-per-node {spec.nodes}"
+    if want.nodes is not None:
+        if want.nodes > len(chosen):
+            hint = f"for {want.nodes} ranks on each node write --ntasks-per-node {want.nodes}"
             raise Impossible(
-                f"--nodes {spec.nodes}, but there are {len(chosen)} ({nodeset.fold(n.name for n in chosen)})", hint
+                f"--nodes {want.nodes}, but there are {len(chosen)} ({nodeset.fold(n.name for n in chosen)})",
+                hint,
             )
-        if spec.nodes < len(chosen):
-            why = f"--nodes {spec.nodes}: the first of {len(chosen)}"
-        chosen = chosen[: spec.nodes]
+        if want.nodes < len(chosen):
+            why = f"--nodes {want.nodes}: the first of {len(chosen)}"
+        chosen = chosen[: want.nodes]
     if not chosen:
         raise Impossible("no node is left to run on", f"the job holds {nodeset.fold(held)}")
     return chosen, why
@@ -154,9 +162,10 @@ def _choose_ranks(
     spec: JobSpec, allocation: Allocation, nodes: Sequence[Node]
 ) -> tuple[int, tuple[int, ...] | None, str]:
     """Return (ranks in all, the most on each node or None, the reason)."""
-    per_node = spec.ntasks_per_node
-    if spec.ntasks is not None:
-        return spec.ntasks, ((per_node,) * len(nodes) if per_node else None), _why_asked(spec)
+    want = spec.resources
+    per_node = want.ntasks_per_node
+    if want.ntasks is not None:
+        return want.ntasks, ((per_node,) * len(nodes) if per_node else None), _why_asked(spec)
     if per_node is not None:
         return per_node * len(nodes), (per_node,) * len(nodes), _why_asked(spec)
     slots = tuple(node.slots for node in nodes if node.slots is not None)
@@ -171,7 +180,7 @@ def _choose_ranks(
         )
     if allocation.ntasks is not None and len(nodes) == len(allocation.nodes):
         return allocation.ntasks, None, f"job {allocation.job} asked for {allocation.ntasks} tasks"
-    asked = _gpus_asked(spec)
+    asked = want.gpus_asked
     gpus = tuple(asked or node.gpus for node in nodes)
     if all(gpus):
         return sum(gpus), gpus, f"one per GPU ({', '.join(str(n) for n in sorted(set(gpus)))} on each node)"
@@ -179,30 +188,18 @@ def _choose_ranks(
 
 
 def _why_asked(spec: JobSpec) -> str:
-    if spec.ntasks is not None:
+    if spec.resources.ntasks is not None:
         return f"--ntasks ({spec.origins.get('ntasks', 'asked')})"
-    if spec.ntasks_per_node is not None:
+    if spec.resources.ntasks_per_node is not None:
         return f"--ntasks-per-node ({spec.origins.get('ntasks_per_node', 'asked')})"
-    return "one per GPU asked for" if _gpus_asked(spec) else ""
+    return "one per GPU asked for" if spec.resources.gpus_asked else ""
 
 
-def _gpus_asked(spec: JobSpec) -> int:
-    """Return the GPUs per node in --gpus-per-node or --gres, 0 if none: `4`, `a100:4`, `gpu:a100:2,tmp:1`."""
-    if spec.gpus_per_node:
-        return int(spec.gpus_per_node.rpartition(":")[2])
-    for item in filter(None, spec.gres.split(",")):
-        name, _, rest = item.partition(":")
-        if name in ("gpu", "gres/gpu"):
-            count = rest.rpartition(":")[2]
-            return int(count) if count.isdigit() else 1
-    return 0
-
-
-def gpus(spec: JobSpec, laid: Layout) -> int:
+def gpus(want: Resources, laid: Layout) -> int:
     """Return the GPUs that a job asks for in all, or 0 if it asks for none."""
-    if spec.gpus_per_task:
-        return int(spec.gpus_per_task.rpartition(":")[2]) * laid.ntasks
-    return _gpus_asked(spec) * laid.nnodes
+    if want.gpus_per_task:
+        return int(want.gpus_per_task.rpartition(":")[2]) * laid.ntasks
+    return want.gpus_asked * laid.nnodes
 
 
 def _spread(ntasks: int, room: Sequence[int]) -> tuple[int, ...] | None:
@@ -218,7 +215,7 @@ def _spread(ntasks: int, room: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(ranks)
 
 
-def _describe(nodes: Sequence[Node], spec: JobSpec) -> str:
+def _describe(nodes: Sequence[Node], want: Resources) -> str:
     cpus = sorted({node.cpus for node in nodes})
     text = f"{nodeset.counted(len(nodes), 'node')} x {nodeset.counted('-'.join(map(str, cpus)), 'CPU')}"
-    return text + (f", {spec.cpus_per_task} CPUs a rank" if spec.cpus_per_task else "")
+    return text + (f", {want.cpus_per_task} CPUs a rank" if want.cpus_per_task else "")

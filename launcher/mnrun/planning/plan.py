@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 
 from mnrun import environment, mpi
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import Box, JobSpec, Layout, Mount, Phase, Plan, Step, Where, Words
+from mnrun.jobspec import BUILT_IN, ContainerOptions, Image, JobSpec, Mount, Start
+from mnrun.model import Box, Layout, Phase, Plan, Step, Where, Words
 from mnrun.nodes import kit
 from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import login_shell
@@ -23,21 +24,23 @@ OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for nam
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     """Return the plan of one launch. `job` is its id, unique on every node."""
     plan = _plan(spec, layout, job)
-    lines = [login_shell.line(step.argv) for step in plan.steps if step.argv and spec.hosts]
+    lines = [login_shell.line(step.argv) for step in plan.steps if step.argv and spec.hosts.names]
     if any(len(line) > login_shell.LONGEST - 1024 for line in lines):
-        what = f"the command has {sum(map(len, spec.command))} letters, more than a login shell takes in one line"
+        letters = sum(map(len, spec.program.command))
+        what = f"the command has {letters} letters, more than a login shell takes in one line"
         raise Impossible(what, "write it to a file, and name that")
     return plan
 
 
 def _plan(spec: JobSpec, layout: Layout, job: str) -> Plan:
-    if spec.require != "any" and (spec.once or spec.script or spec.shell):
-        what = f"--require {spec.require} listens to ranks that mnrun starts, and here you start your own"
+    program, start = spec.program, spec.start
+    if start.require != "any" and not program.direct:
+        what = f"--require {start.require} listens to ranks that mnrun starts, and here you start your own"
         raise Impossible(what, "have mnrun start them, or leave it out")
-    if spec.mode == "inside-out":
+    if start.mode == "inside-out":
         return _inside_out(spec, layout, job)
-    if spec.once or spec.script:
-        what = "--script" if spec.script else spec.command[0]
+    if program.once or program.script:
+        what = "--script" if program.script else program.command[0]
         raise Impossible(f"{what} runs once in the master container, which outside-in has not", "use --mode inside-out")
     return _outside_in(spec, layout, job)
 
@@ -49,53 +52,29 @@ def node_dir(job: str) -> str:
 
 def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
-    box = RUNTIMES[spec.runtime].node(_box(spec, here, job))
-    direct = not (spec.once or spec.script or spec.shell)
-    ours = direct and spec.launcher in mpi.WITHOUT_MPI
-    words: Words
-    if spec.shell:
-        words = ("sh", f"{here}/shell.sh", spec.shell)
-    elif spec.script:
-        words = (spec.script, *spec.command)
-    elif spec.once:
-        words = spec.command
-    elif ours:
-        words = ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", *_torchrun(spec))
-    else:
-        words = ("mpirun", "-n", str(layout.ntasks), *spec.mpi_args, "sh", f"{here}/rank.sh", *spec.command)
+    box = RUNTIMES[spec.container.runtime].node(_box(spec, here, job))
+    direct = spec.program.direct
+    ours = direct and spec.start.launcher in mpi.WITHOUT_MPI
     serve = _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "worker.sh")))
+    words = _master_words(spec, layout, here)
     run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "wait_go.sh", *words)))
+    guard = "a guard on every node, with a container that waits"
+    master = f"the master container, which waits for go: {_inside(spec, layout)}"
     return Plan(
         spec=spec,
         layout=layout,
         job=job,
         node_dir=here,
-        starter=spec.launcher if ours else "mpirun",
-        connect=spec.connect,
+        starter=spec.start.launcher if ours else "mpirun",
+        connect=spec.start.connect,
         stdin="rank" if direct else "",
         alone=False,
-        counted=direct and spec.launcher != "torchrun",  # torchrun's processes do not report to mnrun
+        counted=direct and spec.start.launcher != "torchrun",  # torchrun's processes do not report to mnrun
         steps=(
-            *_prepare(spec, job),
-            Step(
-                Phase.SERVE,
-                Where.ALL,
-                kit.guard(here, serve),
-                "a guard on every node, with a container that waits",
-                True,
-            ),
-            Step(
-                Phase.RUN,
-                Where.HEAD,
-                kit.head(here, run),
-                f"the master container, which waits for go: {_inside(spec, layout)}",
-            ),
-            Step(
-                Phase.AWAIT,
-                Where.HERE,
-                (),
-                f"every node says ready within {spec.start_timeout} s{_reached(spec)}; then go",
-            ),
+            *_prepare(spec.container, job),
+            Step(Phase.SERVE, Where.ALL, kit.guard(here, serve), guard, True),
+            Step(Phase.RUN, Where.HEAD, kit.head(here, run), master),
+            _await(spec.start, _reached(spec.start.connect)),
             _stop(here),
         ),
         needs=_needs(spec),
@@ -103,107 +82,137 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     )
 
 
-def _reached(spec: JobSpec) -> str:
+def _master_words(spec: JobSpec, layout: Layout, here: str) -> Words:
+    """Return the words that run in the master container."""
+    program = spec.program
+    if program.shell:
+        return ("sh", f"{here}/shell.sh", program.shell)
+    if program.script:
+        return (program.script, *program.command)
+    if program.once:
+        return program.command
+    if spec.start.launcher in mpi.WITHOUT_MPI:
+        return ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", *_torchrun(spec))
+    starter = ("mpirun", "-n", str(layout.ntasks), *spec.start.mpi_args)
+    return (*starter, "sh", f"{here}/rank.sh", *program.command)
+
+
+def _await(start: Start, reached: str) -> Step:
+    return Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {start.timeout} s{reached}; then go")
+
+
+def _reached(connect: str) -> str:
     """Return how the nodes will reach each other, in words."""
     known = {"auto": "decided on the nodes: by ssh if all have it, else by the pipe", "pipe": "reached by the pipe"}
-    return f" ({known[spec.connect]})" if spec.connect in known else ""
+    return f" ({known[connect]})" if connect in known else ""
 
 
 def _inside(spec: JobSpec, layout: Layout) -> str:
     """Return the content of the master container, in words."""
-    if spec.shell:
-        return "a shell on your terminal" if spec.shell == "terminal" else "a shell, for the commands on standard input"
-    if spec.script:
+    if spec.program.shell == "terminal":
+        return "a shell on your terminal"
+    if spec.program.shell:
+        return "a shell, for the commands on standard input"
+    if spec.program.script:
         return "the script, once"
-    if spec.once:
+    if spec.program.once:
         return "the command, once"
-    if spec.launcher == "torchrun":
+    if spec.start.launcher == "torchrun":
         return f"torchrun on each node, {layout.ntasks} ranks in all"
-    who = "mnrun, without an MPI" if spec.launcher == "env" else "the image's mpirun"
+    who = "mnrun, without an MPI" if spec.start.launcher == "env" else "the image's mpirun"
     return f"{layout.ntasks} ranks, started by {who}"
 
 
 def _torchrun(spec: JobSpec) -> Words:
     """Return the command for torchrun: it runs a FILE.py or a -m MODULE by Python, and others by --no-python."""
-    first = spec.command[0]
-    if spec.launcher != "torchrun" or PurePosixPath(first).name == "torchrun":
-        return spec.command
-    ours = first.startswith("-") or first.endswith(".py")
-    return ("torchrun", *(() if ours else ("--no-python",)), *spec.command)
+    command = spec.program.command
+    if spec.start.launcher != "torchrun" or PurePosixPath(command[0]).name == "torchrun":
+        return command
+    python = command[0].startswith("-") or command[0].endswith(".py")
+    return ("torchrun", *(() if python else ("--no-python",)), *command)
 
 
 def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
-    here = node_dir(job)
-    runtime = RUNTIMES[spec.runtime]
-    shared = _shared(spec, layout)
-    if spec.mpi in OPEN_FILE and not runtime.FILES:
-        what = (
-            f"{OPEN_FILE[spec.mpi]} speaks through an open file, which {spec.runtime} does not hand on to a container"
-        )
+    here, start = node_dir(job), spec.start
+    runtime = RUNTIMES[spec.container.runtime]
+    shared = _shared(spec.container, layout)
+    if start.mpi in OPEN_FILE and not runtime.FILES:
+        starter, name = OPEN_FILE[start.mpi], spec.container.runtime
+        what = f"{starter} speaks through an open file, which {name} does not hand on to a container"
         raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that speaks it")
-    box = _box(spec, here, job)
-    held: Words = ()
-    why = "a guard on every node"
-    if shared:
-        held = _boxed(
-            spec, here, "inside", "hold", (*SHARING[spec.runtime].hold(box), *kit.inside(here, "hold_container.sh"))
-        )
-        why += ", with the container that its ranks share"
-    if spec.hosts:
-        # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe. The
-        # guard starts it, so that it needs no key of the user's on the nodes, and ends with everything else.
-        why += ", and what lets the host's mpirun in" if shared else ", with what lets the host's mpirun in"
-    around = SHARING[spec.runtime].join(box) if shared else runtime.rank(box)
-    adverbs = ("join_container.sh",) if shared else ()
-    rank = _boxed(spec, here, spec.launcher, "tmp", (*around, *kit.inside(here, "rank.sh", *spec.command)), adverbs)
-    serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, held), why, True)
-    by = _reached(spec) if spec.hosts else ""
-    ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s{by}; then go")
-    each = "one container for the ranks of a node" if shared else "a container for each rank"
-    if spec.launcher == "srun":
-        run = Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")
-        steps: tuple[Step, ...] = (serve, ready, run)
-    else:
-        words = (mpi.starter(spec.mpi), "-n", str(layout.ntasks), *spec.mpi_args, *rank)
-        run = Step(
-            Phase.RUN,
-            Where.HEAD,
-            kit.head(here, kit.inside(here, "wait_go.sh", *words)),
-            f"{layout.ntasks} ranks by the host's mpirun, {each}",
-        )
-        steps = (serve, run, ready)
+    serve = _serve_outside(spec, _box(spec, here, job), shared)
+    ready = _await(start, _reached(start.connect) if spec.hosts.names else "")
+    run = _run_outside(spec, layout, job, shared)
     return Plan(
         spec=spec,
         layout=layout,
         job=job,
         node_dir=here,
-        starter=spec.launcher,
-        connect=spec.connect if spec.hosts else "",
-        stdin="rank" if spec.launcher == "mpirun" else "",
+        starter=start.launcher,
+        connect=start.connect if spec.hosts.names else "",
+        stdin="rank" if start.launcher == "mpirun" else "",
         alone=runtime.APART and not shared and max(layout.ranks) > 1,
         counted=True,
-        steps=(*_prepare(spec, job), *steps, _stop(here)),
+        steps=(
+            *_prepare(spec.container, job),
+            serve,
+            # mpirun waits on its node for go. The ranks of srun would need no word, and so start after it.
+            *((ready, run) if start.launcher == "srun" else (run, ready)),
+            _stop(here),
+        ),
         needs=_needs(spec),
         notes=_notes(spec),
     )
 
 
-def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:
+def _serve_outside(spec: JobSpec, box: Box, shared: bool) -> Step:
+    """Return the step with a guard on every node, and with the container that the node's ranks share."""
+    here = node_dir(box.job)
+    container: Words = ()
+    parts = ["a guard on every node"]
+    if shared:
+        hold = SHARING[spec.container.runtime].hold(box)
+        container = _boxed(spec, here, "inside", "hold", (*hold, *kit.inside(here, "hold_container.sh")))
+        parts.append("with the container that its ranks share")
+    if spec.hosts.names:
+        # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe. The
+        # guard starts it, so that it needs no key of the user's on the nodes, and ends with everything else.
+        parts.append("and what lets the host's mpirun in" if shared else "with what lets the host's mpirun in")
+    return Step(Phase.SERVE, Where.ALL, kit.guard(here, container), ", ".join(parts), True)
+
+
+def _run_outside(spec: JobSpec, layout: Layout, job: str, shared: bool) -> Step:
+    """Return the step in which srun or the host's mpirun starts a container for each rank, or joins the shared one."""
+    here = node_dir(job)
+    box = _box(spec, here, job)
+    around = SHARING[spec.container.runtime].join(box) if shared else RUNTIMES[spec.container.runtime].rank(box)
+    adverbs = ("join_container.sh",) if shared else ()
+    words = (*around, *kit.inside(here, "rank.sh", *spec.program.command))
+    rank = _boxed(spec, here, spec.start.launcher, "tmp", words, adverbs)
+    each = "one container for the ranks of a node" if shared else "a container for each rank"
+    if spec.start.launcher == "srun":
+        return Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")
+    words = (mpi.starter(spec.start.mpi), "-n", str(layout.ntasks), *spec.start.mpi_args, *rank)
+    head = kit.head(here, kit.inside(here, "wait_go.sh", *words))
+    return Step(Phase.RUN, Where.HEAD, head, f"{layout.ntasks} ranks by the host's mpirun, {each}")
+
+
+def _prepare(container: ContainerOptions, job: str) -> tuple[Step, ...]:
     """Return the step that brings a registry's image to every node. An image that is a file of the nodes needs none."""
-    if not spec.by_reference:
+    if not container.by_reference:
         return ()
-    runtime = RUNTIMES[spec.runtime]
-    kind, place = ("store", spec.podman_root) if runtime.NAMED else ("file", spec.image_cache)
-    words = kit.fetch((kind, spec.image, spec.pull, place, job, runtime.BINARY))
-    missing = "" if spec.pull == "always" else ", unless it is there" if spec.pull == "missing" else ": only looked for"
-    where = f"{spec.runtime}'s store on every node" if runtime.NAMED else spec.image_cache
-    why = f"the image, from its registry to {where}{missing}; at most {spec.pull_timeout} s"
+    runtime = RUNTIMES[container.runtime]
+    kind, place = ("store", container.podman_root) if runtime.NAMED else ("file", container.image_cache)
+    words = kit.fetch((kind, container.image_name, container.pull, place, job, runtime.BINARY))
+    if_there = {"always": "", "missing": ", unless it is there", "never": ": only looked for"}[container.pull]
+    where = f"{container.runtime}'s store on every node" if runtime.NAMED else container.image_cache
+    why = f"the image, from its registry to {where}{if_there}; at most {container.pull_timeout} s"
     return (Step(Phase.PREPARE, Where.ALL, words, why),)
 
 
-def with_image(plan: Plan, place: str) -> Plan:
+def with_image(plan: Plan, image: Image) -> Plan:
     """Return the plan after PREPARE has reported the place of the image. The later steps name that place."""
-    made = make(replace(plan.spec, image=place), plan.layout, plan.job)
+    made = make(plan.spec.with_image(image), plan.layout, plan.job)
     after = (step for step in made.steps if step.phase is not Phase.PREPARE)
     return replace(made, steps=(plan.step(Phase.PREPARE), *after))
 
@@ -213,17 +222,17 @@ def _stop(here: str) -> Step:
     return Step(Phase.STOP, Where.ALL, kit.node(here, "stop.sh"), why)
 
 
-def _shared(spec: JobSpec, layout: Layout) -> bool:
+def _shared(container: ContainerOptions, layout: Layout) -> bool:
     """Return whether a node's ranks share a container. Start cost, page cache, CMA and CUDA IPC all favour it."""
-    if spec.runtime not in SHARING or spec.container_per == "rank":
-        if spec.container_per == "node" and RUNTIMES[spec.runtime].CONTAINED:
-            raise Impossible(f"{spec.runtime} has no container that ranks share", "use --container-per rank")
+    if container.runtime not in SHARING or container.per == "rank":
+        if container.per == "node" and RUNTIMES[container.runtime].CONTAINED:
+            raise Impossible(f"{container.runtime} has no container that ranks share", "use --container-per rank")
         return False
-    return spec.container_per == "node" or max(layout.ranks) > 1
+    return container.per == "node" or max(layout.ranks) > 1
 
 
 def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adverbs: Words = ()) -> Words:
-    runtime = RUNTIMES[spec.runtime]
+    runtime = RUNTIMES[spec.container.runtime]
     bare = "" if runtime.CONTAINED else environment.BARE
     for adverb in (runtime.ADVERB, *adverbs):
         words = ("bash", "-p", f"./{adverb}", *words)
@@ -232,86 +241,98 @@ def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adv
 
 def _box(spec: JobSpec, here: str, job: str) -> Box:
     """Return the container. mnrun's mounts come first, so that a user's mounts can lie above them."""
+    program, container = spec.program, spec.container
     own = [Mount(here)]
-    if spec.mode == "inside-out" or RUNTIMES[spec.runtime].USERS:
+    if spec.start.mode == "inside-out" or RUNTIMES[container.runtime].USERS:
         own += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
-    covered = spec.home and (spec.chdir + "/").startswith(spec.home + "/")
-    if not covered and spec.chdir != "/":
-        own.append(_mounted(spec, "the working directory", spec.chdir, "--chdir"))
-    if spec.split_output:
-        own.append(_mounted(spec, "the directory of --split-output", spec.split_output, "--split-output"))
+    covered = container.home and (program.chdir + "/").startswith(container.home + "/")
+    if not covered and program.chdir != "/":
+        own.append(_mounted(spec, "the working directory", program.chdir, "--chdir"))
+    if program.split_output:
+        own.append(_mounted(spec, "the directory of --split-output", program.split_output, "--split-output"))
     return Box(
-        image=spec.image,
-        binds=(*own, *spec.binds),
-        home=spec.home,
-        chdir=spec.chdir,
-        args=spec.container_args,
+        image=container.image_name,
+        binds=(*own, *container.binds),
+        home=container.home,
+        chdir=program.chdir,
+        args=container.args,
         job=job,
-        privileged=spec.privileged,
-        hardened=spec.hardened,
+        privileged=container.privileged,
+        hardened=container.hardened,
     )
 
 
 def _mounted(spec: JobSpec, what: str, path: str, option: str) -> Mount:
-    if spec.image and set(path) & set(",:\n"):
+    if spec.container.image and set(path) & set(",:\n"):
         why = "has a comma, a colon or a newline, so that it cannot be mounted"
         raise UsageError(f"{what} {path!r} {why}", f"name another with {option}")
     return Mount(path)
 
 
 def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
-    runtime = RUNTIMES[spec.runtime]
+    container = spec.container
+    runtime = RUNTIMES[container.runtime]
     needs: list[tuple[str, str]] = []
     if runtime.BINARY:
-        needs += [("program", runtime.BINARY), ("image" if not runtime.NAMED else "named image", spec.image)]
-    if spec.runtime == "charliecloud":
-        needs.append(("usable", spec.runtime))
-    if spec.mode == "outside-in" and spec.launcher == "mpirun":
-        needs.append(("program", mpi.starter(spec.mpi)))
-    needs += [("bind source", mount.source) for mount in spec.binds]
-    needs += [("script", spec.script)] if spec.script else []
-    needs.append(("working directory", spec.chdir))
+        kind = "named image" if runtime.NAMED else "image"
+        needs += [("program", runtime.BINARY), (kind, container.image_name)]
+    if runtime.TRIED:
+        needs.append(("usable", container.runtime))
+    if spec.start.mode == "outside-in" and spec.start.launcher == "mpirun":
+        needs.append(("program", mpi.starter(spec.start.mpi)))
+    needs += [("bind source", mount.source) for mount in container.binds]
+    needs += [("script", spec.program.script)] if spec.program.script else []
+    needs.append(("working directory", spec.program.chdir))
     return tuple(needs)
 
 
 def _notes(spec: JobSpec) -> Words:
+    program, start = spec.program, spec.start
     notes = []
-    if spec.origins.get("mode") == "built-in":
-        why = "auto" if spec.mode == "inside-out" else f"since that is how {spec.launcher} starts ranks"
-        notes.append(f"mode is {spec.mode} ({why})")
-    if spec.once:
-        notes.append(f"{spec.command[0]} starts its own ranks: run once, in the master container")
-    if spec.label and (spec.once or spec.script or spec.shell):
-        notes.append(
-            "--label: no effect on ranks that your own mpirun starts; --tag-output or -prepend-rank is its own"
-        )
-    if spec.gpu_bind and (spec.once or spec.script or spec.shell):
-        notes.append("--gpu-bind: no effect on ranks that your own mpirun starts")
-    if spec.launcher == "mpirun" and spec.bind_to == "core" and (spec.cpus_per_task or 1) > 1:
-        words = f"--mpi-args '--map-by slot:PE={spec.cpus_per_task}'"
+    if spec.origins.get("mode") == BUILT_IN:
+        why = "auto" if start.mode == "inside-out" else f"since that is how {start.launcher} starts ranks"
+        notes.append(f"mode is {start.mode} ({why})")
+    if program.once:
+        notes.append(f"{program.command[0]} starts its own ranks: run once, in the master container")
+    cpus = spec.resources.cpus_per_task or 1
+    if start.launcher == "mpirun" and start.bind_to == "core" and cpus > 1:
+        words = f"--mpi-args '--map-by slot:PE={cpus}'"
         notes.append(f"--bind-to core: Open MPI 5 binds each rank to one core, whatever -c says, but for {words}")
-    if spec.launcher in mpi.WITHOUT_MPI:
-        if spec.once or spec.script or spec.shell:
-            notes.append(f"--launcher {spec.launcher}: no effect on ranks that you start yourself")
-        for option, name in (("--mpi-args", "mpi_args"), ("--bind-to", "bind_to")):
-            if name in spec.origins:
-                notes.append(f"{option}: no effect on ranks that no MPI starts")
-    notes += _ineffective(spec)
-    if spec.nv:
+    notes += [*_without_effect(spec), *_without_hosts(spec)]
+    if spec.container.nv:
         notes.append("--nv: on by itself where a node has an NVIDIA driver")
     return tuple(notes)
 
 
-def _ineffective(spec: JobSpec) -> list[str]:
-    """Return notes on the options that have no effect on this job."""
+def _without_effect(spec: JobSpec) -> list[str]:
+    """Return notes on options that have no effect on ranks that the user starts, or that no MPI starts."""
+    notes = []
+    program, launcher = spec.program, spec.start.launcher
+    if program.label and not program.direct:
+        notes.append(
+            "--label: no effect on ranks that your own mpirun starts; --tag-output or -prepend-rank is its own"
+        )
+    if spec.resources.gpu_bind and not program.direct:
+        notes.append("--gpu-bind: no effect on ranks that your own mpirun starts")
+    if launcher in mpi.WITHOUT_MPI:
+        if not program.direct:
+            notes.append(f"--launcher {launcher}: no effect on ranks that you start yourself")
+        for option, name in (("--mpi-args", "mpi_args"), ("--bind-to", "bind_to")):
+            if name in spec.origins:
+                notes.append(f"{option}: no effect on ranks that no MPI starts")
+    return notes
+
+
+def _without_hosts(spec: JobSpec) -> list[str]:
+    """Return notes on options that have an effect only with hosts, or only without them."""
     notes = []
     of_hosts = [name for name in ("stage", "rsh", "ssh_user", "ssh_port") if spec.own(name)]
-    if of_hosts and not spec.hosts:
+    if of_hosts and not spec.hosts.names:
         notes.append(f"{', '.join('--' + name.replace('_', '-') for name in of_hosts)}: no effect without --hosts")
-    if spec.hosts and spec.stage and not spec.image.startswith("/"):
+    if spec.hosts.names and spec.hosts.stage and not spec.container.image_file:
         notes.append("--stage: no effect here, since only an image file is copied")
-    if spec.hosts and spec.module:
-        notes.append(f"module load {' '.join(spec.module)}: not done, since it would be on this machine alone")
-    if spec.mode == "outside-in" and not spec.hosts and spec.own("connect"):
+    if spec.hosts.names and spec.start.module:
+        notes.append(f"module load {' '.join(spec.start.module)}: not done, since it would be on this machine alone")
+    if spec.start.mode == "outside-in" and not spec.hosts.names and spec.own("connect"):
         notes.append("--connect: no effect outside-in, where the scheduler starts what runs on the nodes")
     return notes

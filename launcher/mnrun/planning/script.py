@@ -6,7 +6,6 @@ the rest, by facts that only the nodes have: their MPIs, networks and limits.
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,7 +14,8 @@ from dataclasses import dataclass, replace
 from mnrun import __version__
 from mnrun.config.options import BY_NAME
 from mnrun.files import render
-from mnrun.model import NODES, ULIMITS, JobSpec, Layout, Plan, Words, job_name
+from mnrun.jobspec import BUILT_IN, JobSpec
+from mnrun.model import NODES, ULIMITS, Layout, Plan, Words, job_name
 from mnrun.nodeset import counted
 from mnrun.schedulers import BatchScheduler
 
@@ -38,10 +38,14 @@ class Line:
 def write(plan: Plan, scheduler: BatchScheduler, call: Words, source: str) -> str:
     """Return the script of `plan`, which starts mnrun by the words `call`. `source` is its origin, for a comment."""
     spec = plan.spec
-    command = ("--script", spec.script, "--", *spec.command) if spec.script else ("--", *spec.command)
+    command = (
+        ("--script", spec.program.script, "--", *spec.program.command)
+        if spec.program.script
+        else ("--", *spec.program.command)
+    )
     return render(
         scheduler.TEMPLATE,
-        spec.templates,
+        spec.batch.templates,
         title=_one_line(_title(plan)),
         version=__version__,
         source=_one_line(source),
@@ -56,8 +60,9 @@ def write(plan: Plan, scheduler: BatchScheduler, call: Words, source: str) -> st
 def _title(plan: Plan) -> str:
     spec, layout = plan.spec, plan.layout
     ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
-    mode = "" if "mode" in spec.undecided else f", {spec.mode}"
-    return f"{job_name(spec)}: {counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}{mode}, {spec.runtime}"
+    mode = "" if "mode" in spec.start.undecided else f", {spec.start.mode}"
+    size = f"{counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}"
+    return f"{job_name(spec)}: {size}{mode}, {spec.container.runtime}"
 
 
 # Makes `module` known to a batch shell that lacks it, as system/modules.py does for a live run.
@@ -65,12 +70,14 @@ _MODULES = "type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profi
 
 
 def _setup(spec: JobSpec) -> list[Line]:
-    modules = [Line(f"module load {shlex.quote(name)}", spec.word_origins["module", name]) for name in spec.module]
+    modules = [
+        Line(f"module load {shlex.quote(name)}", str(spec.word_origins["module", name])) for name in spec.start.module
+    ]
     modules = [Line(_MODULES, "where a login shell has it"), *modules] if modules else []
     limits = []
-    for limit in spec.ulimit:
+    for limit in spec.batch.ulimit:
         name, _, value = limit.partition("=")
-        limits.append(Line(f"ulimit -{ULIMITS[name]} {shlex.quote(value)}", spec.word_origins["ulimit", limit]))
+        limits.append(Line(f"ulimit -{ULIMITS[name]} {shlex.quote(value)}", str(spec.word_origins["ulimit", limit])))
     return [*modules, *limits, *_lines(spec)]
 
 
@@ -81,7 +88,7 @@ def _lines(spec: JobSpec) -> list[Line]:
     """
     found: list[Line] = []
     above = ""
-    for text, origin in zip(spec.setup, spec.setup_origins):
+    for text, origin in zip(spec.batch.setup, map(str, spec.setup_origins)):
         if origin != above:
             found.append(Line(f"# setup: {_one_line(origin)}", ""))
         found.append(Line(text, ""))
@@ -92,24 +99,24 @@ def _lines(spec: JobSpec) -> list[Line]:
 def _options(spec: JobSpec) -> Iterator[Line]:
     """Yield the options of the call in the job, one on each line."""
     for name in _SINGLE:
-        origin = spec.origins.get(name, "built-in")
-        if origin != "built-in" and name not in spec.undecided:
+        origin = spec.origins.get(name, BUILT_IN)
+        if origin != BUILT_IN and name not in spec.start.undecided:
             yield from _option(name, _value(spec, name), origin)
-    if re.search(r"(?:^|,)(?!gpu\b|gres/gpu\b)", spec.gres) and spec.gres:
+    if re.search(r"(?:^|,)(?!gpu\b|gres/gpu\b)", spec.resources.gres) and spec.resources.gres:
         # A step that asks for GPUs alone gets no other gres.
-        yield from _option("gres", spec.gres, spec.origins["gres"])
+        yield from _option("gres", spec.resources.gres, spec.origins["gres"])
     origins = [origin for (name, _), origin in spec.word_origins.items() if name == "bind"]
-    for mount, origin in itertools.zip_longest(spec.binds, origins[: len(spec.binds)], fillvalue=""):
+    for mount, origin in zip(spec.container.binds, origins):
         yield from _option("bind", str(mount), origin)
-    yield from _option("chdir", spec.chdir, spec.origins.get("chdir", "the current directory"))
-    for name in ("container_args", "mpi_args"):
-        for word in getattr(spec, name):
+    yield from _option("chdir", spec.program.chdir, spec.origins.get("chdir", "the current directory"))
+    for name, words in (("container_args", spec.container.args), ("mpi_args", spec.start.mpi_args)):
+        for word in words:
             yield from _option(name, shlex.quote(word), spec.word_origins[name, word])
-    for limit in spec.ulimit:
+    for limit in spec.batch.ulimit:
         yield from _option("ulimit", limit, f"{spec.word_origins['ulimit', limit]}; not to be raised for the ranks")
-    for path in spec.env_files:
+    for path in spec.program.env_files:
         yield from _option("env_file", path, "read in the job")
-    for variable in spec.asked_env:
+    for variable in spec.program.explicit:
         if variable.value is None:
             yield from _option("env", f"!{variable.name}", f"taken away: {variable.why}")
         elif variable.inherited:
@@ -118,13 +125,13 @@ def _options(spec: JobSpec) -> Iterator[Line]:
             yield from _option("env", f"{variable.name}={variable.value}", variable.why)
 
 
-def _option(name: str, value: object, origin: str) -> Iterator[Line]:
+def _option(name: str, value: object, origin: object) -> Iterator[Line]:
     flag = f"--{name.replace('_', '-')}"
     if BY_NAME[name].kind == "flag":
         if value:
-            yield Line(flag, origin)
+            yield Line(flag, str(origin))
         return
-    yield Line(f"{flag}={_quoted(str(value))}", origin)
+    yield Line(f"{flag}={_quoted(str(value))}", str(origin))
 
 
 def _quoted(text: str) -> str:
@@ -134,8 +141,8 @@ def _quoted(text: str) -> str:
 
 def _value(spec: JobSpec, name: str) -> object:
     if name == "no_home":
-        return not spec.home
-    value = getattr(spec, name)
+        return not spec.container.home
+    value = spec.value(name)
     return f"{value}s" if BY_NAME[name].kind == "seconds" else value
 
 

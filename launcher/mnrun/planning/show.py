@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mnrun.model import MARK, Command, JobSpec, Plan, Site, Where
+from mnrun.jobspec import JobSpec
+from mnrun.model import MARK, Command, Plan, Site, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
 from mnrun.planning.compatibility import Verdict, single_copy
@@ -69,7 +70,7 @@ def as_json(plan: Plan, site: Site, judged: Judged) -> str:
         json.dumps(
             {
                 "job": plan.job,
-                "mode": plan.spec.mode,
+                "mode": plan.spec.start.mode,
                 "layout": {
                     "ranks": list(plan.layout.ranks),
                     "nodes": list(plan.layout.nodes),
@@ -117,14 +118,14 @@ def _values(plan: Plan) -> dict[str, tuple[str, str]]:
     found = {}
     for name, origin in spec.origins.items():
         if name in ("env", "env_file"):
-            text = " ".join(spec.passed)
+            text = " ".join(spec.program.forwarded)
         elif name == "hosts":
-            text = ",".join(map(str, spec.hosts))
+            text = ",".join(map(str, spec.hosts.names))
         elif name == "no_home":
-            text = str(not spec.home).lower()
+            text = str(not spec.container.home).lower()
         else:
-            value = getattr(spec, {"bind": "binds"}.get(name, name))
+            value = spec.value(name)
             text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             text = text.lower() if isinstance(value, bool) else text
-        found[name] = (_printable(text), origin)
+        found[name] = (_printable(text), str(origin))
     return found

@@ -19,7 +19,8 @@ from pathlib import Path
 from mnrun.errors import BUG, LaunchError, NodeError, Requeued
 from mnrun.jobs import records
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted
-from mnrun.model import JobSpec, Outcome
+from mnrun.jobspec import JobSpec
+from mnrun.model import Outcome
 from mnrun.running import job_dir
 from mnrun.running.job_dir import Records
 from mnrun.schedulers import at_hand
@@ -58,10 +59,11 @@ def current(environ: Mapping[str, str]) -> Start:
 
 def apart(spec: JobSpec, start: Start) -> JobSpec:
     """Return the job with a directory of --split-output of its own for this task and this start."""
-    if not spec.split_output:
+    if not spec.program.split_output:
         return spec
     again = f"start.{start.batch.restart}" if start.batch.restart else ""
-    return replace(spec, split_output=os.path.join(spec.split_output, *filter(None, (start.batch.task, again))))
+    folder = os.path.join(spec.program.split_output, *filter(None, (start.batch.task, again)))
+    return replace(spec, program=replace(spec.program, split_output=folder))
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def _begun(spec: JobSpec, start: BatchStart) -> Begun:
         head=start.head or platform.node(),
         output=os.path.realpath("/proc/self/fd/1"),
         error=os.path.realpath("/proc/self/fd/2"),
-        split_output=spec.split_output,
+        split_output=spec.program.split_output,
     )
 
 

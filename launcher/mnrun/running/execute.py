@@ -71,7 +71,7 @@ class Launch:
         self.forward = Forward(self.scheduler, site, self.events, script=script, send=self._send, begun=self._has_begun)
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {}
-        self.prompt = plan.spec.shell == "terminal"
+        self.prompt = plan.spec.program.shell == "terminal"
         self.serving: Running | None = None
         self.running: Running | None = None
         self.code: int | None = None
@@ -120,7 +120,7 @@ class Launch:
         own: dict[str, str] = {}
         if self.plan.connect and connect.keyed(self.plan.connect):
             own.update(keys.make())
-        if self.plan.spec.mode == "outside-in":
+        if self.plan.spec.start.mode == "outside-in":
             launch = self.scheduler.launch_environment(self.plan, self.site)
             own["launch.env"] = kit.outside_environment(self.plan, launch)
         pulse = self.scheduler.CLIENT
@@ -145,7 +145,7 @@ class Launch:
             self.serving.send(data, node)
 
     def _await_ready(self) -> None:
-        deadline = time.monotonic() + self.plan.spec.start_timeout
+        deadline = time.monotonic() + self.plan.spec.start.timeout
         while not self.roster.complete:
             self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
@@ -159,7 +159,7 @@ class Launch:
                 self._ask_for_logs()
                 raise self._not_ready(late=True)
         if apart := nodeset.folded(self.roster.images_apart):
-            what = f"{self.plan.spec.image} is not the same on all nodes: {apart}"
+            what = f"{self.plan.spec.container.image} is not the same on all nodes: {apart}"
             raise NodeError(what, "copy one of them to all, or name one that all nodes see")
         for worker in self.roster.in_order():
             self.records.ready(worker)
@@ -178,7 +178,7 @@ class Launch:
         if self.plan.connect:
             files = self._connect().files(self.plan.node_dir, workers)
             files = {**files, **kit.hostfiles(layout)}
-            if self.plan.spec.mode == "inside-out":
+            if self.plan.spec.start.mode == "inside-out":
                 files["launch.env"] = kit.inside_environment(self.plan, layout)
         for name, text in {**files, **self._fabric()}.items():
             for line in kit.file_lines(name, text):
@@ -209,7 +209,7 @@ class Launch:
         return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:
-        late = time.monotonic() + self.plan.spec.start_timeout if self.plan.counted else None
+        late = time.monotonic() + self.plan.spec.start.timeout if self.plan.counted else None
         while self.code is None:
             self.forward.hand_on()
             heard = self._next(min(filter(None, (late, self.forward.due())), default=None))
@@ -351,7 +351,7 @@ class Launch:
         if self.code == 0 and self.plan.counted:
             transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone)
         if self.code == 0:
-            transport.required(self.plan.spec.require, self.roster.used, self.plan.layout.nnodes)
+            transport.required(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
         # after one rank failed, srun's exit code is that of the ranks that it ended
         return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
 

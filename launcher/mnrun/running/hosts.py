@@ -17,7 +17,8 @@ from mnrun import nodeset
 from mnrun.errors import Impossible, NodeError, UsageError
 from mnrun.facts import parse
 from mnrun.files import spoken, wrapper
-from mnrun.model import Allocation, Box, JobSpec, Site
+from mnrun.jobspec import Image, ImageKind, JobSpec
+from mnrun.model import Allocation, Box, Site
 from mnrun.nodes import kit
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers.hosts import pdsh, remote, steps, unreachable
@@ -48,64 +49,64 @@ def connected(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bo
 
     Raises NodeError with the names of the hosts that cannot take part.
     """
-    screen.phase(f"reaching {len(job.hosts)} hosts")
-    room(len(job.hosts))
+    screen.phase(f"reaching {len(job.hosts.names)} hosts")
+    room(len(job.hosts.names))
     job = _by_pdsh(job, environ)
     with _transport(job, environ) as transport:
         facts = _facts(transport, job)
         _warn_of_busy(facts, screen)
         job = _at_home(job, facts)
-        if job.image.startswith("/") and job.stage:
+        if job.container.image_file and job.hosts.stage:
             job = _stage(transport, job, screen, look)
-        elif job.image.startswith("/"):
+        elif job.container.image_file:
             _one_image(transport, facts, job)
         screen.done()
-        yield HostSession(steps.allocation(job.hosts, facts), steps.SITE, transport, job)
+        yield HostSession(steps.allocation(job.hosts.names, facts), steps.SITE, transport, job)
 
 
 def _transport(job: JobSpec, environ: Mapping[str, str]) -> AbstractContextManager[Transport]:
-    return nullcontext(PdshTransport(job, environ)) if job.rsh == "pdsh" else remote.connected(job)
+    return nullcontext(PdshTransport(job, environ)) if job.hosts.rsh == "pdsh" else remote.connected(job)
 
 
 def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
     """Return the job with the transport to its hosts. pdsh suits only if no container needs its standard input."""
-    if job.rsh == "pdsh":
-        if job.connect == "pipe":
+    if job.hosts.rsh == "pdsh":
+        if job.start.connect == "pipe":
             raise Impossible("pdsh closes standard input, which --connect pipe needs", "use --rsh paramiko")
         missing = [name for name in ("pdsh", "ssh") if not process.has(name)]
         if missing:
             raise Impossible(f"{missing[0]} is not installed here", "install it, or use --rsh paramiko")
-        return replace(job, connect="ssh")
-    suits = job.rsh == "auto" and pdsh.installed() and job.connect != "pipe"
+        return replace(job, start=replace(job.start, connect="ssh"))
+    suits = job.hosts.rsh == "auto" and pdsh.installed() and job.start.connect != "pipe"
     # This machine needs no ssh server. By default, a jump host's sshd drops some logins beyond ten at a time
     # (sshd_config(5), MaxStartups), and one login through it is enough.
     if suits:
         suits = not any(where.jump or remote.is_here(where) for where in remote.places(job))
-    if suits and (job.mode == "outside-in" or job.connect == "ssh" or _has_sshd(job, environ)):
-        return replace(job, rsh="pdsh", connect="ssh")
+    if suits and (job.start.mode == "outside-in" or job.start.connect == "ssh" or _has_sshd(job, environ)):
+        return replace(job, hosts=replace(job.hosts, rsh="pdsh"), start=replace(job.start, connect="ssh"))
     if importlib.util.find_spec("paramiko") is None:
         remedy = "pip install 'mnrun[hosts]', or use --rsh pdsh"
         raise Impossible("--hosts needs paramiko, which is not installed here", remedy)
-    return replace(job, rsh="paramiko")
+    return replace(job, hosts=replace(job.hosts, rsh="paramiko"))
 
 
 def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
     """Return whether the image has an sshd, as its first host answers. An image that is no file counts as without."""
-    runtime = RUNTIMES[job.runtime]
-    if runtime.CONTAINED and not job.image.startswith("/"):
+    runtime = RUNTIMES[job.container.runtime]
+    if runtime.CONTAINED and not job.container.image_file:
         return False
-    box = runtime.node(Box(job.image, (), "", "/", job.container_args))
-    first = replace(job, hosts=job.hosts[:1])
+    box = runtime.node(Box(job.container.image_file, (), "", "/", job.container.args))
+    first = replace(job, hosts=replace(job.hosts, names=job.hosts.names[:1]))
     answers = PdshTransport(first, environ).ask((*box, "sh", "-c", spoken("image_sshd.sh")))
-    return answers[first.hosts[0].name].code == 0
+    return answers[first.hosts.names[0].name].code == 0
 
 
 def _facts(transport: Transport, job: JobSpec) -> dict[str, HostFacts]:
-    answers = transport.ask(("bash", "-p", "-s", "--", job.image), kit.asking_of_host().encode())
-    if job.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
+    answers = transport.ask(("bash", "-p", "-s", "--", job.container.image_name), kit.asking_of_host().encode())
+    if job.hosts.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
 
         def explained(host: str) -> Answer:
-            where = remote.place(host, job.ssh_user, job.ssh_port)
+            where = remote.place(host, job.hosts.ssh_user, job.hosts.ssh_port)
             return replace(answers[host], err=remote.why_refused(where, answers[host].err))
 
         answers.update(each([host for host, answer in answers.items() if answer.code != 0], explained))
@@ -130,33 +131,34 @@ def _one_image(transport: Transport, facts: Mapping[str, HostFacts], job: JobSpe
     """Raise NodeError unless all hosts have the same image: ranks of two images cannot form a job."""
     lacking = [node for node, host in facts.items() if not host.image]
     if lacking:
-        raise NodeError(f"{job.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
+        raise NodeError(f"{job.container.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
     kinds = {node: "a directory" if host.image == "directory" else "a file" for node, host in facts.items()}
     if len(set(kinds.values())) > 1:
-        raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(kinds)}", COPY)
+        raise NodeError(f"{job.container.image} is not the same on all hosts: {nodeset.folded(kinds)}", COPY)
     files = {node: host for node, host in facts.items() if host.image != "directory"}
     if len({file.image for file in files.values()}) < 2:
         return
     sums = {node: f"{file.size} bytes" for node, file in files.items()}
     if len(set(sums.values())) == 1:
-        answers = transport.ask(("sha256sum", "--", job.image), only=tuple(files))
+        answers = transport.ask(("sha256sum", "--", job.container.image_name), only=tuple(files))
         refuse_silent(answers)
         sums = {node: f"sha256 {answer.out[:12]}…" for node, answer in answers.items()}
     if len(set(sums.values())) > 1:
-        raise NodeError(f"{job.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
+        raise NodeError(f"{job.container.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
 
 
 def _at_home(job: JobSpec, facts: Mapping[str, HostFacts]) -> JobSpec:
     """Return the job with the home directory that its user has on the hosts, and with the cache in it."""
     homes = {node: host.home for node, host in facts.items() if host.home}
-    if len(set(homes.values())) > 1 and job.home and RUNTIMES[job.runtime].USERS:  # such runtimes get its path
+    # A runtime with users of its own gets the path of the home directory.
+    if len(set(homes.values())) > 1 and job.container.home and RUNTIMES[job.container.runtime].USERS:
         what = f"the home directory is not the same on all hosts: {nodeset.folded(homes)}"
         raise Impossible(what, "leave it out with --no-home, or use --runtime apptainer")
-    here, there = str(Path.home()), next(iter(homes.values()), job.home)
-    cache = job.image_cache
+    here, there = str(Path.home()), next(iter(homes.values()), job.container.home)
+    cache = job.container.image_cache
     if cache.startswith(f"{here}/"):
         cache = f"{there}{cache[len(here) :]}"
-    return replace(job, home=job.home and there, image_cache=cache)
+    return replace(job, container=replace(job.container, home=job.container.home and there, image_cache=cache))
 
 
 def _stage(transport: Transport, job: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
@@ -164,31 +166,32 @@ def _stage(transport: Transport, job: JobSpec, screen: Screen, look: bool = Fals
 
     Each host has a cache of its own, which belongs to the user alone. A copied image stays in it.
     """
-    if not Path(job.image).is_file():
-        raise UsageError(f"--stage copies an image file of this machine's, and {job.image} is none", "name one that is")
-    screen.phase(f"reading {job.image}")
+    source = job.container.image_file
+    if not Path(source).is_file():
+        raise UsageError(f"--stage copies an image file of this machine's, and {source} is none", "name one that is")
+    screen.phase(f"reading {source}")
     digest = hashlib.sha256()
-    for chunk in _chunks(job.image):
+    for chunk in _chunks(source):
         digest.update(chunk)
-    path = f"/var/tmp/mnrun.{job.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
+    path = f"/var/tmp/mnrun.{job.hosts.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
     if look:
-        return replace(job, image=path)
+        return job.with_image(Image(ImageKind.FILE, path))
     script = ("bash", "-p", "-c", wrapper("store_image.sh"), "store_image.sh")
-    answers = transport.ask((*script, "look", path, digest.hexdigest(), job.image))
+    answers = transport.ask((*script, "look", path, digest.hexdigest(), source))
     refuse_silent(answers)
     wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]
     if wanting:
-        whole, done = os.path.getsize(job.image) * len(wanting), itertools.count()
+        whole, done = os.path.getsize(source) * len(wanting), itertools.count()
         where = nodeset.fold(wanting)
 
         def counted() -> Iterator[bytes]:
-            for chunk in _chunks(job.image):
+            for chunk in _chunks(source):
                 yield chunk
                 screen.phase(f"copying the image to {where}: {100 * CHUNK * next(done) // (whole or 1)} %")
 
         refuse_silent(transport.give((*script, "take", path, digest.hexdigest()), counted, wanting))
-        screen.say(f"copied {job.image} to {where}, where it is {path}")
-    return replace(job, image=path)
+        screen.say(f"copied {source} to {where}, where it is {path}")
+    return job.with_image(Image(ImageKind.FILE, path))
 
 
 def _chunks(path: str) -> Iterator[bytes]:

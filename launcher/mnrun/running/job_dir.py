@@ -17,7 +17,8 @@ from typing import IO
 from mnrun.errors import UsageError
 from mnrun.jobs import archive
 from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted, text
-from mnrun.model import JobSpec, Worker
+from mnrun.jobspec import JobSpec
+from mnrun.model import Worker
 
 OWNER = "launcher"  # names host and pid while a launch is under way
 
@@ -132,8 +133,8 @@ def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
 
     `record` needs no values that the job itself has: its command and its GPUs.
     """
-    command = (spec.script, *spec.command) if spec.script else spec.command
-    whole = replace(record, command=command, gpus=int(spec.gpus or 0), time=time.time())
+    command = (spec.program.script, *spec.program.command) if spec.program.script else spec.program.command
+    whole = replace(record, command=command, gpus=int(spec.resources.gpus or 0), time=time.time())
     records = Records(Path(spec.job_dir) / record.id)
     with suppress(OSError):
         records.path.mkdir(mode=0o700, parents=True, exist_ok=True)

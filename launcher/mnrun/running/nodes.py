@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from mnrun import environment
 from mnrun.config.options import OPTIONS
 from mnrun.errors import UsageError
-from mnrun.model import Allocation, JobSpec, Site
+from mnrun.jobspec import JobSpec
+from mnrun.model import Allocation, Site
 from mnrun.schedulers import at_hand, local
 from mnrun.system.screen import Screen
 
@@ -43,13 +44,13 @@ def in_job() -> bool:
 
 def could_be_allocated(job: JobSpec) -> bool:
     """Return whether the job needs nodes that a scheduler can give, and has none."""
-    return not job.local and not job.hosts and not in_job() and at_hand(os.environ).is_here()
+    return not job.hosts.local and not job.hosts.names and not in_job() and at_hand(os.environ).is_here()
 
 
 def current(job: JobSpec) -> tuple[Allocation, Site]:
     """Return the nodes of this process. This machine counts only without a scheduler, or with --local."""
     scheduler = at_hand(os.environ)
-    if not job.local and in_job():
+    if not job.hosts.local and in_job():
         allocation, site = scheduler.current(os.environ)
         scheduler.refuse(job, site)
         return allocation, site
@@ -59,7 +60,7 @@ def current(job: JobSpec) -> tuple[Allocation, Site]:
             f"there is no {scheduler.TITLE} allocation here",
             f"get one with\n    {shlex.join(words)}\nor run on this machine alone with --local",
         )
-    if job.launcher == "srun":
+    if job.start.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
     return local.allocation(), Site("local", "local")
 

@@ -13,7 +13,8 @@ from functools import partial
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobs.records import NO_ARRAY
-from mnrun.model import JobSpec, Plan, Site, job_name
+from mnrun.jobspec import JobSpec, Layer
+from mnrun.model import Plan, Site, job_name
 from mnrun.schedulers import SCHEDULERS, at_hand
 from mnrun.system.process import Starter, start
 
@@ -45,9 +46,11 @@ def asked_here(spec: JobSpec) -> dict[str, str]:
     """Return --output and --error as given for a live run. The values of a job file or a site are for batch jobs."""
 
     def here(option: str) -> bool:
-        return not spec.shell and spec.origins.get(option) in ("command line", f"MNRUN_{option.upper()}")
+        origin = spec.origins.get(option)
+        live = {Layer.COMMAND_LINE, Layer.VARIABLE}
+        return not spec.program.shell and origin is not None and bool(origin.layers & live)
 
-    return {f"--{o}": str(getattr(spec, o)) if here(o) else "" for o in ("output", "error")}
+    return {f"--{o}": spec.batch.text(o) if here(o) else "" for o in ("output", "error")}
 
 
 def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, str]) -> str:
@@ -63,7 +66,7 @@ def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, 
         "J": job,
         "A": start.array if start.task else job,
         "a": start.task or NO_ARRAY,
-        "x": plan.spec.job_name or start.name or job_name(plan.spec),
+        "x": plan.spec.batch.text("job_name") or start.name or job_name(plan.spec),
         "u": environ.get("USER") or str(os.getuid()),
         "%": "%",
     }

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
+from mnrun.jobspec import Image, ImageKind
 from mnrun.model import Phase, Plan, Site
 from mnrun.nodes import kit
 from mnrun.nodes.status import Roster
 from mnrun.planning import plan as planner
 from mnrun.planning.commands import carry
+from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.process import Event, Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
@@ -52,16 +54,16 @@ def prepare(
         told = _listen(plan, site, roster, events, screen)
     finally:
         _end(step, events)
-    place = _same(plan, roster)
+    image = _same(plan, roster)
     if told:
-        screen.say(f"{plan.spec.image} is {place}, after {time.monotonic() - begin:.0f} s")
-    return planner.with_image(plan, place)
+        screen.say(f"{plan.spec.container.image} is {image}, after {time.monotonic() - begin:.0f} s")
+    return planner.with_image(plan, image)
 
 
 def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Event], screen: Screen) -> bool:
     """Wait until every node has the image. Return whether a node had to pull it."""
     spec = plan.spec
-    deadline = time.monotonic() + spec.pull_timeout
+    deadline = time.monotonic() + spec.container.pull_timeout
     told = False
     shown = ""
     noise: list[str] = []
@@ -89,7 +91,9 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
             deadline = min(deadline, time.monotonic() + MOMENT)
         elif roster.pulling:
             if not told:
-                screen.say(f"pulling {spec.image}, for {spec.pull_timeout} s at most (--pull-timeout)")
+                screen.say(
+                    f"pulling {spec.container.image}, for {spec.container.pull_timeout} s at most (--pull-timeout)"
+                )
                 told = True
             if events.empty():  # thousands of nodes send too many words to show each
                 now = nodeset.folded(roster.pulling)
@@ -105,7 +109,8 @@ def _late(plan: Plan, roster: Roster) -> LaunchError:
     if roster.failed:
         return _failed(roster)
     missing = {node: roster.pulling.get(node, "no word from it") for node in roster.nodes if node not in roster.images}
-    what = f"{plan.spec.image} is not there after {plan.spec.pull_timeout} s: {nodeset.folded(missing)}"
+    image, limit = plan.spec.container.image, plan.spec.container.pull_timeout
+    what = f"{image} is not there after {limit} s: {nodeset.folded(missing)}"
     return DeadlineError(what, "--pull-timeout gives it longer")
 
 
@@ -126,17 +131,19 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     if over is not None:
         return over
     said = " | ".join(noise[-3:]) or "without a word"
-    return NodeError(f"the step that pulls {plan.spec.image} ended ({said})")
+    return NodeError(f"the step that pulls {plan.spec.container.image} ended ({said})")
 
 
-def _same(plan: Plan, roster: Roster) -> str:
-    """Return the name of the image that all nodes share. Raise NodeError if their images differ."""
+def _same(plan: Plan, roster: Roster) -> Image:
+    """Return the image that all nodes share. Raise NodeError if their images differ."""
     digests = {node: digest for node, (digest, _) in roster.images.items()}
     if len(set(digests.values())) > 1:
-        what = f"{plan.spec.image} is not the same on all nodes: {nodeset.folded(digests)}"
+        what = f"{plan.spec.container.image} is not the same on all nodes: {nodeset.folded(digests)}"
         raise NodeError(what, "--pull always asks the registry anew on each; what none has, load anew on each")
     places = {place for _, place in roster.images.values()}
-    return places.pop() if len(places) == 1 else plan.spec.image  # the same image, with another id on each node
+    kind = ImageKind.STORED if RUNTIMES[plan.spec.container.runtime].NAMED else ImageKind.FILE
+    # Where places differ, the same image has another id on each node.
+    return Image(kind, places.pop() if len(places) == 1 else plan.spec.container.image_name)
 
 
 def _end(step: Running, events: queue.SimpleQueue[Event]) -> None:

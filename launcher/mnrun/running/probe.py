@@ -19,7 +19,8 @@ from pathlib import Path
 from mnrun.errors import LaunchError
 from mnrun.facts import by_node, parse, values
 from mnrun.images import cache
-from mnrun.model import Allocation, Box, JobSpec, Site, Words
+from mnrun.jobspec import JobSpec
+from mnrun.model import Allocation, Box, Site, Words
 from mnrun.mpi.facts import MpiFacts, mpi_facts
 from mnrun.network import choose
 from mnrun.network.facts import network_facts
@@ -87,8 +88,8 @@ class Asker:
 
     def judge(self, facts: MpiFacts) -> Verdict:
         """Return the verdict on the job, for its real number of nodes."""
-        nodes = len(layout.lay_out(self.job, self.allocation).nodes) if self.allocation else self.job.nodes
-        return compatibility.judge(replace(self.job, nodes=nodes), facts)
+        nodes = len(layout.lay_out(self.job, self.allocation).nodes) if self.allocation else self.job.resources.nodes
+        return compatibility.judge(replace(self.job, resources=replace(self.job.resources, nodes=nodes)), facts)
 
     def networks(self) -> list[str]:
         """Return lines about the ranks' networks and adapters, with reasons, and warnings of low limits.
@@ -110,7 +111,16 @@ class Asker:
 
     def _of_mpi(self) -> Words:
         job = self.job
-        return ("bash", "-p", "-c", kit.asking_of_mpi(), kit.NODE, job.runtime, job.podman_root, *self._container())
+        return (
+            "bash",
+            "-p",
+            "-c",
+            kit.asking_of_mpi(),
+            kit.NODE,
+            job.container.runtime,
+            job.container.podman_root,
+            *self._container(),
+        )
 
     def _answer(self, names: tuple[str, ...], words: Words) -> str:
         if self.transport is not None:
@@ -120,23 +130,23 @@ class Asker:
 
     def _container(self) -> Words:
         """Return the words that start a container like the job's, or () if no image is there yet."""
-        job, runtime = self.job, RUNTIMES[self.job.runtime]
+        job, runtime = self.job, RUNTIMES[self.job.container.runtime]
         if not runtime.CONTAINED:
             return ("env",)
         image = self._image()
         if not image:
             return ()
         never = ("--pull=never",) if runtime.NAMED else ()
-        box = Box(image, job.binds, "", "/", (*never, *job.container_args), "facts")
-        path = [f"PATH={v.value}" for v in job.env if v.name == "PATH" and v.value]
+        box = Box(image, job.container.binds, "", "/", (*never, *job.container.args), "facts")
+        path = [f"PATH={v.value}" for v in job.program.env if v.name == "PATH" and v.value]
         words = runtime.node(box)
         return (*words, "env", *path) if path else words
 
     def _image(self) -> str:
         """Return the image. For one of a registry, return its file in the cache, or "" if there is none."""
-        if not self.job.by_reference or RUNTIMES[self.job.runtime].NAMED:
-            return self.job.image
-        file = cache.known(Path(self.job.image_cache), self.job.image)
+        if not self.job.container.by_reference or RUNTIMES[self.job.container.runtime].NAMED:
+            return self.job.container.image_name
+        file = cache.known(Path(self.job.container.image_cache), self.job.container.image_name)
         return str(file) if file else ""
 
     def _place(self) -> Path | None:
@@ -150,14 +160,14 @@ class Asker:
                 with suppress(OSError):
                     status = os.stat(os.path.join(image, below) if below else image)
                     state += [below, status.st_ino, status.st_size, status.st_mtime_ns]
-        if not state and RUNTIMES[job.runtime].CONTAINED:
+        if not state and RUNTIMES[job.container.runtime].CONTAINED:
             return None
-        path = [v.value for v in job.env if v.name == "PATH"]
-        where = ",".join(map(str, job.hosts)) or self._cluster()
-        question = (kit.asking_of_mpi(), job.runtime, image, *job.binds, *job.container_args, path)
+        path = [v.value for v in job.program.env if v.name == "PATH"]
+        where = ",".join(map(str, job.hosts.names)) or self._cluster()
+        question = (kit.asking_of_mpi(), job.container.runtime, image, *job.container.binds, *job.container.args, path)
         words = (*question, *state, where, self.environ.get("PATH", ""))
         key = hashlib.sha256("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        return Path(job.image_cache) / cache.FACTS / key
+        return Path(job.container.image_cache) / cache.FACTS / key
 
     def _cluster(self) -> str:
         with suppress(LaunchError):
@@ -171,9 +181,9 @@ def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     An inside-out job asks nothing, since it needs nothing of the node. Raises Impossible.
     """
     job = asker.job
-    direct = not (job.once or job.script or job.shell)
+    direct = not (job.program.once or job.program.script or job.program.shell)
     facts = asker.remembered() if direct or look else None
-    asks = look or (direct and job.mode == "outside-in")
+    asks = look or (direct and job.start.mode == "outside-in")
     fresh = False
     if asks and (look or facts is None or not asker.judge(facts).chosen.works):
         answer = asker.ask()

@@ -41,7 +41,7 @@ class Reasons:
         noise = f" ({' | '.join(words[-3:])})" if words else ""
         count = f"{len(missing)} of {len(roster.nodes)} nodes not ready"
         if late and not refused:
-            seconds = self._plan.spec.start_timeout
+            seconds = self._plan.spec.start.timeout
             return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", "--start-timeout gives them longer")
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
 

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from mnrun import nodeset
 from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
-from mnrun.model import Allocation, JobSpec, Outcome, Plan, Site
+from mnrun.jobspec import JobSpec
+from mnrun.model import Allocation, Outcome, Plan, Site
 from mnrun.planning import layout, plan, show, spec
+from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
 from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
@@ -64,7 +66,7 @@ def launch(job: JobSpec, allocated: bool = False) -> int:
     if job.as_given and nodes.in_job():
         return _launch_in_batch(job, screen)
     opened = partial(job_dir.opened, job.job_dir, keep=job.keep)
-    if job.hosts:
+    if job.hosts.names:
         with nodes.connected(job, screen) as hosts:
             launched = Launch(hosts.job, hosts.allocation, hosts.site, opened, hosts.transport.start)
             return _launch(launched, screen, hosts.transport, _ineffective(job)).code
@@ -111,7 +113,7 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> View:
 
     job = spec_of(command, given)
     allocation: Allocation | None
-    with nodes.connected(job, Screen(quiet=True), look=True) if job.hosts else nullcontext() as hosts:
+    with nodes.connected(job, Screen(quiet=True), look=True) if job.hosts.names else nullcontext() as hosts:
         if hosts is not None:
             job, allocation, site, transport = hosts.job, hosts.allocation, hosts.site, hosts.transport
         else:
@@ -145,7 +147,7 @@ def spec_of(
         Screen().warn(warning)
     if live and "module" in settings and not {"hosts", "hostfile"} & set(settings):
         _load_modules(settings["module"].value)
-    around = spec.Surroundings(
+    around = Surroundings(
         cwd=here,
         home=home,
         environ=os.environ,
@@ -212,8 +214,13 @@ def _read(path: str, option: str = "--env-file") -> str:
 
 
 def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
-    if not job.bind_to and not job.no_gpu and allocation is not None and any(node.gpus for node in allocation.nodes):
-        job = replace(job, bind_to="none")  # by default, mpirun binds each rank to one core
+    if (
+        not job.start.bind_to
+        and not job.resources.no_gpu
+        and allocation is not None
+        and any(node.gpus for node in allocation.nodes)
+    ):
+        job = replace(job, start=replace(job.start, bind_to="none"))  # by default, mpirun binds each rank to one core
     return plan.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
 
 
@@ -235,7 +242,7 @@ def _summary(made: Plan, allocation: Allocation | None) -> list[str]:
     chosen = made.layout
     ranks = "-".join(str(n) for n in sorted(set(chosen.ranks)))
     nodes = nodeset.fold(chosen.nodes) if chosen.nodes else "no nodes yet"
-    how = f"{made.spec.mode}, {made.spec.runtime}, ranks by {made.starter}"
+    how = f"{made.spec.start.mode}, {made.spec.container.runtime}, ranks by {made.starter}"
     size = f"{nodeset.counted(chosen.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
     return [
         f"{size} ({chosen.why_ranks}) on {nodes} ({chosen.why_nodes}); {how}",

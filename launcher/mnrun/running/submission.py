@@ -13,7 +13,8 @@ from typing import Any
 from mnrun import environment
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobs.records import Submitted
-from mnrun.model import JobSpec, job_name
+from mnrun.jobspec import JobSpec
+from mnrun.model import job_name
 from mnrun.planning import layout, plan, script
 from mnrun.running import job_dir, session
 from mnrun.schedulers import BatchScheduler, at_hand
@@ -32,22 +33,23 @@ class Submission:
 def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     """Return the batch script of a job. Change and ask nothing. Raises LaunchError."""
     job = layout.share_gpus(session.spec_of(command, given, batch=True))
-    if job.hosts:
+    if job.hosts.names:
         words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
         raise Impossible(
             "there is no scheduler to hand --hosts in to",
             f"detach it yourself: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
         )
-    if job.local:
+    if job.hosts.local:
         raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
     ranks = layout.lay_out(job, None)
     paper = plan.make(job, script.on_paper(ranks), "JOB")
     scheduler = at_hand(os.environ)
     source = f" on {time.strftime('%Y-%m-%d')} by: {shlex.join(['mnrun', *_typed()])}"
-    call = (job.mnrun,) if job.mnrun else session.own_call()
-    gpus = str(layout.gpus(job, ranks) or "")
+    call = (job.batch.mnrun,) if job.batch.mnrun else session.own_call()
+    gpus = str(layout.gpus(job.resources, ranks) or "")
     text = script.write(paper, scheduler, call, source)
-    return Submission(replace(job, nodes=ranks.nnodes, gpus=gpus), scheduler, text)
+    resources = replace(job.resources, nodes=ranks.nnodes, gpus=gpus)
+    return Submission(replace(job, resources=resources), scheduler, text)
 
 
 def _typed() -> list[str]:
@@ -75,10 +77,10 @@ def record(number: str, made: Submission) -> Queue:
         id=number,
         name=job_name(job),
         cluster=made.scheduler.start(os.environ).cluster,
-        nodes=job.nodes or 0,
-        output=absolute(job.output or made.scheduler.OUTPUT),
-        error=absolute(job.error),
-        split_output=job.split_output,
+        nodes=job.resources.nodes or 0,
+        output=absolute(job.batch.text("output") or made.scheduler.OUTPUT),
+        error=absolute(job.batch.text("error")),
+        split_output=job.program.split_output,
     )
     job_dir.submitted(job, request, made.script)
     queue = made.scheduler.user_queue(os.environ, Path.home(), float(job.slurm_poll))

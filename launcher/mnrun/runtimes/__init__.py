@@ -18,6 +18,7 @@ class Runtime(Protocol):
     ADVERB: str  # the wrapper that adds facts of the node to its words
     APART: bool  # whether user namespaces keep the containers of a node from each other's memory
     FILES: bool  # whether a rank inherits open files of its starter, as PMI2 needs
+    TRIED: bool  # whether every node shows before the start that the runtime can run there, beside having its program
     USERS: bool  # whether mnrun mounts its own /etc/passwd and /etc/group, for ranks too
 
     def node(self, box: Box) -> Words:

@@ -18,6 +18,7 @@ ADVERB = "gpus.sh"
 APART = True
 FILES = True
 USERS = False  # apptainer makes them itself, but not in the form that sshd needs
+TRIED = False
 
 
 def node(box: Box) -> Words:

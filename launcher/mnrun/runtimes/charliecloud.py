@@ -7,7 +7,8 @@ part that only the node knows: whether the image has variables of its own.
 from __future__ import annotations
 
 from mnrun.errors import Impossible, LaunchError
-from mnrun.model import Box, Mount, Words
+from mnrun.jobspec import Mount
+from mnrun.model import Box, Words
 
 BINARY = "ch-run"
 CONTAINED = True
@@ -16,6 +17,7 @@ ADVERB = "ch-run.sh"
 APART = True
 FILES = True
 USERS = True
+TRIED = True  # user namespaces may be forbidden on a node
 
 
 def node(box: Box) -> Words:

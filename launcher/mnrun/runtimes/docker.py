@@ -14,6 +14,7 @@ ADVERB = "engine.sh"
 APART = False  # all containers are in the node's own user namespace
 FILES = False  # dockerd starts the container, which inherits nothing
 USERS = True
+TRIED = False
 
 
 def node(box: Box) -> Words:

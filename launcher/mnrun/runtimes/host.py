@@ -12,6 +12,7 @@ ADVERB = "gpus.sh"
 APART = False
 FILES = True
 USERS = False
+TRIED = False
 
 
 def node(box: Box) -> Words:

@@ -10,7 +10,8 @@ import re
 
 from mnrun.errors import LaunchError, UsageError
 from mnrun.images.reference import for_stores
-from mnrun.model import Box, Mount, Words
+from mnrun.jobspec import Mount
+from mnrun.model import Box, Words
 
 _NAME = re.compile(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?")
 

@@ -18,6 +18,7 @@ ADVERB = "engine.sh"
 APART = True
 FILES = True
 USERS = True
+TRIED = False
 
 # The user, the groups and the limits inside are the same as outside (podman-run(1)).
 _OURS = ("--userns=keep-id", "--group-add=keep-groups", "--ulimit=host")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mnrun.model import Box, Words
 from mnrun.runtimes import apptainer
-from mnrun.runtimes.apptainer import ADVERB, APART, CONTAINED, FILES, NAMED, USERS, address, refuse
+from mnrun.runtimes.apptainer import ADVERB, APART, CONTAINED, FILES, NAMED, TRIED, USERS, address, refuse
 
 BINARY = "singularity"
 
@@ -15,6 +15,7 @@ __all__ = [
     "CONTAINED",
     "FILES",
     "NAMED",
+    "TRIED",
     "USERS",
     "address",
     "hold",

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from mnrun.model import Allocation, Command, JobSpec, Layout, Plan, Site, Step, Variable, Words
+from mnrun.jobspec import JobSpec, Variable
+from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
 from mnrun.schedulers.model import BatchStart, Queue
 from mnrun.system.screen import Screen

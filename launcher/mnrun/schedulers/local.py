@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mnrun import environment
-from mnrun.model import Allocation, Command, Node, Plan, Site, Step, Variable
+from mnrun.jobspec import Variable
+from mnrun.model import Allocation, Command, Node, Plan, Site, Step
 from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, why_down
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False

@@ -46,14 +46,14 @@ def test_options_end_at_the_first_word_that_is_none(
 ) -> None:
     """As for srun and mpirun, with and without `--`: everything after it is the program's."""
     assert mnrun(*IMAGE, *words).code == 0
-    assert job.plan.spec.command == command
+    assert job.plan.spec.program.command == command
 
 
 def test_a_verb_counts_as_the_very_first_word_alone(mnrun: Terminal, job: Launched) -> None:
     """A program may be called plan."""
     assert mnrun("--", "plan", "x").code == 2  # no image: it was read as a command
     assert mnrun("--image=/app.sif", "plan", "x").code == 0
-    assert job.plan.spec.command == ("plan", "x")
+    assert job.plan.spec.program.command == ("plan", "x")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_verb_counts_as_the_very_first_word_alone(mnrun: Terminal, job: Launch
         (("--pwd", "/x"), "chdir", "/x"),
         (("--workdir=/x",), "chdir", "/x"),
         (("-w", "node[01-02]"), "nodelist", "node[01-02]"),
-        (("-x", "A=b", "-xC=d"), "passed", ("A", "C")),
+        (("-x", "A=b", "-xC=d"), "forwarded", ("A", "C")),
         (("--mpi-args", "--mca btl tcp,self"), "mpi_args", ("--mca", "btl", "tcp,self")),
         (("--keep",), "keep", True),
     ],
@@ -78,7 +78,7 @@ def test_a_verb_counts_as_the_very_first_word_alone(mnrun: Terminal, job: Launch
 def test_spellings(mnrun: Terminal, job: Launched, words: tuple[str, ...], name: str, value: object) -> None:
     """Slurm's and mpirun's own, with the value beside or attached."""
     assert mnrun(*IMAGE, *words, "./app").code == 0
-    assert getattr(job.plan.spec, name) == value
+    assert job.plan.spec.value(name) == value
 
 
 @pytest.mark.parametrize("spelling", FOREIGN)
@@ -110,7 +110,7 @@ def test_a_habit_that_means_something_else_here(
 def test_a_value_is_no_option(mnrun: Terminal, job: Launched) -> None:
     """`--mpi-args -mca` gives mpirun its own word; `-D -e` is an odd directory."""
     assert mnrun(*IMAGE, "--mpi-args", "-mca", "-D", "-e", "./app").code == 0
-    assert job.plan.spec.mpi_args == ("-mca",)
+    assert job.plan.spec.start.mpi_args == ("-mca",)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_the_environment_has_one_name_per_option(
     monkeypatch.setenv("MNRUN_KEEP", "1")
     assert mnrun("-n", "2", "-B", "/d", "./app").code == 0
     spec = job.plan.spec
-    assert (spec.image, spec.ntasks, spec.keep) == ("/from/env.sif", 2, True)
-    assert [str(mount) for mount in spec.binds] == ["/a:/a", "/b:/c", "/d:/d"]
+    assert (spec.container.image_name, spec.resources.ntasks, spec.keep) == ("/from/env.sif", 2, True)
+    assert [str(mount) for mount in spec.container.binds] == ["/a:/a", "/b:/c", "/d:/d"]
     assert "image = /from/env.sif    # MNRUN_IMAGE\n" in mnrun("plan", "./app").out
 
 
@@ -346,7 +346,7 @@ def test_words_that_are_no_utf8(mnrun: Terminal, job: Launched) -> None:
     """A file's name may be any bytes: run takes them, and plan shows them."""
     odd = os.fsdecode(b"a\xffb")
     assert mnrun("-Q", *IMAGE, odd).code == 0
-    assert job.plan.spec.command == (odd,)
+    assert job.plan.spec.program.command == (odd,)
 
 
 def test_a_current_directory_through_a_link_keeps_its_name(
@@ -358,7 +358,7 @@ def test_a_current_directory_through_a_link_keeps_its_name(
     monkeypatch.chdir(tmp_path / "link")
     monkeypatch.setenv("PWD", str(tmp_path / "link"))
     mnrun("-Q", *IMAGE, "./app")
-    assert job.plan.spec.chdir == str(tmp_path / "link")
+    assert job.plan.spec.program.chdir == str(tmp_path / "link")
 
 
 def test_a_pwd_that_lies_is_not_believed(
@@ -367,7 +367,7 @@ def test_a_pwd_that_lies_is_not_believed(
     """sudo and cron leave another's."""
     monkeypatch.setenv("PWD", "/somewhere/else")
     mnrun("-Q", *IMAGE, "./app")
-    assert job.plan.spec.chdir == str(tmp_path)
+    assert job.plan.spec.program.chdir == str(tmp_path)
 
 
 def test_a_current_directory_that_is_gone(

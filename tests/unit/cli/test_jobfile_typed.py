@@ -60,7 +60,7 @@ def test_where_a_job_file_stands(
     write(tmp_path / "job.toml", FILE)
     answer = mnrun(*words)
     assert answer.code == 0, answer
-    assert (job.plan.spec.command, job.plan.spec.ntasks) == (command, ntasks)
+    assert (job.plan.spec.program.command, job.plan.spec.resources.ntasks) == (command, ntasks)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_where_a_job_file_stands(
 def test_what_is_no_job_file(mnrun: Terminal, job: Launched, words: tuple[str, ...], command: tuple[str, ...]) -> None:
     """After `--`, or after the command's first word, a word is the program's."""
     assert mnrun("--image", "/app.sif", *words).code == 0
-    assert job.plan.spec.command == command
+    assert job.plan.spec.program.command == command
 
 
 def test_a_verbs_own_option_before_the_job_file(mnrun: Terminal, job: Launched, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_init_writes_a_job_file(mnrun: Terminal, job: Launched, tmp_path: Path, 
             key = {"job_name": "name", "module": "modules", "setup": "lines"}.get(option.name, option.name)
             assert f"{key} = " in text
     assert mnrun("job.toml").code == 0
-    assert job.plan.spec.command == ("./app",)
+    assert job.plan.spec.program.command == ("./app",)
 
 
 def test_what_init_proposes_is_accepted(mnrun: Terminal, tmp_path: Path) -> None:

@@ -274,8 +274,8 @@ def test_the_verb_allocates_and_gives_back(mnrun: Terminal, salloc: Salloc, laun
     assert set(salloc.argv[1:-3]) == {*asked, "--account=abc", "--job-name=mnrun"}
     assert salloc.done == [signal.SIGHUP, "close"]
     job = launched.plan.spec
-    assert job.shell == "input"
-    assert {v.name: v.value for v in job.env}["SLURM_JOB_ID"] == "8", "its programs know their job"
+    assert job.program.shell == "input"
+    assert {v.name: v.value for v in job.program.env}["SLURM_JOB_ID"] == "8", "its programs know their job"
 
 
 def test_the_verb_in_an_allocation(
@@ -288,7 +288,7 @@ def test_the_verb_in_an_allocation(
     assert answer.code == 7, answer
     assert answer.err.count("--mem: no effect here") == 1
     assert salloc.argv == ()
-    assert launched.plan.spec.shell == "terminal"
+    assert launched.plan.spec.program.shell == "terminal"
 
 
 def test_the_verb_refuses_before_it_allocates(mnrun: Terminal, salloc: Salloc) -> None:

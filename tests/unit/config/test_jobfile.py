@@ -9,8 +9,9 @@ import pytest
 
 from mnrun.config import jobfile
 from mnrun.config.jobfile import JobFile, Page
-from mnrun.config.layers import Setting
 from mnrun.errors import UsageError
+from mnrun.jobspec import Layer
+from unit.samples import origin, setting
 
 WHOLE = """\
 # a job
@@ -80,23 +81,23 @@ def test_a_whole_job_file() -> None:
     found = read(WHOLE)
     assert found.command == ("python", "train.py", "--lr", "0.1", "two words", "$HOME")
     assert found.settings == {
-        "job_name": Setting("resnet50", "job.toml line 2"),
-        "chdir": Setting("/home/alice/run", "job.toml line 4"),
-        "output": Setting("/home/alice/run/%x-%j.out", "job.toml line 5"),
-        "image": Setting("/scratch/alice/img/pytorch.sif", "job.toml line 8"),
-        "bind": Setting(("/datasets:/data:ro", "/home/alice/run/in:/in"), "job.toml line 9"),
-        "container_args": Setting(("--writable-tmpfs", "two words"), "job.toml line 13"),
-        "mode": Setting("outside-in", "job.toml line 16"),
-        "start_timeout": Setting(300, "job.toml line 17"),
-        "keep": Setting(True, "job.toml line 18"),
-        "nodes": Setting(4, "job.toml line 21"),
-        "gpus_per_node": Setting("8", "job.toml line 22"),
-        "time": Setting("12:00:00", "job.toml line 23"),
-        "env": Setting(("TOKEN", "!GONE", "OMP_NUM_THREADS=4", "GREETING=it's = a test"), "job.toml line 25"),
-        "module": Setting(("cuda/12.4", "hdf5"), "job.toml line 32"),
-        "setup": Setting(("ulimit -s unlimited", "! false"), "job.toml line 33"),
-        "dependency": Setting("afterok:7", "job.toml line 38"),
-        "slurm": Setting(("switches=1@30:00", "spread-job"), "job.toml line 35"),
+        "job_name": setting("resnet50", "job.toml line 2"),
+        "chdir": setting("/home/alice/run", "job.toml line 4"),
+        "output": setting("/home/alice/run/%x-%j.out", "job.toml line 5"),
+        "image": setting("/scratch/alice/img/pytorch.sif", "job.toml line 8"),
+        "bind": setting(("/datasets:/data:ro", "/home/alice/run/in:/in"), "job.toml line 9"),
+        "container_args": setting(("--writable-tmpfs", "two words"), "job.toml line 13"),
+        "mode": setting("outside-in", "job.toml line 16"),
+        "start_timeout": setting(300, "job.toml line 17"),
+        "keep": setting(True, "job.toml line 18"),
+        "nodes": setting(4, "job.toml line 21"),
+        "gpus_per_node": setting("8", "job.toml line 22"),
+        "time": setting("12:00:00", "job.toml line 23"),
+        "env": setting(("TOKEN", "!GONE", "OMP_NUM_THREADS=4", "GREETING=it's = a test"), "job.toml line 25"),
+        "module": setting(("cuda/12.4", "hdf5"), "job.toml line 32"),
+        "setup": setting(("ulimit -s unlimited", "! false"), "job.toml line 33"),
+        "dependency": setting("afterok:7", "job.toml line 38"),
+        "slurm": setting(("switches=1@30:00", "spread-job"), "job.toml line 35"),
     }
 
 
@@ -133,7 +134,7 @@ def test_sections_are_for_the_eye(text: str) -> None:
 )
 def test_the_line_of_a_key(text: str, line: int) -> None:
     """Not the first line that looks like it: strings, comments and variables do too."""
-    assert read(text).settings["nodes"].origin == f"job.toml line {line}"
+    assert read(text).settings["nodes"].origin.text == f"job.toml line {line}"
 
 
 @pytest.mark.parametrize("text", ['command = ["./app"]', '[job]\ncommand = ["./app"]', 'job.command = ["./app"]'])
@@ -287,7 +288,7 @@ def test_a_long_list_is_read_at_once() -> None:
     """A list over many lines costs no more than its length."""
     text = "bind = [\n" + "".join(f'  "/data/{n}:/data/{n}:ro",\n' for n in range(5000)) + "]\nnodes = 2\n"
     found = read(text).settings
-    assert found["nodes"].origin == "job.toml line 5003"
+    assert found["nodes"].origin.text == "job.toml line 5003"
     assert len(found["bind"].value) == 5000  # type: ignore[arg-type]
 
 
@@ -328,8 +329,8 @@ def test_any_text_is_answered() -> None:
 
 def test_a_profiles_origin_is_its_name_alone() -> None:
     """Scripts and plans say where a value came from; a message says the line too."""
-    profile = Page("profile here", "nodes = 2\nkeep = 'x'", "/etc", {}, by_line=False)
-    assert jobfile.layer({"nodes": 2}, profile)["nodes"].origin == "profile here"
+    profile = Page("profile here", "nodes = 2\nkeep = 'x'", "/etc", {}, layer=Layer.PROFILE)
+    assert jobfile.layer({"nodes": 2}, profile)["nodes"].origin.text == "profile here"
     with pytest.raises(UsageError, match=r"^profile here line 2: "):
         jobfile.layer({"keep": "x"}, profile)
 
@@ -337,7 +338,7 @@ def test_a_profiles_origin_is_its_name_alone() -> None:
 def test_outputs_in_a_profile_begin_where_a_job_is_handed_in() -> None:
     """Nobody writes beside a site's files; what is read there is found there."""
     text = 'output = "logs/%j.out"\nerror = "~/%j.err"\nsplit_output = "apart"\nbind = ["data:/data"]'
-    profile = Page("profile here", text, "/etc/mnrun/profiles", {"HOME": "/home/alice"}, job=False)
+    profile = Page("profile here", text, "/etc/mnrun/profiles", {"HOME": "/home/alice"}, layer=Layer.DEFAULTS)
     found = {name: said.value for name, said in jobfile.layer(jobfile.load(profile), profile).items()}
     assert found == {
         "output": "logs/%j.out",
@@ -351,7 +352,7 @@ def test_a_command_is_one_and_a_job_files() -> None:
     assert refusal('command = ["a"]\n[x]\ncommand = ["b"]') == (
         "job.toml line 2: command is said twice; one job runs one command"
     )
-    profile = Page("/etc/config.toml", 'command = ["a"]', "/etc", {}, job=False)
+    profile = Page("/etc/config.toml", 'command = ["a"]', "/etc", {}, layer=Layer.DEFAULTS)
     with pytest.raises(UsageError) as wrong:
         jobfile.layer(jobfile.load(profile), profile)
     assert str(wrong.value) == (
@@ -365,7 +366,7 @@ def test_exclusive_in_slurms_words(table: str) -> None:
     more = "[slurm]\n" if not table else ""
     found = read(f'{table}exclusive = "user"\n{more}spread_job = true').settings
     assert found["slurm"].words == (
-        ("exclusive=user", f"job.toml line {2 if table else 1}"),
-        ("spread-job", "job.toml line 3"),
+        ("exclusive=user", origin(f"job.toml line {2 if table else 1}")),
+        ("spread-job", origin("job.toml line 3")),
     )
     assert 'exclusive = "x" is not true or false' in refusal('exclusive = "x"')

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mnrun.config import layers
-from mnrun.config.layers import Setting
 from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
+from unit.samples import origin, setting
 
 MODES = "it is one of auto, inside-out, outside-in"
 
@@ -117,7 +117,7 @@ def test_built_in_values() -> None:
         "slurm_poll": 30,
         "rsh": "auto",
     }
-    assert {setting.origin for setting in layers.builtin().values()} == {"built-in"}
+    assert {str(setting.origin) for setting in layers.builtin().values()} == {"built-in"}
 
 
 def test_environment_is_read_by_the_options_names() -> None:
@@ -133,9 +133,9 @@ def test_environment_is_read_by_the_options_names() -> None:
         "NTASKS": "9",
     }
     assert layers.from_environment(environ) == {
-        "ntasks": Setting(8, "MNRUN_NTASKS"),
-        "keep": Setting(True, "MNRUN_KEEP"),
-        "local": Setting(False, "MNRUN_LOCAL"),
+        "ntasks": setting(8, "MNRUN_NTASKS"),
+        "keep": setting(True, "MNRUN_KEEP"),
+        "local": setting(False, "MNRUN_LOCAL"),
     }
 
 
@@ -174,10 +174,10 @@ def test_command_line_takes_what_was_given() -> None:
         "image": "app.sif",
     }
     assert layers.from_command_line(given) == {
-        "nodes": Setting(2, "command line"),
-        "keep": Setting(True, "command line"),
-        "bind": Setting(("/a", "/b"), "command line"),
-        "image": Setting("app.sif", "command line"),
+        "nodes": setting(2, "command line"),
+        "keep": setting(True, "command line"),
+        "bind": setting(("/a", "/b"), "command line"),
+        "image": setting("app.sif", "command line"),
     }
 
 
@@ -196,11 +196,11 @@ def test_the_later_layer_is_believed() -> None:
     )
     chosen = {name: merged[name] for name in ("mode", "nodes", "ports", "ntasks", "runtime")}
     assert chosen == {
-        "mode": Setting("outside-in", "command line"),
-        "nodes": Setting(2, "MNRUN_NODES"),
-        "ports": Setting("3000-4000", "MNRUN_PORTS"),
-        "ntasks": Setting(4, "command line"),
-        "runtime": Setting("auto", "built-in"),
+        "mode": setting("outside-in", "command line"),
+        "nodes": setting(2, "MNRUN_NODES"),
+        "ports": setting("3000-4000", "MNRUN_PORTS"),
+        "ntasks": setting(4, "command line"),
+        "runtime": setting("auto", "built-in"),
     }
 
 
@@ -211,8 +211,8 @@ def test_lists_and_words_add_up() -> None:
         layers.from_command_line({"bind": ("/mine",), "container_args": ("--no-mount hostfs",)}),
     )
     assert merged == {
-        "bind": Setting(("/site", "/mine"), "MNRUN_BIND, command line"),
-        "container_args": Setting(("--writable-tmpfs", "--no-mount", "hostfs"), "MNRUN_CONTAINER_ARGS, command line"),
+        "bind": setting(("/site", "/mine"), "MNRUN_BIND, command line"),
+        "container_args": setting(("--writable-tmpfs", "--no-mount", "hostfs"), "MNRUN_CONTAINER_ARGS, command line"),
     }
 
 
@@ -220,7 +220,7 @@ def test_merging_changes_no_layer() -> None:
     """Layers are read, never written."""
     below = layers.from_command_line({"bind": ("/a",)})
     layers.merge(below, layers.from_command_line({"bind": ("/b",)}))
-    assert below == {"bind": Setting(("/a",), "command line")}
+    assert below == {"bind": setting(("/a",), "command line")}
 
 
 @pytest.mark.parametrize(
@@ -246,13 +246,13 @@ def test_what_a_layer_takes_away(
     name: str, below: tuple[str, ...], above: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
     """By path, variable or module; a variable of the surrounding job too, and a line of shell never by accident."""
-    merged = layers.merge({name: Setting(below, "below")}, {name: Setting(above, "above")})
-    assert merged[name] == Setting(left, "below, above")
+    merged = layers.merge({name: setting(below, "below")}, {name: setting(above, "above")})
+    assert merged[name] == setting(left, "below, above")
 
 
 def test_who_asks_in_other_words_means_it_instead() -> None:
     """A site's gpus_per_node or mem does not stand in the way of a user's gres or mem_per_cpu."""
-    site = {name: Setting("8", "site") for name in ("gpus_per_node", "mem", "partition")}
+    site = {name: setting("8", "site") for name in ("gpus_per_node", "mem", "partition")}
     merged = layers.merge(site, layers.from_command_line({"gres": "gpu:2", "mem_per_cpu": "2G"}))
     assert {name: setting.value for name, setting in merged.items()} == {
         **{"partition": "8", "gres": "gpu:2", "mem_per_cpu": "2G"},
@@ -276,12 +276,12 @@ def test_sbatchs_own_variables() -> None:
         "SLURM_PARTITION": "no",
     }
     assert layers.from_sbatch(environ) == {
-        "partition": Setting("gpu", "SBATCH_PARTITION"),
-        "time": Setting("1:00:00", "SBATCH_TIMELIMIT"),
-        "array": Setting("0-3", "SBATCH_ARRAY_INX"),
-        "mem": Setting("1G", "SBATCH_MEM_PER_NODE"),
-        "exclusive": Setting(True, "SBATCH_EXCLUSIVE"),
-        "slurm": Setting(
+        "partition": setting("gpu", "SBATCH_PARTITION"),
+        "time": setting("1:00:00", "SBATCH_TIMELIMIT"),
+        "array": setting("0-3", "SBATCH_ARRAY_INX"),
+        "mem": setting("1G", "SBATCH_MEM_PER_NODE"),
+        "exclusive": setting(True, "SBATCH_EXCLUSIVE"),
+        "slurm": setting(
             ("switches=1", "wckey=a b", "overcommit"), "SBATCH_REQ_SWITCH, SBATCH_WCKEY, SBATCH_OVERCOMMIT"
         ),
     }
@@ -299,16 +299,16 @@ def test_a_line_of_a_script_is_one_line(name: str, raw: object) -> None:
 
 def test_each_word_of_a_list_knows_where_it_came_from() -> None:
     """A script says it of every module, and not of all of them together."""
-    site = {"module": Setting(("a", "b"), "site"), "bind": Setting(("/x",), "site")}
-    merged = layers.merge(site, {"module": Setting(("!a", "c", "d"), "job.toml line 1", ("l1", "l2", "l3"))})
-    assert merged["module"].words == (("b", "site"), ("c", "l2"), ("d", "l3"))
-    assert merged["bind"].words == (("/x", "site"),)
-    assert Setting("x", "site").words == ()
+    site = {"module": setting(("a", "b"), "site"), "bind": setting(("/x",), "site")}
+    merged = layers.merge(site, {"module": setting(("!a", "c", "d"), "job.toml line 1", ("l1", "l2", "l3"))})
+    assert merged["module"].words == (("b", origin("site")), ("c", origin("l2")), ("d", origin("l3")))
+    assert merged["bind"].words == (("/x", origin("site")),)
+    assert setting("x", "site").words == ()
 
 
 def test_a_line_takes_back_what_a_layer_below_says() -> None:
     """`--no-exclusive`, and an empty value of what is sbatch's."""
-    below = {"exclusive": Setting(True, "job.toml"), "constraint": Setting("a100", "job.toml")}
+    below = {"exclusive": setting(True, "job.toml"), "constraint": setting("a100", "job.toml")}
     merged = layers.merge(below, layers.from_command_line({"exclusive": False, "constraint": ""}))
     assert (merged["exclusive"].value, merged["constraint"].value) == (False, "")
 

@@ -48,7 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture
 def test_nothing_at_all(place: Place) -> None:
     """Built-in values, and not a word."""
     found = place.gather()
-    assert {setting.origin for setting in found.settings.values()} == {"built-in"}
+    assert {str(setting.origin) for setting in found.settings.values()} == {"built-in"}
     assert (found.command, found.warnings, found.profile) == ((), (), "")
 
 
@@ -60,17 +60,17 @@ def test_every_layer_in_its_order(place: Place) -> None:
         (place.own / "config.toml", f"{place.own}/config.toml line 1"),
         (place.cwd / "job.toml", "job.toml line 1"),
     ]
-    assert place.gather("").settings["ports"].origin == "built-in"
+    assert place.gather("").settings["ports"].origin.text == "built-in"
     (place.cwd / "job.toml").write_text("")
     for number, (path, origin) in enumerate(layers):
         match = 'match.cluster = "cluster1"\n' if path.parent.name == "profiles" else ""
         write(path, f'account = "a{number}"\n{match}')
         found = place.gather("job.toml").settings["account"]
-        assert (found.value, found.origin) == (f"a{number}", origin)
+        assert (found.value, str(found.origin)) == (f"a{number}", origin)
     environ = {"MNRUN_ACCOUNT": "a4"}
-    assert place.gather("job.toml", environ=environ).settings["account"].origin == "MNRUN_ACCOUNT"
+    assert place.gather("job.toml", environ=environ).settings["account"].origin.text == "MNRUN_ACCOUNT"
     environ["SBATCH_ACCOUNT"] = "a5"
-    assert place.gather("job.toml", environ=environ).settings["account"].origin == "SBATCH_ACCOUNT"
+    assert place.gather("job.toml", environ=environ).settings["account"].origin.text == "SBATCH_ACCOUNT"
     assert place.gather("job.toml", environ=environ, account="a6").settings["account"].value == "a6"
 
 
@@ -92,10 +92,10 @@ def test_a_profile_is_shown_with_how_it_was_chosen(place: Place) -> None:
     write(place.site / "profiles/here.toml", 'match.hostname = "login*"')
     write(place.own / "profiles/mine.toml", "keep = true")
     assert place.gather().settings["profile"].value == "here"
-    assert place.gather().settings["profile"].origin == "it matches this place"
+    assert place.gather().settings["profile"].origin.text == "it matches this place"
     found = place.gather(profile="mine")
-    assert (found.profile, found.settings["keep"].origin) == ("mine", "profile mine")
-    assert place.gather(environ={"MNRUN_PROFILE": "mine"}).settings["profile"].origin == "MNRUN_PROFILE"
+    assert (found.profile, str(found.settings["keep"].origin)) == ("mine", "profile mine")
+    assert place.gather(environ={"MNRUN_PROFILE": "mine"}).settings["profile"].origin.text == "MNRUN_PROFILE"
     (place.cwd / "job.toml").write_text('profile = "mine"')
     assert place.gather("job.toml").profile == "mine"
     with pytest.raises(UsageError, match="there is no profile other; there is here, mine"):
@@ -192,7 +192,7 @@ def test_sbatchs_variables_mean_nothing_to_a_job_that_runs(place: Place) -> None
     """But to one that is submitted from within it."""
     environ = {"SLURM_JOB_ID": "7", "SBATCH_GRES": "gpu:2"}
     assert "gres" not in place.gather(environ=environ).settings
-    assert place.gather(environ=environ, batch=True).settings["gres"].origin == "SBATCH_GRES"
+    assert place.gather(environ=environ, batch=True).settings["gres"].origin.text == "SBATCH_GRES"
 
 
 def test_the_commands_words(place: Place) -> None:
@@ -209,7 +209,7 @@ def test_a_job_file_elsewhere(place: Place, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/job.toml").write_text('image = "app.sif"')
     found = place.gather("../there/job.toml").settings["image"]
-    assert (found.value, found.origin) == (f"{tmp_path}/there/app.sif", "../there/job.toml line 1")
+    assert (found.value, str(found.origin)) == (f"{tmp_path}/there/app.sif", "../there/job.toml line 1")
 
 
 def test_a_job_file_that_cannot_be_read(place: Place) -> None:

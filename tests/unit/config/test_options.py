@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
 
 from mnrun.config.layers import parse
 from mnrun.config.options import BY_FLAG, BY_NAME, FOREIGN, LIVE, OPTIONS, Option
-from mnrun.model import JobSpec
+from mnrun.jobspec import FIELDS, SECTIONS, JobSpec
+from mnrun.planning.spec import HANDED_ON
 
 KINDS = {"flag", "text", "number", "choice", "seconds", "list", "words", "env"}
 # Options that a JobSpec knows under another name, or that are no part of a job.
-ELSEWHERE = {"bind": "binds", "no_home": "home", "env_file": "env", "verbose": "", "quiet": ""}
-
 each = pytest.mark.parametrize("option", OPTIONS, ids=[option.name for option in OPTIONS])
 
 
@@ -54,8 +52,9 @@ def test_a_default_is_a_value_that_a_person_could_write(option: Option) -> None:
 @each
 def test_a_job_knows_every_option(option: Option) -> None:
     """`plan` shows each value that was given, so that a JobSpec must have a place for it."""
-    fields = {field.name for field in dataclasses.fields(JobSpec)}
-    assert ELSEWHERE.get(option.name, option.name) in {*fields, ""}
+    sections = (JobSpec(), *(getattr(JobSpec(), name) for name in SECTIONS))
+    fields = {field for section in sections for field in section.__dataclass_fields__}
+    assert FIELDS.get(option.name, option.name) in {*fields, *HANDED_ON, "no_home"}
 
 
 @pytest.mark.parametrize(

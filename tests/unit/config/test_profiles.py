@@ -6,9 +6,10 @@ import pytest
 
 from mnrun.config import layers, profiles
 from mnrun.config.jobfile import Page
-from mnrun.config.layers import Setting
 from mnrun.config.profiles import Said, Sheet
 from mnrun.errors import Impossible, UsageError
+from mnrun.jobspec import Layer
+from unit.samples import setting
 
 SITE = """\
 match.cluster = "cluster1"
@@ -32,7 +33,7 @@ exclusive = true
 
 def sheet(text: str, name: str = "here") -> Sheet:
     path = f"/etc/mnrun/profiles/{name}.toml"
-    page = Page(f"profile {name}", text, "/etc/mnrun/profiles", {"SCRATCH": "/scratch/alice"}, by_line=False)
+    page = Page(f"profile {name}", text, "/etc/mnrun/profiles", {"SCRATCH": "/scratch/alice"}, layer=Layer.PROFILE)
     return profiles.sheet(name, path, page)
 
 
@@ -53,7 +54,7 @@ def test_a_whole_profile() -> None:
         "partition": "gpu",
         "bind": ("/datasets:/data:ro",),
     }
-    assert {setting.origin for setting in said.settings.values()} == {"profile here"}
+    assert {str(setting.origin) for setting in said.settings.values()} == {"profile here"}
     assert said.policy == {"privileged": "ask hpc-help", "no_home": "home is small here"}
     assert {name: set(part) for name, part in said.partitions.items()} == {
         "gpu": {"gpus_per_node", "env"},
@@ -68,7 +69,7 @@ def test_a_partitions_values_hold_in_that_partition() -> None:
     assert (partition, merged["gpus_per_node"].value) == ("gpu", "8")
     assert merged["env"].value == ("NCCL_SOCKET_IFNAME=ib0",)
     assert profiles.whys(said, "gpu") == {"NCCL_SOCKET_IFNAME=ib0": "carries the route between the nodes"}
-    merged, partition = profiles.merged(layers.builtin(), said, ({"partition": Setting("cpu", "command line")},))
+    merged, partition = profiles.merged(layers.builtin(), said, ({"partition": setting("cpu", "command line")},))
     assert (partition, merged["exclusive"].value) == ("cpu", True)
     assert "gpus_per_node" not in merged
     assert profiles.whys(said, partition) == {"NCCL_SOCKET_IFNAME=eth0": "there is no other"}
@@ -77,11 +78,11 @@ def test_a_partitions_values_hold_in_that_partition() -> None:
 def test_the_layers_in_their_order() -> None:
     """built-in < site < profile < user < the job's own; a sheet's partition goes right above that sheet."""
     site = Said(
-        {"ports": Setting("1-2", "site"), "mode": Setting("auto", "site")}, {"p": {"mem": Setting("1G", "site")}}
+        {"ports": setting("1-2", "site"), "mode": setting("auto", "site")}, {"p": {"mem": setting("1G", "site")}}
     )
-    profile = Said({"partition": Setting("p", "profile"), "mode": Setting("inside-out", "profile")})
-    user = Said({"account": Setting("me", "user")}, {"p": {"account": Setting("p-me", "user")}})
-    merged, _ = profiles.merged(layers.builtin(), (site, profile, user), ({"mem": Setting("2G", "job.toml line 1")},))
+    profile = Said({"partition": setting("p", "profile"), "mode": setting("inside-out", "profile")})
+    user = Said({"account": setting("me", "user")}, {"p": {"account": setting("p-me", "user")}})
+    merged, _ = profiles.merged(layers.builtin(), (site, profile, user), ({"mem": setting("2G", "job.toml line 1")},))
     found = {name: merged[name].value for name in ("ports", "mode", "partition", "account", "mem", "runtime")}
     assert found == {
         **{"ports": "1-2", "mode": "inside-out", "partition": "p", "account": "p-me", "mem": "2G"},
@@ -187,7 +188,7 @@ def test_only_a_profile_is_matched() -> None:
 def test_policy(value: object, wrong: bool) -> None:
     """The option, where it was asked for, and the site's words; a flag that is off is none."""
     assert isinstance(value, (bool, str))
-    asked = {"no_home": Setting(value, "job.toml line 3")}
+    asked = {"no_home": setting(value, "job.toml line 3")}
     if not wrong:
         profiles.refuse_unwanted(asked, {"no_home": "home is small"}, "profile here")
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mnrun import mpi
-from mnrun.model import Variable
+from mnrun.jobspec import Variable
 from mnrun.mpi import MPIS, Places
 from mnrun.mpi.openmpi import binding
 

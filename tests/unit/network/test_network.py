@@ -15,12 +15,12 @@ import pytest
 
 from mnrun.facts import parse
 from mnrun.files import wrappers
-from mnrun.model import JobSpec, Variable
+from mnrun.jobspec import Variable
 from mnrun.network import choose, facts
 from mnrun.network.choose import Choice
 from mnrun.network.facts import NetworkFacts
 from unit.conftest import Shell
-from unit.samples import RECORDED
+from unit.samples import RECORDED, job_spec
 from unit.texts import Expected
 
 TREES = RECORDED / "fabric"
@@ -229,9 +229,9 @@ SAID = {
     ],
 )
 def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> None:
-    every = {one.name for one in choose.of_job(JobSpec(), SAID, ADDRESSES)}
+    every = {one.name for one in choose.of_job(job_spec(), SAID, ADDRESSES)}
     assert len(every) == 9
-    assert {one.name for one in choose.of_job(JobSpec(**given), SAID, ADDRESSES)} == every - without
+    assert {one.name for one in choose.of_job(job_spec(**given), SAID, ADDRESSES)} == every - without
 
 
 @pytest.mark.parametrize(
@@ -252,14 +252,14 @@ def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> 
 def test_a_name_that_a_node_lacks(name: str, value: str, line: str) -> None:
     """It is named, with the node, who asks for it, and what there is."""
     said = {"n1": network([*PLAIN, HCA, VERBS]), "n2": network(PLAIN)}
-    found = choose.warnings(JobSpec(env=(Variable(name, value, why="profile c"),)), said, slurm=True)
+    found = choose.warnings(job_spec(env=(Variable(name, value, why="profile c"),)), said, slurm=True)
     assert [one for one in found if name in one and not one.startswith(line or "-")] == []
     assert any(name in one for one in found) is bool(line)
 
 
 def test_nothing_is_chosen_where_it_is_off_or_a_node_is_silent() -> None:
-    assert choose.of_job(JobSpec(fabric="off"), SAID, ADDRESSES) == ()
-    assert choose.of_job(JobSpec(), {"n1": SAID["n1"]}, ADDRESSES) == ()
+    assert choose.of_job(job_spec(fabric="off"), SAID, ADDRESSES) == ()
+    assert choose.of_job(job_spec(), {"n1": SAID["n1"]}, ADDRESSES) == ()
 
 
 def test_a_line_for_each_reason() -> None:
@@ -270,7 +270,7 @@ def test_a_line_for_each_reason() -> None:
 def test_warnings_of_all_nodes() -> None:
     """Those of one kind together."""
     said = {name: network(["limit shm 1024", "gpu 0000:01:00.0", "gpu 0000:02:00.0"]) for name in ("n1", "n2")}
-    (line,) = choose.warnings(JobSpec(), said, slurm=True)
+    (line,) = choose.warnings(job_spec(), said, slurm=True)
     assert line.startswith(
         "n[1-2]: /dev/shm is limited to 1 kB, and NCCL with 2 GPUs needs 1 GB or more: an admin makes"
     )

@@ -12,10 +12,11 @@ import pytest
 
 from mnrun import environment
 from mnrun.files import folder, wrapper, wrappers
-from mnrun.model import JobSpec, Layout, Mount, Variable
+from mnrun.jobspec import Mount, Variable
+from mnrun.model import Layout
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
-from unit.samples import make
+from unit.samples import job_spec, make
 
 
 def unpack(packed: bytes) -> dict[str, tuple[int, str]]:
@@ -49,12 +50,12 @@ def test_the_same_contents_make_the_same_pack() -> None:
 
 def test_a_file_that_got_in_by_mistake_is_noticed() -> None:
     """Every node of a launch is sent the kit down one pipe. The bound is six times its size."""
-    assert len(kit.pack(kit.files(make(JobSpec(command=("./app",)), 2, 2), {}))) < 256 * 1024
+    assert len(kit.pack(kit.files(make(job_spec(command=("./app",)), 2, 2), {}))) < 256 * 1024
 
 
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to such a folder travels by itself; mpirun goes by all its names."""
-    files = kit.files(make(JobSpec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
+    files = kit.files(make(job_spec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
     shell = set(wrappers(*kit.SENT, "pipe")) - {"ssh", "mpirun"}
     assert {"guard.sh", "rank.sh", "worker.sh", "pipe_ssh.sh"} < shell
     assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & shell
@@ -72,13 +73,13 @@ def test_no_two_wrappers_have_the_same_name() -> None:
 
 @pytest.mark.parametrize(("connect", "sent"), [("ssh", False), ("pipe", True), ("auto", True)])
 def test_the_pipe_is_sent_where_it_may_be_used(connect: str, sent: bool) -> None:
-    job = make(JobSpec(command=("./app",), image="/app.sif", connect=connect), 2, 1)
+    job = make(job_spec(command=("./app",), image="/app.sif", connect=connect), 2, 1)
     assert ("pipe_ssh.sh" in kit.files(job, {})) is sent
 
 
 def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
     """job.sh, whole: values in single quotes, whatever is in them."""
-    job = JobSpec(command=("./app",), image="/app.sif", chdir="/it's here", keep=True, ports="3000-4000")
+    job = job_spec(command=("./app",), image="/app.sif", chdir="/it's here", keep=True, ports="3000-4000")
     assert kit.values(make(job, 2, 1)) == (
         "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
@@ -113,7 +114,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
 
 def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
     """No connect; who starts the ranks."""
-    job = JobSpec(command=("./app",), image="/app.sif", mode="outside-in", launcher="srun", mpi="pmix", chdir="/run")
+    job = job_spec(command=("./app",), image="/app.sif", mode="outside-in", launcher="srun", mpi="pmix", chdir="/run")
     assert kit.values(make(job, 2, 1)) == (
         "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
@@ -148,7 +149,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
 
 def test_what_every_node_must_have() -> None:
     """Asked on the node, one `KIND<tab>WHAT` a line."""
-    job = JobSpec(
+    job = job_spec(
         command=("./app",),
         image="/a b.sif",
         chdir="/run",
@@ -164,13 +165,13 @@ def test_what_every_node_must_have() -> None:
 
 def test_the_layout_goes_along() -> None:
     """`NODE RANKS`, from which each node knows its own share."""
-    assert kit.files(make(JobSpec(command=("./app",)), 3, 2), {})["layout"] == "node01 3\nnode02 2\n"
+    assert kit.files(make(job_spec(command=("./app",)), 3, 2), {})["layout"] == "node01 3\nnode02 2\n"
 
 
 def test_variables_of_the_ranks() -> None:
     """user.env, whole: ours first, so that the user's are believed; his PATH keeps our ssh in front."""
     variables = (Variable("A", "it's"), Variable("PATH", "/opt/bin:/bin"), Variable("B", None))
-    job = JobSpec(command=("./app",), image="/app.sif", env=variables)
+    job = job_spec(command=("./app",), image="/app.sif", env=variables)
     assert kit.files(make(job, 1, 1), {})["user.env"] == (
         f"{kit.FABRIC}"
         "export OMPI_MCA_btl_sm_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
@@ -183,12 +184,12 @@ def test_variables_of_the_ranks() -> None:
 
 def test_variables_of_ranks_that_are_alone_in_their_containers() -> None:
     """Sibling user namespaces refuse each other's memory; PATH is the image's own business outside-in."""
-    job = JobSpec(
+    job = job_spec(
         command=("./app",),
         image="/app.sif",
         mode="outside-in",
         launcher="srun",
-        container_per="rank",
+        per="rank",
         env=(Variable("PATH", "/bin"),),
     )
     assert kit.files(make(job, 2, 2), {})["user.env"] == (
@@ -212,7 +213,7 @@ def test_hostfiles_in_both_families_words() -> None:
 
 def test_what_a_plain_mpirun_finds_inside() -> None:
     """launch.env, whole: hosts, agent and binding for every MPI, and what the older scripts set."""
-    job = JobSpec(command=("./app",), image="/app.sif", bind_to="none", passed=("A", "B"), force=True)
+    job = job_spec(command=("./app",), image="/app.sif", bind_to="none", forwarded=("A", "B"), force=True)
     plan = make(job, 2, 1)
     assert kit.inside_environment(plan, plan.layout) == (
         "# shellcheck shell=sh source=user.env disable=SC2154\n"

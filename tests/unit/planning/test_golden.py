@@ -83,7 +83,7 @@ def answer(story: Story) -> str:
 
 def sent(made: Plan, site: Site) -> str:
     """What each node of the job gets, but for the wrappers and the rules, which are files of their own."""
-    outside = made.spec.mode == "outside-in"
+    outside = made.spec.start.mode == "outside-in"
     launch = (
         kit.outside_environment(made, SCHEDULERS[site.scheduler].launch_environment(made, site))
         if outside

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import Allocation, JobSpec, Layout, Node
+from mnrun.jobspec import JobSpec
+from mnrun.model import Allocation, Layout, Node
 from mnrun.planning.layout import lay_out, share_gpus
-from unit.samples import build, held, recorded
+from unit.samples import build, held, job_spec, recorded
 
 
 def ask(**wanted: object) -> JobSpec:
-    return JobSpec(**wanted, origins=dict.fromkeys(wanted, "command line"))  # type: ignore[arg-type]
+    return job_spec(**wanted, origins=dict.fromkeys(wanted, "command line"))
 
 
 FOUR = ("node01", "node02", "node03", "node04")
@@ -247,7 +248,7 @@ def test_in_real_jobs(job: str, ranks: tuple[int, ...], why: str) -> None:
     """The jobs recorded on a real cluster, asked for nothing more: what salloc was told is what runs."""
     from mnrun.schedulers.slurm import scontrol
 
-    layout = lay_out(JobSpec(), scontrol.allocation(*recorded(job)))
+    layout = lay_out(job_spec(), scontrol.allocation(*recorded(job)))
     assert (layout.ranks, layout.why_ranks) == (ranks, why)
 
 
@@ -322,16 +323,16 @@ def test_more_than_anyone_has(wanted: dict[str, int], where: Allocation | None) 
 def test_gpus_in_all_are_shared_by_the_nodes_that_the_ranks_need() -> None:
     """8 ranks, 4 on each node: two nodes, and so 4 GPUs on each."""
     shared = share_gpus(ask(gpus="8", ntasks=8, ntasks_per_node=4))
-    assert (shared.gpus_per_node, lay_out(shared, None).nnodes) == ("4", 2)
+    assert (shared.resources.gpus_per_node, lay_out(shared, None).nnodes) == ("4", 2)
 
 
 def test_gpus_in_all_are_so_many_on_each_node() -> None:
     """Steps say how many there are on a node, before Slurm has spread them; what was asked for is not lost."""
     job = share_gpus(build("./app", nodes="2", gpus="a100:8"))
-    assert (job.gpus, job.gpus_per_node) == ("", "a100:4")
-    assert job.origins["gpus_per_node"] == "--gpus a100:8 (command line) on 2 nodes"
+    assert (job.resources.gpus, job.resources.gpus_per_node) == ("", "a100:4")
+    assert job.origins["gpus_per_node"].text == "--gpus a100:8 (command line) on 2 nodes"
     assert lay_out(job, None).ranks == (4, 4)
-    assert share_gpus(build("./app", gpus="2")).gpus_per_node == "2"
+    assert share_gpus(build("./app", gpus="2")).resources.gpus_per_node == "2"
     plain = build("./app", nodes="2")
     assert share_gpus(plain) is plain
     for nodes, gpus in (("2", "3"), ("4", "2")):

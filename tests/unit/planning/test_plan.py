@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import Command, JobSpec, Layout, Phase, Plan, Where
+from mnrun.model import Command, Layout, Phase, Plan, Where
 from mnrun.nodes import kit
 from mnrun.planning import commands as carry
 from mnrun.planning import plan, show
 from mnrun.schedulers.hosts import names
 from mnrun.schedulers.hosts import steps as hosts
 from unit.conftest import Shell
-from unit.samples import SITE, build, make
+from unit.samples import SITE, build, changed, job_spec, make
 
 INSIDE = {"mode": "inside-out"}
 BY_MPIRUN = {"mode": "outside-in", "launcher": "mpirun"}
@@ -185,7 +185,7 @@ def test_a_serving_container_has_pids_of_its_own() -> None:
 def test_the_working_directory_is_there(given: dict[str, Any], mounted: bool) -> None:
     """Mounted by itself where home does not bring it."""
     made = planned(1, **given)
-    chdir = made.spec.chdir
+    chdir = made.spec.program.chdir
     assert (f"{chdir}:{chdir}" in made.step(Phase.RUN).argv) == mounted
     assert "--pwd" in made.step(Phase.RUN).argv
 
@@ -278,7 +278,7 @@ def test_carry_without_a_scheduler() -> None:
 
 def test_host_is_the_same_job_without_containers() -> None:
     """The baseline: the same steps, no runtime's word in them, and nothing that a node would need of one."""
-    made = make(JobSpec(command=("./app",), runtime="host", chdir="/run"), 2, 2)
+    made = make(job_spec(command=("./app",), runtime="host", chdir="/run"), 2, 2)
     assert "apptainer" not in repr(made.steps)
     assert made.needs == (("working directory", "/run"),)
     assert "inside-bare" in made.step(Phase.RUN).argv
@@ -306,7 +306,7 @@ def test_what_has_no_effect_is_said(given: dict[str, Any], notes: list[str]) -> 
     """Of what this job asks for; nothing of what is only a default."""
     job = build("./app", **{"mode": "inside-out", **given})
     assert list(make(job, 1, 1).notes) == notes
-    elsewhere = dataclasses.replace(job, origins=dict.fromkeys(job.origins, "profile here"))
+    elsewhere = changed(job, origins=dict.fromkeys(job.origins, "profile here"))
     if "image" not in given:
         assert make(elsewhere, 1, 1).notes == ()
 
@@ -345,7 +345,7 @@ def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
 
 def test_a_plan_of_hosts_names_them() -> None:
     """For a person by what reaches them, ssh or pdsh; a program is given the nodes and a step's own words."""
-    made = make(JobSpec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)
+    made = make(job_spec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)
     judged = show.Judged(None, "", made.spec)
     text, data = show.as_steps(made, hosts.SITE, judged), show.as_json(made, hosts.SITE, judged)
     assert """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """ in text

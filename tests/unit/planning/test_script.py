@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 from pathlib import Path
@@ -12,11 +11,11 @@ import pytest
 
 from mnrun import files as render
 from mnrun.errors import UsageError
-from mnrun.model import JobSpec, Variable
+from mnrun.jobspec import JobSpec, Variable
 from mnrun.planning import layout, plan, script
 from mnrun.schedulers import slurm
 from unit.conftest import Shell
-from unit.samples import build
+from unit.samples import build, changed, origin
 
 
 def written(*command: str, **given: Any) -> str:
@@ -113,7 +112,7 @@ def test_directives_say_where_they_come_from() -> None:
 def test_an_origin_is_one_line() -> None:
     """Whatever a profile's author wrote."""
     job = build("./a\nb", nodes="1", env=("A=1",))
-    job = dataclasses.replace(job, asked_env=(Variable("A", "1", why="one\ntwo"),), job_name="x")
+    job = changed(job, explicit=(Variable("A", "1", why="one\ntwo"),), options={"job_name": "x"})
     made = of_the_job(job, "\n")
     assert re.search(r"--env=A=1 +# one two\n", made)
     assert made.splitlines()[2].startswith("# Written by mnrun")
@@ -130,7 +129,7 @@ def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:
 def test_lines_of_the_users_own_stay_as_they_are() -> None:
     """Where they come from stands above those of one place, since a comment between two could be part of a text."""
     job = build("./app", nodes="1", setup=("cat <<end", "text \\", "end"))
-    job = dataclasses.replace(job, setup_origins=("profile one", "profile one", "job.toml\nline 3"))
+    job = changed(job, setup_origins=tuple(map(origin, ("profile one", "profile one", "job.toml\nline 3"))))
     lines = of_the_job(job, "").splitlines()
     first = lines.index("# setup: profile one")
     assert lines[first + 1 : first + 5] == ["cat <<end", "text \\", "# setup: job.toml line 3", "end"]

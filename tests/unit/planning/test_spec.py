@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from mnrun.config import layers
-from mnrun.config.layers import Setting
 from mnrun.errors import Impossible, LaunchError, UsageError
-from mnrun.model import JobSpec, Mount, Variable
+from mnrun.jobspec import JobSpec, Mount, Variable
 from mnrun.planning import spec
-from unit.samples import build, make
+from mnrun.planning.values import Surroundings
+from unit.samples import build, job_spec, make, setting
 
 
 def refusal(*command: str, **given: Any) -> LaunchError:
@@ -24,7 +24,7 @@ def refusal(*command: str, **given: Any) -> LaunchError:
 def test_a_minimal_job() -> None:
     """An image and a command are enough; everything else has a default."""
     job = dataclasses.replace(build("./app", "-n", "2"), origins={})
-    assert job == JobSpec(
+    assert job == job_spec(
         command=("./app", "-n", "2"),
         image="/home/alice/run/app.sif",
         home="/home/alice",
@@ -70,12 +70,12 @@ def test_a_maximal_job() -> None:
         force=True,
         local=True,
     )
-    assert dataclasses.replace(job, origins={}) == JobSpec(
+    assert dataclasses.replace(job, origins={}) == job_spec(
         command=("python", "train.py"),
         mode="outside-in",
         image="/home/alice/run/app.sif",
-        container_args=("--writable-tmpfs", "--no-mount", "a b"),
-        container_per="rank",
+        args=("--writable-tmpfs", "--no-mount", "a b"),
+        per="rank",
         binds=(Mount("/data", "/data"), Mount("/home/alice/run/in", "/in", "ro")),
         home="/home/alice",
         chdir="/home/alice/run/sub",
@@ -86,8 +86,8 @@ def test_a_maximal_job() -> None:
             Variable("TOKEN", "secret"),
             Variable("A", "b=c"),
         ),
-        passed=("X", "TOKEN", "A"),
-        asked_env=(Variable("TOKEN", "secret"), Variable("A", "b=c")),
+        forwarded=("X", "TOKEN", "A"),
+        explicit=(Variable("TOKEN", "secret"), Variable("A", "b=c")),
         env_files=("/home/alice/run/a.env",),
         launcher="srun",
         mpi="pmix",
@@ -102,7 +102,7 @@ def test_a_maximal_job() -> None:
         exclude="node07",
         local=True,
         ports="3000-4000",
-        start_timeout=300,
+        timeout=300,
         keep=True,
         force=True,
         image_cache="/home/alice/.mnrun/cache",
@@ -113,7 +113,7 @@ def test_a_maximal_job() -> None:
 def test_the_origin_of_every_value_is_kept() -> None:
     """`plan` can say who decided what."""
     origins = build("./app", nodes="2").origins
-    assert {name: origins[name] for name in ("nodes", "image", "mode")} == {
+    assert {name: str(origins[name]) for name in ("nodes", "image", "mode")} == {
         "nodes": "command line",
         "image": "command line",
         "mode": "built-in",
@@ -131,7 +131,7 @@ def test_the_origin_of_every_value_is_kept() -> None:
 )
 def test_the_image_is_found_from_where_mnrun_was_called(given: dict[str, Any], image: str) -> None:
     """Nodes do not share our current directory, so that a path is made absolute here; host has no image."""
-    assert build("./app", **given).image == image
+    assert build("./app", **given).container.image_name == image
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_image_is_found_from_where_mnrun_was_called(given: dict[str, Any], i
 )
 def test_a_bind_is_source_target_options(words: str, mount: Mount) -> None:
     """As Apptainer and Docker spell it; a relative source is ours, a target is absolute."""
-    assert build("./app", bind=(words,)).binds == (mount,)
+    assert build("./app", bind=(words,)).container.binds == (mount,)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_a_bind_that_is_none(words: str, said: str) -> None:
 
 def test_home_is_mounted_unless_not_wanted() -> None:
     """With it ~/.local must not shadow the image's packages; a user's own setting of that wins."""
-    assert build("./app", no_home=True).home == ""
-    assert build("./app", no_home=True).env == ()
-    assert build("./app", environ={"PYTHONNOUSERSITE": ""}).env == (Variable("PYTHONNOUSERSITE", ""),)
+    assert build("./app", no_home=True).container.home == ""
+    assert build("./app", no_home=True).program.env == ()
+    assert build("./app", environ={"PYTHONNOUSERSITE": ""}).program.env == (Variable("PYTHONNOUSERSITE", ""),)
 
 
 def test_variables_of_the_job_come_back_to_the_ranks() -> None:
@@ -190,7 +190,7 @@ def test_variables_of_the_job_come_back_to_the_ranks() -> None:
         "SLURM_JOB_NODELIST": "node[01-02]",
         "PATH": "/bin",
     }
-    assert {variable.name for variable in build("./app", no_home=True, environ=environ).env} == {
+    assert {variable.name for variable in build("./app", no_home=True, environ=environ).program.env} == {
         *("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_TASK_ID"),
         *("SLURM_RESTART_COUNT", "SLURM_JOB_END_TIME", "SLURM_SUBMIT_DIR"),
     }
@@ -206,12 +206,12 @@ def test_the_last_word_on_a_variable_counts() -> None:
         env_file=("f",),
         env=("A=1", "C", "A=2"),
     )
-    assert job.env == (Variable("A", "2"), Variable("B", "file"), Variable("C", "here"))
+    assert job.program.env == (Variable("A", "2"), Variable("B", "file"), Variable("C", "here"))
 
 
 def test_names_that_were_passed_are_listed_once() -> None:
     """ENVLIST of the older scripts is made of them."""
-    assert build("./app", env=("A=1", "A=2", "B=3")).passed == ("A", "B")
+    assert build("./app", env=("A=1", "A=2", "B=3")).program.forwarded == ("A", "B")
 
 
 @pytest.mark.parametrize(
@@ -233,16 +233,18 @@ def test_a_variable_that_is_none(word: str, said: str) -> None:
 
 def test_a_variable_that_only_the_job_will_have() -> None:
     """A batch job's values are its own: what its modules or its file's lines set need not be here."""
-    assert batch("CUDA_HOME", "job.toml line 3").env == (Variable("CUDA_HOME", "", inherited=True),)
-    assert batch("CUDA_HOME", "command line", module=("cuda",)).env == (Variable("CUDA_HOME", "", inherited=True),)
+    assert batch("CUDA_HOME", "job.toml line 3").program.env == (Variable("CUDA_HOME", "", inherited=True),)
+    assert batch("CUDA_HOME", "command line", module=("cuda",)).program.env == (
+        Variable("CUDA_HOME", "", inherited=True),
+    )
     with pytest.raises(UsageError, match="-x node03: there is no variable node03 here"):
         batch("node03", "command line")
 
 
 def batch(word: str, origin: str, **given: object) -> JobSpec:
     said = layers.from_command_line({"image": "app.sif", "no_home": True, **given})
-    merged = {**layers.merge(layers.builtin(), said), "env": Setting((word,), origin)}
-    return spec.build(merged, ["./app"], spec.Surroundings("/run", "/home/alice", {}, {}, batch=True))
+    merged = {**layers.merge(layers.builtin(), said), "env": setting((word,), origin)}
+    return spec.build(merged, ["./app"], Surroundings("/run", "/home/alice", {}, {}, batch=True))
 
 
 def test_a_file_that_names_an_unset_variable_is_named() -> None:
@@ -256,20 +258,20 @@ def test_a_file_that_names_an_unset_variable_is_named() -> None:
 @pytest.mark.parametrize("word", ["mpirun", "mpiexec", "prterun", "srun", "/opt/bin/mpirun", "mpiexec.hydra"])
 def test_a_command_that_starts_its_own_ranks_runs_once(word: str) -> None:
     """People's habit: `mnrun … mpirun ./app` is never one mpirun per rank."""
-    assert build(word, "-n", "4", "./app").once
+    assert build(word, "-n", "4", "./app").program.once
 
 
 @pytest.mark.parametrize("word", ["./app", "mpirun.sh", "my-mpirun", "python"])
 def test_any_other_command_is_every_rank(word: str) -> None:
     """Only the starters' own names count."""
-    assert not build(word).once
+    assert not build(word).program.once
 
 
 def test_a_script_is_found_from_here_and_takes_the_words() -> None:
     """--script needs no command; what follows are its arguments."""
     job = build("one", "two words", script="bin/job.sh")
-    assert (job.script, job.command) == ("/home/alice/run/bin/job.sh", ("one", "two words"))
-    assert build(script="/job.sh").command == ()
+    assert (job.program.script, job.program.command) == ("/home/alice/run/bin/job.sh", ("one", "two words"))
+    assert build(script="/job.sh").program.command == ()
 
 
 @pytest.mark.parametrize(
@@ -291,22 +293,22 @@ def test_a_script_is_found_from_here_and_takes_the_words() -> None:
 )
 def test_who_starts_the_ranks(mode: str, launcher: str, mpi: str, chosen: str) -> None:
     """Two questions, two options: pmix and pmi2 are srun's words, the others mpirun's."""
-    assert build("./app", mode=mode, launcher=launcher, mpi=mpi).launcher == chosen
+    assert build("./app", mode=mode, launcher=launcher, mpi=mpi).start.launcher == chosen
 
 
 def test_what_is_left_to_us_of_who_starts_the_ranks() -> None:
     """auto, whoever says it; srun is outside-in by itself."""
-    assert build("./app").undecided == ("mode", "launcher", "mpi")
-    assert build("./app", mode="auto", launcher="srun").undecided == ("mode", "mpi")
-    assert build("./app", launcher="srun").mode == build("./app", mpi="pmi2").mode == "outside-in"
-    assert build("./app", mode="outside-in", mpi="mpich").undecided == ()
-    assert build("./app", launcher="env").undecided == ()
+    assert build("./app").start.undecided == ("mode", "launcher", "mpi")
+    assert build("./app", mode="auto", launcher="srun").start.undecided == ("mode", "mpi")
+    assert build("./app", launcher="srun").start.mode == build("./app", mpi="pmi2").start.mode == "outside-in"
+    assert build("./app", mode="outside-in", mpi="mpich").start.undecided == ()
+    assert build("./app", launcher="env").start.undecided == ()
 
 
 def test_torchrun_is_a_starter_of_its_own() -> None:
     """Asked for by the command alone; what it starts has its node's GPUs."""
-    assert build("/usr/local/bin/torchrun", "train.py").launcher == "torchrun"
-    assert build("torchrun", "train.py", launcher="env").launcher == "env"
+    assert build("/usr/local/bin/torchrun", "train.py").start.launcher == "torchrun"
+    assert build("torchrun", "train.py", launcher="env").start.launcher == "env"
     assert "LOCAL_RANK tells" in str(refusal("train.py", launcher="torchrun", gpu_bind="single:1"))
 
 
@@ -355,7 +357,7 @@ def test_starters_that_do_not_go_together(mode: str, launcher: str, mpi: str, sa
 )
 def test_binding_is_left_alone_but_with_gpus_or_threads(given: dict[str, Any], binding: str) -> None:
     """mpirun's own default would put each rank, and its threads, on one core."""
-    assert build("./app", **given).bind_to == binding
+    assert build("./app", **given).start.bind_to == binding
 
 
 @pytest.mark.parametrize(
@@ -405,23 +407,23 @@ def test_no_command() -> None:
 
 def test_one_port_is_a_range() -> None:
     """A firewall may let a single one through."""
-    assert build("./app", ports="40000-40000").ports == "40000-40000"
+    assert build("./app", ports="40000-40000").start.ports == "40000-40000"
 
 
 def test_a_variable_that_is_taken_away() -> None:
     """Also one of ours, and one that the host has; its name is not passed on."""
     job = build("./app", env=("A=1", "!A", "!PYTHONNOUSERSITE", "!HOST", "B=1"), environ={"HOST": "x"})
-    assert {v.name: v.value for v in job.env} == {"A": None, "PYTHONNOUSERSITE": None, "HOST": None, "B": "1"}
-    assert job.passed == ("B",)
+    assert {v.name: v.value for v in job.program.env} == {"A": None, "PYTHONNOUSERSITE": None, "HOST": None, "B": "1"}
+    assert job.program.forwarded == ("B",)
 
 
 def test_a_variable_that_a_job_file_passes_on_and_nobody_set() -> None:
     """The hint is not that of the command line."""
     merged = layers.merge(
-        layers.builtin(), {"image": Setting("/a.sif", "x"), "env": Setting(("TOKEN",), "job.toml line 7")}
+        layers.builtin(), {"image": setting("/a.sif", "x"), "env": setting(("TOKEN",), "job.toml line 7")}
     )
     with pytest.raises(UsageError) as wrong:
-        spec.build(merged, ("./app",), spec.Surroundings("/", "/home/alice", {}, {}))
+        spec.build(merged, ("./app",), Surroundings("/", "/home/alice", {}, {}))
     assert str(wrong.value) == (
         'env.TOKEN: there is no variable TOKEN here (job.toml line 7); set it, or write TOKEN = "VALUE"'
     )
@@ -429,13 +431,16 @@ def test_a_variable_that_a_job_file_passes_on_and_nobody_set() -> None:
 
 def test_gpus_are_hidden() -> None:
     """Ranks cannot find any; what a site says of GPUs below is of no matter."""
-    site = {"gpus_per_node": Setting("4", "profile here"), "nv": Setting(True, "profile here")}
+    site = {"gpus_per_node": setting("4", "profile here"), "nv": setting(True, "profile here")}
     words = layers.from_command_line({"image": "app.sif", "no_gpu": True})
-    job = spec.build(
-        layers.merge(layers.builtin(), site, words), ("./app",), spec.Surroundings("/run", "/home/a", {}, {})
+    job = spec.build(layers.merge(layers.builtin(), site, words), ("./app",), Surroundings("/run", "/home/a", {}, {}))
+    assert (job.resources.no_gpu, job.resources.gpus_per_node, job.container.nv, job.start.bind_to) == (
+        True,
+        "",
+        False,
+        "",
     )
-    assert (job.no_gpu, job.gpus_per_node, job.nv, job.bind_to) == (True, "", False, "")
-    assert [v.value for v in job.env if v.name.endswith("_VISIBLE_DEVICES")] == ["-1"] * 3
+    assert [v.value for v in job.program.env if v.name.endswith("_VISIBLE_DEVICES")] == ["-1"] * 3
 
 
 @pytest.mark.parametrize(
@@ -451,7 +456,7 @@ def test_gpus_are_not_hidden_and_asked_for(given: dict[str, Any]) -> None:
 def test_what_only_srun_can_bind(bind: str) -> None:
     with pytest.raises(Impossible, match=rf"--gpu-bind {bind} is srun's to do; .* per_task:GPUS"):
         build("./app", gpu_bind=bind)
-    assert build("./app", gpu_bind=bind, mode="outside-in", launcher="srun").gpu_bind == bind
+    assert build("./app", gpu_bind=bind, mode="outside-in", launcher="srun").resources.gpu_bind == bind
 
 
 @pytest.mark.parametrize("option", ["privileged", "hardened"])
@@ -461,7 +466,7 @@ def test_rights_are_of_docker_and_podman(option: str, runtime: str) -> None:
     given: dict[str, Any] = {option: True}
     with pytest.raises(Impossible, match=rf"--{option} is of docker and podman, and the runtime is {runtime}"):
         build("./app", **given, runtime=runtime)
-    assert getattr(build("./app", **given, runtime="podman"), option)
+    assert build("./app", **given, runtime="podman").value(option)
 
 
 def test_modules_are_not_the_hosts() -> None:
@@ -470,9 +475,9 @@ def test_modules_are_not_the_hosts() -> None:
         build("./app", module=["apptainer"], hosts="n1")
     merged = layers.merge(
         layers.builtin(),
-        {"module": Setting(("apptainer",), "profile here")},
+        {"module": setting(("apptainer",), "profile here")},
         layers.from_command_line({"image": "app.sif", "hosts": "n1"}),
     )
-    job = spec.build(merged, ("./app",), spec.Surroundings("/home/alice/run", "/home/alice", {}, {}))
+    job = spec.build(merged, ("./app",), Surroundings("/home/alice/run", "/home/alice", {}, {}))
     said = "module load apptainer: not done, since it would be on this machine alone"
     assert said in make(job, 1).notes

@@ -113,5 +113,5 @@ def test_records_that_cannot_be_written(tmp_path: Path) -> None:
 )
 def test_each_task_and_start_has_files_of_its_own(environ: dict[str, str], folder: str) -> None:
     job = build("./app", split_output="out")
-    assert batch.apart(job, batch.current({**JOB, **environ})).split_output == f"/home/alice/run/{folder}"
-    assert batch.apart(build("./app"), batch.current(JOB)).split_output == ""
+    assert batch.apart(job, batch.current({**JOB, **environ})).program.split_output == f"/home/alice/run/{folder}"
+    assert batch.apart(build("./app"), batch.current(JOB)).program.split_output == ""

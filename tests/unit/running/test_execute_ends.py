@@ -14,7 +14,7 @@ from mnrun.nodes import kit
 from mnrun.system.process import Event
 from unit import played
 from unit.played import BYE, FOUND, RANKS, READY, Launcher, Lease, Play, Slurm, Stage, ended, noise, say, signalled
-from unit.samples import build, make
+from unit.samples import build, changed, make
 
 # what is played -> the outcome, or the failure with its whole line
 ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
@@ -195,7 +195,7 @@ def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
     stage.play = Play(kit=here, log=say("log node02 Server cannot bind"))
     plan = make(build("./app"), 2, 1)
     with pytest.raises(DeadlineError, match=r"^1 of 2 nodes .* node02: not ready yet \(Server cannot bind\)"):
-        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0)))
+        launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0)))
 
 
 def test_ranks_that_do_not_come(launch: Launcher, stage: Stage) -> None:
@@ -203,7 +203,7 @@ def test_ranks_that_do_not_come(launch: Launcher, stage: Stage) -> None:
     stage.play = Play(kit=say(*READY), go=say("rank node01 0 3"))
     plan = make(build("./app"), 2, 1)
     with pytest.raises(DeadlineError, match=r"^2 of 3 ranks, of node\[01-02\], have not started 0\.2 s after"):
-        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0.2)))  # type: ignore[arg-type]
+        launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0.2)))
 
 
 def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
@@ -212,7 +212,7 @@ def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm
     stage.play = Play(kit=say(READY[0]) + noise("srun: warning: slow"))
     plan = make(build("./app"), 2, 1)
     with pytest.raises(DeadlineError) as wrong:
-        launch.carry_out(replace(plan, spec=replace(plan.spec, start_timeout=0)))
+        launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0)))
     assert str(wrong.value) == (
         "1 of 2 nodes not ready after 0 s: node02: no word from it (Slurm says down*) (srun: warning: slow); "
         "--start-timeout gives them longer"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, NodeError
 from mnrun.files import wrapper
-from mnrun.model import JobSpec, Words
+from mnrun.model import Words
 from mnrun.running import hosts as machines
 from mnrun.schedulers.hosts import names, pdsh, remote
 from mnrun.schedulers.hosts.channel import Answer
@@ -21,8 +21,9 @@ from mnrun.schedulers.hosts.facts import HostFacts
 from mnrun.system import process
 from mnrun.system.screen import Screen
 from unit.conftest import Shell
+from unit.samples import changed, job_spec
 
-JOB = JobSpec(command=("./app",), image="/app.sif", hosts=names.parse("a,b"))
+JOB = job_spec(command=("./app",), image="/app.sif", hosts=names.parse("a,b"))
 
 
 @dataclass
@@ -68,17 +69,17 @@ def here(mocker: MockerFixture) -> Here:
 def test_by_pdsh_or_by_paramiko(here: Here, known: Here, asked: Mapping[str, Any], rsh: str, connect: str) -> None:
     """pdsh where it is there and its want of standard input does no harm."""
     here.__dict__.update(known.__dict__)
-    job = machines._by_pdsh(replace(JOB, **asked), {})
-    assert (job.rsh, job.connect) == (rsh, connect)
+    job = machines._by_pdsh(changed(JOB, **asked), {})
+    assert (job.hosts.rsh, job.start.connect) == (rsh, connect)
 
 
 def test_pdsh_that_cannot_be(here: Here) -> None:
     """Refused, with what works instead."""
     with pytest.raises(Impossible, match="pdsh closes standard input, which --connect pipe needs"):
-        machines._by_pdsh(replace(JOB, rsh="pdsh", connect="pipe"), {})
+        machines._by_pdsh(changed(JOB, rsh="pdsh", connect="pipe"), {})
     here.pdsh = False
     with pytest.raises(Impossible, match="pdsh is not installed here; install it, or use --rsh paramiko"):
-        machines._by_pdsh(replace(JOB, rsh="pdsh"), {})
+        machines._by_pdsh(changed(JOB, rsh="pdsh"), {})
 
 
 class Transport:
@@ -170,22 +171,23 @@ def test_a_plan_copies_nothing(tmp_path: Path) -> None:
     """It shows where the image would be, and asks no host."""
     image = tmp_path / "app.sif"
     image.write_bytes(b"image")
-    job = replace(JOB, image=str(image), stage=True, ssh_user="bob")
+    job = changed(JOB, image=str(image), stage=True, ssh_user="bob")
     made = machines._stage(Transport(), job, Screen(), look=True)  # type: ignore[arg-type]
-    assert made.image == f"/var/tmp/mnrun.bob/images/{hashlib.sha256(b'image').hexdigest()}.sif"
+    assert made.container.image_name == f"/var/tmp/mnrun.bob/images/{hashlib.sha256(b'image').hexdigest()}.sif"
 
 
 def test_the_hosts_have_a_home_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user's, or elsewhere: it is what containers are given, and where the cache is."""
     monkeypatch.setenv("HOME", "/home/alice")
-    job = replace(JOB, home="/home/alice", image_cache="/home/alice/.mnrun/cache", runtime="docker")
+    job = changed(JOB, home="/home/alice", image_cache="/home/alice/.mnrun/cache", runtime="docker")
     bobs, hers = HostFacts(home="/home/bob"), HostFacts(home="/home/alice")
     made = machines._at_home(job, {"a": bobs, "b": bobs})
-    assert (made.home, made.image_cache) == ("/home/bob", "/home/bob/.mnrun/cache")
+    assert (made.container.home, made.container.image_cache) == ("/home/bob", "/home/bob/.mnrun/cache")
     assert machines._at_home(job, {"a": hers, "b": HostFacts()}) == job
-    assert machines._at_home(replace(job, home=""), {"a": bobs, "b": bobs}).home == ""
+    assert machines._at_home(changed(job, home=""), {"a": bobs, "b": bobs}).container.home == ""
     apart = {"a": hers, "b": bobs}
-    assert machines._at_home(replace(job, runtime="apptainer"), apart).home == "/home/alice"  # it mounts each one's
+    mounted = machines._at_home(changed(job, runtime="apptainer"), apart)  # apptainer mounts each one's
+    assert mounted.container.home == "/home/alice"
     with pytest.raises(Impossible, match=r"a: /home/alice; b: /home/bob; leave it out with --no-home"):
         machines._at_home(job, apart)
 

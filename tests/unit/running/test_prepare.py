@@ -22,7 +22,7 @@ from mnrun.schedulers.hosts import leases, steps, transport
 from mnrun.schedulers.hosts.transport import Transport
 from mnrun.system.process import Event, ProcessChannel, Stopped
 from mnrun.system.screen import Screen
-from unit.samples import SITE, build, make
+from unit.samples import SITE, build, changed, make
 from unit.world import World
 
 IMAGE = "docker://app:1"
@@ -71,7 +71,7 @@ def carried_out(step: Step, *before: Event, wait: int = 60) -> Plan:
     for event in before:
         events.put(event)
     plan = make(build("./app", image=IMAGE), 1, 1)
-    plan = replace(plan, spec=replace(plan.spec, pull_timeout=wait))
+    plan = replace(plan, spec=changed(plan.spec, pull_timeout=wait))
     try:
         return prepare(plan, SITE, {}, events, Screen(), step.start)
     finally:
@@ -88,7 +88,7 @@ def test_an_image_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     step = Step(*images("sha256:1", "sha256:1"))
     plan = carried_out(step)
     assert step.sent == kit.fetched(plan.spec, {"APPTAINER_DOCKER_PASSWORD": "of no matter"}, pulse=True) + b"pulse"
-    assert plan.spec.image == HERE
+    assert plan.spec.container.image_name == HERE
     assert HERE in plan.step(Phase.SERVE).argv
     assert IMAGE in step.argv
     assert capsys.readouterr().err == ""
@@ -105,7 +105,7 @@ def test_an_image_that_is_pulled(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_same_image_by_names_of_the_nodes_own() -> None:
     """An engine's id differs from store to store: the reference then is what all understand."""
     plan = carried_out(Step("image node01 sha256:1 id1", "image node02 sha256:1 id2"))
-    assert plan.spec.image == IMAGE
+    assert plan.spec.container.image_name == IMAGE
 
 
 # what is said -> the failure with its whole line
@@ -249,6 +249,6 @@ def test_a_pull_that_takes_long_is_not_silent(
     environ = {"APPTAINER_DOCKER_PASSWORD": secret, "https_proxy": "http://proxy:3128", "LEFT": "here"}
     hosts = Here(("node01",))
     made = prepare(plan, steps.SITE, environ, queue.SimpleQueue(), Screen(), hosts.start)
-    assert made.spec.image.startswith(f"{tmp_path}/cache/sha256-")
+    assert made.spec.container.image_name.startswith(f"{tmp_path}/cache/sha256-")
     assert (apptainer.parent / "apptainer.given").read_text() == f"{secret}\nhttp://proxy:3128\n\n"
     assert secret not in " ".join(asked[0])

@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
-from mnrun.model import JobSpec
+from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
 from mnrun.running import probe
 from mnrun.running.probe import Asker, judged
@@ -60,14 +60,19 @@ def of(image: Path, **given: Any) -> Asker:
 def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
     """It needs nothing of the node."""
     job, found = judged(of(image))
-    assert (node.asked, found, job.mode, job.undecided) == ([], None, "inside-out", ("mode", "launcher", "mpi"))
+    assert (node.asked, found, job.start.mode, job.start.undecided) == (
+        [],
+        None,
+        "inside-out",
+        ("mode", "launcher", "mpi"),
+    )
 
 
 def test_outside_in_asks_once(node: Node, image: Path) -> None:
     """The first node, in the job's own container; the next job of this image knows it."""
     for _ in range(3):
         job, found = judged(of(image, mode="outside-in"))
-        assert (job.launcher, job.mpi, job.undecided) == ("mpirun", "openmpi", ())
+        assert (job.start.launcher, job.start.mpi, job.start.undecided) == ("mpirun", "openmpi", ())
         assert found is not None
     (words,) = node.asked
     assert words[:3] == ("bash", "-p", "-c")
@@ -90,7 +95,7 @@ def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mock
 def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
     """What it is the name of today, only the node knows."""
     job = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
-    assert judged(Asker(job, held("node01"), SITE, {}, None))[0].mpi == "openmpi"
+    assert judged(Asker(job, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
     node.says = MPICH
     with pytest.raises(Impossible, match="open file"):
         judged(Asker(job, held("node01"), SITE, {}, None))
@@ -108,7 +113,7 @@ def test_what_is_remembered_refuses_nothing(node: Node, image: Path) -> None:
         judged(of(image, mpi="pmi2"))
     node.says = MPICH
     job, _ = judged(of(image, mpi="pmi2"))
-    assert (job.launcher, job.mpi, len(node.asked)) == ("srun", "pmi2", 3)
+    assert (job.start.launcher, job.start.mpi, len(node.asked)) == ("srun", "pmi2", 3)
 
 
 def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
@@ -117,7 +122,7 @@ def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
         job, found = judged(of(image, mpi="pmi2"), look=True)
         assert found is not None
         assert not found.chosen.works
-        assert job.mpi == "pmi2"
+        assert job.start.mpi == "pmi2"
     assert len(node.asked) == 2
 
 
@@ -126,7 +131,7 @@ def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
     node.says = NO_MPI
     judged(of(image), look=True)
     job, found = judged(of(image))
-    assert (job.mode, found is not None, len(node.asked)) == ("outside-in", True, 1)
+    assert (job.start.mode, found is not None, len(node.asked)) == ("outside-in", True, 1)
 
 
 def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:
@@ -147,7 +152,7 @@ def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) ->
 def test_a_node_that_does_not_say_is_no_reason_to_end(node: Node, image: Path, says: str) -> None:
     node.says = says
     job, found = judged(of(image, launcher="srun"))
-    assert (found, job.launcher, job.mpi) == (None, "srun", "pmix")
+    assert (found, job.start.launcher, job.start.mpi) == (None, "srun", "pmix")
 
 
 def test_what_is_old_or_anothers_is_not_believed(node: Node, image: Path, mocker: MockerFixture) -> None:
@@ -163,7 +168,7 @@ def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFi
     ask = mocker.patch.object(process, "ask", return_value=FACTS)
     asker = of(image, mode="outside-in")
     asker.site = replace(SITE, scheduler="local")
-    assert judged(asker)[0].mpi == "openmpi"
+    assert judged(asker)[0].start.mpi == "openmpi"
     ask.assert_called_once()
 
 
@@ -171,7 +176,7 @@ def test_hosts_are_asked_by_their_transport(image: Path, mocker: MockerFixture) 
     asker = of(image, mode="outside-in")
     asker.transport = transport = mocker.Mock()
     transport.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
-    assert judged(asker)[0].mpi == "openmpi"
+    assert judged(asker)[0].start.mpi == "openmpi"
     assert transport.ask.call_args.kwargs == {"only": ("node01",)}
 
 
@@ -202,7 +207,7 @@ def test_a_script_follows_what_is_remembered(node: Node, image: Path) -> None:
     assert judged(paper) == (paper.job, None)
     node.says = MPICH
     judged(of(image, launcher="srun"))
-    assert judged(paper)[0].mpi == "pmi2"
+    assert judged(paper)[0].start.mpi == "pmi2"
     assert len(node.asked) == 1
     wrong = of(image, mpi="pmix")
     wrong.allocation = None

@@ -149,5 +149,5 @@ def test_images_of_thousands_of_nodes(launch: Launcher, stage: Stage, mocker: Mo
             events.put(("ended", "prepare", 0))
 
     made = prepare.prepare(job, SITE, {}, events, Screen(), lambda *words, **how: Step())  # type: ignore[arg-type]
-    assert made.spec.image == "/cache/app.sif"
+    assert made.spec.container.image_name == "/cache/app.sif"
     assert folding.call_count < 3

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mnrun.errors import Impossible
-from mnrun.model import Box, Mount, Words
+from mnrun.jobspec import Mount
+from mnrun.model import Box, Words
 from mnrun.runtimes import RUNTIMES, SHARING
 
 MINIMAL = Box(image="/app.sif", binds=(), home="/home/alice", chdir="/home/alice/run", job="7-abc")

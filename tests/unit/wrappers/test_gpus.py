@@ -129,5 +129,5 @@ def test_an_mps_daemon_is_found_in_a_container(sh: Shell, tmp_path: Path, adverb
 
 def test_the_ranks_share_is_asked_for_in_words(sh: Shell) -> None:
     """Without srun, too, and of a program that starts its own ranks it is said that it has no effect."""
-    assert build("./app", gpu_bind="closest").gpu_bind == "closest"
+    assert build("./app", gpu_bind="closest").resources.gpu_bind == "closest"
     assert "mnrun_gpu_bind='closest'" in kit.values(make(build("./app", gpu_bind="closest"), 1))

@@ -37,7 +37,7 @@ class Node:
     def fill(self, *ranks: int, launch: str = "", **given: Any) -> None:
         command = () if given.get("shell") else ("./app",)
         plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
-        if plan.spec.mode == "outside-in":
+        if plan.spec.start.mode == "outside-in":
             self._by_into = (*BY_INTO, "rank.sh")
         (own(self.path) / "bin").mkdir()
         files = kit.files(plan, {"launch.env": launch, "up": ""})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from mnrun import nodeset
 from mnrun.errors import UsageError
-from mnrun.model import HostRequest
+from mnrun.jobspec import HostRequest
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
 

@@ -12,7 +12,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from mnrun.model import Command, JobSpec, Words
+from mnrun.jobspec import JobSpec
+from mnrun.model import Command, Words
 from mnrun.nodes import kit
 from mnrun.schedulers.hosts import login_shell
 from mnrun.schedulers.hosts.channel import BROKEN, GONE, Channel, Thread, lines, thread
@@ -35,11 +36,11 @@ class PdshTransport(Transport):
     """The transport by ssh for each host, and by pdsh for many. It connects at the first use."""
 
     def __init__(self, job: JobSpec, environ: Mapping[str, str]) -> None:
-        super().__init__(tuple(host.name for host in job.hosts))
+        super().__init__(tuple(host.name for host in job.hosts.names))
         # As with paramiko, no host key is taken on trust, whatever the user's own configuration says.
         options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x"]
-        options += ["-p", str(job.ssh_port)] if job.ssh_port else []
-        self._user = ("-l", job.ssh_user) if job.ssh_user else ()
+        options += ["-p", str(job.hosts.ssh_port)] if job.hosts.ssh_port else []
+        self._user = ("-l", job.hosts.ssh_user) if job.hosts.ssh_user else ()
         self._options = (*options, *self._user)
         self._environ = {
             **environ,

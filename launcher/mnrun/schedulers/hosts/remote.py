@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mnrun.errors import NodeError
-from mnrun.model import Command, JobSpec, Words
+from mnrun.jobspec import JobSpec
+from mnrun.model import Command, Words
 from mnrun.schedulers.hosts import known_hosts, login_shell, unreachable
 from mnrun.schedulers.hosts.program import Program
 from mnrun.schedulers.hosts.transport import AT_ONCE, Transport, each, why_unopened
@@ -104,8 +105,8 @@ def _settings(name: str, user: str, port: int | None) -> Mapping[str, list[str]]
 
 def places(job: JobSpec) -> list[Place]:
     """Return the settings of all hosts of the job."""
-    names = [host.name for host in job.hosts]
-    return list(each(names, lambda name: place(name, job.ssh_user, job.ssh_port)).values())
+    names = [host.name for host in job.hosts.names]
+    return list(each(names, lambda name: place(name, job.hosts.ssh_user, job.hosts.ssh_port)).values())
 
 
 def _agents(where: Place) -> list[paramiko.AgentKey]:
@@ -384,14 +385,14 @@ def connected(job: JobSpec) -> Iterator[ParamikoTransport]:
     def client(name: str) -> paramiko.SSHClient | None:
         where = Place(name, name)
         try:
-            where = place(name, job.ssh_user, job.ssh_port)
+            where = place(name, job.hosts.ssh_user, job.hosts.ssh_port)
             return None if is_here(where) else pool.client(where)
         except Exception as error:  # errors of paramiko, the network, known_hosts and keys
-            reasons[name] = why_refused(where, why_unopened(error, len(job.hosts)))
+            reasons[name] = why_refused(where, why_unopened(error, len(job.hosts.names)))
             return None
 
     try:
-        clients = each([host.name for host in job.hosts], client)
+        clients = each([host.name for host in job.hosts.names], client)
         if reasons:
             raise unreachable.error({name: reasons[name] for name in clients if name in reasons}, len(clients))
         yield ParamikoTransport(clients)

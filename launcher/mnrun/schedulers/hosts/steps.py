@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mnrun.model import Allocation, Command, HostRequest, Node, Phase, Plan, Site, Step, Variable, Where
+from mnrun.jobspec import HostRequest, Variable
+from mnrun.model import Allocation, Command, Node, Phase, Plan, Site, Step, Where
 from mnrun.schedulers.hosts.facts import HostFacts
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from mnrun.model import JobSpec, Site
+from mnrun.jobspec import JobSpec
+from mnrun.model import Site
 from mnrun.schedulers.model import Queue
 from mnrun.schedulers.slurm.cluster import (
     ENDS,
@@ -51,7 +52,7 @@ def allocated(
 
     refuse(spec, Site("slurm", "", version()))
     # by default, salloc names the job after its command (salloc(1), --job-name)
-    named = () if spec.job_name else ("--job-name=mnrun",)
+    named = () if spec.batch.text("job_name") else ("--job-name=mnrun",)
     return allocate.allocated((*request(spec, options), *named), environ, screen)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from mnrun import environment
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
-from mnrun.model import Allocation, JobSpec, Site
+from mnrun.jobspec import JobSpec
+from mnrun.model import Allocation, Site
 from mnrun.schedulers.model import RUNNING, BatchStart
 from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
@@ -122,7 +123,7 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
     Raises UsageError or Impossible for a job that cannot be handed in. Raises SchedulerError with sbatch's own words
     and the option of ours that they are about. Raises NoAnswerError if Slurm may have taken the job.
     """
-    if "wait" in spec.slurm:
+    if "wait" in spec.batch.slurm:
         raise UsageError("--slurm wait would have sbatch wait, without the job's id", "write mnrun submit --wait")
     options.refuse(spec, Site("slurm", "", version()))
     words, code = ("sbatch", "--parsable"), 0

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Sequence
 
 from mnrun.errors import Impossible, SchedulerError, UsageError
-from mnrun.model import JobSpec, Layout, Site, Words, job_name
+from mnrun.jobspec import BUILT_IN, JobSpec
+from mnrun.model import Layout, Site, Words, job_name
 
 TEMPLATE = "slurm.sh"
 OUTPUT = "%x-%j.out"  # the job's output, by default
@@ -28,21 +29,22 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
     chosen = {
         "job_name": (job_name(spec), "the program's name"),
         "nodes": (str(layout.nnodes), layout.why_nodes),
-        "ntasks": ("" if even and not spec.ntasks else str(layout.ntasks), layout.why_ranks),
+        "ntasks": ("" if even and not spec.resources.ntasks else str(layout.ntasks), layout.why_ranks),
         "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
-        "output": (spec.output or OUTPUT, "built-in"),
-        "signal": (_by_the_script(spec.signal), ""),
+        "output": (spec.batch.text("output") or OUTPUT, "built-in"),
+        "signal": (_by_the_script(spec.batch.text("signal")), ""),
     }
     options = []
     for name in _DIRECTIVES:
-        value, why = chosen.get(name) or (getattr(spec, name), "")
-        _refuse_lines(name, str(value), spec.origins.get(name) or why)
+        value, why = chosen.get(name) or (spec.value(name), "")
+        origin = str(spec.origins.get(name, why))
+        _refuse_lines(name, str(value), origin)
         if name == "requeue" and value is False and name in spec.origins:
-            options.append(("--no-requeue", spec.origins[name]))  # a site may requeue every job (JobRequeue)
+            options.append(("--no-requeue", origin))  # a site may requeue every job (JobRequeue)
         if value not in ("", None, False):
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
-            options.append((shlex.quote(text), spec.origins.get(name) or why))
-    options += [(shlex.quote(f"--{word}"), spec.word_origins["slurm", word]) for word in spec.slurm]
+            options.append((shlex.quote(text), origin))
+    options += [(shlex.quote(f"--{word}"), str(spec.word_origins["slurm", word])) for word in spec.batch.slurm]
     return [(f"#SBATCH {option}", origin) for option, origin in options]
 
 
@@ -97,7 +99,7 @@ _REFUSALS = {
 def refusal(message: str, spec: JobSpec) -> SchedulerError:
     """Return sbatch's own words as an error, with the given options that they may be about."""
     about = {name for words, names in _REFUSALS.items() if words in message.lower() for name in names}
-    given = [name for name in spec.origins if name in about and spec.origins[name] != "built-in"]
+    given = [name for name in spec.origins if name in about and spec.origins[name] != BUILT_IN]
     options = [f"--{name.replace('_', '-')} ({spec.origins[name]})" for name in given]
     return SchedulerError(" | ".join(message.splitlines()), f"see {' and '.join(options)}" if options else "")
 
@@ -107,9 +109,11 @@ def refuse(spec: JobSpec, site: Site) -> None:
 
     Up to 21.08, --overlap shares CPUs alone, and the second step of a launch would wait for ever.
     """
-    options = f"{spec.gpus}{spec.gpus_per_node}{spec.gpus_per_task}" or re.search(r"\bgpu\b", spec.gres)
-    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in spec.slurm)
-    if site.slurm < (22, 5) and not spec.no_gpu and (options or words or any(site.gpus.values())):
+    options = f"{spec.resources.gpus}{spec.resources.gpus_per_node}{spec.resources.gpus_per_task}" or re.search(
+        r"\bgpu\b", spec.resources.gres
+    )
+    words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in spec.batch.slurm)
+    if site.slurm < (22, 5) and not spec.resources.no_gpu and (options or words or any(site.gpus.values())):
         what = f"Slurm {site.slurm[0]}.{site.slurm[1]:02} does not let a job's steps share its GPUs"
         raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
 
@@ -117,17 +121,17 @@ def refuse(spec: JobSpec, site: Site) -> None:
 def request(spec: JobSpec, options: Sequence[str]) -> Words:
     """Return the salloc command for the job. `options` are the names of those that stand in it as in sbatch."""
     values = {
-        "-N": spec.nodes,
-        "-n": spec.ntasks,
-        "--ntasks-per-node": spec.ntasks_per_node,
-        "-c": spec.cpus_per_task,
-        "--gres": spec.gres,
-        "--gpus-per-node": spec.gpus_per_node,
-        "-w": spec.nodelist,
-        "--exclude": spec.exclude,
+        "-N": spec.resources.nodes,
+        "-n": spec.resources.ntasks,
+        "--ntasks-per-node": spec.resources.ntasks_per_node,
+        "-c": spec.resources.cpus_per_task,
+        "--gres": spec.resources.gres,
+        "--gpus-per-node": spec.resources.gpus_per_node,
+        "-w": spec.resources.nodelist,
+        "--exclude": spec.resources.exclude,
     }
     words = [word for flag, value in values.items() if value for word in (flag, str(value))]
     for name in options:
-        if value := getattr(spec, name):
+        if value := spec.value(name):
             words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
     return ("salloc", *words)

@@ -12,20 +12,8 @@ from dataclasses import replace
 
 from mnrun import environment, nodeset
 from mnrun.errors import Impossible
-from mnrun.model import (
-    MARK,
-    NODES,
-    Command,
-    JobSpec,
-    Layout,
-    Listed,
-    Plan,
-    Site,
-    Step,
-    Variable,
-    Where,
-    Words,
-)
+from mnrun.jobspec import JobSpec, Variable
+from mnrun.model import MARK, NODES, Command, Layout, Listed, Plan, Site, Step, Where, Words
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = True
 
@@ -47,17 +35,17 @@ def srun(where: Where, plan: Plan, site: Site) -> Words:
         words.append("--overlap")
     words += _shape(where, plan, site)
     words += ["--mem=0", *_cpu_bind(spec, where, site)]
-    bind = spec.gpu_bind if where is Where.RANKS else ""
+    bind = spec.resources.gpu_bind if where is Where.RANKS else ""
     if bind or site.slurm >= (21, 8):
         words.append(f"--gpu-bind={bind or 'none'}")
-    words.append(f"--mpi={spec.mpi if where is Where.RANKS else 'none'}")
+    words.append(f"--mpi={spec.start.mpi if where is Where.RANKS else 'none'}")
     words += [_input(where, spec), "--export=ALL", "--chdir=/tmp"]
     if where is not Where.RANKS:
         return (*words, "--kill-on-bad-exit=0", "--wait=0")
     words += ["--kill-on-bad-exit=1", "--wait=60"]
-    words += [f"--cpus-per-task={spec.cpus_per_task}"] if spec.cpus_per_task else []
+    words += [f"--cpus-per-task={spec.resources.cpus_per_task}"] if spec.resources.cpus_per_task else []
     words += ["--overcommit"] if site.overcommit else []
-    return (*words, *spec.mpi_args)
+    return (*words, *spec.start.mpi_args)
 
 
 def with_gpus(site: Site, spec: JobSpec, layout: Layout) -> Site:
@@ -65,7 +53,7 @@ def with_gpus(site: Site, spec: JobSpec, layout: Layout) -> Site:
 
     Raises Impossible if the GPUs cannot be known in advance.
     """
-    each = spec.gpus_per_task
+    each = spec.resources.gpus_per_task
     if each and len(set(layout.ranks)) > 1:
         raise Impossible("--gpus-per-task with different numbers of ranks on its nodes", "use --gpus-per-node")
     return replace(site, gpus={NODES: int(each.rpartition(":")[2]) * layout.ranks[0]} if each else {})
@@ -80,7 +68,7 @@ def once_each(names: Sequence[str], gpus: int) -> Words:
 
 
 def _input(where: Where, spec: JobSpec) -> str:
-    if where is Where.HEAD and spec.shell == "terminal":
+    if where is Where.HEAD and spec.program.shell == "terminal":
         return "--pty"  # srun refuses all other options for input or output beside it
     return "--input=all" if where is Where.ALL else "--input=0"
 
@@ -92,7 +80,7 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
     """
     names = list(plan.layout.nodes) or [NODES] * plan.layout.nnodes
     ranks = list(plan.layout.ranks)
-    gpus = [0 if plan.spec.no_gpu else site.gpus.get(name, 0) for name in names]
+    gpus = [0 if plan.spec.resources.no_gpu else site.gpus.get(name, 0) for name in names]
     if where is Where.HEAD:
         return [*_tasks([HEAD if names[0] == NODES else names[0]], [1]), *_gpus(plan.spec, gpus[:1])]
     if where is Where.RANKS:
@@ -126,7 +114,7 @@ def _each(names: list[str], counts: list[int]) -> Listed:
 
 
 def _asked(spec: JobSpec) -> str:
-    return f"gpu:{spec.gpus_per_node}" if spec.gpus_per_node else spec.gres
+    return f"gpu:{spec.resources.gpus_per_node}" if spec.resources.gpus_per_node else spec.resources.gres
 
 
 def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
@@ -134,7 +122,7 @@ def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
     --gpus-per-task, a step would otherwise get one GPU for each of its tasks."""
     if _asked(spec):
         return [f"--gres={_asked(spec)}"]
-    if spec.no_gpu:
+    if spec.resources.no_gpu:
         return ["--gres=none"]  # without it, a step has all of the job's
     if granted[0] and len(set(granted)) == 1:
         return [f"--gres=gpu:{granted[0]}"]
@@ -143,7 +131,7 @@ def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
 
 def _cpu_bind(spec: JobSpec, where: Where, site: Site) -> list[str]:
     """Return no option if Slurm binds nothing and nobody asks: up to 23.11, srun complains of the option itself."""
-    bind = spec.bind_to if where is Where.RANKS else ""
+    bind = spec.start.bind_to if where is Where.RANKS else ""
     named = {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
     return [f"--cpu-bind={named}"] if site.binds or named != "none" else []
 
@@ -221,7 +209,7 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> dict[str, str]
 
 def for_clients(plan: Plan) -> tuple[Variable, ...]:
     """Return the variables that srun needs for our steps, if its environment does not set them."""
-    if plan.starter == "srun" and plan.spec.mpi != "pmi2":
+    if plan.starter == "srun" and plan.spec.start.mpi != "pmi2":
         # Open MPI 5.0.7 under pmix sometimes dies in MPI_Init: a rank that is ahead sends before a late one is ready.
         # With the ring fence, 0 of 115 starts failed, and without it 4 to 16 %.
         why = "mnrun: with Slurm's other fence Open MPI's start fails now and then"

@@ -9,10 +9,9 @@ import pytest
 
 from mnrun.errors import Impossible
 from mnrun.files import spoken
-from mnrun.model import JobSpec
 from mnrun.schedulers.hosts import login_shell, names
 from unit.conftest import Shell
-from unit.samples import make
+from unit.samples import job_spec, make
 
 ANY = (
     "a!b",
@@ -51,5 +50,5 @@ def test_a_command_that_is_too_long_for_ssh() -> None:
     """B10, B11: it says so before anything begins; as a node's srun takes any."""
     words = tuple(hashlib.sha256(b"%d" % number).hexdigest() for number in range(4000))
     with pytest.raises(Impossible, match="the command has 256000 letters, more than a login shell takes in one line"):
-        make(JobSpec(words, hosts=names.parse("ws1,ws2")), 1, 1)
-    assert make(JobSpec(words), 1, 1)
+        make(job_spec(command=words, hosts=names.parse("ws1,ws2")), 1, 1)
+    assert make(job_spec(command=words), 1, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from mnrun.errors import UsageError
 from mnrun.facts import parse
-from mnrun.model import HostRequest
+from mnrun.jobspec import HostRequest
 from mnrun.schedulers.hosts import names
 from mnrun.schedulers.hosts.facts import HostFacts, host_facts
 

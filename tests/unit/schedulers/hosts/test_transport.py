@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.model import Command, JobSpec, Words
+from mnrun.model import Command, Words
 from mnrun.schedulers.hosts import channel, leases, names, pdsh, transport
 from mnrun.schedulers.hosts.channel import Answer, Channel
 from mnrun.schedulers.hosts.leases import ChannelLease, Lease
@@ -20,6 +20,7 @@ from mnrun.schedulers.hosts.pdsh import PdshTransport
 from mnrun.schedulers.hosts.transport import Transport
 from mnrun.system.process import Event
 from unit.conftest import Shell
+from unit.samples import job_spec
 
 
 class Played:
@@ -293,7 +294,7 @@ TOLD = '#!/bin/sh\nprintf "%s\\0" "$MNRUN_NODE" "$@"\n'
 def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     """Our word is each host's name, %h, and a user's words stay; no host key is taken on trust."""
     started = mocker.patch.object(pdsh, "ProcessChannel", side_effect=lambda *words, **_: Output(code=0))
-    job = JobSpec(hosts=names.parse("n1,n2"))
+    job = job_spec(hosts=names.parse("n1,n2"))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     hosts = PdshTransport(job, {})
     command = Command(("bash", "-p", "-c", "text", "/tmp/mnrun.7", *NASTY), ("n1", "n2"), "/tmp/mnrun.7.lease")
@@ -314,7 +315,7 @@ def test_pdsh_starts_all_hosts_at_the_same_time(mocker: MockerFixture) -> None:
     """B4: it starts no other before one of the first 256 has ended, and these are as long there as the job."""
     started = mocker.patch.object(pdsh, "ProcessChannel", side_effect=lambda *words, **_: Output(code=0))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    hosts = PdshTransport(JobSpec(hosts=names.parse("n[1-300]")), {})
+    hosts = PdshTransport(job_spec(hosts=names.parse("n[1-300]")), {})
     hosts.start("serve", Command(("true",), hosts.hosts, "/tmp/mnrun.7.lease"), {}, events, held=True).close()
     list(heard(events))
     argv = started.call_args_list[0].args[0]

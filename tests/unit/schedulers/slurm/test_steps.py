@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from mnrun.errors import Impossible
-from mnrun.model import NODES, JobSpec, Layout, Listed, Plan, Site, Variable, Where
+from mnrun.jobspec import Variable
+from mnrun.model import NODES, Layout, Listed, Plan, Site, Where
 from mnrun.planning import plan
 from mnrun.schedulers.slurm import steps
-from unit.samples import SITE, make, recorded
+from unit.samples import SITE, job_spec, make, recorded
 
 
 def outside(*ranks: int, **wanted: object) -> Plan:
@@ -23,7 +24,7 @@ def outside(*ranks: int, **wanted: object) -> Plan:
         "mpi": "pmix",
         **wanted,
     }
-    return make(JobSpec(**words), *ranks)  # type: ignore[arg-type]
+    return make(job_spec(**words), *ranks)
 
 
 # what is asked for, ranks, GPUs that the job holds -> the words that say where, how many, and with which GPUs
@@ -147,7 +148,7 @@ def test_ranks_with_everything_asked_for() -> None:
 def test_before_anyone_holds_nodes() -> None:
     """A plan on paper has numbers, and stand-ins for names."""
     words = {"command": ("./app",), "image": "/app.sif", "mode": "outside-in", "launcher": "srun", "mpi": "pmix"}
-    paper = plan.make(JobSpec(**words), Layout((), (2, 2, 1)), "JOB-abcdef")  # type: ignore[arg-type]
+    paper = plan.make(job_spec(**words), Layout((), (2, 2, 1)), "JOB-abcdef")
     for where, shape in {
         Where.HEAD: ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", f"--nodelist={steps.HEAD}"),
         Where.ALL: ("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", f"--nodelist={NODES}"),

@@ -1,0 +1,297 @@
+"""The request of a user: JobSpec, its sections, and the origins of its values. Frozen data, and no code that acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mount `source[:target[:options]]`, as Apptainer and Docker write it."""
+
+    source: str
+    target: str = ""
+    options: str = ""
+
+    def __str__(self) -> str:
+        target = self.target or self.source
+        return ":".join(filter(None, (self.source, target, self.options)))
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of the job.
+
+    `value` None removes it. An `inherited` variable takes its value where the job starts, so that the batch script does
+    not contain it.
+    """
+
+    name: str
+    value: str | None
+    inherited: bool = field(default=False, compare=False)
+    why: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class HostRequest:
+    """A named host, and its number of ranks if that was given."""
+
+    name: str
+    slots: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.slots}" if self.slots is not None else self.name
+
+
+class Layer(Enum):
+    """The layers of settings, from the weakest to the strongest."""
+
+    BUILT_IN = "built-in"
+    DEFAULTS = "defaults"  # the site's or the user's config.toml
+    PROFILE = "profile"
+    JOB_FILE = "job file"
+    VARIABLE = "MNRUN_*"
+    SBATCH = "SBATCH_*"
+    COMMAND_LINE = "command line"
+    DERIVED = "derived"  # mnrun itself concludes it
+
+
+OWN = frozenset((Layer.JOB_FILE, Layer.VARIABLE, Layer.COMMAND_LINE))  # layers of one job, and not of every job
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The origin of a value: its text for people, such as `job.toml line 3`, and the layers in which it was set."""
+
+    text: str
+    layers: frozenset[Layer]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __add__(self, other: Origin) -> Origin:
+        """Return the origin of a list whose words come from both."""
+        return Origin(f"{self.text}, {other.text}", self.layers | other.layers)
+
+    @property
+    def own(self) -> bool:
+        """Return whether this very job asks for the value. A site's setting for every job does not count."""
+        return bool(self.layers & OWN)
+
+
+BUILT_IN = Origin("built-in", frozenset((Layer.BUILT_IN,)))
+COMMAND_LINE = Origin("command line", frozenset((Layer.COMMAND_LINE,)))
+
+
+def derived(text: str) -> Origin:
+    """Return the origin of a value that mnrun concludes from others."""
+    return Origin(text, frozenset((Layer.DERIVED,)))
+
+
+class ImageKind(Enum):
+    """The meanings of an image's name."""
+
+    FILE = "file"  # an absolute path on the nodes, of a file or a directory
+    REFERENCE = "reference"  # an image of a registry, which must be pulled before anything starts
+    STORED = "stored"  # a name or an id in the runtime's own store
+
+
+@dataclass(frozen=True)
+class Image:
+    """A container image."""
+
+    kind: ImageKind
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program of a job, and its environment."""
+
+    command: tuple[str, ...] = ()
+    script: str = ""  # runs once in the master container instead of `command`
+    once: bool = False  # the command starts its own ranks: mpirun ./app
+    shell: str = ""  # a shell instead: "terminal", or "input" for commands from standard input
+    chdir: str = "/"
+    umask: str = "0022"
+    env: tuple[Variable, ...] = ()  # variables of every rank
+    forwarded: tuple[str, ...] = ()  # names in `env` from -x and --env-file
+    explicit: tuple[Variable, ...] = ()  # variables of -x alone, as given
+    env_files: tuple[str, ...] = ()
+    label: bool = False
+    split_output: str = ""
+
+    @property
+    def direct(self) -> bool:
+        """Return whether mnrun starts the ranks, and not the command, a script or a shell."""
+        return not (self.once or self.script or self.shell)
+
+
+@dataclass(frozen=True)
+class ContainerOptions:
+    """The image of a job, and the options of its containers."""
+
+    image: Image | None = None  # None without containers
+    pull: str = "missing"
+    pull_timeout: int = 1800  # seconds, for PREPARE
+    image_cache: str = ""  # directory where images of registries become files
+    runtime: str = "apptainer"
+    args: tuple[str, ...] = ()
+    per: str = "auto"  # outside-in: a container for each `node` or each `rank`
+    privileged: bool = False
+    hardened: bool = False
+    podman_root: str = ""  # on the nodes
+    binds: tuple[Mount, ...] = ()
+    home: str = ""  # "" if it is not mounted
+    nv: bool = False  # without effect, since nodes with the driver have it on
+
+    @property
+    def by_reference(self) -> bool:
+        """Return whether the image is a registry's, which must be pulled before anything starts."""
+        return self.image is not None and self.image.kind is ImageKind.REFERENCE
+
+    @property
+    def image_name(self) -> str:
+        """Return the image as the runtime names it, or "" without containers."""
+        return self.image.name if self.image is not None else ""
+
+    @property
+    def image_file(self) -> str:
+        """Return the path of the image, or "" if it is no file of the nodes."""
+        return self.image.name if self.image is not None and self.image.kind is ImageKind.FILE else ""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The nodes, ranks, CPUs and GPUs of a job."""
+
+    nodes: int | None = None
+    ntasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    gres: str = ""
+    gpus_per_node: str = ""
+    gpus: str = ""  # in all
+    gpus_per_task: str = ""
+    no_gpu: bool = False
+    gpu_bind: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+
+    @property
+    def gpus_asked(self) -> int:
+        """Return the GPUs per node in --gpus-per-node or --gres, 0 if none: `4`, `a100:4`, `gpu:a100:2,tmp:1`."""
+        if self.gpus_per_node:
+            return int(self.gpus_per_node.rpartition(":")[2])
+        for item in filter(None, self.gres.split(",")):
+            name, _, rest = item.partition(":")
+            if name in ("gpu", "gres/gpu"):
+                count = rest.rpartition(":")[2]
+                return int(count) if count.isdigit() else 1
+        return 0
+
+
+@dataclass(frozen=True)
+class Start:
+    """How the ranks start, and how they reach each other."""
+
+    mode: str = "inside-out"
+    launcher: str = "auto"
+    mpi: str = "auto"
+    undecided: tuple[str, ...] = ()  # options among mode, launcher and mpi that mnrun chooses
+    mpi_args: tuple[str, ...] = ()
+    bind_to: str = ""
+    connect: str = "auto"  # auto: ssh if every node has it, else the pipe
+    ports: str = "20000-29999"
+    fabric: str = "auto"
+    require: str = "any"  # the network that ranks must use between nodes: ib, tcp
+    module: tuple[str, ...] = ()
+    timeout: int = 120  # seconds from the first container start until every node is ready
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The machines of a job without a scheduler."""
+
+    names: tuple[HostRequest, ...] = ()
+    hostfile: str = ""  # the file that named them
+    ssh_user: str = ""
+    ssh_port: int | None = None
+    rsh: str = "auto"
+    stage: bool = False
+    local: bool = False  # this machine alone
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The options of a batch job."""
+
+    # Options that mnrun hands on to sbatch: name with _ for - -> value. Options that nobody gave are absent.
+    options: Mapping[str, str | bool] = field(default_factory=dict)
+    slurm: tuple[str, ...] = ()  # further options of sbatch, without their --
+    setup: tuple[str, ...] = ()
+    ulimit: tuple[str, ...] = ()
+    mnrun: str = ""  # the command that the batch script calls
+    templates: str = ""  # a directory searched before mnrun's own
+
+    def text(self, option: str) -> str:
+        """Return the value of an option that is a text, or "" if nobody gave it."""
+        return str(self.options.get(option, ""))
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """The checked and typed request of the user, without any fact of a cluster."""
+
+    program: Program = Program()
+    container: ContainerOptions = ContainerOptions()
+    resources: Resources = Resources()
+    start: Start = Start()
+    hosts: Hosts = Hosts()
+    batch: Batch = Batch()
+    keep: bool = False
+    force: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    job_dir: str = ""
+    job_file: str = ""  # as given
+    profile: str = ""
+    as_given: bool = False  # for a call in mnrun's batch script, where only its own options count
+    slurm_poll: int = 30  # least number of seconds between two questions to Slurm
+    origins: Mapping[str, Origin] = field(default_factory=dict)  # option -> its origin
+    setup_origins: tuple[Origin, ...] = field(default=(), compare=False)  # origin of each line in `setup`
+    # (option, a word of it) -> origin
+    word_origins: Mapping[tuple[str, str], Origin] = field(default_factory=dict, compare=False)
+
+    def with_image(self, image: Image) -> JobSpec:
+        """Return the same job with another image."""
+        return replace(self, container=replace(self.container, image=image))
+
+    def own(self, option: str) -> bool:
+        """Return whether this very job asks for the option. A site's setting for every job does not count."""
+        return option in self.origins and self.origins[option].own
+
+    def value(self, option: str) -> object:
+        """Return the value of an option by its name in the table of options. Without one, it is "", None or False."""
+        name = FIELDS.get(option, option)
+        for part in (self, *(getattr(self, section) for section in SECTIONS)):
+            if name in part.__dataclass_fields__:
+                return getattr(part, name)
+        return self.batch.options.get(option, "")
+
+
+SECTIONS = ("program", "container", "resources", "start", "hosts", "batch")
+# Options whose field has another name.
+FIELDS = {
+    "bind": "binds",
+    "hosts": "names",
+    "container_args": "args",
+    "container_per": "per",
+    "env_file": "env_files",
+    "start_timeout": "timeout",
+}

@@ -1,0 +1,114 @@
+"""The values of settings by their type, and checks of single values that need no cluster."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from mnrun.config.layers import Settings
+from mnrun.errors import Impossible, UsageError
+from mnrun.jobspec import Mount
+from mnrun.model import ULIMITS
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The facts on the launching process that shape a job."""
+
+    cwd: str
+    home: str
+    environ: Mapping[str, str]
+    env_files: Mapping[str, str]  # path -> text
+    umask: str = "0022"
+    whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
+    job_file: str = ""
+    hostfile: str | None = None  # its text
+    batch: bool = False  # for a batch job, whose variables get their values in the job
+    as_given: bool = False  # by a batch script
+    there: Callable[[str], bool] = lambda path: False  # returns whether a path exists on this machine
+
+
+@dataclass(frozen=True)
+class Values:
+    """The settings of a job by the type of their value, and its surroundings."""
+
+    settings: Settings
+    around: Surroundings
+
+    def has(self, name: str) -> bool:
+        return name in self.settings
+
+    def text(self, name: str) -> str:
+        return str(self.settings[name].value) if name in self.settings else ""
+
+    def flag(self, name: str) -> bool:
+        return name in self.settings and bool(self.settings[name].value)
+
+    def number(self, name: str) -> int | None:
+        value = self.settings[name].value if name in self.settings else None
+        return value if isinstance(value, int) else None
+
+    def words(self, name: str) -> tuple[str, ...]:
+        value = self.settings[name].value if name in self.settings else ()
+        return value if isinstance(value, tuple) else ()
+
+    def path(self, name: str) -> str:
+        """Return an absolute path, or "" without one."""
+        return absolute(self.text(name), self.around) if self.text(name) else ""
+
+
+def absolute(path: str, around: Surroundings) -> str:
+    # Not realpath: the target of a link may differ on the node.
+    return os.path.normpath(os.path.join(around.cwd, path))
+
+
+def of_home(path: str, around: Surroundings) -> str:
+    return absolute(re.sub(r"^~/", lambda _: around.home + "/", path), around)
+
+
+def mount(word: str, around: Surroundings) -> Mount:
+    source, _, rest = word.partition(":")
+    target, _, options = rest.partition(":")
+    if re.fullmatch(r"[\d:,-]+", word):
+        raise UsageError(f"--bind {word!r} is not a path", "Slurm's -B is --extra-node-info of salloc")
+    if not source or (target and not target.startswith("/")) or options not in ("", "ro", "rw"):
+        raise UsageError(f"--bind {word!r} is not SRC[:DST[:ro|rw]] with an absolute DST")
+    if "," in word or "\n" in word:
+        raise UsageError(f"--bind {word!r} has a comma or a newline, which the runtimes cannot mount")
+    return Mount(absolute(source, around), target or absolute(source, around), options)
+
+
+def gpu_bind(text: str, launcher: str) -> str:
+    """Return the value of --gpu-bind: any for srun, and a value that mnrun has too for other starters."""
+    if not text or launcher == "srun":
+        return text
+    if not re.fullmatch(r"none|closest|(single|per_task):[1-9]\d{0,3}", text):
+        raise Impossible(
+            f"--gpu-bind {text} is srun's to do",
+            "without --launcher srun it is none, closest, single:RANKS or per_task:GPUS",
+        )
+    return text
+
+
+def gpus_each(option: str, text: str) -> str:
+    if text and not text.rpartition(":")[2].isdecimal():
+        raise UsageError(f"{option} {text!r} is not [TYPE:]NUMBER")
+    return text
+
+
+def limit(word: str) -> str:
+    name, _, value = word.partition("=")
+    if name not in ULIMITS or not re.fullmatch(r"\d+|unlimited|hard|soft", value):
+        raise UsageError(
+            f"--ulimit {word!r} is not NAME=NUMBER or NAME=unlimited", f"NAME is one of {', '.join(ULIMITS)}"
+        )
+    return word
+
+
+def ports(text: str) -> str:
+    match = re.fullmatch(r"(\d+)-(\d+)", text)
+    if not match or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:
+        raise UsageError(f"--ports {text!r} is not FROM-TO with 1024 <= FROM <= TO <= 65535")
+    return text

@@ -1,0 +1,92 @@
+"""The variables of every rank: the job's own, those of --env-file, and those of -x."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from mnrun import environment
+from mnrun.errors import UsageError
+from mnrun.jobspec import COMMAND_LINE, Layer, Origin, Variable
+from mnrun.planning.values import Surroundings, Values
+
+
+def of_the_job(values: Values) -> tuple[Variable, ...]:
+    """Return the scheduler's variables that ranks get back, and mnrun's own settings."""
+    environ = values.around.environ
+    variables = [Variable(*pair) for pair in environment.given_back(environ).items()]
+    if values.around.home and not values.flag("no_home"):
+        why = "home is mounted: ~/.local must not shadow the image's packages"
+        variables.append(Variable("PYTHONNOUSERSITE", environ.get("PYTHONNOUSERSITE", "1"), why=why))
+    if values.flag("no_gpu"):
+        variables += [Variable(name, "-1", why="--no-gpu: there is none of that number") for name in _GPU_LISTS]
+    return tuple(variables)
+
+
+_GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def of_files(around: Surroundings) -> Iterator[Variable]:
+    """Yield the variables of --env-file."""
+    for path, content in around.env_files.items():
+        for found in environment.read_file(content, path):
+            if around.batch and found.value is None and found.name not in around.environ:
+                continue  # the job reports it if it has none either
+            option = f"--env-file {path}"
+            yield _value_of(found.name, found.value, around, option, replace(COMMAND_LINE, text=option))
+
+
+def explicit(values: Values) -> tuple[Variable, ...]:
+    """Return the variables of -x."""
+    around = values.around
+    variables: list[Variable] = []
+    for word, origin in values.settings["env"].words if values.has("env") else ():
+        if word.startswith("!") and environment.NAME.match(word[1:]):
+            variables.append(Variable(word[1:], None, why=str(origin)))
+            continue
+        name, equals, value = word.partition("=")
+        _refuse_name(name, word, equals)
+        typed = Layer.COMMAND_LINE in origin.layers
+        later = around.batch and (not typed or values.has("module") or values.has("setup"))
+        if later and not equals and name not in around.environ:
+            # the job reports it if it has none either
+            variables.append(Variable(name, "", inherited=True, why=str(origin)))
+            continue
+        variables.append(_value_of(name, value if equals else None, around, "-x", origin))
+    return tuple(variables)
+
+
+def _refuse_name(name: str, word: str, equals: str) -> None:
+    """Raise UsageError if -x NAME or -x NAME=VALUE names no variable, or one that mnrun or the scheduler sets."""
+    if not environment.NAME.match(name):
+        hint = "" if equals else f"to leave nodes out write --exclude {word}"
+        shown = f"{name}=…" if equals else word  # the value may be a secret
+        raise UsageError(f"-x {shown!r} is not NAME or NAME=VALUE", hint)
+    if environment.owner(name):
+        raise UsageError(f"-x {name}: it is {environment.owner(name)} own, and cannot be set", "give it another name")
+
+
+def merged(variables: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Return each name once, with its last value."""
+    found: dict[str, Variable] = {}
+    for variable in variables:
+        found[variable.name] = variable
+    return tuple(found.values())
+
+
+def _value_of(name: str, value: str | None, around: Surroundings, option: str, origin: Origin) -> Variable:
+    if value is None and name not in around.environ:
+        if Layer.COMMAND_LINE not in origin.layers:
+            raise UsageError(
+                f"env.{name}: there is no variable {name} here ({origin})", f'set it, or write {name} = "VALUE"'
+            )
+        hint = f"to leave a node out write --exclude {name}" if option == "-x" else f"write {name}=VALUE"
+        raise UsageError(f"{option} {name}: there is no variable {name} here", hint)
+    if value is None:
+        return Variable(name, around.environ[name], inherited=True, why=str(origin))
+    return Variable(name, value, why=reason(around.whys.get(f"{name}={value}", ""), str(origin)))
+
+
+def reason(why: str, origin: str) -> str:
+    """Return why a variable has its value, and the origin of that reason."""
+    return f"{why} ({origin})" if why else origin
