@@ -46,17 +46,17 @@ def check(as_json: bool, **given: object) -> None:
     Leaves with 122 where no runtime works on all of them.
     """
     job = session.spec_of(("check",), {**given, "runtime": "host"}, live=True)
-    found = [one for node, facts in _asked(job).items() for one in survey.findings(node, facts)]
+    findings = [one for node, facts in _survey(job).items() for one in survey.findings(node, facts)]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+        click.echo(json.dumps([asdict(one) for one in findings], indent=2))
     else:
-        screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(found))
-    if not survey.usable(found):
+        screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(findings))
+    if not survey.usable(findings):
         sys.stdout.flush()
         raise Impossible("no container runtime works on all of these nodes", "--runtime host runs without one")
 
 
-def _asked(job: JobSpec) -> dict[str, survey.Facts]:
+def _survey(job: JobSpec) -> dict[str, survey.Facts]:
     """Return node -> its facts. Raises LaunchError if a node does not answer."""
     words = ("bash", "-p", "-c", kit.survey())
     if job.hosts:
@@ -75,17 +75,17 @@ def _asked(job: JobSpec) -> dict[str, survey.Facts]:
     return {os.uname().nodename: _only(process.ask(words))}
 
 
-def _only(said: str) -> survey.Facts:
+def _only(text: str) -> survey.Facts:
     """Return the facts of the only node that answered, under any name."""
-    return next(iter(survey.facts(said).values()), {})
+    return next(iter(survey.facts(text).values()), {})
 
 
-def _rows(found: list[Finding]) -> list[tuple[str, ...]]:
+def _rows(findings: list[Finding]) -> list[tuple[str, ...]]:
     """Return the rows of the table, with nodes of equal findings in one row."""
     nodes: dict[tuple[str, ...], list[str]] = {}
-    for one in found:
+    for one in findings:
         nodes.setdefault((one.subject, one.state, one.found, one.fix), []).append(one.node)
-    order = {one.subject: place for place, one in reversed(list(enumerate(found)))}
+    order = {one.subject: place for place, one in reversed(list(enumerate(findings)))}
     return [
         (subject, {OK: "ok", NO: "-"}.get(state, "!"), nodeset.fold(names), what, fix)
         for (subject, state, what, fix), names in sorted(nodes.items(), key=lambda item: order[item[0][0]])

@@ -31,7 +31,7 @@ DAY = 86400.0
 UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembers"
 
 
-class Asker:
+class Probe:
     """The node to ask about one job: its first node, if it has one. Earlier answers of such nodes count too."""
 
     def __init__(
@@ -155,23 +155,23 @@ class Asker:
         return ""
 
 
-def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
+def judged(probe: Probe, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     """Return the job as it will run, and the verdict if one is known. `look` is for a plan, which refuses nothing.
 
     An inside-out job asks nothing, since it needs nothing of the node. Raises Impossible.
     """
-    job = asker.job
+    job = probe.job
     direct = not (job.once or job.script or job.shell)
-    found = asker.remembered() if direct or look else None
+    found = probe.remembered() if direct or look else None
     asks = look or (direct and job.mode == "outside-in")
     fresh = False
-    if asks and (look or found is None or not asker.judge(found).chosen.works):
-        said = asker.ask()
+    if asks and (look or found is None or not probe.judge(found).chosen.works):
+        said = probe.ask()
         fresh = said is not None
-        found = said or (asker.remembered() if found else None)  # called again because it sets `origin`
+        found = said or (probe.remembered() if found else None)  # called again because it sets `origin`
     if found is None:
         return job, None
-    made = asker.judge(found)
+    made = probe.judge(found)
     if not made.chosen.works and not fresh:
         return job, made  # a remembered answer refuses nothing
     if look and not made.chosen.works:

@@ -141,7 +141,7 @@ def test_the_verb_loads_the_sites_modules(
     """As a job would: else what they bring is not seen."""
     monkeypatch.setenv("MNRUN_MODULE", "apptainer/1.3")
     load = mocker.patch.object(modules, "load", side_effect=lambda names, environ: environ)
-    mocker.patch.object(check, "_asked", return_value={"n": WELL})
+    mocker.patch.object(check, "_survey", return_value={"n": WELL})
     assert mnrun("check").code == 0
     assert load.call_args.args[0] == ("apptainer/1.3",)
 

@@ -13,7 +13,7 @@ from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
 from mnrun.model import JobSpec
 from mnrun.running import probe
-from mnrun.running.probe import Asker, judged
+from mnrun.running.probe import Probe, judged
 from mnrun.schedulers import slurm
 from mnrun.system import process
 from unit.samples import RECORDED, SITE, build, held
@@ -51,9 +51,9 @@ def image(tmp_path: Path) -> Path:
     return place
 
 
-def of(image: Path, **given: Any) -> Asker:
+def of(image: Path, **given: Any) -> Probe:
     job = build("./app", **{"image": str(image), "image_cache": str(image.parent / "cache"), **given})
-    return Asker(job, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
+    return Probe(job, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
 
 
 def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
@@ -81,13 +81,13 @@ def test_outside_in_asks_once(node: Node, image: Path) -> None:
 def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
     """What it is the name of today, only the node knows."""
     job = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
-    assert judged(Asker(job, held("node01"), SITE, {}, None))[0].mpi == "openmpi"
+    assert judged(Probe(job, held("node01"), SITE, {}, None))[0].mpi == "openmpi"
     node.says = MPICH
     with pytest.raises(Impossible, match="open file"):
-        judged(Asker(job, held("node01"), SITE, {}, None))
+        judged(Probe(job, held("node01"), SITE, {}, None))
 
 
-def replaced(asker: Asker, **environ: str) -> Asker:
+def replaced(asker: Probe, **environ: str) -> Probe:
     asker.environ = {**asker.environ, **environ}
     return asker
 
@@ -167,7 +167,7 @@ def test_hosts_are_asked_on_their_way(image: Path, mocker: MockerFixture) -> Non
 
 
 def words_of(job: JobSpec) -> tuple[str, ...]:
-    return Asker(job, held("node01"), SITE, {}, None)._container()
+    return Probe(job, held("node01"), SITE, {}, None)._container()
 
 
 def test_the_image_is_asked_as_the_job_will_have_it(tmp_path: Path) -> None:
