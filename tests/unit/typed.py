@@ -84,8 +84,8 @@ def mnrun(
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch.object(slurm, "is_here", return_value=True)
     mocker.patch.object(slurm, "site", return_value=SITE)
-    mocker.patch.object(probe.Asker, "ask", return_value=None)
-    mocker.patch.object(probe.Asker, "networks", return_value=[])
+    mocker.patch.object(probe.Probe, "ask", return_value=None)
+    mocker.patch.object(probe.Probe, "networks", return_value=[])
     return Terminal(mocker, capsys)
 
 

@@ -50,10 +50,10 @@ def _nodes(dry_run: bool) -> None:
     if scheduler.job(os.environ):
         allocation, _ = scheduler.current(os.environ)
         names = tuple(node.name for node in allocation.nodes)
-        said, where = scheduler.on_each(allocation, names, words, os.environ), nodeset.fold(names)
+        lines, where = scheduler.on_each(allocation, names, words, os.environ), nodeset.fold(names)
     else:
-        said, where = process.ask(words), "this machine"
-    gone = said.split()
+        lines, where = process.ask(words), "this machine"
+    gone = lines.split()
     for place in sorted(set(gone)):
         click.echo(f"removed {place}" + (f" on {gone.count(place)} nodes" if gone.count(place) > 1 else ""))
     Screen().say(f"{len(gone)} directories of killed jobs removed from {where}")
@@ -85,8 +85,8 @@ def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
         if image.used < before and (dry_run or cache.remove(image, before)):
             gone.append(image)
             names = ", ".join(image.names) or "no tag leads to it any more"
-            said = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
-            click.echo(f"{_would(dry_run, 'remove')} {image.path}: {said}")
+            details = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
+            click.echo(f"{_would(dry_run, 'remove')} {image.path}: {details}")
     if ours and not dry_run:
         cache.tidy(place, min(before, now - cache.BEATING))
     freed = f", {_size(sum(image.size for image in gone))}" if gone else ""
@@ -106,7 +106,7 @@ def _size(size: int) -> str:
 
 
 def _age(text: str) -> float:
-    found = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
-    if not found:
+    match = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
+    if not match:
         raise UsageError(f"--older {text!r} is not a time", "write 30d, 12h or 4w")
-    return int(found[1]) * {"m": 60.0, "h": 3600.0, "d": state.DAY, "w": 7 * state.DAY}[found[2]]
+    return int(match[1]) * {"m": 60.0, "h": 3600.0, "d": state.DAY, "w": 7 * state.DAY}[match[2]]

@@ -20,14 +20,14 @@ from mnrun.system.screen import Screen
 @job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) -> None:
     """Hand the job in as a batch script; prints its id."""
-    made = submission.make(command, given)
+    batch = submission.make(command, given)
     if dry_run:
-        click.echo(made.script, nl=False)
+        click.echo(batch.script, nl=False)
         return
-    number, messages = submission.hand_in(made)
+    number, messages = submission.hand_in(batch)
     click.echo(number)  # printed first: the job is submitted, whether or not a later line fails
     for line in messages.splitlines():
         Screen().say(line)
-    queue = submission.record(number, made)
+    queue = submission.record(number, batch)
     if wait:
-        sys.exit(waiting.wait((number,), [Path(made.job.job_dir)], queue))
+        sys.exit(waiting.wait((number,), [Path(batch.job.job_dir)], queue))

@@ -42,7 +42,7 @@ class Forward:
         self._scheduler, self._site, self._events, self._script = scheduler, site, events, script
         self._send, self._begun = send, begun
         self._early: list[str] = []
-        self._asked_at = -math.inf
+        self._last_question = -math.inf
         self._since: float | None = None  # time at which the program had begun
         self.over = False
         self.preempted = False
@@ -60,34 +60,34 @@ class Forward:
         else:
             self._early.append(name)
 
-    def ask(self, told: str = "") -> None:
-        """Ask the scheduler whether a TERM is only a warning. If so, `told` is passed on.
+    def ask(self, name: str = "") -> None:
+        """Ask the scheduler whether a TERM is only a warning. If so, `name` is passed on.
 
         The answer becomes an event. Nothing waits for it, since it may take long and the program may end meanwhile.
         Every guard reports a TERM. One question answers the reports of a few seconds, however many nodes there are.
         """
-        if not told and time.monotonic() < self._asked_at + REPORTS:
+        if not name and time.monotonic() < self._last_question + REPORTS:
             return
-        self._asked_at = time.monotonic()
+        self._last_question = time.monotonic()
 
         def answer() -> None:
             runs = self._scheduler.runs(self._site.job)
             preempted = self._script and runs and self._scheduler.preempted(self._site.job)
-            self._events.put(("state", told, (not runs, preempted)))
+            self._events.put(("state", name, (not runs, preempted)))
 
         threading.Thread(target=answer, daemon=True).start()
 
-    def learn(self, told: str, answer: object) -> None:
+    def learn(self, name: str, answer: object) -> None:
         """Take in the answer to `ask`."""
         assert isinstance(answer, tuple)
         over, preempted = answer
         self.over, self.preempted = self.over or over, self.preempted or preempted
-        if told and not over and self._has_begun():
-            self._pass_on(told)
-        elif told and preempted:
+        if name and not over and self._has_begun():
+            self._pass_on(name)
+        elif name and preempted:
             self.over = True  # the program has not begun, and no time is left for it
-        elif told and not over:
-            self._early.append(told)
+        elif name and not over:
+            self._early.append(name)
 
     def is_over(self, warned: bool) -> bool:
         """Return whether the job is over. Ask the scheduler only if a TERM has `warned` of the end."""

@@ -28,7 +28,7 @@ def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter 
     Raises UsageError if a file cannot be written, and Impossible if the pattern asks for several files.
     """
     spec = plan.spec
-    paths = [name(flag, asked, plan, site, environ) for flag, asked in asked_here(spec).items()]
+    paths = [name(flag, pattern, plan, site, environ) for flag, pattern in live_files(spec).items()]
     if not any(paths):
         yield starter
         return
@@ -42,7 +42,7 @@ def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter 
             os.close(file)
 
 
-def asked_here(spec: JobSpec) -> dict[str, str]:
+def live_files(spec: JobSpec) -> dict[str, str]:
     """Return --output and --error as given for a live run. The values of a job file or a site are for batch jobs."""
 
     def here(option: str) -> bool:

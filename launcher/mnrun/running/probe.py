@@ -35,7 +35,7 @@ DAY = 86400.0
 UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembers"
 
 
-class Asker:
+class Probe:
     """The node to ask about one job: its first node, if it has one. Earlier answers of such nodes count too."""
 
     def __init__(
@@ -175,23 +175,23 @@ class Asker:
         return ""
 
 
-def judged(asker: Asker, look: bool = False) -> tuple[JobSpec, Verdict | None]:
+def judged(probe: Probe, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     """Return the job as it will run, and the verdict if one is known. `look` is for a plan, which refuses nothing.
 
     An inside-out job asks nothing, since it needs nothing of the node. Raises Impossible.
     """
-    job = asker.job
+    job = probe.job
     direct = not (job.program.once or job.program.script or job.program.shell)
-    facts = asker.remembered() if direct or look else None
+    facts = probe.remembered() if direct or look else None
     asks = look or (direct and job.start.mode == "outside-in")
     fresh = False
-    if asks and (look or facts is None or not asker.judge(facts).chosen.works):
-        answer = asker.ask()
+    if asks and (look or facts is None or not probe.judge(facts).chosen.works):
+        answer = probe.ask()
         fresh = answer is not None
-        facts = answer or (asker.remembered() if facts else None)  # called again because it sets `origin`
+        facts = answer or (probe.remembered() if facts else None)  # called again because it sets `origin`
     if facts is None:
         return job, None
-    verdict = asker.judge(facts)
+    verdict = probe.judge(facts)
     if not verdict.chosen.works and (look or not fresh):
         return job, verdict  # a plan refuses nothing, and neither does a remembered answer
     return (compatibility.decided(job, verdict) if direct else job), verdict

@@ -92,17 +92,19 @@ def _launch(launched: Launch, screen: Screen, transport: Transport | None = None
     from mnrun.running import execute, outputs, probe
 
     job, allocation, site = launched.job, launched.allocation, launched.site
-    asker = probe.Asker(job, allocation, site, os.environ, transport)
-    job, verdict = probe.judged(asker)
-    made = _plan(job, allocation, site)
-    lines = [show.verdict_line(verdict, asker.origin)] if job.verbose else []
-    for note in (*_summary(made, allocation), *notes, *lines):
+    node_probe = probe.Probe(job, allocation, site, os.environ, transport)
+    job, verdict = probe.judged(node_probe)
+    launch_plan = _plan(job, allocation, site)
+    lines = [show.verdict_line(verdict, node_probe.origin)] if job.verbose else []
+    for note in (*_summary(launch_plan, allocation), *notes, *lines):
         screen.say(note)
-    begin = outputs.opened(made, site, os.environ, launched.starter)
-    with begin as starter, launched.records(made.job) as records:
-        outcome = execute.execute(made, allocation, site, os.environ, records, screen, starter, launched.forwarded)
+    begin = outputs.opened(launch_plan, site, os.environ, launched.starter)
+    with begin as starter, launched.records(launch_plan.job) as records:
+        outcome = execute.execute(
+            launch_plan, allocation, site, os.environ, records, screen, starter, launched.forwarded
+        )
         if job.keep:
-            screen.say(f"kept: {records.path}, and {made.node_dir} on the nodes")
+            screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
     return outcome
 
 
@@ -118,13 +120,13 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> View:
             job, allocation, site, transport = hosts.job, hosts.allocation, hosts.site, hosts.transport
         else:
             (allocation, site), transport = nodes.current_or_none(job), None
-        asker = probe.Asker(job, allocation, site, os.environ, transport)
-        job, verdict = probe.judged(asker, look=True)
-        networks = asker.networks()
-    made = _plan(job if allocation else layout.share_gpus(job), allocation, site)
+        node_probe = probe.Probe(job, allocation, site, os.environ, transport)
+        job, verdict = probe.judged(node_probe, look=True)
+        networks = node_probe.networks()
+    launch_plan = _plan(job if allocation else layout.share_gpus(job), allocation, site)
     if allocation is None:
-        site = BATCH[site.scheduler].with_gpus(site, made.spec, made.layout)
-    return View(made, site, show.Judged(verdict, asker.origin, made.spec, networks))
+        site = BATCH[site.scheduler].with_gpus(site, launch_plan.spec, launch_plan.layout)
+    return View(launch_plan, site, show.Judged(verdict, node_probe.origin, launch_plan.spec, networks))
 
 
 def spec_of(
@@ -176,9 +178,9 @@ def _load_modules(names: object) -> None:
 def _ineffective(job: JobSpec, allocated: bool = False) -> list[str]:
     """Return a note on options that have an effect only at submission. Options of the allocation had one if mnrun
     itself has `allocated` the nodes."""
-    from mnrun.running.outputs import asked_here
+    from mnrun.running.outputs import live_files
 
-    here = asked_here(job)
+    here = live_files(job)
     given = [
         name
         for name in job.origins
@@ -237,14 +239,14 @@ def token() -> str:
     return "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(6))
 
 
-def _summary(made: Plan, allocation: Allocation | None) -> list[str]:
+def _summary(launch_plan: Plan, allocation: Allocation | None) -> list[str]:
     """Return the chosen layout with its reasons, in a line or two."""
-    chosen = made.layout
+    chosen = launch_plan.layout
     ranks = "-".join(str(n) for n in sorted(set(chosen.ranks)))
     nodes = nodeset.fold(chosen.nodes) if chosen.nodes else "no nodes yet"
-    how = f"{made.spec.start.mode}, {made.spec.container.runtime}, ranks by {made.starter}"
+    how = f"{launch_plan.spec.start.mode}, {launch_plan.spec.container.runtime}, ranks by {launch_plan.starter}"
     size = f"{nodeset.counted(chosen.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
     return [
         f"{size} ({chosen.why_ranks}) on {nodes} ({chosen.why_nodes}); {how}",
-        *made.notes,
+        *launch_plan.notes,
     ]

@@ -56,33 +56,33 @@ def _typed() -> list[str]:
     return environment.masked(sys.argv[1:])
 
 
-def hand_in(made: Submission) -> tuple[str, str]:
+def hand_in(submission: Submission) -> tuple[str, str]:
     """Hand the script to the scheduler. Return the job's number, and further messages. Raises LaunchError."""
-    scheduler = made.scheduler
+    scheduler = submission.scheduler
     if not scheduler.is_here():
         remedy = f"submit where {scheduler.TITLE} is, or run here with mnrun run --local"
         raise UsageError(f"{scheduler.SUBMIT} is not on PATH", remedy)
-    job_dir.writable(made.job.job_dir)
-    return scheduler.submit(made.script, made.job, os.environ)
+    job_dir.writable(submission.job.job_dir)
+    return scheduler.submit(submission.script, submission.job, os.environ)
 
 
-def record(number: str, made: Submission) -> Queue:
+def record(number: str, submission: Submission) -> Queue:
     """Record the submitted job for the other verbs. Return the queue, which lists it from now on."""
 
     def absolute(path: str) -> str:
         return os.path.abspath(path) if path else ""
 
-    job = made.job
+    job = submission.job
     request = Submitted(
         id=number,
         name=job_name(job),
-        cluster=made.scheduler.start(os.environ).cluster,
+        cluster=submission.scheduler.start(os.environ).cluster,
         nodes=job.resources.nodes or 0,
-        output=absolute(job.batch.text("output") or made.scheduler.OUTPUT),
+        output=absolute(job.batch.text("output") or submission.scheduler.OUTPUT),
         error=absolute(job.batch.text("error")),
         split_output=job.program.split_output,
     )
-    job_dir.submitted(job, request, made.script)
-    queue = made.scheduler.user_queue(os.environ, Path.home(), float(job.slurm_poll))
+    job_dir.submitted(job, request, submission.script)
+    queue = submission.scheduler.user_queue(os.environ, Path.home(), float(job.slurm_poll))
     queue.forget()
     return queue

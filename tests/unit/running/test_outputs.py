@@ -90,4 +90,4 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_prompt_writes_to_its_terminal() -> None:
-    assert not any(outputs.asked_here(build(shell="input", output="x")).values())
+    assert not any(outputs.live_files(build(shell="input", output="x")).values())

@@ -14,7 +14,7 @@ from mnrun.images import cache
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
 from mnrun.running import probe
-from mnrun.running.probe import Asker, judged
+from mnrun.running.probe import Probe, judged
 from mnrun.schedulers import slurm
 from mnrun.system import process
 from unit.samples import RECORDED, SITE, build, held
@@ -52,9 +52,9 @@ def image(tmp_path: Path) -> Path:
     return place
 
 
-def of(image: Path, **given: Any) -> Asker:
+def of(image: Path, **given: Any) -> Probe:
     job = build("./app", **{"image": str(image), "image_cache": str(image.parent / "cache"), **given})
-    return Asker(job, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
+    return Probe(job, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
 
 
 def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
@@ -95,15 +95,15 @@ def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mock
 def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
     """What it is the name of today, only the node knows."""
     job = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
-    assert judged(Asker(job, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
+    assert judged(Probe(job, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
     node.says = MPICH
     with pytest.raises(Impossible, match="open file"):
-        judged(Asker(job, held("node01"), SITE, {}, None))
+        judged(Probe(job, held("node01"), SITE, {}, None))
 
 
-def replaced(asker: Asker, **environ: str) -> Asker:
-    asker.environ = {**asker.environ, **environ}
-    return asker
+def replaced(probe: Probe, **environ: str) -> Probe:
+    probe.environ = {**probe.environ, **environ}
+    return probe
 
 
 def test_what_is_remembered_refuses_nothing(node: Node, image: Path) -> None:
@@ -166,22 +166,22 @@ def test_what_is_old_or_anothers_is_not_believed(node: Node, image: Path, mocker
 
 def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFixture) -> None:
     ask = mocker.patch.object(process, "ask", return_value=FACTS)
-    asker = of(image, mode="outside-in")
-    asker.site = replace(SITE, scheduler="local")
-    assert judged(asker)[0].start.mpi == "openmpi"
+    probe = of(image, mode="outside-in")
+    probe.site = replace(SITE, scheduler="local")
+    assert judged(probe)[0].start.mpi == "openmpi"
     ask.assert_called_once()
 
 
 def test_hosts_are_asked_by_their_transport(image: Path, mocker: MockerFixture) -> None:
-    asker = of(image, mode="outside-in")
-    asker.transport = transport = mocker.Mock()
+    probe = of(image, mode="outside-in")
+    probe.transport = transport = mocker.Mock()
     transport.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
-    assert judged(asker)[0].start.mpi == "openmpi"
+    assert judged(probe)[0].start.mpi == "openmpi"
     assert transport.ask.call_args.kwargs == {"only": ("node01",)}
 
 
 def words_of(job: JobSpec) -> tuple[str, ...]:
-    return Asker(job, held("node01"), SITE, {}, None)._container()
+    return Probe(job, held("node01"), SITE, {}, None)._container()
 
 
 def test_the_image_is_asked_as_the_job_will_have_it(tmp_path: Path) -> None:

@@ -84,9 +84,9 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
     if where is Where.HEAD:
         return [*_tasks([HEAD if names[0] == NODES else names[0]], [1]), *_gpus(plan.spec, gpus[:1])]
     if where is Where.RANKS:
-        each = ["--gpus-per-task=1"] if len(set(gpus)) > 1 and ranks == gpus and not _asked(plan.spec) else []
+        each = ["--gpus-per-task=1"] if len(set(gpus)) > 1 and ranks == gpus and not _gpu_request(plan.spec) else []
         return [*_tasks(names, ranks), *_gpus(plan.spec, gpus), *each]
-    if len(set(gpus)) > 1 and not _asked(plan.spec):
+    if len(set(gpus)) > 1 and not _gpu_request(plan.spec):
         # A step has the same number of GPUs on each node, or for each task. So each node gets a task for each GPU, and
         # all but one leave at once (kit.BOOT).
         return [*_tasks(names, [max(count, 1) for count in gpus]), "--gpus-per-task=1", "--overcommit"]
@@ -113,15 +113,15 @@ def _each(names: list[str], counts: list[int]) -> Listed:
     return Listed("--nodelist=", shown, "".join(f"{name},\n" * count for name, count in zip(names, counts)))
 
 
-def _asked(spec: JobSpec) -> str:
+def _gpu_request(spec: JobSpec) -> str:
     return f"gpu:{spec.resources.gpus_per_node}" if spec.resources.gpus_per_node else spec.resources.gres
 
 
 def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
     """Return the option for the GPUs that the user asked for, else for all that the job holds. In a job with
     --gpus-per-task, a step would otherwise get one GPU for each of its tasks."""
-    if _asked(spec):
-        return [f"--gres={_asked(spec)}"]
+    if _gpu_request(spec):
+        return [f"--gres={_gpu_request(spec)}"]
     if spec.resources.no_gpu:
         return ["--gres=none"]  # without it, a step has all of the job's
     if granted[0] and len(set(granted)) == 1:
