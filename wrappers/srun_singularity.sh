@@ -60,7 +60,7 @@ own() { # NAME [VALUE]: Translate one option of this script into options of mnru
       for item in ${list[@]+"${list[@]}"}; do
         [[ -n $item ]] || continue
         if [[ ! $item =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]]; then
-          die 2 "--envlist: '$item' is not a variable's name"
+          die 2 "--envlist: '$item' is not a variable name"
         elif [[ ! -v $item ]]; then
           note "--envlist: $item is not set here, and left out"
         else
@@ -118,7 +118,7 @@ told() { # Test whether the step has written the code here
   cd -- "$place" 2>/dev/null || return
   [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there code <own && [[ $there == "$place" ]] && return
   cd /
-  [[ ! -e $place || -O $place ]] || leave 121 "$place is somebody else's on $(uname -n): the job's end cannot be told here"
+  [[ ! -e $place || -O $place ]] || leave 121 "$place belongs to another user on $(uname -n): the job's end cannot be told here"
   return 1 # not yet
 }
 leave() { # CODE WORDS…: Report WORDS, and exit with CODE

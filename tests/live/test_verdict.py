@@ -68,7 +68,7 @@ def test_verdict_of_a_plan(cluster: Cluster) -> None:
         assert any(said in line for line in lines), (said, inside)
     assert lines[-1].startswith("asked on node0"), inside
     paper = told(cluster.alice(["mnrun", "plan", *words]).out)
-    assert (paper[:-1], paper[-1][:14]) == (lines[:-1], "as a node said")
+    assert (paper[:-1], paper[-1][:14]) == (lines[:-1], "as a node repo")
     check(ran, *cluster.nodes[:2], tasks=1)
     assert any("verdict: outside-in, srun --mpi=pmix: works" in line for line in mine(ran)), ran
 

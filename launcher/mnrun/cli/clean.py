@@ -44,7 +44,7 @@ def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | N
 def _nodes(dry_run: bool) -> None:
     """Remove the directories of jobs that were killed outright. Directories of jobs that still run stay."""
     if dry_run:
-        raise UsageError("--nodes takes away what it finds: it has no --dry-run", "leave one of them out")
+        raise UsageError("--nodes and --dry-run exclude each other", "leave one of them out")
     words = ("bash", "-p", "-c", kit.remains())
     if "SLURM_JOB_ID" in os.environ:
         allocation, _ = cluster.current(os.environ)
@@ -83,7 +83,7 @@ def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
     for image in there:
         if image.used < before and (dry_run or cache.remove(image, before)):
             gone.append(image)
-            names = ", ".join(image.names) or "no tag leads to it any more"
+            names = ", ".join(image.names) or "no tag refers to it any more"
             said = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
             click.echo(f"{_would(dry_run, 'remove')} {image.path}: {said}")
     if ours and not dry_run:

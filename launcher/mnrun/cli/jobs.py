@@ -89,7 +89,7 @@ def nodes(partition: str, as_json: bool) -> None:
     found = state.partitions(places, partition)
     if not found:
         there = ", ".join(sorted({place.partition for place in places}))
-        raise UsageError(f"--partition {partition} is not there", f"Slurm has {there}" if there else "Slurm shows none")
+        raise UsageError(f"there is no partition {partition}", f"Slurm has {there}" if there else "Slurm shows none")
     if as_json:
         click.echo(json.dumps([{**asdict(one), "words": one.words} for one in found], indent=2))
         return
@@ -107,11 +107,11 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
         raise UsageError("cancel needs the ID of a job", "mnrun status shows them")
     for identity in ids:
         if not re.fullmatch(r"[1-9]\d*(_(\d+|\[[\d,:-]+\]))?", identity, re.ASCII):
-            raise UsageError(f"{identity!r} is not the ID of a job", "it is one as 123, 123_4 or 123_[0-3]")
+            raise UsageError(f"{identity!r} is not the ID of a job", "write 123, 123_4 or 123_[0-3]")
     scripts = _with_records(bases_of(job_dir), ids) if signal else []
     if scripts and not layers.passed(signal):
-        what = f"--signal {signal} is no signal that a job hands on to its program"
-        raise UsageError(what, f"it is one of {', '.join(layers.PASSED)}; without -s the job is ended")
+        what = f"--signal {signal}: mnrun does not forward this signal to programs"
+        raise UsageError(what, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
     for note in queue_of_mine().cancel(ids, signal, scripts):
         Screen().say(note)
 
@@ -159,7 +159,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     while True:
         kept = _the_one(bases, identity)
         if not following and kept.begun is None and not _sources(kept, rank, node):
-            raise UsageError(f"job {identity} has not begun, so it has said nothing", "wait for it with -f")
+            raise UsageError(f"job {identity} has not started, and has no output yet", "wait for it with -f")
         for path, prefix, error, only in _sources(kept, rank, node):
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
@@ -169,16 +169,16 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
             break
         time.sleep(LOOK)
     if kept.begun is None and not tails:
-        raise UsageError(f"job {identity} ended before it began", f"mnrun status {identity} tells why")
+        raise UsageError(f"job {identity} ended before it started", f"mnrun status {identity} shows the reason")
     if following:
         time.sleep(LOOK)  # the program's last lines may come at the same time as the outcome
         _drain(tails)
     _drain(tails, last=True)
     if not tails and rank is not None:
-        raise UsageError(f"rank {rank} of job {identity} has said nothing", "was there such a rank?")
+        raise UsageError(f"rank {rank} of job {identity} has written nothing", "check the rank's number")
     if not any(path.exists() for path, _ in tails):
         names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
-        raise UsageError(f"{names} is not there", "was it moved?")
+        raise UsageError(f"{names} is not there", "look where the output was moved")
 
 
 def _silence(identity: str, bases: Sequence[Path]) -> Any:
@@ -211,7 +211,8 @@ def _the_one(bases: Sequence[Path], identity: str) -> Kept:
     if found:
         raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(found)[:4])}")
     raise UsageError(
-        f"there are no records of job {identity} in {_named(bases)}", "logs knows the jobs that mnrun submit handed in"
+        f"there are no records of job {identity} in {_named(bases)}",
+        "mnrun logs shows only submitted jobs; --job-dir names another place for records",
     )
 
 
@@ -226,9 +227,7 @@ def _sources(kept: Kept, rank: int | None, node: str) -> list[tuple[Path, bytes,
         return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
     apart = begun.split_output or (kept.submitted.split_output if kept.submitted is not None else "")
     if rank is not None and not apart:
-        raise UsageError(
-            f"job {kept.id} did not keep its ranks' output apart", "hand it in with --split-output DIR for that"
-        )
+        raise UsageError(f"job {kept.id} has no separate output for each rank", "submit it with --split-output DIR")
     files = archive.rank_files(apart) if apart else {}
     if rank is not None:
         return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
@@ -247,16 +246,14 @@ def _ranks_on(kept: Kept, node: str) -> set[int]:
 
     assert kept.begun is not None
     if node not in (nodeset.expand(kept.begun.nodes) if kept.begun.nodes else ()):
-        raise UsageError(f"job {kept.id} has no node {node}", f"it has {kept.begun.nodes or 'not said which'}")
+        raise UsageError(f"job {kept.id} has no node {node}", f"its nodes are {kept.begun.nodes or 'unknown'}")
     return archive.ranks(kept).get(node, set())
 
 
 def _check(ids: Sequence[str]) -> None:
     for identity in ids:
         if not records.is_id(identity):
-            raise UsageError(
-                f"{identity!r} is not the ID of a job", "it is one as 123, or 123_4 for a task of an array"
-            )
+            raise UsageError(f"{identity!r} is not the ID of a job", "write 123, or 123_4 for a task of an array")
 
 
 def bases_of(job_dir: str | None) -> tuple[Path, ...]:

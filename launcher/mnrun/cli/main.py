@@ -96,7 +96,7 @@ def entry() -> NoReturn:
     except BrokenPipeError:
         code = 141
     except Exception:
-        code = _complain("a bug of mnrun's own; please report what stands above", BUG, traceback.format_exc())
+        code = _complain("this is a bug in mnrun; please report the lines above", BUG, traceback.format_exc())
     if sys.stdout is not None:
         sys.stdout.flush()
     sys.exit(code)

@@ -69,7 +69,7 @@ def gather(
     sheets = (site, said, user)
     merged, partition = profiles.merged(settings.builtin(), sheets, own)
     if chosen is not None:
-        why = named.origin if named else "it matches this place"
+        why = named.origin if named else "its match fits this place"
         merged["profile"] = Setting(chosen.name, why)
     if "force" not in merged or not merged["force"].value:
         asked = settings.merge(user.settings, *own)
@@ -79,7 +79,7 @@ def gather(
         merged,
         _command(file, merged),
         profiles.whys(sheets, partition),
-        (*shelf.warnings, *(f"{name} is ignored: say it with --slurm" for name in lost)),
+        (*shelf.warnings, *(f"{name} is ignored: use --slurm instead" for name in lost)),
         chosen.name if chosen else "",
     )
 
@@ -128,7 +128,9 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
         try:
             return cluster.name(environ)
         except SchedulerError as error:
-            raise SchedulerError(str(error), "which profile it is cannot be known: name it with --profile") from None
+            raise SchedulerError(
+                str(error), "without it mnrun cannot choose a profile: name one with --profile"
+            ) from None
 
     return profiles.choose(shelf.profiles, name, here, platform.node())
 

@@ -347,7 +347,7 @@ FOREIGN = {
     "--singopts": "--container-args WORDS",
     "--dockopts": "--container-args WORDS",
     "--slots_per_node": "--ntasks-per-node N",
-    "--cleanenv": "-x NAME, since only what is named reaches every rank",
+    "--cleanenv": "-x NAME for each variable that ranks need",
     "--timeout": "--start-timeout TIME",
     "-time": "--time TIME",
 }

@@ -163,8 +163,8 @@ def _state(job: Job | None, kept: Kept | None, result: int | None) -> tuple[str,
     if result is not None:
         otherwise = (state for words, state in _ENDED_BY_ITS_WORD.items() if said.endswith(words))
         return "COMPLETED" if result == 0 else next(otherwise, "FAILED"), said
-    begun = "it began and left no word of its end" if kept is not None and kept.begun else "it left no word"
-    return "UNKNOWN", f"Slurm has forgotten it, and {begun}"
+    begun = "it started and left no record of its end" if kept is not None and kept.begun else "it left no record"
+    return "UNKNOWN", f"Slurm no longer knows it, and {begun}"
 
 
 def ends(
@@ -190,18 +190,18 @@ def ends(
 # Slurm's reasons for a waiting job, by their beginnings, in a person's words.
 _REASONS = (
     ("Resources", "waits for nodes or GPUs that others use"),
-    ("Priority", "others are before it in the queue"),
-    ("DependencyNeverSatisfied", "can never start, since a job that it depends on ended otherwise; cancel it"),
+    ("Priority", "other jobs are before it in the queue"),
+    ("DependencyNeverSatisfied", "can never start, since its dependency cannot be met; cancel it"),
     ("Dependency", "waits for another job"),
-    ("JobHeldUser", "held by you; let it go with: scontrol release ID"),
+    ("JobHeldUser", "held by you; release it with: scontrol release ID"),
     ("JobHeldAdmin", "held by the cluster's admins"),
-    ("JobHoldMaxRequeue", "was started again too often, and is held"),
+    ("JobHoldMaxRequeue", "was restarted too often, and is held"),
     ("launch_failed_requeued_held", "could not be started on its nodes, and is held"),
     ("launch failed requeued held", "could not be started on its nodes, and is held"),
-    ("BeginTime", "its time to start has not come"),
-    ("JobArrayTaskLimit", "its array lets no more tasks run at a time"),
-    ("None", "was handed in just now"),
-    ("NonZeroExitCode", "is to be started again: its last start failed"),
+    ("BeginTime", "its start time has not come"),
+    ("JobArrayTaskLimit", "its array's limit of running tasks is reached"),
+    ("None", "was submitted just now"),
+    ("NonZeroExitCode", "will be started again, since its last start failed"),
     ("PartitionTimeLimit", "asks for more time than the partition allows"),
     ("PartitionNodeLimit", "asks for more nodes than the partition has or allows"),
     ("PartitionDown", "its partition is closed"),
@@ -210,7 +210,7 @@ _REASONS = (
     ("Nodes_required_for_job_are_DOWN", "nodes that it needs are down, drained or reserved"),
     ("Nodes required for job are DOWN", "nodes that it needs are down, drained or reserved"),
     ("NodeDown", "a node that it needs is down"),
-    ("BadConstraints", "no node is as it asks; cancel it"),
+    ("BadConstraints", "no node has what it asks for; cancel it"),
     ("ReservationDeleted", "its reservation is gone; cancel it"),
     ("Reservation", "waits for its reservation to begin"),
     ("Licenses", "waits for licenses that others use"),
@@ -226,7 +226,7 @@ def reason(job: Job, now: float) -> str:
     if word == "BeginTime" and job.start > now:
         return f"starts in {span(int(job.start - now))} at the earliest"
     if word.startswith(("QOS", "Assoc", "Max", "Grp")):
-        return f"your {'QOS' if word.startswith('QOS') else 'account'} allows no more now (Slurm: {word})"
+        return f"a limit of your {'QOS' if word.startswith('QOS') else 'account'} is reached (Slurm: {word})"
     for start, meaning in _REASONS:
         if word.startswith(start):
             others = ", ".join(re.findall(r"\d+(?:_\d+|_\*)?(?:\+\d+)?(?=\(|,|:|\?|$)", job.depends))

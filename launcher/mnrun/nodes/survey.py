@@ -64,7 +64,7 @@ def _runtimes(known: Facts) -> Iterator[Row]:
     yield _docker(known)
     yield _podman(known)
     if "ch-run" not in known:
-        yield "charliecloud", NO, "not installed", "install charliecloud (ch-run), if images are directories"
+        yield "charliecloud", NO, "not installed", "install charliecloud (ch-run), for images that are directories"
     elif "userns" not in known:
         yield "charliecloud", NO, f"{_number(known['ch-run'])}, no user namespaces", _USERNS
     elif "ch-run-refuses" in known:
@@ -92,7 +92,7 @@ def _apptainer(name: str, known: Facts) -> Row:
     if "fuse" in known and "squashfuse" in known:
         return name, OK, f"{words}, rootless"
     lacks = "squashfuse" if "fuse" in known else "/dev/fuse"
-    return name, PART, f"{words}, rootless; no {lacks} seen", "images as directories work; for SIF files that is needed"
+    return name, PART, f"{words}, rootless; no {lacks} seen", "only directories work as images; SIF files need this"
 
 
 def _docker(known: Facts) -> Row:
@@ -106,7 +106,7 @@ def _docker(known: Facts) -> Row:
 
 def _podman(known: Facts) -> Row:
     if "podman" not in known:
-        return "podman", NO, "not installed", "install podman, if it is wanted"
+        return "podman", NO, "not installed", "install podman, if you need it"
     words = _number(known["podman"])
     if "userns" not in known:
         return "podman", NO, f"{words}, no user namespaces", _USERNS
@@ -128,7 +128,7 @@ def _refusal(said: str) -> tuple[str, str]:
 def _gpus(known: Facts) -> Iterator[Row]:
     """Yield the GPUs, and each runtime that cannot give them to a container. Apptainer needs nothing for that."""
     if "nvidia" not in known:
-        yield ("GPUs", PART, "AMD", "mnrun does nothing for them: --bind /dev/kfd") if "amd" in known else _no_gpus()
+        yield ("GPUs", PART, "AMD", "mnrun does not set them up: try --bind /dev/kfd") if "amd" in known else _no_gpus()
         return
     yield "GPUs", OK, f"{known.get('gpus', '?')} NVIDIA, driver {known['nvidia']}"
     if _docker(known)[1] != NO and not {"nvidia-hook", "docker-nvidia"} & set(known):
@@ -159,7 +159,7 @@ def _mpi(known: Facts) -> Iterator[Row]:
         fix = "" if kinds else "outside-in by srun needs Slurm's PMIx or PMI2 plugin"
         said = f"{known['slurm']}, {' and '.join(kinds) or 'neither pmix nor pmi2'}"
         if "pmix" in broken:
-            fix = "an admin gives its plugin the libpmix that it looks for; until then --launcher mpirun or inside-out"
+            fix = "an admin installs the libpmix that the plugin needs; use --launcher mpirun or inside-out until then"
             yield "srun", PART, f"{said}; pmix is listed and cannot be loaded", fix
         else:
             yield "srun", OK if kinds else PART, said, fix

@@ -174,9 +174,7 @@ def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
     if not way.works and not job.force:
         other = verdict.remedy
         remedy = f"{other.options} works" if other else "use an image whose MPI the node can serve"
-        raise Impossible(
-            f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries all the same"
-        )
+        raise Impossible(f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries it anyway")
     mpi = way.mpi if way.works and "mpi" in job.left and way.mode == "outside-in" else job.mpi
     chosen = {"mode": way.mode, "launcher": way.launcher, "mpi": mpi}
     why = {name: "the image and the node (verdict)" for name in job.left if chosen[name] != getattr(job, name)}
@@ -202,7 +200,7 @@ def _inside(job: JobSpec, found: Facts) -> Way:
             return way(False, f"the image has no {MPIS[job.mpi].NAME}: found {_listed(image.mpis)}")
         return way(True, f"works: the image's {mine}")
     if not image.mpis:
-        return way(False, "the image has no mpirun, on its PATH or where it usually is")
+        return way(False, "the image has no mpirun on its PATH or in the usual places")
     first = image.mpis[0]
     if first.kind == "hangs":
         return way(False, f"the image's {first}")
@@ -221,7 +219,7 @@ def _by_mpirun(job: JobSpec, found: Facts) -> Way:
     for kind in kinds:
         name = MPIS[kind].NAME
         if kind in HYDRA and not RUNTIMES[job.runtime].FILES:
-            return way(kind, False, f"{name} speaks through an open file, which {job.runtime} does not hand on")
+            return way(kind, False, f"{name} uses an open file, which {job.runtime} does not pass on")
         family = HYDRA if kind in HYDRA else (kind,)
         host = next((mpi for mpi in found.node.mpis if mpi.kind in family), None)
         if host is None or asked not in ("auto", kind, *(("mpich",) if kind in HYDRA else ())):
@@ -236,7 +234,7 @@ def _by_mpirun(job: JobSpec, found: Facts) -> Way:
             return way(kind, False, f"the image's PMIx {found.image.pmix} is too old for the node's {host}: {ends}")
         return way(kind, True, f"works: the node's {host} starts the image's {name}{_skew(kind, found)}")
     if not kinds:
-        return way(asked, True, "not judged: the image has no mpirun that tells which MPI it has")
+        return way(asked, True, "not judged: the image has no mpirun that names its MPI")
     if asked != "auto" and asked not in kinds:
         return way(asked, False, f"the image has {_names(kinds)}, and no {MPIS[asked].NAME}: {ALONE}")
     return way(
@@ -268,7 +266,7 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
         if asked not in ("", mpi) or mpi not in found.offers:
             continue
         if mpi == "pmi2" and not RUNTIMES[job.runtime].FILES:
-            return way(mpi, False, f"PMI2 speaks through an open file, which {job.runtime} does not hand on")
+            return way(mpi, False, f"PMI2 uses an open file, which {job.runtime} does not pass on")
         if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in job.env):
             return way(
                 mpi, False, "Intel MPI needs Slurm's libpmi2.so in the image, and its place: -x I_MPI_PMI_LIBRARY=…"
@@ -280,7 +278,7 @@ def _by_srun(job: JobSpec, found: Facts) -> Way:
         return replace(way(mpi, True, why), settings=_older(found) if mpi == "pmix" else ())
     if not kinds:
         mpi = asked or ("pmix" if "pmix" in found.offers else next(iter(found.offers), ""))
-        return way(mpi, bool(mpi), f"not judged: the image has no mpirun that tells which MPI it has; {offered}")
+        return way(mpi, bool(mpi), f"not judged: the image has no mpirun that names its MPI; {offered}")
     needs = " or ".join(dict.fromkeys(_PMI[kind] for kind in kinds))
     other = f"not {asked}" if asked else offered
     return way(asked, False, f"the image has {_names(kinds)}, which needs {needs}, {other}: {ALONE}")
@@ -303,7 +301,7 @@ def _older(found: Facts) -> tuple[Variable, ...]:
     """Return the settings of an image with PMIx 3 under srun's newer one. Else every rank reports missing modules."""
     if _major(found.image.pmix) != 3:
         return ()
-    why = f"the image's PMIx {found.image.pmix} has no more of what srun's offers"
+    why = f"the image's PMIx {found.image.pmix} lacks newer modules that srun's PMIx offers"
     return (Variable("PMIX_SECURITY_MODE", "native", why=why), Variable("PMIX_GDS_MODULE", "hash", why=why))
 
 

@@ -25,7 +25,7 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     if spec.no_gpu:
         allocation = replace(allocation, nodes=tuple(replace(node, gpus=0) for node in allocation.nodes))
     if max(spec.ntasks or 0, spec.ntasks_per_node or 0) > MOST:
-        raise UsageError(f"{max(spec.ntasks or 0, spec.ntasks_per_node or 0)} ranks are more than mnrun can count")
+        raise UsageError(f"{max(spec.ntasks or 0, spec.ntasks_per_node or 0)} ranks are more than mnrun supports")
     nodes, why_nodes = _choose_nodes(spec, allocation)
     _refuse_missing_gpus(spec, nodes)
     _refuse_uneven_gpus(spec, nodes)
@@ -43,7 +43,7 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     if ranks is None:
         raise Impossible(
             f"{ntasks} ranks do not fit into {sum(room)} slots ({_describe(nodes, spec)})",
-            "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
+            "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         )
     return Layout(tuple(node.name for node in nodes), ranks, why, why_nodes)
 
@@ -60,7 +60,7 @@ def share_gpus(spec: JobSpec) -> JobSpec:
     each, over = divmod(int(count), nodes)
     if over or not each:
         raise Impossible(
-            f"--gpus {spec.gpus} do not come out even on {nodes} nodes",
+            f"--gpus {spec.gpus} cannot be divided evenly among {nodes} nodes",
             "use --gpus-per-node or --gpus-per-task",
         )
     origins = {name: origin for name, origin in spec.origins.items() if name != "gpus"}
@@ -71,7 +71,7 @@ def share_gpus(spec: JobSpec) -> JobSpec:
 def _refuse_missing_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
     for node in nodes:
         if _gpus_asked(spec) > node.gpus:
-            held = f"the job holds {node.gpus or 'none'} on {node.name}"
+            held = f"the job has {node.gpus or 'none'} on {node.name}"
             raise Impossible(f"{_gpus_asked(spec)} GPUs per node, but {held}", "ask for them in salloc or sbatch")
 
 
@@ -85,7 +85,7 @@ def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
         held = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
         raise Impossible(
             f"the host's mpirun cannot have different numbers of GPUs on its nodes ({held})",
-            "use --launcher srun, --mode inside-out, or as many everywhere: --gpus-per-node",
+            "use --launcher srun, --mode inside-out, or the same number on each node: --gpus-per-node",
         )
 
 
@@ -109,7 +109,7 @@ def _on_paper(spec: JobSpec) -> Layout:
     nodes = spec.nodes or max(named, needed)
     ntasks = spec.ntasks or nodes * (per_node or 1)
     if max(ntasks, nodes) > MOST:
-        raise UsageError(f"{max(ntasks, nodes)} ranks or nodes are more than mnrun can count", f"at most {MOST}")
+        raise UsageError(f"{max(ntasks, nodes)} ranks or nodes are more than mnrun supports", f"at most {MOST}")
     if ntasks < nodes:
         raise _too_few_ranks(ntasks, nodes)
     ranks = _spread(ntasks, (spec.ntasks_per_node or ntasks,) * nodes)
@@ -129,8 +129,8 @@ def _choose_nodes(spec: JobSpec, allocation: Allocation) -> tuple[tuple[Node, ..
         strange = [name for name in names if name not in held]
         if strange:
             raise Impossible(
-                f"--nodelist names {nodeset.fold(strange)}, which this job does not hold",
-                f"it holds {nodeset.fold(held)}",
+                f"--nodelist names {nodeset.fold(strange)}, which this job does not have",
+                f"its nodes are {nodeset.fold(held)}",
             )
         chosen, why = tuple(held[name] for name in names), "--nodelist"
     if spec.exclude:
@@ -146,7 +146,7 @@ def _choose_nodes(spec: JobSpec, allocation: Allocation) -> tuple[tuple[Node, ..
             why = f"--nodes {spec.nodes}: the first of {len(chosen)}"
         chosen = chosen[: spec.nodes]
     if not chosen:
-        raise Impossible("no node is left to run on", f"the job holds {nodeset.fold(held)}")
+        raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(held)}")
     return chosen, why
 
 
@@ -161,7 +161,7 @@ def _choose_ranks(
         return per_node * len(nodes), (per_node,) * len(nodes), _why_asked(spec)
     slots = tuple(node.slots for node in nodes if node.slots is not None)
     if slots:
-        return sum(slots), slots, "as was said of each host"
+        return sum(slots), slots, "as given for each host"
     if allocation.ntasks_per_node is not None:
         per_node = allocation.ntasks_per_node
         return (

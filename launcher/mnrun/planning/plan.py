@@ -25,20 +25,23 @@ def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     plan = _plan(spec, layout, job)
     lines = [names.in_one_line(step.argv) for step in plan.steps if step.argv and spec.hosts]
     if any(len(line) > names.LONGEST - 1024 for line in lines):
-        what = f"the command has {sum(map(len, spec.command))} letters, more than a login shell takes in one line"
-        raise Impossible(what, "write it to a file, and name that")
+        what = f"the command has {sum(map(len, spec.command))} characters, more than a login shell reads in one line"
+        raise Impossible(what, "write it into a script, and run that")
     return plan
 
 
 def _plan(spec: JobSpec, layout: Layout, job: str) -> Plan:
     if spec.require != "any" and (spec.once or spec.script or spec.shell):
-        what = f"--require {spec.require} listens to ranks that mnrun starts, and here you start your own"
-        raise Impossible(what, "have mnrun start them, or leave it out")
+        what = f"--require {spec.require} works only with ranks that mnrun starts, and this command starts its own"
+        raise Impossible(what, "let mnrun start them, or leave it out")
     if spec.mode == "inside-out":
         return _inside_out(spec, layout, job)
     if spec.once or spec.script:
         what = "--script" if spec.script else spec.command[0]
-        raise Impossible(f"{what} runs once in the master container, which outside-in has not", "use --mode inside-out")
+        raise Impossible(
+            f"{what} runs once in the first node's container, which outside-in lacks",
+            "use --mode inside-out",
+        )
     return _outside_in(spec, layout, job)
 
 
@@ -137,10 +140,8 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     runtime = RUNTIMES[spec.runtime]
     shared = _shared(spec, layout)
     if spec.mpi in OPEN_FILE and not runtime.FILES:
-        what = (
-            f"{OPEN_FILE[spec.mpi]} speaks through an open file, which {spec.runtime} does not hand on to a container"
-        )
-        raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that speaks it")
+        what = f"{OPEN_FILE[spec.mpi]} uses an open file, which {spec.runtime} does not pass on to a container"
+        raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that supports it")
     box = _box(spec, here, job)
     held: Words = ()
     why = "a guard on every node"
@@ -152,7 +153,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     if spec.hosts:
         # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe. The
         # guard starts it, so that it needs no key of the user's on the nodes, and ends with everything else.
-        why += ", and what lets the host's mpirun in" if shared else ", with what lets the host's mpirun in"
+        why += ", and an sshd for the host's mpirun" if shared else ", with an sshd for the host's mpirun"
     around = SHARING[spec.runtime].join(box) if shared else runtime.rank(box)
     adverbs = ("join_container.sh",) if shared else ()
     rank = _boxed(spec, here, spec.launcher, "tmp", (*around, *kit.inside(here, "rank.sh", *spec.command)), adverbs)
@@ -195,7 +196,9 @@ def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:
     runtime = RUNTIMES[spec.runtime]
     kind, place = ("store", spec.podman_root) if runtime.NAMED else ("file", spec.image_cache)
     words = kit.fetch((kind, spec.image, spec.pull, place, job, runtime.BINARY))
-    missing = "" if spec.pull == "always" else ", unless it is there" if spec.pull == "missing" else ": only looked for"
+    missing = (
+        "" if spec.pull == "always" else ", unless it is there" if spec.pull == "missing" else " (mnrun only checks)"
+    )
     where = f"{spec.runtime}'s store on every node" if runtime.NAMED else spec.image_cache
     why = f"the image, from its registry to {where}{missing}; at most {spec.pull_timeout} s"
     return (Step(Phase.PREPARE, Where.ALL, words, why),)
@@ -209,7 +212,9 @@ def with_image(plan: Plan, place: str) -> Plan:
 
 
 def _stop(here: str) -> Step:
-    why = "close the lease: every guard ends what is left, and its directory goes; this only where a guard was killed"
+    why = (
+        "close the lease: every guard ends what is left and removes its directory; this runs only if a guard was killed"
+    )
     return Step(Phase.STOP, Where.ALL, kit.node(here, "stop.sh"), why)
 
 
@@ -277,7 +282,7 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
 def _notes(spec: JobSpec) -> Words:
     notes = []
     if spec.origins.get("mode") == "built-in":
-        why = "auto" if spec.mode == "inside-out" else f"since that is how {spec.launcher} starts ranks"
+        why = "auto" if spec.mode == "inside-out" else f"as {spec.launcher} starts ranks that way"
         notes.append(f"mode is {spec.mode} ({why})")
     if spec.once:
         notes.append(f"{spec.command[0]} starts its own ranks: run once, in the master container")
@@ -289,7 +294,7 @@ def _notes(spec: JobSpec) -> Words:
         notes.append("--gpu-bind: no effect on ranks that your own mpirun starts")
     if spec.launcher == "mpirun" and spec.bind_to == "core" and (spec.cpus_per_task or 1) > 1:
         words = f"--mpi-args '--map-by slot:PE={spec.cpus_per_task}'"
-        notes.append(f"--bind-to core: Open MPI 5 binds each rank to one core, whatever -c says, but for {words}")
+        notes.append(f"--bind-to core: Open MPI 5 binds each rank to one core, whatever -c is, except with {words}")
     if spec.launcher in mpi.WITHOUT_MPI:
         if spec.once or spec.script or spec.shell:
             notes.append(f"--launcher {spec.launcher}: no effect on ranks that you start yourself")
@@ -298,7 +303,7 @@ def _notes(spec: JobSpec) -> Words:
                 notes.append(f"{option}: no effect on ranks that no MPI starts")
     notes += _ineffective(spec)
     if spec.nv:
-        notes.append("--nv: on by itself where a node has an NVIDIA driver")
+        notes.append("--nv: not needed, since mnrun brings in the NVIDIA driver of each node")
     return tuple(notes)
 
 
@@ -311,7 +316,7 @@ def _ineffective(spec: JobSpec) -> list[str]:
     if spec.hosts and spec.stage and not spec.image.startswith("/"):
         notes.append("--stage: no effect here, since only an image file is copied")
     if spec.hosts and spec.module:
-        notes.append(f"module load {' '.join(spec.module)}: not done, since it would be on this machine alone")
+        notes.append(f"module load {' '.join(spec.module)}: not done, since it would change only this machine")
     if spec.mode == "outside-in" and not spec.hosts and spec.own("connect"):
         notes.append("--connect: no effect outside-in, where the scheduler starts what runs on the nodes")
     return notes

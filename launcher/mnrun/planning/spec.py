@@ -140,11 +140,11 @@ def _hosts(settings: Settings, around: Surroundings) -> dict[str, Any]:
     if named and "module" in settings:
         origins = {origin for _, origin in settings["module"].words}
         if any(origin == "command line" or origin.startswith(f"{around.job_file} line") for origin in origins):
-            what = "--module loads on this machine, which is of no use on those of --hosts"
-            raise Impossible(what, "load it in their ~/.bashrc")
+            what = "--module has no effect on the machines of --hosts"
+            raise Impossible(what, "load the module in their ~/.bashrc")
     port = _number(said.get("ssh_port"))
     if port is not None and not 0 < port < 65536:
-        raise UsageError(f"--ssh-port {port} is no port")
+        raise UsageError(f"--ssh-port {port} is not a port")
     texts = {name: str(said.get(name, "")) for name in ("hostfile", "ssh_user", "rsh")}
     return {"hosts": named, "ssh_port": port, **texts}
 
@@ -160,9 +160,11 @@ def _word_origins(settings: Settings) -> dict[tuple[str, str], str]:
 def _refuse_beside_a_shell(script: str, command: Sequence[str], mode: str) -> None:
     if script or command:
         what = "--script" if script else repr(command[0])
-        raise UsageError(f"shell takes no command, and found {what}", "run it with mnrun run, or type it at the prompt")
+        raise UsageError(
+            f"mnrun shell takes no command, but found {what}", "run it with mnrun run, or type it at the prompt"
+        )
     if mode == "outside-in":
-        raise Impossible("a shell lives in the master container, which outside-in has not", "use --mode inside-out")
+        raise Impossible("a shell runs in the first node's container, which outside-in lacks", "use --mode inside-out")
 
 
 def _number(value: object) -> int | None:
@@ -201,7 +203,9 @@ def _rights(settings: Settings, runtime: str) -> None:
     if len(asked) > 1:
         raise UsageError("--privileged and --hardened exclude each other")
     if asked and not RUNTIMES[runtime].NAMED:
-        raise Impossible(f"--{asked[0]} is of docker and podman, and the runtime is {runtime}", "leave it out")
+        raise Impossible(
+            f"--{asked[0]} works only with docker and podman, and the runtime is {runtime}", "leave it out"
+        )
 
 
 def _mount(word: str, around: Surroundings) -> Mount:
@@ -233,10 +237,10 @@ def _of_the_job(around: Surroundings, home: str, no_gpu: bool) -> tuple[Variable
     """Return the scheduler's variables that ranks get back, and mnrun's own settings."""
     variables = [Variable(*pair) for pair in environment.given_back(around.environ).items()]
     if home:
-        why = "home is mounted: ~/.local must not shadow the image's packages"
+        why = "packages in ~/.local must not hide the image's"
         variables.append(Variable("PYTHONNOUSERSITE", around.environ.get("PYTHONNOUSERSITE", "1"), why=why))
     if no_gpu:
-        variables += [Variable(name, "-1", why="--no-gpu: there is none of that number") for name in _GPU_LISTS]
+        variables += [Variable(name, "-1", why="--no-gpu: no GPU has this number") for name in _GPU_LISTS]
     return tuple(variables)
 
 
@@ -266,7 +270,7 @@ def _asked_env(settings: Settings, around: Surroundings) -> tuple[Variable, ...]
             raise UsageError(f"-x {shown!r} is not NAME or NAME=VALUE", hint)
         if environment.owner(name):
             raise UsageError(
-                f"-x {name}: it is {environment.owner(name)} own, and cannot be set", "give it another name"
+                f"-x {name}: it is one of {environment.owner(name)} variables, and cannot be set", "use another name"
             )
         later = around.batch and ("command line" not in origin or "module" in settings or "setup" in settings)
         if later and not equals and name not in around.environ:
@@ -344,8 +348,8 @@ def _gpu_bind(text: str, launcher: str) -> str:
         return text
     if not re.fullmatch(r"none|closest|(single|per_task):[1-9]\d{0,3}", text):
         raise Impossible(
-            f"--gpu-bind {text} is srun's to do",
-            "without --launcher srun it is none, closest, single:RANKS or per_task:GPUS",
+            f"only srun can do --gpu-bind {text}",
+            "use --launcher srun, or none, closest, single:RANKS or per_task:GPUS",
         )
     return text
 

@@ -107,7 +107,7 @@ def _facts(way: Way, job: JobSpec) -> dict[str, Facts]:
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
     """Raise NodeError if a host did not answer a question."""
-    silent = {n: " ".join(a.err.split()) or "it ended without a word" for n, a in answers.items() if a.code != 0}
+    silent = {n: " ".join(a.err.split()) or "it ended without a message" for n, a in answers.items() if a.code != 0}
     if silent:
         raise names.unreachable(silent, len(answers))
 
@@ -157,7 +157,9 @@ def _stage(way: Way, job: JobSpec, screen: Screen, look: bool = False) -> JobSpe
     Each host has a cache of its own, which belongs to the user alone. A copied image stays in it.
     """
     if not Path(job.image).is_file():
-        raise UsageError(f"--stage copies an image file of this machine's, and {job.image} is none", "name one that is")
+        raise UsageError(
+            f"--stage copies only an image file of this machine, and {job.image} is not one", "name an image file"
+        )
     screen.phase(f"reading {job.image}")
     digest = hashlib.sha256()
     for chunk in _chunks(job.image):

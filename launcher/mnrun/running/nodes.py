@@ -25,8 +25,8 @@ def reached(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContext
 
     if "SLURM_JOB_ID" in os.environ:
         raise UsageError(
-            f"--hosts inside Slurm job {os.environ['SLURM_JOB_ID']}, which gives its own nodes",
-            "choose among them with --nodelist, or leave the job first",
+            f"--hosts inside Slurm job {os.environ['SLURM_JOB_ID']}, which has its own nodes",
+            "choose among the job's nodes with --nodelist, or leave the job first",
         )
     return hosts.held(job, os.environ, screen, look)
 

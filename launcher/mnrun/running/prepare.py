@@ -104,9 +104,11 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
 def _late(plan: Plan, roster: Roster) -> LaunchError:
     if roster.failed:
         return _failed(roster)
-    missing = {node: roster.pulling.get(node, "no word from it") for node in roster.nodes if node not in roster.images}
+    missing = {
+        node: roster.pulling.get(node, "no answer from it") for node in roster.nodes if node not in roster.images
+    }
     what = f"{plan.spec.image} is not there after {plan.spec.pull_timeout} s: {nodeset.folded(missing)}"
-    return DeadlineError(what, "--pull-timeout gives it longer")
+    return DeadlineError(what, "--pull-timeout allows more time")
 
 
 def _failed(roster: Roster) -> LaunchError:
@@ -125,7 +127,7 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     over = job_over(site.job, WATCHES[site.scheduler].ending(site))
     if over is not None:
         return over
-    said = " | ".join(noise[-3:]) or "without a word"
+    said = " | ".join(noise[-3:]) or "without a message"
     return NodeError(f"the step that pulls {plan.spec.image} ended ({said})")
 
 
@@ -134,7 +136,7 @@ def _same(plan: Plan, roster: Roster) -> str:
     digests = {node: digest for node, (digest, _) in roster.images.items()}
     if len(set(digests.values())) > 1:
         what = f"{plan.spec.image} is not the same on all nodes: {nodeset.folded(digests)}"
-        raise NodeError(what, "--pull always asks the registry anew on each; what none has, load anew on each")
+        raise NodeError(what, "use --pull always, or load the same image on each node")
     places = {place for _, place in roster.images.values()}
     return places.pop() if len(places) == 1 else plan.spec.image  # the same image, with another id on each node
 

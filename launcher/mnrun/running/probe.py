@@ -28,7 +28,7 @@ from mnrun.schedulers import SCHEDULERS, WATCHES
 from mnrun.schedulers.hosts.wires import Way
 
 DAY = 86400.0
-UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembers"
+UNASKED = "there are no nodes yet: `mnrun plan` in the job asks one, and remembers the answer"
 
 
 class Asker:
@@ -51,7 +51,7 @@ class Asker:
             if place and place.stat().st_uid == os.getuid() and place.stat().st_mtime > time.time() - DAY:
                 found = compatibility.facts(place.read_text(encoding="utf-8", errors="replace"))
                 at = time.strftime("%Y-%m-%d %H:%M", time.localtime(place.stat().st_mtime))
-                self.origin = f"as a node said at {at}"
+                self.origin = f"as a node reported at {at}"
                 return found
         return None
 
@@ -67,7 +67,7 @@ class Asker:
             self.origin = f"{names[0]} could not be asked: {error.message}"
             return None
         found = compatibility.facts(said)
-        self.origin = f"asked on {names[0]}" if found else f"{names[0]} has said nothing"
+        self.origin = f"asked on {names[0]}" if found else f"{names[0]} did not answer"
         place = self._place()
         if found and not found.silent and place:
             with suppress(OSError):

@@ -34,11 +34,11 @@ def written(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     if job.hosts:
         words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
         raise Impossible(
-            "there is no scheduler to hand --hosts in to",
-            f"detach it yourself: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
+            "a job with --hosts cannot be submitted, since there is no scheduler",
+            f"run it in tmux: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
         )
     if job.local:
-        raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
+        raise Impossible("a job with --local cannot be submitted", "leave out --local, or use mnrun run")
     laid = layout.lay_out(job, None)
     made = plan.make(job, script.on_paper(laid), "JOB")
     source = f" on {time.strftime('%Y-%m-%d')} by: {shlex.join(['mnrun', *_typed()])}"
@@ -56,7 +56,7 @@ def hand_in(made: Submission) -> tuple[str, str]:
     if not cluster.has_slurm():
         raise UsageError("sbatch is not on PATH", "submit where Slurm is, or run here with mnrun run --local")
     if "wait" in made.job.slurm:
-        raise UsageError("--slurm wait would have sbatch wait, without the job's id", "write mnrun submit --wait")
+        raise UsageError("--slurm wait would keep the job's id back until the job ends", "write mnrun submit --wait")
     cluster.refuse_gpus(made.job, cluster.version())
     job_dir.writable(made.job.job_dir)
     return cluster.submit(made.script, made.job, os.environ)

@@ -55,9 +55,14 @@ def test_a_shell_runs_once_in_the_master_container(kind: str) -> None:
 @pytest.mark.parametrize(
     ("words", "given", "error", "said"),
     [
-        (("./app",), {}, UsageError, "shell takes no command, and found './app'; "),
-        ((), {"script": "job.sh"}, UsageError, "shell takes no command, and found --script; "),
-        ((), {"mode": "outside-in"}, Impossible, "a shell lives in the master container, which outside-in has not; "),
+        (("./app",), {}, UsageError, "mnrun shell takes no command, but found './app'; "),
+        ((), {"script": "job.sh"}, UsageError, "mnrun shell takes no command, but found --script; "),
+        (
+            (),
+            {"mode": "outside-in"},
+            Impossible,
+            "a shell runs in the first node's container, which outside-in lacks; ",
+        ),
         ((), {"image": None}, UsageError, "no image; "),
     ],
 )
@@ -205,7 +210,7 @@ def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
     [
         ("salloc: error: invalid partition specified: x\nsalloc: error: Job submit/allocate failed: no\n", None),
         ("salloc: Job allocation 4 has been revoked.\n", "Job allocation 4 has been revoked."),
-        ("", "it said nothing"),
+        ("", "no message"),
     ],
 )
 def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | None) -> None:
@@ -214,7 +219,7 @@ def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | 
     with pytest.raises(SchedulerError) as raised, allocate.allocated(("-p", "x"), {}, Screen(quiet=True)):
         pass
     reason = reason or "invalid partition specified: x; Job submit/allocate failed: no"
-    assert str(raised.value) == f"salloc: {reason}; it was asked for -p x"
+    assert str(raised.value) == f"salloc: {reason}; the request was -p x"
     assert salloc.done == [signal.SIGHUP, "close"]
 
 
@@ -291,7 +296,7 @@ def test_the_verb_refuses_before_it_allocates(mnrun: Terminal, salloc: Salloc) -
     """Nobody waits in a queue for a mistake."""
     answer = mnrun("shell", "--image", "/app.sif", "--mode", "outside-in")
     assert (answer.code, answer.out, salloc.argv) == (122, "", ())
-    assert answer.err.startswith("mnrun: a shell lives in the master container")
+    assert answer.err.startswith("mnrun: a shell runs in the first node's container")
     assert mnrun("shell", "--image", "/app.sif", "./app").code == 2
     assert "shell" in main.VERBS
 
@@ -369,7 +374,7 @@ def test_the_front_door_speaks_mnruns_words(sh: Shell, door: Path) -> None:
         (("--container=x",), "no script: name one with --script=FILE"),
         (("--script=x",), "no image: name one with --container=FILE"),
         (("--script", "x"), "--script has no value: write --script=VALUE"),
-        (("--envlist=A-B",), "--envlist: 'A-B' is not a variable's name"),
+        (("--envlist=A-B",), "--envlist: 'A-B' is not a variable name"),
     ],
 )
 def test_the_front_door_refuses_once(sh: Shell, door: Path, words: Words, said: str) -> None:

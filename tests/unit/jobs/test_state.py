@@ -94,8 +94,10 @@ def test_a_job_of_which_only_its_directory_knows() -> None:
     assert follow.see("7", None, left(0), NOW).words == "done"
     gone = follow.see("7", None, left(None), NOW)
     assert (gone.words, gone.code) == ("unknown", None)
-    assert gone.why == "Slurm has forgotten it, and it began and left no word of its end"
-    assert follow.see("7", None, Kept("7", Submitted("7")), NOW).why == "Slurm has forgotten it, and it left no word"
+    assert gone.why == "Slurm no longer knows it, and it started and left no record of its end"
+    assert (
+        follow.see("7", None, Kept("7", Submitted("7")), NOW).why == "Slurm no longer knows it, and it left no record"
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,21 +125,21 @@ def test_why_a_job_failed() -> None:
     ("word", "more", "meaning"),
     [
         ("Resources", {}, "waits for nodes or GPUs that others use"),
-        ("Priority", {}, "others are before it in the queue"),
+        ("Priority", {}, "other jobs are before it in the queue"),
         ("Dependency", {"depends": "afterok:12(unfulfilled),afterany:13_*(unfulfilled)"}, "waits for job 12, 13_*"),
         ("Dependency", {"depends": "singleton"}, "waits for another job"),
         (
             "DependencyNeverSatisfied",
             {"depends": "afterok:12(failed)"},
-            "can never start, since a job that it depends on ended otherwise; cancel it",
+            "can never start, since its dependency cannot be met; cancel it",
         ),
-        ("JobHeldUser", {}, "held by you; let it go with: scontrol release 7"),
+        ("JobHeldUser", {}, "held by you; release it with: scontrol release 7"),
         ("BeginTime", {"start": NOW + 3600}, "starts in 1:00:00 at the earliest"),
-        ("BeginTime", {}, "its time to start has not come"),
-        ("QOSMaxGRESPerUser", {}, "your QOS allows no more now (Slurm: QOSMaxGRESPerUser)"),
-        ("AssocGrpGRES", {}, "your account allows no more now (Slurm: AssocGrpGRES)"),
+        ("BeginTime", {}, "its start time has not come"),
+        ("QOSMaxGRESPerUser", {}, "a limit of your QOS is reached (Slurm: QOSMaxGRESPerUser)"),
+        ("AssocGrpGRES", {}, "a limit of your account is reached (Slurm: AssocGrpGRES)"),
         ("ReqNodeNotAvail, UnavailableNodes:n2", {}, "nodes that it asks for are down, drained or reserved"),
-        ("", {}, "was handed in just now"),
+        ("", {}, "was submitted just now"),
         ("SomethingNew", {}, "Slurm: SomethingNew"),
     ],
 )

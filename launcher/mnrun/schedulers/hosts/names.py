@@ -72,7 +72,7 @@ def _merged(found: Iterable[Asked], origin: str) -> tuple[Asked, ...]:
     slots: dict[str, int | None] = {}
     for host in found:
         if not _NAME.match(host.name):
-            raise UsageError(f"{origin}: {host.name!r} is not a host's name", _ODD)
+            raise UsageError(f"{origin}: {host.name!r} is not a host name", _ODD)
         if host.name in slots:
             slots[host.name] = (slots[host.name] or 1) + (host.slots or 1)
         else:
@@ -179,7 +179,7 @@ _REASONS = (
     (  # first, since ssh says it of an unknown key, too
         r"identification has changed|does not match",
         "its host key has CHANGED",
-        "ask its admin whether it was installed anew; `ssh {host}` then says which line of known_hosts is to go",
+        "ask its admin whether it was installed anew; `ssh {host}` then names the line of known_hosts to remove",
     ),
     (
         r"host key verification failed|not found in known_hosts|no acceptable host key",
@@ -188,8 +188,8 @@ _REASONS = (
     ),
     (
         r"known by a CA only",
-        "its host key is known by a CA only",
-        "--rsh pdsh leaves that to ssh; or ssh-keyscan {host} >>~/.ssh/known_hosts",
+        "only a CA signs its host key",
+        "use --rsh pdsh, or ssh-keyscan {host} >>~/.ssh/known_hosts",
     ),
     (r"passphrase|encrypted", "the key for it has a passphrase", "ssh-add it to an agent first"),
     (
@@ -200,11 +200,11 @@ _REASONS = (
     (
         r"could not resolve|name or service|no address associated|name resolution",
         "there is no host of that name",
-        "look for a typing error",
+        "check the spelling",
     ),
     (r"refused|unable to connect", "no ssh server answers", "see --ssh-port"),
     (r"timed out|timeout", "it does not answer", "it is down, or a firewall is in between"),
-    (r"no route|unreachable", "there is no way to it", "it is down, or not on this network"),
+    (r"no route|unreachable", "there is no route to it", "it is down, or not on this network"),
 )
 
 

@@ -377,7 +377,7 @@ def connected(asked: JobSpec, environ: Mapping[str, str]) -> Iterator[Way]:
         try:
             wire = PromptWire(session(client), in_one_line(words), environ.get("TERM", "dumb"))
         except Exception as error:  # the server allows no terminal, or is gone
-            raise NodeError(f"{node} gives us no terminal ({error})", "see PermitTTY in its sshd_config") from None
+            raise NodeError(f"{node} refuses a terminal ({error})", "see PermitTTY in its sshd_config") from None
         return Run(name, node, wire, events)
 
     try:

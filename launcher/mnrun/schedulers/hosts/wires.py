@@ -100,7 +100,7 @@ class Listener:
             if last > begin + 1.5 * TICK:
                 silent = dict.fromkeys(silent, 0.0)
             for node in [node for node in silent if silent[node] > LOST]:
-                self._lose(node, f"no word from it for {silent[node]:.0f} s")
+                self._lose(node, f"no answer from it for {silent[node]:.0f} s")
                 self._give_up(node)
             well = [node for node in silent if silent[node] < LOST / 2]
             if well and not self._closed:

@@ -71,7 +71,7 @@ def _granted(
         if kind == "signal":
             raise SystemExit(128 + int(str(what)))
         if kind == "ended":
-            raise SchedulerError(f"salloc: {_reason(said())}", f"it was asked for {' '.join(words)}")
+            raise SchedulerError(f"salloc: {_reason(said())}", f"the request was {' '.join(words)}")
         name, equals, value = str(what).partition("=")
         if not equals:
             return found
@@ -85,7 +85,7 @@ def _lines(errors: IO[bytes]) -> list[str]:
 
 
 def _reason(lines: list[str]) -> str:
-    errors = [line for line in lines if line.startswith("error: ")] or lines[-1:] or ["it said nothing"]
+    errors = [line for line in lines if line.startswith("error: ")] or lines[-1:] or ["no message"]
     return "; ".join(dict.fromkeys(line.replace("error: ", "", 1) for line in errors))
 
 

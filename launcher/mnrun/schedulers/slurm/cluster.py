@@ -111,7 +111,7 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
         clean.pop(mark, None)
     if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
         del clean["TMPDIR"]
-    perhaps = "the job may be handed in all the same: look at mnrun status before you try again"
+    perhaps = "the job may have been submitted: look at mnrun status before you try again"
     words, code = ("sbatch", "--parsable"), 0
     try:
         done = commands.run(words, SBATCH, clean, instead="submit from a login node", said=script)

@@ -33,7 +33,7 @@ def version(text: str) -> tuple[int, int]:
     """Turn `slurm 24.11.5` into (24, 11)."""
     match = re.search(r"(\d+)\.(\d+)", text)
     if not match:
-        raise SchedulerError(f"srun --version says {text.strip()!r}, which is no version of Slurm")
+        raise SchedulerError(f"srun --version says {text.strip()!r}, which is not a Slurm version")
     return int(match[1]), int(match[2])
 
 
@@ -171,8 +171,8 @@ def _tasks(names: list[str], counts: list[int]) -> list[str]:
     if len(set(counts)) == 1:
         return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.fold(names)}"]
     if sum(counts) > MOST_APART:
-        what = f"srun cannot start {sum(counts)} ranks where not all nodes have the same number of them"
-        raise Impossible(what, "ask for as many on each node, or use --mode inside-out")
+        what = f"srun cannot start {sum(counts)} ranks if nodes have different numbers of them"
+        raise Impossible(what, "ask for the same number on each node, or use --mode inside-out")
     # srun refuses this list together with --nodes: the list says how many.
     each = f"--nodelist={EACH}" if names[0] == NODES else _each(names, counts)
     return [words[1], "--distribution=arbitrary", each]
@@ -263,10 +263,8 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
 def _refuse_lines(name: str, value: str, origin: str) -> None:
     """Raise if a value is more than its own line of the script: bash would run the rest of it."""
     if re.search(r"[\x00-\x1f\x7f]", value):
-        what = (
-            f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
-        )
-        raise UsageError(what, "give the job a name of its own with --job-name" if name == "job_name" else "")
+        what = f"--{name.replace('_', '-')} {value!r} contains a tab, a newline or another control character ({origin})"
+        raise UsageError(what, "name the job with --job-name" if name == "job_name" else "")
 
 
 def _by_the_script(signal: str) -> str:
@@ -392,6 +390,6 @@ def for_clients(plan: Plan) -> tuple[Variable, ...]:
     if plan.starter == "srun" and plan.spec.mpi != "pmi2":
         # Open MPI 5.0.7 under pmix sometimes dies in MPI_Init: a rank that is ahead sends before a late one is ready.
         # With the ring fence, 0 of 115 starts failed, and without it 4 to 16 %.
-        why = "mnrun: with Slurm's other fence Open MPI's start fails now and then"
+        why = "with Slurm's default fence, some starts of Open MPI fail"
         return (Variable("SLURM_PMIX_FENCE", "ring", why=why),)
     return ()

@@ -142,7 +142,7 @@ def test_a_silent_host_is_lost(mocker: MockerFixture) -> None:
     mocker.patch.object(wires, "LOST", 0.05)
     lease, events = leased(a=Played(b"alive a\n", stays=True))
     kind, _, line = events.get(timeout=10)
-    assert (kind, str(line).startswith("lost a no word from it for ")) == ("line", True)
+    assert (kind, str(line).startswith("lost a no answer from it for ")) == ("line", True)
     assert list(heard(events))[-1] == ("ended", "serve", wires.GONE)
     assert lease.wait(10)
 
