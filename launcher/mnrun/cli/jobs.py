@@ -26,9 +26,9 @@ LOOK = 0.5  # seconds between two reads of the files
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _ids = click.argument("ids", nargs=-1, metavar="[ID]…")
-_json = click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 job_dir_option = click.option(
-    "--job-dir", metavar="DIR", help="Where jobs leave their records.  [default: ~/.mnrun/jobs]"
+    "--job-dir", metavar="DIR", help="Directory for the records of jobs.  [default: ~/.mnrun/jobs]"
 )
 
 
@@ -39,7 +39,7 @@ job_dir_option = click.option(
 def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.
 
-    Without an ID: all of yours that wait or run, or were there in the last 7 days.
+    Without an ID, it shows your jobs that wait or run, and those of the last 7 days.
     """
     _check(ids)
     bases = bases_of(job_dir)
@@ -81,7 +81,7 @@ def _row(seen: Seen) -> tuple[str, ...]:
 
 
 @click.command(context_settings=CONTEXT)
-@click.option("-p", "--partition", metavar="NAME", default="", help="This partition alone.")
+@click.option("-p", "--partition", metavar="NAME", default="", help="Show this partition alone.")
 @_json
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
@@ -99,7 +99,9 @@ def nodes(partition: str, as_json: bool) -> None:
 
 @click.command(context_settings=CONTEXT)
 @_ids
-@click.option("-s", "--signal", metavar="SIG", default="", help="Send this signal to the job's program instead.")
+@click.option(
+    "-s", "--signal", metavar="SIG", default="", help="Signal for the job's program, which then goes on: USR1, TERM …."
+)
 @job_dir_option
 def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
     """End jobs, or send them a signal."""
@@ -126,9 +128,9 @@ def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
 @_ids
 @job_dir_option
 def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
-    """Wait until jobs have ended, and leave with the exit code of the job; of several, the largest.
+    """Wait until jobs have ended, and exit with the job's code, or the largest of several.
 
-    124 is the time limit, 143 cancelled, 121 a node failure.
+    Code 124 is the time limit, 143 a cancelled job, 121 a node failure.
     """
     if not ids:
         raise UsageError("wait needs the ID of a job", "mnrun status shows them")
@@ -140,13 +142,19 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
 
 @click.command(context_settings=CONTEXT)
 @click.argument("identity", metavar="ID")
-@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the job has ended.")
-@click.option("-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Only the last lines of each file.")
-@click.option("--rank", type=click.IntRange(0), metavar="R", help="What this rank said (with --split-output).")
-@click.option("--node", default="", metavar="N", help="What the ranks on this node said, and mnrun of this node.")
+@click.option("-f", "--follow", "following", is_flag=True, help="Follow the output until the job has ended.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Number of last lines to show of each file."
+)
+@click.option(
+    "--rank", type=click.IntRange(0), metavar="R", help="Show the output of this rank (of a job with --split-output)."
+)
+@click.option(
+    "--node", default="", metavar="N", help="Show the output of the ranks on this node, and mnrun's lines about it."
+)
 @job_dir_option
 def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
-    """Show what a job has said. Reads files; Slurm is asked, seldom, only about a job that has fallen silent."""
+    """Show the output of a job. It is read from files, so Slurm is seldom asked."""
     from mnrun.jobs.tail import Tail
 
     _check([identity])

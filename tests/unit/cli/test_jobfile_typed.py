@@ -160,7 +160,7 @@ def test_init_writes_a_job_file(mnrun: Terminal, job: Launched, tmp_path: Path, 
     write(site / "config.toml", 'account = "physics"\nbind = ["/ä b"]\n[env]\nTOKEN = "very-secret"')
     assert mnrun("init") == Answer(0, "job.toml\n", "")
     text = (tmp_path / "job.toml").read_text(encoding="utf-8")
-    assert f'# account = "physics"  # Account that pays.  ({site}/config.toml line 1)\n' in text
+    assert f'# account = "physics"  # Account that the job is charged to.  ({site}/config.toml line 1)\n' in text
     assert '# bind = ["/ä b"]  # ' in text
     assert "secret" not in text
     for option in OPTIONS:
