@@ -172,7 +172,7 @@ def _of_the_site(path: Path, warnings: list[str]) -> str | None:
             places = [os.fstat(file.fileno()), *map(os.stat, {path.parent, SITE})]
             if all(place.st_uid == OWNER and not place.st_mode & 0o022 for place in places):
                 return file.read()
-        warnings.append(f"{path} is ignored: it and its directory must belong to root, and nobody else may write them")
+        warnings.append(f"{path} is ignored: it and its directory must belong to root, and only root may write them")
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -179,7 +179,7 @@ def _fabric(known: Facts) -> Iterator[Row]:
         names = " ".join(facts.slingshot or dict.fromkeys(hca.name for hca in facts.usable))
         yield kind, OK, names
     elif facts.hcas:
-        fix = "look at ibstat, and that /dev/infiniband is there"
+        fix = "check ibstat, and whether /dev/infiniband exists"
         yield "InfiniBand", PART, f"{' '.join(dict.fromkeys(hca.name for hca in facts.hcas))}: no port is active", fix
     for line in small:
         what, _, fix = line.partition(": ")

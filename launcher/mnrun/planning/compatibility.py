@@ -325,7 +325,7 @@ def single_copy(job: JobSpec, found: Facts | None = None) -> str:
         return "single copy: on, the containers of a node are in its own user namespace"
     fix = "; --container-per node shares one" if job.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
-    return f"single copy: off, each rank has a container in a user namespace of its own{fix} (set: {names})"
+    return f"single copy: off, each rank has a container in its own user namespace{fix} (set: {names})"
 
 
 def _notes(job: JobSpec, found: Facts) -> Iterable[str]:
@@ -334,7 +334,7 @@ def _notes(job: JobSpec, found: Facts) -> Iterable[str]:
     name = found.node.said.get("name", "")
     yield f"node{f' {name}' if name else ''}: {_side(found.node)}{offers}"
     if "userns" not in found.node.said:
-        yield "user namespaces: none on the node, so that a runtime needs its setuid part, or a daemon"
+        yield "user namespaces: none on the node, so a runtime needs its setuid part, or a daemon"
     if driver := found.node.said.get("driver", ""):
         yield f"GPU: {gpu(found, driver)}"
 

@@ -97,7 +97,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
                 Phase.AWAIT,
                 Where.HERE,
                 (),
-                f"every node says ready within {spec.start_timeout} s{_reached(spec)}; then go",
+                f"every node reports ready within {spec.start_timeout} s{_reached(spec)}; then go",
             ),
             _stop(here),
         ),
@@ -159,7 +159,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     rank = _boxed(spec, here, spec.launcher, "tmp", (*around, *kit.inside(here, "rank.sh", *spec.command)), adverbs)
     serve = Step(Phase.SERVE, Where.ALL, kit.guard(here, held), why, True)
     by = _reached(spec) if spec.hosts else ""
-    ready = Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {spec.start_timeout} s{by}; then go")
+    ready = Step(Phase.AWAIT, Where.HERE, (), f"every node reports ready within {spec.start_timeout} s{by}; then go")
     each = "one container for the ranks of a node" if shared else "a container for each rank"
     if spec.launcher == "srun":
         run = Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")

@@ -360,8 +360,8 @@ def test_the_front_door_speaks_mnruns_words(sh: Shell, door: Path) -> None:
     words += ["--slots_per_node=2", "--nodelist=n[1-2]", "--singopts=-B /x:/y --z=1", "--iname=a", "--lr=0.1"]
     said = knock(sh, door, *words, code=4, A="1 2", SLURM_NTASKS="2", SLURM_NTASKS_PER_NODE="1")
     assert said == [
-        "srun_singularity.sh: --envlist: B is not set here, and left out",
-        "srun_singularity.sh: --iname means nothing any more: keys, configuration and names are each job's own",
+        "srun_singularity.sh: --envlist: B is not set here, and is left out",
+        "srun_singularity.sh: --iname has no effect now: each job has its own keys, configuration and names",
         "<run><--bind></a><--bind></b c><-x><A><-x><HOME><--ntasks-per-node><2><--force>"
         "<--container-args=-B /x:/y --z=1><--nodelist><n[1-2]><--mode><inside-out><--image><a.sif><--script><j=1.sh>"
         "<--><x><--lr=0.1><--help>0",

@@ -118,7 +118,7 @@ def test_a_sites_file_that_others_can_write_is_ignored(place: Place, mode: int) 
     assert not {"keep", "force", "profile"} & set(found.settings)
     assert len(found.warnings) == 2
     assert found.warnings[1] == (
-        f"{place.site}/config.toml is ignored: it and its directory must belong to root, and nobody else may write them"
+        f"{place.site}/config.toml is ignored: it and its directory must belong to root, and only root may write them"
     )
 
 

@@ -179,7 +179,7 @@ _REASONS = (
     (  # first, since ssh says it of an unknown key, too
         r"identification has changed|does not match",
         "its host key has CHANGED",
-        "ask its admin whether it was installed anew; `ssh {host}` then names the line of known_hosts to remove",
+        "ask its admin whether it was installed again; `ssh {host}` then names the line of known_hosts to remove",
     ),
     (
         r"host key verification failed|not found in known_hosts|no acceptable host key",

@@ -31,7 +31,7 @@ mnrun_options=(
   --container-args=--writable-tmpfs  # job.toml line 8
   --mpi-args=--map-by                # job.toml line 11
   --mpi-args=slot                    # job.toml line 11
-  --ulimit=memlock=unlimited         # job.toml line 26; not to be raised for the ranks
+  --ulimit=memlock=unlimited         # job.toml line 26; the ranks keep it
   --env=WANDB_API_KEY                # job.toml line 22; its value is the job's own
   --env='GREETING=it'"'"'s $5'       # command line
 )
