@@ -112,7 +112,13 @@ OPTIONS: tuple[Option, ...] = (
         _WHERE,
         metavar="HOW",
     ),
-    _option("-w --nodelist", "text", "Nodes to use, or to request from Slurm: node[01-02].", _WHERE, metavar="NODES"),
+    _option(
+        "-w --nodelist",
+        "text",
+        "Nodes of the allocation to use; submit and shell request them: node[01-02].",
+        _WHERE,
+        metavar="NODES",
+    ),
     _option("--exclude", "text", "Nodes not to use: node[03,07].", _WHERE, metavar="NODES"),
     _option(
         "-H --hosts",
