@@ -12,7 +12,6 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 FOLDERS = ("wrappers", "sbatch_templates", "containers")
 
-URL = "https://github.com/ORG/mnrun"
 SHARED = {  # what the test of docs/ has written, by the directory below the prefix
     "share/man/man1": "docs/mnrun.1",
     "share/bash-completion/completions": "docs/completions/mnrun.bash",
@@ -36,8 +35,6 @@ setup(
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     author="The mnrun authors",
-    url=URL,
-    project_urls={"Source": URL, "Issues": f"{URL}/issues", "Changes": f"{URL}/blob/main/CHANGELOG.md"},
     license="Apache-2.0",
     license_files=["LICENSE"],
     keywords="slurm mpi containers hpc apptainer",

@@ -1,7 +1,7 @@
 #!/bin/bash
 # {{ title }}
 # Written by mnrun {{ version }}{{ source }}
-# Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
+# You may edit this script, and submit it with sbatch. The first node of the job needs mnrun at the path below.
 {% for line in directives %}
 {{ line }}
 {% endfor %}
@@ -19,7 +19,7 @@ mnrun_options=(
   {{ line }}
 {% endfor %}
 )
-shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
+shopt -s execfail # the script goes on if mnrun cannot be started
 exec {{ mnrun }} run --as-given "${mnrun_options[@]}" {{ command }}
 echo "mnrun: cannot start {{ mnrun }} on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

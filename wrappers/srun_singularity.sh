@@ -11,23 +11,25 @@ usage() {
   cat <<END
 usage: srun $name --container=IMAGE --script=FILE [OPTIONS] [WORDS FOR THE SCRIPT]
 
-Runs FILE once, in a container on the first of the step's nodes. In it plain \`mpirun ./app\` reaches all nodes,
-and so does \`ssh NODE\`; \$hostlist, \$np and \$ENVLIST are set. Start it with one task per node.
+Run FILE once, in a container on the first node of the step. In FILE, \`mpirun ./app\` and \`ssh NODE\` reach all
+nodes, and \$hostlist, \$np and \$ENVLIST are set. Start this script with one task per node.
 
   --container=IMAGE      a SIF file or an unpacked directory
-  --script=FILE          an executable file; a relative name is one of the current directory
-  --datamnts=DIR,…       directories that the container sees under their own names
-  --envlist=NAME,…       variables to hand on
-  --slots_per_node=N     ranks on each node; by default one per GPU, else one
-  --nodelist=NODES       run on these nodes of the step's
-  --singopts=WORDS       more words for the container runtime
-  --script_help          give the script --help
+  --script=FILE          an executable file. A relative name begins at the current directory
+  --datamnts=DIR,…       directories to mount in the container at the same paths
+  --envlist=NAME,…       variables to forward
+  --slots_per_node=N     ranks on each node. Default: one per GPU, else one
+  --nodelist=NODES       nodes of the step to use
+  --singopts=WORDS       options for the container runtime
+  --script_help          pass --help to the script
   -h, --help             this text
-  --dockopts=WORDS       the same, of the docker doors; --privileged: all rights
-  --workingdir=DIR --noderank=%n   of the pdsh doors: start there; which of the hosts this is
-  --sshconfigdir= --sshdport= --iname= --dockname= --ibdevices=   without meaning now: accepted, and said so
+  --dockopts=WORDS       options for docker (docker scripts)
+  --privileged           give the container all rights (docker scripts)
+  --workingdir=DIR       directory to start in (pdsh scripts)
+  --noderank=%n          number of this host (pdsh scripts)
+  --sshconfigdir= --sshdport= --iname= --dockname= --ibdevices=   no effect now; a note says so
 
-mnrun is behind it, and does more: mnrun --help.
+This script calls mnrun, which has more options: mnrun --help.
 END
 }
 
@@ -60,16 +62,16 @@ own() { # NAME [VALUE]: Translate one option of this script into options of mnru
       for item in ${list[@]+"${list[@]}"}; do
         [[ -n $item ]] || continue
         if [[ ! $item =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]]; then
-          die 2 "--envlist: '$item' is not a variable's name"
+          die 2 "--envlist: '$item' is not a variable name"
         elif [[ ! -v $item ]]; then
-          note "--envlist: $item is not set here, and left out"
+          note "--envlist: $item is not set here, and is left out"
         else
           options+=(-x "$item")
         fi
       done ;;
-    --ibdevices) note "$1 means nothing any more: all of /dev/infiniband is there where a node has it" ;;
-    --sshconfigdir | --iname | --dockname) note "$1 means nothing any more: keys, configuration and names are each job's own" ;;
-    --sshdport) note "$1 means nothing any more: each job takes free ports; MNRUN_PORTS=FROM-TO names the range" ;;
+    --ibdevices) note "$1 has no effect now: containers see all of /dev/infiniband" ;;
+    --sshconfigdir | --iname | --dockname) note "$1 has no effect now: each job has its own keys, configuration and names" ;;
+    --sshdport) note "$1 has no effect now: each job takes free ports, and MNRUN_PORTS=FROM-TO names the range" ;;
   esac
 }
 
@@ -118,7 +120,7 @@ told() { # Test whether the step has written the code here
   cd -- "$place" 2>/dev/null || return
   [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there code <own && [[ $there == "$place" ]] && return
   cd /
-  [[ ! -e $place || -O $place ]] || leave 121 "$place is somebody else's on $(uname -n): the job's end cannot be told here"
+  [[ ! -e $place || -O $place ]] || leave 121 "$place belongs to another user on $(uname -n): this task cannot learn of the job's end"
   return 1 # not yet
 }
 leave() { # CODE WORDS…: Report WORDS, and exit with CODE
@@ -194,7 +196,7 @@ if ((tasks > 1)); then
   echo "$code" >&"$lease" || true
   exec {lease}>&-
   wait "$herald_pid" || {
-    note "the other tasks could not be told that this is the end: the step is cancelled"
+    note "the other tasks did not learn of the end: mnrun cancels the step"
     scancel "$SLURM_JOB_ID.$SLURM_STEP_ID"
   }
 fi

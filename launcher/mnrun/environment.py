@@ -43,46 +43,51 @@ class Rule:
 
 OF_HOSTS = ("MNRUN_NODE", "MNRUN_WAIT")  # a guard's variables on hosts without a scheduler
 _OWN = (INSIDE,)  # mpirun in the container must not see the surrounding scheduler
-_MODULE = "a module system's, absent in the image"
+_MODULE = "a module system sets it, and the image lacks that"
 
 RULES: tuple[Rule, ...] = (
-    Rule("SLURM_*", (INSIDE, MPIRUN), "mpirun would start its daemons by srun; in ranks it is another step's"),
+    Rule(
+        "SLURM_*", (INSIDE, MPIRUN), "mpirun would start its daemons by srun, and ranks would see another step's values"
+    ),
     Rule("SRUN_*", CONTEXTS, "inputs of srun"),
     Rule("SBATCH_*", CONTEXTS, "inputs of sbatch"),
     Rule("SALLOC_*", CONTEXTS, "inputs of salloc"),
-    *(Rule(name, CONTEXTS, "a guard's own: an mnrun within this job would take itself for it") for name in OF_HOSTS),
-    Rule("HOSTNAME", CONTEXTS, "of the machine where this was typed, or where the script runs"),
-    Rule("PMI_*", _OWN, "an MPI program would take itself for a rank of the surrounding step"),
+    *(
+        Rule(name, CONTEXTS, "mnrun sets it for its guard, and an mnrun inside the job must not see it")
+        for name in OF_HOSTS
+    ),
+    Rule("HOSTNAME", CONTEXTS, "it names the machine where mnrun runs, and not the node"),
+    Rule("PMI_*", _OWN, "an MPI program would behave as a rank of the surrounding step"),
     Rule("PMI2_*", _OWN, "as PMI_*"),
     Rule("PMIX_*", _OWN, "as PMI_*"),
-    Rule("OMPI_COMM_WORLD_*", _OWN, "a surrounding mpirun's ranks"),
-    Rule("OMPI_UNIVERSE_SIZE", _OWN, "a surrounding mpirun's"),
-    Rule("OMPI_MCA_ess*", _OWN, "a surrounding mpirun's"),
-    Rule("OMPI_MCA_orte_*", _OWN, "a surrounding mpirun's"),
-    Rule("OMPI_MCA_prte_*", _OWN, "a surrounding mpirun's"),
-    Rule("PRTE_MCA_prte_*", _OWN, "a surrounding mpirun's"),
-    Rule("MPI_LOCAL*", _OWN, "a surrounding Hydra's ranks"),
-    Rule("HYDI_*", _OWN, "a surrounding Hydra's"),
-    Rule("MV2_COMM_WORLD_*", _OWN, "a surrounding MVAPICH2's ranks"),
+    Rule("OMPI_COMM_WORLD_*", _OWN, "a surrounding mpirun sets it for its ranks"),
+    Rule("OMPI_UNIVERSE_SIZE", _OWN, "a surrounding mpirun sets it"),
+    Rule("OMPI_MCA_ess*", _OWN, "a surrounding mpirun sets it"),
+    Rule("OMPI_MCA_orte_*", _OWN, "a surrounding mpirun sets it"),
+    Rule("OMPI_MCA_prte_*", _OWN, "a surrounding mpirun sets it"),
+    Rule("PRTE_MCA_prte_*", _OWN, "a surrounding mpirun sets it"),
+    Rule("MPI_LOCAL*", _OWN, "a surrounding Hydra sets it for its ranks"),
+    Rule("HYDI_*", _OWN, "a surrounding Hydra sets it"),
+    Rule("MV2_COMM_WORLD_*", _OWN, "a surrounding MVAPICH2 sets it for its ranks"),
     Rule("MPIRUN_RANK", _OWN, "as MV2_COMM_WORLD_*"),
     Rule("MPISPAWN_*", _OWN, "as MV2_COMM_WORLD_*"),
     Rule("OMPI_MCA_plm*", _OWN, "Slurm sets plm_slurm_args=--external-launcher"),
-    Rule("OMPI_MCA_ras*", _OWN, "the hostfile says which nodes"),
+    Rule("OMPI_MCA_ras*", _OWN, "the hostfile names the nodes"),
     Rule("PRTE_MCA_plm*", _OWN, "as OMPI_MCA_plm*"),
     Rule("PRTE_MCA_ras*", _OWN, "as OMPI_MCA_ras*"),
     Rule("HYDRA_BOOTSTRAP*", _OWN, "Slurm sets it to slurm"),
     Rule("HYDRA_LAUNCHER*", _OWN, "Slurm sets HYDRA_LAUNCHER_EXTRA_ARGS"),
-    Rule("HYDRA_RMK", _OWN, "the hostfile says which nodes"),
+    Rule("HYDRA_RMK", _OWN, "the hostfile names the nodes"),
     Rule("HYDRA_HOST_FILE", _OWN, "as HYDRA_RMK"),
     Rule("I_MPI_HYDRA_*", _OWN, "Slurm sets the bootstrap to slurm"),
-    Rule("I_MPI_PERHOST", _OWN, "the hostfile says how many ranks"),
-    Rule("I_MPI_PMI_LIBRARY", _OWN, "Intel MPI's mpirun has one of its own; Slurm's is the host's"),
-    Rule("I_MPI_ROOT", CONTEXTS, "the host's Intel MPI", True),
-    Rule("PBS_*", _OWN, "another scheduler's, which mpirun would ask for hosts"),
-    Rule("PE_HOSTFILE", _OWN, "as PBS_*: Grid Engine's"),
-    Rule("SGE_*", _OWN, "as PBS_*: Grid Engine's"),
-    Rule("LSB_*", _OWN, "as PBS_*: LSF's"),
-    Rule("LSF_*", _OWN, "as PBS_*: LSF's"),
+    Rule("I_MPI_PERHOST", _OWN, "the hostfile gives the number of ranks"),
+    Rule("I_MPI_PMI_LIBRARY", _OWN, "Intel MPI's mpirun brings its own library, and this one is the host's"),
+    Rule("I_MPI_ROOT", CONTEXTS, "it names the host's Intel MPI", True),
+    Rule("PBS_*", _OWN, "mpirun would ask that scheduler for hosts"),
+    Rule("PE_HOSTFILE", _OWN, "as PBS_*, for Grid Engine"),
+    Rule("SGE_*", _OWN, "as PBS_*, for Grid Engine"),
+    Rule("LSB_*", _OWN, "as PBS_*, for LSF"),
+    Rule("LSF_*", _OWN, "as PBS_*, for LSF"),
     Rule("COBALT_*", _OWN, "as PBS_*"),
     Rule("FLUX_*", _OWN, "as PBS_*"),
     Rule(
@@ -91,14 +96,14 @@ RULES: tuple[Rule, ...] = (
         "the host's Open MPI 5 exports it; an image with 4 then finds no components",
         True,
     ),
-    Rule("OPAL_PREFIX", CONTEXTS, "the host's Open MPI", True),
-    Rule("PMIX_PREFIX", (MPIRUN, SRUN), "the host's PMIx", True),
-    Rule("PRTE_PREFIX", CONTEXTS, "the host's PRRTE", True),
-    Rule("LD_LIBRARY_PATH", CONTEXTS, "the host's libraries", True),
-    Rule("LD_PRELOAD", CONTEXTS, "the host's libraries (XALT's, for one)", True),
-    Rule("PYTHONPATH", CONTEXTS, "the host's Python packages", True),
-    Rule("PYTHONHOME", CONTEXTS, "the host's Python", True),
-    Rule("PYTHONSTARTUP", CONTEXTS, "the host's Python", True),
+    Rule("OPAL_PREFIX", CONTEXTS, "it names the host's Open MPI", True),
+    Rule("PMIX_PREFIX", (MPIRUN, SRUN), "it names the host's PMIx", True),
+    Rule("PRTE_PREFIX", CONTEXTS, "it names the host's PRRTE", True),
+    Rule("LD_LIBRARY_PATH", CONTEXTS, "it names the host's libraries", True),
+    Rule("LD_PRELOAD", CONTEXTS, "it names the host's libraries, for example XALT's", True),
+    Rule("PYTHONPATH", CONTEXTS, "it names the host's Python packages", True),
+    Rule("PYTHONHOME", CONTEXTS, "it names the host's Python", True),
+    Rule("PYTHONSTARTUP", CONTEXTS, "it names the host's Python", True),
     Rule("BASH_ENV", CONTEXTS, _MODULE, True),
     Rule("ENV", CONTEXTS, _MODULE, True),
     Rule("BASH_FUNC_*", CONTEXTS, _MODULE, True),
@@ -147,7 +152,7 @@ GIVEN_BACK = (
 SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
 
 
-# Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun's ranks.
+# Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun sets it for its ranks.
 SRUN_DROPS = (
     "SRUN_*",
     "OMPI_COMM_WORLD_*",
@@ -259,6 +264,6 @@ def read_file(text: str, path: str) -> tuple[Variable, ...]:
             shown = repr(f"{name}=…" if equals else name)  # the value may be a secret
             raise UsageError(f"{path}, line {number}: {shown} is not NAME=VALUE")
         if owner(name):
-            raise UsageError(f"{path}, line {number}: {name} is {owner(name)} own, and cannot be set")
+            raise UsageError(f"{path}, line {number}: {name} is one of {owner(name)} variables, and cannot be set")
         variables.append(Variable(name, value if equals else None))
     return tuple(variables)

@@ -44,7 +44,7 @@ def render(template: str, before: str = "", **values: object) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 
     if before and not os.path.isdir(before):
-        raise UsageError(f"--templates {before} is no directory", "templates are files in one, slurm.sh first of all")
+        raise UsageError(f"--templates {before} is not a directory", "name a directory that holds slurm.sh")
 
     environment = Environment(
         loader=FileSystemLoader([*([before] if before else []), folder("sbatch_templates")]),
@@ -63,4 +63,4 @@ def render(template: str, before: str = "", **values: object) -> str:
     except Exception as error:  # for example a template that is not UTF-8, or divides by zero
         own = os.path.join(before, template)
         place = own if before and os.path.exists(own) else template
-        raise UsageError(f"{place}: {type(error).__name__}: {error}", "mend that template") from None
+        raise UsageError(f"{place}: {type(error).__name__}: {error}", "correct that template") from None

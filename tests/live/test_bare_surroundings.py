@@ -104,5 +104,5 @@ def test_no_line_of_a_users_becomes_one_of_the_script(cluster: Cluster) -> None:
         "--",
         HELLO,
     ]
-    only_line(cluster.alice(words), 2, "--gres", "has a tab, a newline or another control character in it")
+    only_line(cluster.alice(words), 2, "--gres", "contains a tab, a newline or another control character")
     assert not cluster.path("/tmp/injected", LOGIN).exists()

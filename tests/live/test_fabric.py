@@ -62,7 +62,7 @@ def test_decoys(decoys: Cluster) -> None:
 def test_a_pinned_network_that_a_node_lacks(decoys: Cluster) -> None:
     """A site may pin any variable. It is said who asks for it, which nodes lack it and what they have."""
     words = ("-x", "NCCL_SOCKET_IFNAME=ib0", "--image", OMPI5, "--", HELLO)
-    line = "warning: node02: NCCL_SOCKET_IFNAME=ib0 (command line), and there is no ib0: has docker0, eth0"
+    line = "warning: node02: NCCL_SOCKET_IFNAME=ib0 (command line), but the node has no ib0: it has docker0, eth0"
     with decoys.desk() as desk:
         try:
             decoys.root("node01", "ip", "link", "add", "ib0", "type", "bridge")

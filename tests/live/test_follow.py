@@ -116,7 +116,7 @@ def test_the_life_of_jobs(queue: Queue) -> None:
     assert (seen["gpus"], seen["nodes"], seen["code"]) == (1, 1, None)
     assert seen["nodelist"] in queue.cluster.nodes
     assert 0 < seen["left"] <= 60
-    waits = queue.until(big, lambda job: job["why"] != "was handed in just now", "with a reason to wait")
+    waits = queue.until(big, lambda job: job["why"] != "was submitted just now", "with a reason to wait")
     assert (waits["state"], waits["why"]) == ("PENDING", "waits for nodes or GPUs that others use")
     shown = queue.mnrun("status", late, big).out.splitlines()
     assert shown[0].split() == ["JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"]

@@ -54,7 +54,7 @@ def test_front_door_in_a_batch_script_on_four_nodes(cluster: Cluster, desk: Desk
 
 
 def test_front_door_with_all_its_options(cluster: Cluster, desk: Desk) -> None:
-    """Lists at their commas; words that are not its own are the script's; what means nothing now says so once."""
+    """Lists at their commas; words that are not its own are the script's; what has no effect now says so once."""
     data = f"{desk.path}/data"
     cluster.alice(["mkdir", data])
     text = f"""
@@ -159,7 +159,7 @@ def test_front_door_of_pdsh(cluster: Cluster, desk: Desk) -> None:
     line += "--script=job.sh --dockname=mine --workingdir=$PWD"
     result = cluster.alice(["env", "NODES=node01,node02", "bash", "-c", line], cwd=desk.path)
     check(result, "node01", "node02", tasks=1)
-    assert result.err.count("--dockname means nothing any more") == 1, result
+    assert result.err.count("--dockname has no effect now") == 1, result
 
 
 def test_front_door_of_pdsh_that_is_killed(cluster: Cluster, desk: Desk) -> None:
@@ -200,7 +200,7 @@ def docked(desk: Desk, result: Result, *lines: str) -> None:
     ranks = re.findall(r"\brank (\d+ of .*)", result.err)
     assert sorted(ranks) == [f"{n} of 2 on node0{n + 1} sum 3 VAR=yes" for n in range(2)], result
     for option in ("--dockname", "--ibdevices"):
-        assert result.err.count(f"{option} means nothing any more") == 1, result
+        assert result.err.count(f"{option} has no effect now") == 1, result
 
 
 @pytest.mark.xdist_group("engines")

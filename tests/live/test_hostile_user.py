@@ -180,7 +180,7 @@ def test_hostile_cache_of_somebody_else(cluster: Cluster) -> None:
     finally:
         for node in cluster.nodes[:2]:
             cluster.root(node, "rm", "-rf", "/var/tmp/mnrun.alice")
-    refusal(result, 121, "1 of 2 hosts", "node01: /var/tmp/mnrun.alice is not a directory of yours alone (0700)")
+    refusal(result, 121, "1 of 2 hosts", "node01: /var/tmp/mnrun.alice is not your directory with mode 0700")
 
 
 def test_hostile_stdin_closed(cluster: Cluster) -> None:

@@ -317,7 +317,7 @@ def test_hosts_of_a_launcher_that_was_stopped(cluster: Cluster, rsh: str) -> Non
         os.kill(launcher.pid, signal.SIGCONT)
         result = job.end()
     assert result.code == 3, result
-    assert "no word from it" not in result.err, result
+    assert "no answer from it" not in result.err, result
 
 
 @pytest.mark.parametrize("rsh", some(("pdsh", "paramiko"), ("paramiko",)))

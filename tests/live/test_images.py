@@ -95,7 +95,7 @@ def test_images_in_a_batch_script(cluster: Cluster, desk: Desk) -> None:
         assert found.code == 1, found
         wrong = cluster.alice(["mnrun", *words[:-4], f"{DOOR}/small:9", *VERSION], cwd=desk.path)
         said = desk.read(f"{wrong.out.strip()}.out").decode()
-        assert wrong.code == 125 and f"{DOOR} wants another login" in said, (wrong, said)
+        assert wrong.code == 125 and f"{DOOR} refuses the login" in said, (wrong, said)
         outcome = json.loads(cluster.path(f"/home/alice/.mnrun/jobs/{wrong.out.strip()}/0/outcome").read_text())
         assert outcome["code"] == 125
     finally:
@@ -116,7 +116,7 @@ def test_images_on_hosts(cluster: Cluster) -> None:
 
 WRONG = {
     "no such tag": ((), f"{OPEN}/small:7", 125, (f"there is no docker://{OPEN}/small:7",)),
-    "no login": ((), f"{DOOR}/small:1", 125, (f"{DOOR} wants another login", "APPTAINER_DOCKER_USERNAME")),
+    "no login": ((), f"{DOOR}/small:1", 125, (f"{DOOR} refuses the login", "APPTAINER_DOCKER_USERNAME")),
     "a registry that is down": (
         (),
         "login:5999/small:1",
@@ -131,7 +131,7 @@ WRONG = {
         ("node[01-04]", "--pull missing", CACHE),
     ),
     "a cache that cannot be": (("--image-cache", "/proc/x"), f"{OPEN}/small:1", 121, ("/proc/x", "--image-cache")),
-    "half a digest": ((), f"{OPEN}/small@sha256:12", 2, ("no whole digest",)),
+    "half a digest": ((), f"{OPEN}/small@sha256:12", 2, ("incomplete digest",)),
     "another scheme": ((), "http://login/small", 2, ("docker, oras, library",)),
     "file or reference": ((), "small", 2, ("./small", "docker://small")),
 }
@@ -287,7 +287,7 @@ def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> No
     refusal(job("-Q", "--pull", "never"), 121, "is not on this node", "--pull missing")
     assert job().out.split() == ["1"] * 4
     refusal(job("-Q", reference=f"{OPEN}/small:9"), 125, f"there is no {OPEN}/small:9")
-    refusal(job("-Q", reference=f"{DOOR}/small:1"), 125, f"{DOOR} wants another login", f"`{runtime} login`")
+    refusal(job("-Q", reference=f"{DOOR}/small:1"), 125, f"{DOOR} refuses the login", f"`{runtime} login`")
     refusal(job("-Q", reference="login:5999/small:1"), 125, "node[01-04]: the registry login:5999 does not answer")
     if runtime == "docker":
         engines.root("node03", "sh", "-c", f"docker pull -q {OPEN}/small:2 && docker tag {OPEN}/small:2 {tag}")

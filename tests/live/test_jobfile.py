@@ -140,12 +140,10 @@ def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:
     line = ["env", *(f"{n}={v}" for n, v in ENV.items()), "mnrun", "plan", job]
     shown = cluster.alice(line)
     assert "partition = main    # profile here\n" in shown.out, shown
-    assert "profile = here    # it matches this place\n" in shown.out, shown
+    assert "profile = here    # its match fits this place\n" in shown.out, shown
     refused = cluster.alice([*line, "--no-home"])
     assert refused.code == 122, refused
-    assert mine(refused)[0].startswith(
-        "--no-home (command line) is not wanted by profile here: home is where it must be"
-    )
+    assert mine(refused)[0].startswith("--no-home (command line) is refused by profile here: home is where it must be")
     listed = cluster.alice(["mnrun", "profile", "list"])
     assert listed.out == f"*  here  /etc/mnrun/profiles/here.toml  cluster={name}\n", listed
     assert "partition = main    # profile here\n" in cluster.alice(["mnrun", "profile", "show"]).out
@@ -197,7 +195,7 @@ def test_two_profiles_that_match(cluster: Cluster, site: str, desk: Desk) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("\n\nnodez = 2\n", "line 3: nodez is no key; did you mean nodes (a number)?"),
+        ("\n\nnodez = 2\n", "line 3: unknown key nodez; did you mean nodes (a number)?"),
         ('[resources]\nnodes = "two"\n', 'line 2: nodes = "two" is not a number; Nodes to run on.'),
         ('image = "app.sif\nnodes = 2\n', "line 1: a quote is missing; strings stand in quotes, lists in []"),
         ("\ufeffnodes = 2\n", "line 1: it begins with a byte order mark; save it as UTF-8 without one"),
@@ -221,7 +219,7 @@ def test_tabs_are_blanks(cluster: Cluster, desk: Desk) -> None:
     path = desk.put("job.toml", 'name = "a\tb"\n')
     result = cluster.alice(["mnrun", "plan", path])
     assert result.code == 2, result
-    assert "has a tab, a newline or another control character in it" in result.err, result
+    assert "contains a tab, a newline or another control character" in result.err, result
 
 
 def test_init_and_then_run(cluster: Cluster, desk: Desk) -> None:

@@ -44,7 +44,7 @@ def test_modules_where_there_are_none(cluster: Cluster, desk: Desk) -> None:
     """A site without a module system: one clear line, before anything starts."""
     words = ["--module", "tool", *INSIDE.words, "--", HELLO]
     job = submit(cluster, desk, "-N", "1", *words)
-    refusal(cluster.mnrun(*words, nodes=1), 122, "there is no `module` here")
+    refusal(cluster.mnrun(*words, nodes=1), 122, "the command `module` is not defined here")
     result = end(cluster, desk, job)
     assert (result.code, result.out) == (122, ""), result
     assert "module load tool" in result.err, result

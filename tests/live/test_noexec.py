@@ -59,7 +59,7 @@ def test_noexec_everywhere(cluster: Cluster) -> None:
     with noexec(cluster, "node02", places=("/tmp", "/dev/shm")):
         for way in (INSIDE, PIPE):
             refused = cluster.mnrun(*way.words, "--", HELLO, nodes=3)
-            why = "is mounted noexec, as is /dev/shm, and mpirun's agent is a program there: have one of them mounted"
+            why = "and /dev/shm are mounted noexec, and mnrun must run a script in one of them"
             refusal(refused, 121, "1 of 3 nodes not ready: node02: /tmp/mnrun.", why, "--mode outside-in")
         for way in (MPIRUN, SRUN):
             check(cluster.mnrun(*way.words, "--", HELLO, nodes=2), *cluster.nodes[:2])

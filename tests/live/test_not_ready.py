@@ -132,7 +132,7 @@ def test_not_ready_at_the_deadline(cluster: Cluster, desk: Desk) -> None:
     submitted = end(cluster, desk, job)
     assert (submitted.code, submitted.out) == (124, ""), submitted
     assert "mnrun: 1 of 2 nodes not ready after 6 s: node02: not ready yet" in submitted.err, submitted
-    assert "--start-timeout gives them longer" in submitted.err, submitted
+    assert "--start-timeout allows more time" in submitted.err, submitted
 
 
 def test_not_ready_with_the_sshd_s_last_words(cluster: Cluster, desk: Desk) -> None:

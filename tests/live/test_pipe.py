@@ -153,7 +153,7 @@ def test_pipe_words_and_streams(cluster: Cluster, desk: Desk) -> None:
     desk.put("data", data)
     result = run(cluster, desk, STREAMS)
     assert (result.code, result.out) == (0, SAID), result
-    assert "ssh: nowhere is no node of this job, which has node01,node02" in result.err.splitlines(), result
+    assert "ssh: nowhere is not a node of this job, which has node01,node02" in result.err.splitlines(), result
     assert desk.read("err") == b"err\n"
     assert desk.read("there") == desk.read("back") == data
 

@@ -226,7 +226,12 @@ def test_runtime_docker_without_root(engines: Cluster) -> None:
         result = engines.mnrun(*words, nodes=1, salloc=["-w", "node02"], env={"DOCKER_HOST": socket})
         engines.root("node02", "sh", "-c", "kill $(cat /tmp/rootless/dockerd-rootless/child_pid)")
         daemon.end()
-    refusal(result, 121, "node02: docker 26.1 is rootless here, and its network not the node's", "--runtime podman")
+    refusal(
+        result,
+        121,
+        "node02: docker 26.1 is rootless here, and uses the node's network only from 29.5 on",
+        "--runtime podman",
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,7 +243,7 @@ def test_runtime_docker_without_root(engines: Cluster) -> None:
         ),
         (["--runtime", "docker", "--image", "localhost/not-there", "--mpi", "pmi2"], "--mpi pmix"),
         (["--runtime", "docker", "--image", "localhost/ompi5", "--container-per", "node"], "--container-per rank"),
-        (["--runtime", "docker", "--image", "localhost/ompi5", *MPICH_ALONE], "MPICH speaks through an open file"),
+        (["--runtime", "docker", "--image", "localhost/ompi5", *MPICH_ALONE], "MPICH uses an open file"),
         (["--image", "/images/ompi5.sif", "--privileged"], "the runtime is apptainer"),
         (["--runtime", "charliecloud", "--image", "/images/ompi5", "-B", "/tmp:/in:ro"], "read-only"),
     ],

@@ -222,9 +222,9 @@ def test_shell_of_one_machine(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--mode", "outside-in"), 122, "a shell lives in the master container"),
-        (("--", "./app"), 2, "shell takes no command, and found './app'"),
-        (("--script", "job.sh"), 2, "shell takes no command, and found --script"),
+        (("--mode", "outside-in"), 122, "a shell runs in the first node's container"),
+        (("--", "./app"), 2, "mnrun shell takes no command, but found './app'"),
+        (("--script", "job.sh"), 2, "mnrun shell takes no command, but found --script"),
         (("-p", "nowhere"), 123, "invalid partition specified: nowhere"),
         (("-N", "99"), 123, "salloc: "),
     ],

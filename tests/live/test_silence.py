@@ -43,7 +43,7 @@ def test_a_slurmctld_that_hangs(cluster: Cluster, desk: Desk) -> None:
             status = stack.enter_context(cluster.running(["env", "MNRUN_SLURM_POLL=1", "mnrun", "status"]))
             handed = stack.enter_context(cluster.running([*submit, "--runtime", "host", "--", program]))
             refusal(status.end(SECONDS), 123, SILENT)
-            refusal(handed.end(SECONDS), 123, "sbatch", "may be handed in all the same: look at mnrun status")
+            refusal(handed.end(SECONDS), 123, "sbatch", "may have been submitted: look at mnrun status")
             launched = launch.end(SECONDS)
         assert launched.code == 123, launched
         assert SILENT in launched.err, launched

@@ -40,7 +40,7 @@ def test_older_slurm_runs(cluster: Cluster) -> None:
 @pytest.mark.parametrize("end", some(tuple(test_exit_codes.ENDS), ("7", "SIGKILL", "not found", "not executable")))
 @pytest.mark.parametrize("start", ["inside", "mpirun"])
 def test_older_slurm_exit_codes(cluster: Cluster, start: str, end: str) -> None:
-    """The program's own."""
+    "The program's own code."
     test_exit_codes.test_exit_code_is_the_programs(cluster, end, start, "host", "auto")
 
 

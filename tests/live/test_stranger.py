@@ -63,7 +63,7 @@ def start(cluster: Cluster, desk: Desk, how: str) -> Result:
 def refused(result: Result) -> None:
     """The launch has ended with our own code, and says on which node somebody else was first."""
     assert (result.code, result.out) == (121, ""), result
-    wanted = (f"{FIRST}: cannot make /tmp/mnrun.", "somebody else has made it")
+    wanted = (f"{FIRST}: cannot make /tmp/mnrun.", "another user has made it")
     assert [line for line in mine(result) if all(text in line for text in wanted)], result
 
 
@@ -253,7 +253,7 @@ def test_stranger_waits_at_the_door(cluster: Cluster, bob: Stranger, desk: Desk,
     assert "private file" not in result.out + result.err, result
     assert desk.read("results") == b"results\n"
     assert result.code != 0, result
-    assert f"{place} is somebody else's on {SECOND}" in result.err, result
+    assert f"{place} belongs to another user on {SECOND}" in result.err, result
 
 
 # A7: names of processes
@@ -288,7 +288,7 @@ def test_stranger_makes_the_shared_memory_first(cluster: Cluster, bob: Stranger)
     with slow(cluster, SHM, FIRST), bob.watching(script) as watcher:
         result = cluster.mnrun("-Q", "--start-timeout", "100s", *BARE.words, "--", "true", nodes=2, tasks=1)
         planted(watcher)
-    line = refusal(result, 121, FIRST, "/dev/shm/mnrun.", "somebody else has made it")
+    line = refusal(result, 121, FIRST, "/dev/shm/mnrun.", "another user has made it")
     assert "not ready yet" not in line, result
 
 

@@ -78,7 +78,7 @@ def test_stranger_has_made_podmans_store(cluster: Cluster, bob: Stranger, verb: 
     finally:
         cluster.root(FIRST, "sh", "-c", f"rm -rf {store}; [ ! -e {saved} ] || mv {saved} {store}")
     assert inside == [], result
-    assert f"{store} cannot be made or is not ours" in result.out + result.err, result
+    assert f"{store} cannot be made, or belongs to another user" in result.out + result.err, result
 
 
 def planted_cache(cluster: Cluster, bob: Stranger, place: str, reference: str) -> None:
@@ -101,7 +101,7 @@ def test_stranger_has_filled_the_cache(cluster: Cluster, bob: Stranger, by: str)
     reference = f"docker://{OPEN}/small:1" if by == "tag" else f"docker://{OPEN}/small@sha256:{'b' * 64}"
     planted_cache(cluster, bob, place, reference)
     words = ("-Q", *SRUN.words[:4], "--image-cache", place, "--image", reference, "--", "true")
-    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"{place} is not ours", "--image-cache")
+    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"{place} does not belong to you", "--image-cache")
 
 
 def test_stranger_may_write_where_the_cache_is(cluster: Cluster, bob: Stranger) -> None:
@@ -111,4 +111,4 @@ def test_stranger_may_write_where_the_cache_is(cluster: Cluster, bob: Stranger) 
         bob.does(f"mkdir -m 777 {LAIR}/open && chmod 777 {LAIR}/open", node=node)
         assert cluster.alice(["mkdir", place], node=node).code == 0
     words = ("-Q", *SRUN.words[:4], "--image-cache", place, "--image", f"{OPEN}/small:1", "--", "true")
-    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"anybody may write to {LAIR}/open", "--image-cache")
+    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"any user may write to {LAIR}/open", "--image-cache")

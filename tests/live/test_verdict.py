@@ -68,7 +68,7 @@ def test_verdict_of_a_plan(cluster: Cluster) -> None:
         assert any(said in line for line in lines), (said, inside)
     assert lines[-1].startswith("asked on node0"), inside
     paper = told(cluster.alice(["mnrun", "plan", *words]).out)
-    assert (paper[:-1], paper[-1][:14]) == (lines[:-1], "as a node said")
+    assert (paper[:-1], paper[-1][:14]) == (lines[:-1], "as a node repo")
     check(ran, *cluster.nodes[:2], tasks=1)
     assert any("verdict: outside-in, srun --mpi=pmix: works" in line for line in mine(ran)), ran
 
@@ -89,7 +89,7 @@ def test_verdict_of_an_mpirun_that_hangs(cluster: Cluster, desk: Desk) -> None:
     program = desk.put("hang", "#!/bin/sh\nsleep 3600\n", 0o755)
     stuck = ("-B", f"{program}:{MPIRUN}", "--image", OMPI5)
     late = cluster.mnrun("--start-timeout", "3s", *stuck, "--", HELLO, nodes=2)
-    refusal(late, 124, "4 of 4 ranks, of node[01-02], have not started 3 s after", "mpirun hangs")
+    refusal(late, 124, "4 of 4 ranks, of node[01-02], have not started 3 s after", "mpirun may hang")
     asked = cluster.mnrun("plan", *stuck, "--", HELLO, nodes=1)
     assert any("/usr/bin/mpirun, which hangs" in line for line in told(asked.out)), asked
 

@@ -198,8 +198,8 @@ def test_what_was_typed_is_shown_without_values() -> None:
         ("A=1\nexport B=2\n", "f, line 2: 'export B=…' is not NAME=VALUE"),
         ("# x\n=1\n", "f, line 2: '=…' is not NAME=VALUE"),
         ("A-B=1", "f, line 1: 'A-B=…' is not NAME=VALUE"),
-        ("UID=1", "f, line 1: UID is the shell's own, and cannot be set"),
-        ("MNRUN_JOB_ID=1", "f, line 1: MNRUN_JOB_ID is mnrun's own, and cannot be set"),
+        ("UID=1", "f, line 1: UID is one of the shell's variables, and cannot be set"),
+        ("MNRUN_JOB_ID=1", "f, line 1: MNRUN_JOB_ID is one of mnrun's variables, and cannot be set"),
         (" A=1", "f, line 1: ' A=…' is not NAME=VALUE"),
     ],
 )

@@ -14,7 +14,7 @@ until cd -- "$0" 2>/dev/null && [ -O . ] && [ .. -ef "${0%/*}" ] && { read -r mn
   if [ -n "$mnrun_told" ] || orphaned; then exit 0; fi
   cd /
   if [ -L "$0" ] || { [ -e "$0" ] && [ ! -O "$0" ]; }; then
-    [ $((mnrun_seen += 1)) -lt 150 ] || { echo "mnrun: $0 is somebody else's" >&2 && exit 121; }
+    [ $((mnrun_seen += 1)) -lt 150 ] || { echo "mnrun: $0 belongs to another user" >&2 && exit 121; }
   fi
   sleep 0.02
 done

@@ -106,10 +106,10 @@ check() { # Check the node's requirements before anything starts
         usable=$(usable) || { say "fail $usable"; return 1; }
         usable=$(has "$what") || { say "fail $usable"; return 1; } ;;
       image)
-        [[ -e $what ]] || { say "fail the image $what is not there: name one that every node sees, or has"; return 1; }
+        [[ -e $what ]] || { say "fail the image $what is not there: name an image that every node sees"; return 1; }
         [[ -r $what ]] || { say "fail the image $what cannot be read"; return 1; }
         if [[ $mnrun_runtime == charliecloud && -f $what ]] && ! head -c 4 "$what" | grep -q hsqs; then
-          say "fail $what is no directory or squashfs file, which charliecloud needs"
+          say "fail $what is not a directory or squashfs file, which charliecloud needs"
           return 1
         fi
         is_image "$what" || { say "fail $what is not a container image (SIF, squashfs or directory)"; return 1; } ;;
@@ -120,7 +120,7 @@ check() { # Check the node's requirements before anything starts
     esac
   done <needs
   [[ $mnrun_gpu_bind != closest ]] || bash -p ./gpu_numa.sh >near 2>/dev/null ||
-    { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest asks it for them"; return 1; }
+    { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest needs it"; return 1; }
 }
 
 shared_memory() { # Make the job's directory in /dev/shm, with the same owner's file as the node directory
@@ -129,7 +129,7 @@ shared_memory() { # Make the job's directory in /dev/shm, with the same owner's 
     read -r _ rest <own
     echo "$mnrun_shm $rest" >"$mnrun_shm/own"
   else
-    say "fail cannot make $mnrun_shm on this node: $([[ -e $mnrun_shm ]] && echo somebody else has made it || echo /dev/shm is full, or not writable)"
+    say "fail cannot make $mnrun_shm on this node: $([[ -e $mnrun_shm ]] && echo another user has made it || echo /dev/shm is full, or not writable)"
     return 1
   fi
 }

@@ -95,17 +95,17 @@ why() { # Print why the image is missing, and the remedy
   # The order counts. A line that names a program or a refusal often also has `not found` or `does not exist`.
   case $said in
     *"docker-credential-"*"executable file not found"*)
-      echo "cannot pull $reference: the login helper that ~/.docker/config.json names is not on this node: take its credsStore out, and log in anew ($said)" ;;
+      echo "cannot pull $reference: the login helper of ~/.docker/config.json is not on this node: remove credsStore from that file, and log in again ($said)" ;;
     *"executable file not found"*) echo "cannot pull $reference: this node lacks a program that ${program[0]} needs ($said)" ;;
     # Below, `permission denied` is the kernel's text for a file (EACCES), not a registry's.
     *"permission denied"*) echo "cannot pull $reference: $said" ;;
     *uthentication* | *nauthorized* | *denied* | *"no basic auth"* | *forbidden* | *Forbidden*)
-      echo "$registry wants another login for $reference: $login ($said)" ;;
+      echo "$registry refuses the login for $reference: $login ($said)" ;;
     *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
-      echo "there is no $reference: look at its name and tag ($said)" ;;
-    *toomanyrequests*) echo "$registry has had too many requests from here: $login ($said)" ;;
+      echo "there is no $reference: check its name and tag ($said)" ;;
+    *toomanyrequests*) echo "$registry refuses further requests from here: $login ($said)" ;;
     *"no such host"* | *"server misbehaving"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
-    *x509*) echo "this node does not trust the certificate of $registry: its CA belongs to the system's certificates ($said)" ;;
+    *x509*) echo "this node does not trust the certificate of $registry: an admin adds its CA to the system's certificates ($said)" ;;
     *"connection refused"* | *"i/o timeout"* | *unreachable* | *"no route to host"* | *"context deadline"*)
       echo "the registry $registry does not answer: $offline ($said)" ;;
     *"o space left"* | *"quota exceeded"*) echo "no space left: $room ($said)" ;;
@@ -146,13 +146,13 @@ mine() { # Exit with an error unless the cache belongs to the user alone
   # An image there is trustworthy only if no other user can have put or renamed one.
   local mode place=$cache above=()
   [[ -e $cache || -L $cache ]] || return 0
-  [[ -O $cache && -d $cache ]] || fail "$cache is not ours: name another with --image-cache"
-  (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "others may write to $cache: chmod go-w $cache, or name another with --image-cache"
+  [[ -O $cache && -d $cache ]] || fail "$cache does not belong to you: name another with --image-cache"
+  (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "other users may write to $cache: chmod go-w $cache, or name another with --image-cache"
   while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
   ((${#above[@]})) || return 0
   # A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
   while read -r mode place; do
-    ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "anybody may write to $place, in which $cache is: name another with --image-cache"
+    ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "any user may write to $place, which contains $cache: name another with --image-cache"
   done < <(stat -Lc '%a %n' -- "${above[@]}")
 }
 
@@ -245,7 +245,7 @@ in_cache() { # Bring the image into the cache, and report its file
   until [[ -n $file && -s $file ]]; do # `mnrun clean` may just have removed the file
     if ! will_do; then
       [[ $policy != never ]] ||
-        fail "$reference is not in $cache, and --pull never keeps it from being pulled: --pull missing"
+        fail "$reference is not in $cache, and --pull never forbids to pull it: use --pull missing"
       until take && convert; do
         if will_do; then break; fi
       done
@@ -283,9 +283,9 @@ in_store() { # Bring the image into the node's store, and report its id
   [[ $policy == always && $reference != localhost/* ]] || id=$(stored) || id=
   # podman names an image that was built here so, and no registry has it.
   [[ -n $id || $reference != localhost/* ]] ||
-    fail "$mnrun_runtime has no image $reference on this node: load it there, or name one of a registry"
+    fail "$mnrun_runtime has no image $reference on this node: load it there, or name an image of a registry"
   if [[ -z $id && $policy == never ]]; then
-    fail "$reference is not on this node, and --pull never keeps it from being pulled: --pull missing"
+    fail "$reference is not on this node, and --pull never forbids to pull it: use --pull missing"
   elif [[ -z $id ]]; then
     run "${mnrun_engine[@]}" pull "$full" || unpulled
     reference=$full

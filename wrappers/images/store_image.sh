@@ -12,7 +12,7 @@ is_it() { # FILE: Test whether FILE has the wanted checksum
 mine() { # DIRECTORY: Make DIRECTORY, or refuse one that another user can change
   [[ -e $1 || -L $1 ]] || mkdir -m 700 -- "$1"
   if [[ -L $1 || ! -d $1 || ! -O $1 || $(stat -c %a -- "$1") != 700 ]]; then
-    echo "$1 is not a directory of yours alone (0700): have it taken away" >&2
+    echo "$1 is not your directory with mode 0700: remove it" >&2
     exit 1
   fi
 }
@@ -35,7 +35,7 @@ case $what in
     part=$path.$$
     trap 'rm -f -- "$part"' EXIT
     cat >"$part"
-    is_it "$part" || { echo "the copy is not what was sent" >&2; exit 1; }
+    is_it "$part" || { echo "the copy differs from the original" >&2; exit 1; }
     mv -f -- "$part" "$path"
     ;;
 esac

@@ -15,7 +15,7 @@ mnrun_noted pid.serve "$(readlink /proc/self/ns/pid)"
 case $mnrun_nodes in
   *,*)
     if [ ! -x ./bin/ssh ]; then # the nodes reach each other by this program
-      echo "fail $mnrun_here is mounted noexec, as is /dev/shm, and mpirun's agent is a program there: have one of them mounted exec${mnrun_inside:+, or use --mode outside-in}" 1<>up
+      echo "fail $mnrun_here and /dev/shm are mounted noexec, and mnrun must run a script in one of them: an admin mounts one with exec${mnrun_inside:+, or use --mode outside-in}" 1<>up
       exit 1
     fi
     ;;

@@ -6,6 +6,6 @@
 # shellcheck source=/dev/null  # of the site's own
 type module >/dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile >/dev/null 2>&1
 # shellcheck disable=SC2016  # the backticks are for people
-type module >/dev/null 2>&1 || { echo 'there is no `module` here'; exit 97; }
+type module >/dev/null 2>&1 || { echo 'the command `module` is not defined here'; exit 97; }
 for name; do module load "$name" >&2 || { echo "module load $name failed"; exit 98; }; done
 exec env -0

@@ -45,18 +45,18 @@ usable() { # Test whether the engine is usable here. Print the reason where it i
   local said code=0
   if [[ $mnrun_runtime == charliecloud ]]; then
     ch-run --help 2>&1 | grep -qe --write-fake && return
-    echo "ch-run is too old on this node: it has no --write-fake, by which directories are mounted into an image"
+    echo "ch-run is too old on this node: it has no --write-fake, which mnrun needs to mount directories"
     return 1
   fi
   command -v "$mnrun_runtime" >/dev/null || { echo "$mnrun_runtime is not installed on this node"; return 1; }
   if [[ $mnrun_runtime == podman ]]; then
     (umask 077 && mkdir -p "$mnrun_store" && [[ -O $mnrun_store && ! -L $mnrun_store ]] && mkdir -p "$mnrun_store/user/containers") 2>/dev/null ||
-      { echo "$mnrun_store cannot be made or is not ours: name a place on the nodes with --podman-root"; return 1; }
+      { echo "$mnrun_store cannot be made, or belongs to another user: name another place with --podman-root"; return 1; }
     [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
     new_enough || return 1
     # A store keeps the driver of its maker. An earlier mnrun or the user may have made it.
     if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then
-      echo "$mnrun_store is of podman's driver vfs, and jobs need overlay: remove it on this node (podman unshare rm -rf $mnrun_store), or name another place with --podman-root"
+      echo "$mnrun_store uses podman's driver vfs, and jobs need overlay: remove it on this node (podman unshare rm -rf $mnrun_store), or name another place with --podman-root"
       return 1
     fi
     # Slurm 24.11 makes the job's own /tmp with mode 0700. The container's other users could not enter it.
@@ -93,7 +93,7 @@ new_enough() { # Test for --group-add=keep-groups of podman 3.2. Print the reaso
   [[ ! -e $mnrun_store/keeps-groups ]] || return 0
   said=$(HOME=$mnrun_store/user XDG_CONFIG_HOME=$mnrun_store/user timeout -k 1 20 podman --version 2>/dev/null </dev/null)
   if [[ $said =~ ([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] < 3002)); then
-    echo "podman ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is too old on this node, which cannot keep a user's groups (it is from 3.2 on): install a newer one, or use another --runtime"
+    echo "podman ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is too old on this node, since only 3.2 and later keep a user's groups: install a newer one, or use another --runtime"
     return 1
   fi
   : >"$mnrun_store/keeps-groups"
@@ -104,7 +104,7 @@ rootless() { # INFO: Note that docker runs without root. Return false where `--n
   # prints why.
   : >rootless
   if [[ $1 =~ '"ServerVersion":"'([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2] < 29005)); then
-    echo "docker ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman"
+    echo "docker ${BASH_REMATCH[1]}.${BASH_REMATCH[2]} is rootless here, and uses the node's network only from 29.5 on: use --runtime podman"
     return 1
   fi
 }
@@ -124,7 +124,7 @@ has() { # IMAGE: Test whether the engine has it on this node. Print the reason w
   if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return; fi
   case ${said,,} in
     *'no such image'* | *'image not known'* | '')
-      echo "$mnrun_runtime has no image $1 on this node: load it there (\`$mnrun_runtime load\`), or name one of a registry" ;;
+      echo "$mnrun_runtime has no image $1 on this node: load it there (\`$mnrun_runtime load\`), or name an image of a registry" ;;
     *) echo "$mnrun_runtime: ${said##*$'\n'}" ;;
   esac
   return 1

@@ -60,7 +60,7 @@ done <"$here/nodes"
 if [ -z "$node" ]; then
   . "$here/job.sh"
   # shellcheck disable=SC2154  # job.sh
-  fail "$host is no node of this job, which has $mnrun_nodes"
+  fail "$host is not a node of this job, which has $mnrun_nodes"
 fi
 if [ -n "$input" ]; then # a standard input that is closed, or is /dev/null, has nothing to forward
   case $(readlink /proc/self/fd/0) in '' | /dev/null) input='' ;; esac

@@ -46,7 +46,7 @@ suits() {
   return 1
 }
 if [ -n "$mnrun_judge" ] && ! suits; then
-  echo "fail the image has $mnrun_speaks, and $mnrun_judge does not offer that: every rank would be 0 of 1; --mode inside-out works" 1<>"$mnrun_here/up"
+  echo "fail the image has $mnrun_speaks, and $mnrun_judge does not offer that, so every rank would be 0 of 1: use --mode inside-out" 1<>"$mnrun_here/up"
   exit 1
 fi
 if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
@@ -74,7 +74,7 @@ elif [ -n "$mnrun_gpu_bind" ]; then
     *) [ "$mnrun_count" = 0 ] || mnrun_first=$((mnrun_local / mnrun_each % mnrun_count)) mnrun_each=1 ;;
   esac
   if [ $((mnrun_first + mnrun_each)) -gt "$mnrun_count" ]; then
-    echo "fail --gpu-bind $mnrun_gpu_bind: there is none for rank $mnrun_rank, since its node has $mnrun_count GPUs" 1<>"$mnrun_here/up"
+    echo "fail --gpu-bind $mnrun_gpu_bind: rank $mnrun_rank gets no GPU, since its node has $mnrun_count GPUs" 1<>"$mnrun_here/up"
     exit 1
   fi
   CUDA_VISIBLE_DEVICES=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f "$((mnrun_first + 1))-$((mnrun_first + mnrun_each))")

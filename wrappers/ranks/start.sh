@@ -24,7 +24,7 @@ quoted() { # WORDS: Print WORDS quoted for a shell
 port=$(ports 1)
 if [ -z "$port" ]; then
   # shellcheck disable=SC2154  # job.sh
-  echo "fail no free port in $mnrun_ports for the ranks to meet at" 1<>"$here/up"
+  echo "fail no free port in $mnrun_ports for the ranks' MASTER_PORT" 1<>"$here/up"
   exit 1
 fi
 address=$(cat "$here/own.address")

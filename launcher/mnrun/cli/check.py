@@ -39,12 +39,12 @@ def _options(verb: Any) -> Any:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @_options
-@click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def check(as_json: bool, **given: object) -> None:
-    """Show which runtimes, GPUs and MPIs there are, what is missing, and how to get it.
+    """Show the runtimes, GPUs and MPIs of nodes, what is missing, and how to get it.
 
-    On every node of the Slurm job that you are in, of --hosts, or else on this machine.
-    Leaves with 122 where no runtime works on all of them.
+    The nodes are those of the Slurm job that you are in, of --hosts, or else this machine.
+    The exit code is 122 if no runtime works on all of them.
     """
     job = session.spec_of(("check",), {**given, "runtime": "host"}, live=True)
     findings = [row for node, answer in _surveys(job).items() for row in survey.findings(node, answer)]

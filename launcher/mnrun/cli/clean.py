@@ -24,14 +24,18 @@ from mnrun.system.screen import Screen
 
 
 @click.command(context_settings=CONTEXT)
-@click.option("--older", default="30d", show_default=True, metavar="TIME", help="That ended longer ago than this.")
-@click.option("--images", is_flag=True, help="Converted images instead, that no job has used for as long.")
-@click.option("--nodes", is_flag=True, help="Instead what killed jobs of yours left on the job's nodes, or here.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option(
+    "--older", default="30d", show_default=True, metavar="TIME", help="Time since the end of the job: 30d, 12h or 4w."
+)
+@click.option("--images", is_flag=True, help="Remove converted images that no job has used for so long.")
+@click.option(
+    "--nodes", is_flag=True, help="Remove the directories of killed jobs, on the nodes of this job, or else here."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @job_dir_option
-@click.option("--image-cache", metavar="DIR", help="Where the images are.  [default: ~/.mnrun/cache]")
+@click.option("--image-cache", metavar="DIR", help="Directory of the images.  [default: ~/.mnrun/cache]")
 def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | None, image_cache: str | None) -> None:
-    """Remove mnrun's records of jobs that ended long ago. Their output stays."""
+    """Remove mnrun's records of old jobs. The output of the jobs stays."""
     now = time.time()
     if nodes:
         _nodes(dry_run)
@@ -44,7 +48,7 @@ def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | N
 def _nodes(dry_run: bool) -> None:
     """Remove the directories of jobs that were killed outright. Directories of jobs that still run stay."""
     if dry_run:
-        raise UsageError("--nodes takes away what it finds: it has no --dry-run", "leave one of them out")
+        raise UsageError("--nodes and --dry-run exclude each other", "leave one of them out")
     words = ("bash", "-p", "-c", kit.remains())
     scheduler = at_hand(os.environ)
     if scheduler.job(os.environ):
@@ -84,7 +88,7 @@ def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
     for image in there:
         if image.used < before and (dry_run or cache.remove(image, before)):
             gone.append(image)
-            names = ", ".join(image.names) or "no tag leads to it any more"
+            names = ", ".join(image.names) or "no tag refers to it any more"
             details = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
             click.echo(f"{_would(dry_run, 'remove')} {image.path}: {details}")
     if ours and not dry_run:

@@ -27,9 +27,9 @@ LOOK = 0.5  # seconds between two reads of the files
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _ids = click.argument("ids", nargs=-1, metavar="[ID]…")
-_json = click.option("--json", "as_json", is_flag=True, help="In JSON, for programs.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 job_dir_option = click.option(
-    "--job-dir", metavar="DIR", help="Where jobs leave their records.  [default: ~/.mnrun/jobs]"
+    "--job-dir", metavar="DIR", help="Directory for the records of jobs.  [default: ~/.mnrun/jobs]"
 )
 
 
@@ -40,7 +40,7 @@ job_dir_option = click.option(
 def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.
 
-    Without an ID: all of yours that wait or run, or were there in the last 7 days.
+    Without an ID, it shows your jobs that wait or run, and those of the last 7 days.
     """
     _check(ids)
     bases = bases_of(job_dir)
@@ -82,7 +82,7 @@ def _row(view: JobView) -> tuple[str, ...]:
 
 
 @click.command(context_settings=CONTEXT)
-@click.option("-p", "--partition", metavar="NAME", default="", help="This partition alone.")
+@click.option("-p", "--partition", metavar="NAME", default="", help="Show this partition alone.")
 @_json
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
@@ -90,7 +90,7 @@ def nodes(partition: str, as_json: bool) -> None:
     shown = state.partitions(entries, partition)
     if not shown:
         there = ", ".join(sorted({node.partition for node in entries}))
-        raise UsageError(f"--partition {partition} is not there", f"Slurm has {there}" if there else "Slurm shows none")
+        raise UsageError(f"there is no partition {partition}", f"Slurm has {there}" if there else "Slurm shows none")
     if as_json:
         click.echo(json.dumps([{**asdict(one), "words": one.words} for one in shown], indent=2))
         return
@@ -100,7 +100,9 @@ def nodes(partition: str, as_json: bool) -> None:
 
 @click.command(context_settings=CONTEXT)
 @_ids
-@click.option("-s", "--signal", metavar="SIG", default="", help="Send this signal to the job's program instead.")
+@click.option(
+    "-s", "--signal", metavar="SIG", default="", help="Signal for the job's program, which then goes on: USR1, TERM …."
+)
 @job_dir_option
 def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
     """End jobs, or send them a signal."""
@@ -108,11 +110,11 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
         raise UsageError("cancel needs the ID of a job", "mnrun status shows them")
     for identity in ids:
         if not re.fullmatch(r"[1-9]\d*(_(\d+|\[[\d,:-]+\]))?", identity, re.ASCII):
-            raise UsageError(f"{identity!r} is not the ID of a job", "it is one as 123, 123_4 or 123_[0-3]")
+            raise UsageError(f"{identity!r} is not the ID of a job", "write 123, 123_4 or 123_[0-3]")
     scripts = _with_records(bases_of(job_dir), ids) if signal else []
     if scripts and not layers.passed(signal):
-        what = f"--signal {signal} is no signal that a job hands on to its program"
-        raise UsageError(what, f"it is one of {', '.join(layers.PASSED)}; without -s the job is ended")
+        what = f"--signal {signal}: mnrun does not forward this signal to programs"
+        raise UsageError(what, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
     for note in queue_of_mine().cancel(ids, signal, scripts):
         Screen().say(note)
 
@@ -127,9 +129,9 @@ def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
 @_ids
 @job_dir_option
 def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
-    """Wait until jobs have ended, and leave with the exit code of the job; of several, the largest.
+    """Wait until jobs have ended, and exit with the job's code, or the largest of several.
 
-    124 is the time limit, 143 cancelled, 121 a node failure.
+    Code 124 is the time limit, 143 a cancelled job, 121 a node failure.
     """
     if not ids:
         raise UsageError("wait needs the ID of a job", "mnrun status shows them")
@@ -141,13 +143,19 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
 
 @click.command(context_settings=CONTEXT)
 @click.argument("identity", metavar="ID")
-@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the job has ended.")
-@click.option("-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Only the last lines of each file.")
-@click.option("--rank", type=click.IntRange(0), metavar="R", help="What this rank said (with --split-output).")
-@click.option("--node", default="", metavar="N", help="What the ranks on this node said, and mnrun of this node.")
+@click.option("-f", "--follow", "following", is_flag=True, help="Follow the output until the job has ended.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Number of last lines to show of each file."
+)
+@click.option(
+    "--rank", type=click.IntRange(0), metavar="R", help="Show the output of this rank (of a job with --split-output)."
+)
+@click.option(
+    "--node", default="", metavar="N", help="Show the output of the ranks on this node, and mnrun's lines about it."
+)
 @job_dir_option
 def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
-    """Show what a job has said. Reads files; Slurm is asked, seldom, only about a job that has fallen silent."""
+    """Show the output of a job. It is read from files, so Slurm is seldom asked."""
     from mnrun.jobs.tail import Tail
 
     _check([identity])
@@ -160,7 +168,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     while True:
         record = _the_one(bases, identity)
         if not following and record.begun is None and not _sources(record, rank, node):
-            raise UsageError(f"job {identity} has not begun, so it has said nothing", "wait for it with -f")
+            raise UsageError(f"job {identity} has not started, and has no output yet", "wait for it with -f")
         for path, prefix, error, only in _sources(record, rank, node):
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
@@ -170,16 +178,16 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
             break
         time.sleep(LOOK)
     if record.begun is None and not tails:
-        raise UsageError(f"job {identity} ended before it began", f"mnrun status {identity} tells why")
+        raise UsageError(f"job {identity} ended before it started", f"mnrun status {identity} shows the reason")
     if following:
         time.sleep(LOOK)  # the program's last lines may come at the same time as the outcome
         _drain(tails)
     _drain(tails, last=True)
     if not tails and rank is not None:
-        raise UsageError(f"rank {rank} of job {identity} has said nothing", "was there such a rank?")
+        raise UsageError(f"rank {rank} of job {identity} has written nothing", "check the rank's number")
     if not any(path.exists() for path, _ in tails):
         names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
-        raise UsageError(f"{names} is not there", "was it moved?")
+        raise UsageError(f"{names} is not there", "look where the output was moved")
 
 
 def _silence(identity: str, bases: Sequence[Path]) -> Any:
@@ -212,7 +220,8 @@ def _the_one(bases: Sequence[Path], identity: str) -> JobRecord:
     if by_id:
         raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(by_id)[:4])}")
     raise UsageError(
-        f"there are no records of job {identity} in {_named(bases)}", "logs knows the jobs that mnrun submit handed in"
+        f"there are no records of job {identity} in {_named(bases)}",
+        "mnrun logs shows only submitted jobs; --job-dir names another place for records",
     )
 
 
@@ -226,9 +235,7 @@ def _sources(record: JobRecord, rank: int | None, node: str) -> list[tuple[Path,
         return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
     apart = begun.split_output or (request.split_output if request is not None else "")
     if rank is not None and not apart:
-        raise UsageError(
-            f"job {record.id} did not keep its ranks' output apart", "hand it in with --split-output DIR for that"
-        )
+        raise UsageError(f"job {record.id} has no separate output for each rank", "submit it with --split-output DIR")
     files = archive.rank_files(apart) if apart else {}
     if rank is not None:
         return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
@@ -247,16 +254,14 @@ def _ranks_on(record: JobRecord, node: str) -> set[int]:
 
     assert record.begun is not None
     if node not in (nodeset.expand(record.begun.nodes) if record.begun.nodes else ()):
-        raise UsageError(f"job {record.id} has no node {node}", f"it has {record.begun.nodes or 'not said which'}")
+        raise UsageError(f"job {record.id} has no node {node}", f"its nodes are {record.begun.nodes or 'unknown'}")
     return archive.ranks(record).get(node, set())
 
 
 def _check(ids: Sequence[str]) -> None:
     for identity in ids:
         if not records.is_id(identity):
-            raise UsageError(
-                f"{identity!r} is not the ID of a job", "it is one as 123, or 123_4 for a task of an array"
-            )
+            raise UsageError(f"{identity!r} is not the ID of a job", "write 123, or 123_4 for a task of an array")
 
 
 def bases_of(job_dir: str | None) -> tuple[Path, ...]:

@@ -67,15 +67,15 @@ def main() -> None:
     """Run one job on many nodes, in containers.
 
     \b
-    mnrun [run] [OPTIONS] COMMAND…    run it on the nodes of the Slurm job that you are in
-    mnrun [run] --hosts LIST …        or on hosts that you can log in to
+    mnrun [run] [OPTIONS] COMMAND…    run COMMAND on the nodes of the Slurm job that you are in
+    mnrun [run] --hosts LIST …        run it on hosts that you can log in to
     mnrun plan [OPTIONS] COMMAND…     show what run would do
-    mnrun submit [OPTIONS] COMMAND…   or JOB.toml, as everywhere: hand it in
+    mnrun submit [OPTIONS] COMMAND…   submit it as a batch job; JOB.toml can replace OPTIONS, here as above
     mnrun status | logs | wait | cancel ID…   follow and end submitted jobs
-    mnrun shell [OPTIONS]             a prompt in the job's container; allocates where nobody has
-    mnrun check [OPTIONS]             what the nodes have for this, and what is missing
+    mnrun shell [OPTIONS]             open a prompt in the job's container; it gets an allocation if there is none
+    mnrun check [OPTIONS]             show what the nodes have, and what is missing
 
-    Options of a job end at the first word that is none; what follows is the program's own.
+    mnrun's options end at the first word that is not an option. The rest is the program and its arguments.
     """
 
 
@@ -96,7 +96,7 @@ def entry() -> NoReturn:
     except BrokenPipeError:
         code = 141
     except Exception:
-        code = _complain("a bug of mnrun's own; please report what stands above", BUG, traceback.format_exc())
+        code = _complain("this is a bug in mnrun; please report the lines above", BUG, traceback.format_exc())
     if sys.stdout is not None:
         sys.stdout.flush()
     sys.exit(code)

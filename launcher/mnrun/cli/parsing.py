@@ -50,9 +50,9 @@ def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
             return place
         name = word.partition("=")[0]
         if name in FOREIGN:
-            raise UsageError(f"{name} is another tool's option", f"here it is {FOREIGN[name]}")
+            raise UsageError(f"{name} is another tool's option", f"use {FOREIGN[name]}")
         if word == "-v" and ":" in following:
-            raise UsageError(f"-v is --verbose here, not docker's volume {following}", f"write --bind {following}")
+            raise UsageError(f"-v is --verbose here, and not docker's volume {following}", f"write --bind {following}")
         if word.startswith("-e") and "=" in (following if word == "-e" else word):
             meant = word[2:] or following or "NAME=VALUE"
             raise UsageError("-e is another tool's option", f"for a variable write -x {meant}")

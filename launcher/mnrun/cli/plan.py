@@ -18,11 +18,11 @@ FORMATS = ("steps", "sbatch", "json")
     type=click.Choice(FORMATS),
     default=FORMATS[0],
     metavar="|".join(FORMATS),
-    help="How to show it.  [default: steps]",
+    help="Format of the plan.  [default: steps]",
 )
 @job_options
 def plan(command: tuple[str, ...], form: str, **given: object) -> None:
-    """Show what run would do: every step, every value and where it came from."""
+    """Show what run would do: every step, and every value with its origin."""
     if form == "sbatch":
         click.echo(submission.make(command, given).script, nl=False)
         return

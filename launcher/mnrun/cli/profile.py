@@ -18,7 +18,7 @@ from mnrun.system.screen import Screen
 @click.command()
 @click.argument("file", default="job.toml")
 def init(file: str) -> None:
-    """Write a commented job file; never over another."""
+    """Write a commented job file. An existing file is not changed."""
     known = load.gather({}, "", os.environ, session.cwd(), str(Path.home())).settings
     try:
         with open(file, "x", encoding="utf-8") as page:
@@ -32,12 +32,12 @@ def init(file: str) -> None:
 
 @click.group()
 def profile() -> None:
-    """What this site, and you, have set for every job."""
+    """Show the values that this site and you have set for every job."""
 
 
 @profile.command("list")
 def list_() -> None:
-    """The profiles that there are; `*` is the one that is chosen here."""
+    """List the profiles. A `*` marks the one that is used here."""
     shelf = load.find(os.environ, str(Path.home()))
     for warning in shelf.warnings:
         Screen().warn(warning)
@@ -54,7 +54,7 @@ def list_() -> None:
 @profile.command()
 @click.argument("name", default="")
 def show(name: str) -> None:
-    """Every value that a job begins with, and where it comes from."""
+    """Show every value that a job starts with, and its origin."""
     found = load.gather({"profile": name} if name else {}, "", os.environ, session.cwd(), str(Path.home()))
     for key, setting in found.settings.items():
         for value, origin in _parts(setting):
@@ -76,14 +76,14 @@ def _parts(setting: Setting) -> tuple[tuple[str, str], ...]:
 
 @profile.command()
 def schema() -> None:
-    """The JSON Schema of job files, for editors."""
+    """Print the JSON Schema of job files, for editors."""
     click.echo(docs.schema(), nl=False)
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """The words that make SHELL complete mnrun's options: `eval "$(mnrun completion bash)"`."""
+    """Print the lines that make SHELL complete mnrun's options: `eval "$(mnrun completion bash)"`."""
     from click.shell_completion import get_completion_class
 
     from mnrun.cli import main

@@ -15,9 +15,9 @@ from mnrun.system.screen import Screen
 @click.command(cls=JobVerb, context_settings=COMMAND)
 @job_options
 def shell(command: tuple[str, ...], **given: object) -> None:
-    """A prompt in the job's first container: plain `mpirun ./app` and `ssh NODE` work in it.
+    """Open a prompt in the first node's container, in which `mpirun ./app` and `ssh NODE` work.
 
-    Without an allocation it gets one, and gives it back at the end. Commands may come from a pipe, too.
+    Without an allocation, it gets one, and returns it at the end. Commands may also come from a pipe.
     """
     kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
     job = session.spec_of(command, dict(given), kind, live=True)

@@ -15,11 +15,11 @@ from mnrun.system.screen import Screen
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
-@click.option("--dry-run", is_flag=True, help="Print the script, and hand nothing in.")
-@click.option("--wait", is_flag=True, help="Leave when the job ends, with its exit code.")
+@click.option("--dry-run", is_flag=True, help="Print the script, and submit nothing.")
+@click.option("--wait", is_flag=True, help="Wait until the job ends, and exit with its code.")
 @job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) -> None:
-    """Hand the job in as a batch script; prints its id."""
+    """Submit the job as a batch script, and print its id."""
     batch = submission.make(command, given)
     if dry_run:
         click.echo(batch.script, nl=False)

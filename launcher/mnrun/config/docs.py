@@ -36,9 +36,9 @@ def table(verbs: Sequence[Verb]) -> str:
     lines = [
         "# Verbs and options",
         "",
-        "Written by the command line itself (`mnrun VERB --help`). Without a verb, `mnrun` is `mnrun run`.",
+        "`mnrun VERB --help` prints the same texts. Without a verb, `mnrun` is `mnrun run`.",
         "",
-        "| verb | its own options | what |",
+        "| verb | its own options | meaning |",
         "|---|---|---|",
     ]
     for verb in verbs:
@@ -46,7 +46,7 @@ def table(verbs: Sequence[Verb]) -> str:
         lines += [f"| | `{_cell(spelt)}` | {_cell(what)} |" for spelt, what in verb.options.items()]
     lines += ["", _ALL.format(_listed_in_words([f"`{verb.usage.split()[0]}`" for verb in verbs if verb.takes_all]))]
     for name, options in sections():
-        lines += ["", f"## {name}", "", "| option | key | variable | what |", "|---|---|---|---|"]
+        lines += ["", f"## {name}", "", "| option | key | variable | meaning |", "|---|---|---|---|"]
         for option in options:
             what = option.help + (f" Default: `{option.default}`." if option.default else "")
             variable = f"`{option.variable}`" if option.variable else ""
@@ -57,28 +57,28 @@ def table(verbs: Sequence[Verb]) -> str:
 _ALL = """\
 {} take a job file and every option below; a job file's key is the long option with `_` for `-`."""
 _DESCRIPTION = """\
-Options end at the first word that is none; what follows is the program's own. A first such word that ends in
-.toml is a job file, and options may follow it. Without a verb it is run."""
+mnrun's options end at the first word that is not an option. The rest is the program and its arguments. If this word
+ends in .toml, it is a job file, and options may follow. Without a verb, the verb is run."""
 _LAYERS = """\
 A value is taken from the last of these that has one: built in, the site's defaults, the one profile that is
 chosen, the user's own, the job file, MNRUN_ variables, SBATCH_ variables, the command line. Lists and variables
 add up; "!X" takes X away. mnrun plan shows every value with where it came from."""
 _FILES = {
-    "/etc/mnrun/config.toml": "Site defaults. A site's files must belong to root, who alone may write them.",
+    "/etc/mnrun/config.toml": "Site defaults. A site's files must belong to root, and only root may write them.",
     "/etc/mnrun/profiles/NAME.toml": "Profiles: a job file's keys, and tables: match, site, policy, partition.",
-    "~/.config/mnrun/": "The same two of the user's own.",
+    "~/.config/mnrun/": "The user's own configuration and profiles.",
     "~/.mnrun/jobs": "Records of jobs (--job-dir).",
 }
 _STATUS = {
     "2": "A wrong command line, job file or value.",
-    "120": "A bug of mnrun's own.",
-    "121": "A node was lost, or never ready.",
+    "120": "A bug in mnrun.",
+    "121": "A node was lost, or never became ready.",
     "122": "Refused, because it cannot work or the site does not want it.",
-    "123": "The scheduler said no.",
+    "123": "The scheduler refused.",
     "124": "A time limit.",
     "125": "The container runtime failed.",
     "143": "The job was cancelled.",
-    "other": "The program's own.",
+    "other": "The program's own code.",
 }
 
 
@@ -134,7 +134,7 @@ def schema() -> str:
     section = {"$ref": "#/$defs/section"}
     rest = {"type": ["string", "integer", "boolean"]}  # an option of sbatch that mnrun does not read
     keys: dict[str, object] = {
-        "command": {**words, "description": "The program and its arguments: words, never a shell line."},
+        "command": {**words, "description": "The program and its arguments: a list of words, which no shell reads."},
         **_refs(names),
         "env": {"$ref": "#/$defs/env"},
         "slurm": {"anyOf": [words, {"type": "object", "properties": _refs(names), "additionalProperties": rest}]},
@@ -142,7 +142,7 @@ def schema() -> str:
     }
     env = {
         "type": "object",
-        "description": "Variables of every rank. true: the job's own value, never written down; false: removed.",
+        "description": "Variables of every rank. true forwards the job's own value, and false removes the variable.",
         "additionalProperties": {"type": ["string", "number", "boolean"]},
     }
     whole = {"type": "object", "properties": keys, "additionalProperties": section}
@@ -153,7 +153,7 @@ def schema() -> str:
         "$defs": {
             **{option.name: _type(option) for option in OPTIONS if option.kind != "env"},
             "env": env,
-            "section": {"description": "Sections are for the eye.", **whole},
+            "section": {"description": "Sections only group keys.", **whole},
         },
     }
     return json.dumps(document, indent=2) + "\n"
@@ -165,9 +165,9 @@ def _refs(names: Mapping[str, str]) -> dict[str, object]:
 
 def job_file(known: Mapping[str, Setting]) -> str:
     """Return a first job file: command and image are set, and every other key is a comment."""
-    lines = ["# A job of mnrun: `mnrun job.toml` runs it in an allocation, `mnrun submit job.toml` hands it in.",
-             "# Every key is a long option with _ for -; sections are for the eye.",
-             "", 'command = ["./app"]  # words, never a shell line', 'image = "app.sif"']  # fmt: skip
+    lines = ["# A job of mnrun: `mnrun job.toml` runs it in an allocation, `mnrun submit job.toml` submits it.",
+             "# Every key is a long option with _ for -; sections only group keys.",
+             "", 'command = ["./app"]  # a list of words, which no shell reads', 'image = "app.sif"']  # fmt: skip
     for name, options in sections():
         lines += ["", f"# {name}"]
         for option in options:
@@ -177,7 +177,7 @@ def job_file(known: Mapping[str, Setting]) -> str:
             value = _toml(said.value) if said else _sample(option)
             origin = f"  ({said.origin})" if said else ""
             lines.append(f"# {option.key} = {value}  # {option.help}{origin}")
-    lines += ["", "[env]  # of every rank; true: from the job's environment, never written down; false: removed",
+    lines += ["", "[env]  # of every rank; true forwards the job's own value, false removes the variable",
               '# OMP_NUM_THREADS = "4"']  # fmt: skip
     return "\n".join([*lines, ""])
 

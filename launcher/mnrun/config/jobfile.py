@@ -125,7 +125,9 @@ def load(page: Page) -> dict[str, Any]:
         _refuse_nul(tables, page)
         return tables
     except RecursionError:
-        raise UsageError(f"{page.name}: tables or lists are nested too deeply", "sections are for the eye") from None
+        raise UsageError(
+            f"{page.name}: tables or lists are nested too deeply", "put the keys at the top level"
+        ) from None
     except tomllib.TOMLDecodeError as error:
         said = re.sub(r"\s*\(at .*\)$", "", str(error))
         found = re.search(r"at line (\d+)", str(error))
@@ -145,7 +147,7 @@ def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
         for inner in value:
             _refuse_nul(inner, page, path)
     elif isinstance(value, str) and "\0" in value:
-        raise UsageError(f"{page.at(path)}: {path[-1]} has a NUL character in it", "take it out")
+        raise UsageError(f"{page.at(path)}: {path[-1]} contains a NUL character", "remove it")
 
 
 def _first_wrong(text: str) -> int:
@@ -166,7 +168,10 @@ def read(page: Page) -> JobFile:
     tables = load(page)
     for name in PROFILES_OWN:
         if isinstance(tables.get(name), dict):
-            raise UsageError(f"{page.at((name,))}: {name} is a table of profiles", "mnrun profile list shows yours")
+            raise UsageError(
+                f"{page.at((name,))}: {name} is a table for profiles",
+                "move it to a profile: mnrun profile list shows yours",
+            )
     command = _command(tables, page)
     return JobFile(layer(tables, page), command)
 
@@ -186,7 +191,7 @@ def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str,
         else:
             continue
         if found and inner:
-            raise UsageError(f"{page.at((*where, key))}: command is said twice", "one job runs one command")
+            raise UsageError(f"{page.at((*where, key))}: command is given twice", "one job runs one command")
         found = inner or found
     return found
 
@@ -200,7 +205,7 @@ def layer(tables: Mapping[str, Any], page: Page, where: Path = ()) -> dict[str, 
             before = found[name][1]
             said = Setting((*_words(before), *_words(said)), before.origin, (*before.each, *said.each))
         elif name in found:
-            raise UsageError(f"{page.at(path)}: {path[-1]} is said twice", f"also in {page.at(found[name][0])}")
+            raise UsageError(f"{page.at(path)}: {path[-1]} is given twice", f"also in {page.at(found[name][0])}")
         found[name] = (path, said)
     return {name: said for name, (_, said) in found.items()}
 
@@ -243,10 +248,10 @@ def _option(page: Page, path: Path) -> Option:
     if _name(key) in BY_NAME:
         return BY_NAME[_name(key)]
     if key == "command":
-        raise UsageError(f"{page.at(path)}: command is a job file's", "what holds for many jobs runs nothing")
+        raise UsageError(f"{page.at(path)}: command is allowed only in a job file", "move it to a job file")
     near = difflib.get_close_matches(key.replace("-", "_"), [*BY_NAME, *ALIASES, "command", "env"], 1)
     raise UsageError(
-        f"{page.at(path)}: {key} is no key",
+        f"{page.at(path)}: unknown key {key}",
         f"did you mean {near[0]} ({_accepted(near[0])})?" if near else "the keys are the long options, with _ for -",
     )
 
@@ -336,7 +341,7 @@ def _variable(value: Any, page: Page, path: Path) -> str:
     hold a value."""
     name = path[-1]
     if not NAME.match(name):
-        raise UsageError(f"{page.at(path)}: {name!r} is no name of a variable", "letters, digits and _ make one")
+        raise UsageError(f"{page.at(path)}: {name!r} is not a variable name", "use letters, digits and _")
     if isinstance(value, bool):
         return name if value else f"!{name}"
     if isinstance(value, (str, int, float)):

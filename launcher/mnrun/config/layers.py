@@ -197,16 +197,16 @@ def parse(option: Option, raw: object, origin: str) -> Value:
     if option.kind == "number":
         if re.fullmatch(r"\d+-\d+", text) and option.name == "nodes":
             least = text.partition("-")[0]
-            hint = f"write {name} {least}; a live run takes what it is given: salloc -N {text} mnrun …"
-            raise UsageError(f"{name} {text}: which rank is where is laid out before Slurm chooses ({origin})", hint)
+            hint = f"write {name} {least}; a live run uses what Slurm grants: salloc -N {text} mnrun …"
+            raise UsageError(f"{name} {text}: mnrun places ranks before Slurm chooses a number ({origin})", hint)
         if not text.isdecimal() or int(text) < 1:
-            raise UsageError(f"{name} {text!r} is not a number from 1 up ({origin})")
+            raise UsageError(f"{name} {text!r} is not a positive number ({origin})")
         return int(text)
     if option.kind == "seconds":
         return _seconds(name, text, origin)
     if option.choices and text not in option.choices:
         near = difflib.get_close_matches(text, option.choices, 1)
-        hint = (f"did you mean {near[0]}? " if near else "") + "it is one of " + ", ".join(option.choices)
+        hint = (f"did you mean {near[0]}? " if near else "") + "use one of " + ", ".join(option.choices)
         raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
     if not text and not option.batch:  # an empty value takes back that of a layer below
         raise UsageError(f"{name} is empty ({origin})")
@@ -229,8 +229,8 @@ def passed(text: str) -> str:
 
 def _refuse_signal(text: str, origin: str) -> None:
     if not passed(re.sub(r"^[RB]+:|@.*$", "", text, flags=re.IGNORECASE)):
-        what = f"--signal {text} is no signal that a job hands on to its program ({origin})"
-        raise UsageError(what, f"it is one of {', '.join(PASSED)}, as USR1@120")
+        what = f"--signal {text}: mnrun does not forward this signal to programs ({origin})"
+        raise UsageError(what, f"use one of {', '.join(PASSED)}, as USR1@120")
 
 
 def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:
@@ -238,7 +238,7 @@ def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:
     mistake."""
     for word in words:
         if re.search(r"[\x00-\x1f\x7f]", word):
-            raise UsageError(f"{name} {word!r} has a tab, a newline or another control character in it ({origin})")
+            raise UsageError(f"{name} {word!r} contains a tab, a newline or another control character ({origin})")
 
 
 def _flag(name: str, raw: object, origin: str) -> bool:

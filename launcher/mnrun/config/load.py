@@ -70,7 +70,7 @@ def gather(
     sheets = (site, said, user)
     merged, partition = profiles.merged(settings.builtin(), sheets, own)
     if chosen is not None:
-        why = named.origin if named else derived("it matches this place")
+        why = named.origin if named else derived("its match fits this place")
         merged["profile"] = Setting(chosen.name, why)
     if "force" not in merged or not merged["force"].value:
         asked = settings.merge(user.settings, *own)
@@ -80,7 +80,7 @@ def gather(
         merged,
         _command(file, merged),
         profiles.whys(sheets, partition),
-        (*shelf.warnings, *(f"{name} is ignored: say it with --slurm" for name in lost)),
+        (*shelf.warnings, *(f"{name} is ignored: use --slurm instead" for name in lost)),
         chosen.name if chosen else "",
     )
 
@@ -127,7 +127,9 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
         try:
             return at_hand(environ).name(environ)
         except SchedulerError as error:
-            raise SchedulerError(str(error), "which profile it is cannot be known: name it with --profile") from None
+            raise SchedulerError(
+                str(error), "without it mnrun cannot choose a profile: name one with --profile"
+            ) from None
 
     return profiles.choose(shelf.profiles, name, here, platform.node())
 
@@ -168,7 +170,7 @@ def _of_the_site(path: Path, warnings: list[str]) -> str | None:
             places = [os.fstat(file.fileno()), *map(os.stat, {path.parent, SITE})]
             if all(place.st_uid == OWNER and not place.st_mode & 0o022 for place in places):
                 return file.read()
-        warnings.append(f"{path} is ignored: it and its directory must belong to root, and nobody else may write them")
+        warnings.append(f"{path} is ignored: it and its directory must belong to root, and only root may write them")
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -67,13 +67,14 @@ def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
             )
     match = tables.pop("match", {})
     if match and not name:
-        raise UsageError(f"{page.at(('match',))}: only a profile is chosen by match", "put it into profiles/NAME.toml")
+        raise UsageError(f"{page.at(('match',))}: match is allowed only in a profile", "move it to profiles/NAME.toml")
     for key, value in match.items():
         patterns = [value] if isinstance(value, str) else value
         right = isinstance(patterns, list) and patterns and all(isinstance(p, str) and p for p in patterns)
         if key not in ("cluster", "hostname") or not right:
             raise UsageError(
-                f"{page.at(('match', key))}: match.{key} is not understood", 'match.cluster = "…" or match.hostname'
+                f"{page.at(('match', key))}: match.{key} is not valid",
+                "write match.cluster or match.hostname, with names",
             )
     found = {key: (value,) if isinstance(value, str) else tuple(value) for key, value in match.items()}
     return Sheet(name, path, page, tables, found.get("cluster", ()), found.get("hostname", ()))
@@ -87,7 +88,7 @@ def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostn
     by_name = {found.name: found for found in sheets}
     if name:
         if name not in by_name:
-            raise UsageError(f"there is no profile {name}", f"there is {', '.join(sorted(by_name)) or 'none'}")
+            raise UsageError(f"there is no profile {name}", f"known profiles: {', '.join(sorted(by_name)) or 'none'}")
         return by_name[name]
     here = cluster() if any(found.cluster for found in by_name.values()) else ""
     matching = [
@@ -119,7 +120,7 @@ def understood(found: Sheet | None) -> Said:
     for name, table in special["partition"].items():
         if not isinstance(table, dict):
             raise UsageError(
-                f"{page.at(('partition', name))}: partition.{name} is no table", f'resources.partition = "{name}"'
+                f"{page.at(('partition', name))}: partition.{name} is not a table", f'resources.partition = "{name}"'
             )
         bare, whys[name] = _with_whys(table)
         partitions[name] = jobfile.layer(bare, page, ("partition", name))
@@ -127,7 +128,10 @@ def understood(found: Sheet | None) -> Said:
     for name, setting in _site(special["site"], page).items():
         settings[name] = merge({name: settings[name]}, {name: setting})[name] if name in settings else setting
     if found.name and "profile" in settings:
-        raise UsageError(f"{page.at(('profile',))}: a profile names no other", "one is chosen, none are merged")
+        raise UsageError(
+            f"{page.at(('profile',))}: a profile cannot name another profile",
+            "remove this key: mnrun uses one profile at a time",
+        )
     return Said(settings, partitions, _policy(special["policy"], page), whys)
 
 
@@ -135,7 +139,7 @@ def _site(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for key, value in table.items():
         if key not in SITE_KEYS:
-            raise UsageError(f"{page.at(('site', key))}: site.{key} is no key", f"it is one of {', '.join(SITE_KEYS)}")
+            raise UsageError(f"{page.at(('site', key))}: unknown key site.{key}", f"use one of {', '.join(SITE_KEYS)}")
         found[SITE_KEYS[key]] = jobfile.setting(BY_NAME[SITE_KEYS[key]], value, page, ("site", key))
     return found
 
@@ -144,7 +148,9 @@ def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
     """Return option -> reason. An option that mnrun has not is no error: a site's rules may be older, or newer."""
     for key, value in table.items():
         if not isinstance(value, str):
-            raise UsageError(f"{page.at(('policy', key))}: policy.{key} is not a string", "write what users are told")
+            raise UsageError(
+                f"{page.at(('policy', key))}: policy.{key} is not a string", "write the reason that users read"
+            )
     return {ALIASES.get(key, key.replace("-", "_")): value for key, value in table.items()}
 
 
@@ -182,4 +188,4 @@ def refuse_unwanted(asked: Settings, policy: Mapping[str, str], whose: str) -> N
     for name, why in policy.items():
         if name in asked and asked[name].value is not False:
             option = f"--{name.replace('_', '-')} ({asked[name].origin})"
-            raise Impossible(f"{option} is not wanted by {whose}: {why}", "--force overrides it")
+            raise Impossible(f"{option} is refused by {whose}: {why}", "--force overrides it")

@@ -108,7 +108,7 @@ def tidy(cache: Path, before: float) -> None:
 
 
 def owned(cache: Path) -> bool:
-    """Return whether the cache exists. Raises UsageError if it is somebody else's."""
+    """Return whether the cache exists. Raises UsageError if it belongs to another user."""
     try:
         if cache.stat().st_uid == os.getuid():
             return True

@@ -43,7 +43,7 @@ def is_reference(text: str, there: bool) -> bool:
     scheme, sign, rest = text.partition("://")
     if sign:
         if scheme not in SCHEMES:
-            raise UsageError(f"--image {text}: {scheme}:// is not understood", f"it is one of {', '.join(SCHEMES)}")
+            raise UsageError(f"--image {text}: {scheme}:// is not a known scheme", f"use one of {', '.join(SCHEMES)}")
         if not rest or re.search(r"\s", rest):
             raise UsageError(f"--image {text} names no image", f"write {scheme}://NAME:TAG")
         if scheme == "docker":
@@ -56,7 +56,7 @@ def is_reference(text: str, there: bool) -> bool:
     if re.search(r"[:@]", text):
         _check(text, text)
     raise UsageError(
-        f"--image {text} may be a file, which is not here, or an image of a registry",
+        f"--image {text} is not a file here, and names no registry",
         f"write ./{text} or docker://{text}",
     )
 
@@ -65,10 +65,10 @@ def _check(text: str, name: str) -> None:
     if _NAME.fullmatch(name):
         return
     if "@" in name and not re.search(r"@sha256:[0-9a-f]{64}$", name):
-        raise UsageError(f"--image {text} has no whole digest", "it is @sha256: and 64 digits of 0-9a-f")
+        raise UsageError(f"--image {text} has an incomplete digest", "write @sha256: and 64 digits of 0-9a-f")
     if name != name.lower() and _NAME.fullmatch(name.lower()):
-        raise UsageError(f"--image {text} has capitals in its name", "registries take lower case only")
-    raise UsageError(f"--image {text} is no name of an image", "it is [HOST/]NAME[:TAG][@sha256:…], or a path with ./")
+        raise UsageError(f"--image {text} has capitals in its name", "write it in lower case")
+    raise UsageError(f"--image {text} is not an image name", "write [HOST/]NAME[:TAG][@sha256:…], or a path with ./")
 
 
 def for_files(text: str) -> str:
@@ -80,5 +80,5 @@ def for_stores(text: str, runtime: str) -> str:
     """Return the reference for runtimes with a store: without a scheme. Raises Impossible for schemes but docker."""
     scheme, sign, rest = text.partition("://")
     if sign and scheme != "docker":
-        raise Impossible(f"{runtime} does not pull {text}", "it pulls docker://…; apptainer pulls the others")
+        raise Impossible(f"{runtime} cannot pull {text}", "use an image of docker://, or --runtime apptainer")
     return rest if sign else text

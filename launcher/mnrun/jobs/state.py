@@ -163,8 +163,8 @@ def _state(job: Job | None, record: JobRecord | None, result: int | None) -> tup
     if result is not None:
         otherwise = (state for words, state in _ENDED_BY_ITS_WORD.items() if why.endswith(words))
         return "COMPLETED" if result == 0 else next(otherwise, "FAILED"), why
-    begun = "it began and left no word of its end" if record is not None and record.begun else "it left no word"
-    return "UNKNOWN", f"Slurm has forgotten it, and {begun}"
+    begun = "it started and left no record of its end" if record is not None and record.begun else "it left no record"
+    return "UNKNOWN", f"Slurm no longer knows it, and {begun}"
 
 
 def ends(

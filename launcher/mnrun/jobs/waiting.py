@@ -118,7 +118,7 @@ def _nobody_knows(lost: Sequence[str], records: Mapping[str, JobRecord], bases: 
     which = ", ".join(lost)
     if any(identity in records for identity in lost):
         return SchedulerError(
-            f"nobody knows how job {which} ended: Slurm has forgotten it, and it left no word in {base}",
-            "it was killed before it could; its output may tell",
+            f"the end of job {which} is unknown: Slurm no longer knows it, and there is no record in {base}",
+            "look at its output: it was probably killed",
         )
     return SchedulerError(f"no job {which} of yours: neither Slurm nor {base} knows it")

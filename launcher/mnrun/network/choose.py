@@ -198,7 +198,7 @@ def _of_adapters(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
         why = "InfiniBand on some nodes and RoCE on others"
         if "" in links:
             why = f"{lacks[0]} has no active InfiniBand or RoCE port"
-        yield Choice("NCCL_IB_DISABLE", "1", f"{why}, and all ranks must go the same way")
+        yield Choice("NCCL_IB_DISABLE", "1", f"{why}, and all ranks must use the same way")
         return
     yield from _of_hcas(nodes, ports, network)
 
@@ -272,7 +272,7 @@ def _efa(nodes: Nodes) -> Iterator[Choice]:
     yield Choice("FI_PROVIDER", "efa", "every node has EFA")
     if all(hca.model > 0xEFA0 for facts in nodes.values() for hca in facts.usable):
         yield Choice(
-            "FI_EFA_USE_DEVICE_RDMA", "1", "this EFA reads and writes the other side's memory (not so the first)"
+            "FI_EFA_USE_DEVICE_RDMA", "1", "this EFA supports RDMA reads and writes, and the first generation does not"
         )
     if any(_version(facts.kernel) < (5, 15) for facts in nodes.values()):
         yield Choice("FI_EFA_FORK_SAFE", "1", "kernels before 5.15 lose registered memory when a program forks")
@@ -282,7 +282,7 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.partition("-")[0].split(".")[:2] if part.isdecimal())
 
 
-_WHY = "Slingshot, as its sites set it"
+_WHY = "the usual setting at Slingshot sites"
 _SLINGSHOT = (
     Choice("FI_PROVIDER", "cxi", "every node has Slingshot"),
     Choice("FI_CXI_DISABLE_HOST_REGISTER", "1", f"{_WHY}: CUDA calls within libfabric may lock up"),

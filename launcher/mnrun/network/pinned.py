@@ -33,7 +33,9 @@ def lacking(env: Iterable[Variable], nodes: Mapping[str, NetworkFacts]) -> list[
                 there = _there(variable.name, facts)
                 if not any(one.startswith(name) if begins else one == name for one in there):
                     origin = f" ({variable.why})" if variable.why else ""
-                    line = f"{variable.name}={variable.value}{origin}, and there is no {name}: has {_listed(there)}"
+                    line = (
+                        f"{variable.name}={variable.value}{origin}, but the node has no {name}: it has {_listed(there)}"
+                    )
                     lines.setdefault(line, []).append(node)
     return [f"{nodeset.fold(names)}: {line}" for line, names in lines.items()]
 

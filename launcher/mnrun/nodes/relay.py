@@ -21,7 +21,7 @@ def route(line: str, nodes: Collection[str], gone: Mapping[str, str]) -> tuple[s
         word, sender, to, what, kind, *data = line.split(" ", 5)
     except ValueError:
         return None
-    reason = gone.get(to, "") if to in nodes else "it is no node of this job"
+    reason = gone.get(to, "") if to in nodes else "it is not a node of this job"
     if sender not in nodes:
         return None
     if not reason:

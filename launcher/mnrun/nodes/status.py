@@ -31,7 +31,7 @@ from mnrun.errors import DeadlineError, OutOfMemory
 from mnrun.facts import Fact, parse
 from mnrun.model import Plan, Worker
 
-LESS = "ask for more with --mem, or run fewer ranks a node"  # the remedy where memory is short
+LESS = "ask for more with --mem, or run fewer ranks on a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
 SETTLES = ("ready", "image", "fail", "unpulled", "gone", "lost")  # words that say whether a node can take part
 
@@ -194,7 +194,7 @@ class Roster:
         if node in self.lost:
             return self.lost[node]
         state = f"not ready yet ({log})" if log else "not ready yet"
-        word = state if node in self.here else "no word from it"
+        word = state if node in self.here else "no answer from it"
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
 
     def out_of_memory(self, code: int) -> OutOfMemory | None:
@@ -222,7 +222,7 @@ class Roster:
         problem = f"{total - self.started} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
         return DeadlineError(
             f"{problem} {plan.spec.start.timeout} s after all nodes were ready",
-            "mpirun hangs, or --start-timeout gives it longer",
+            "mpirun may hang; --start-timeout allows more time",
         )
 
 

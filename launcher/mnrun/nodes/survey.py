@@ -68,7 +68,7 @@ def _runtimes(facts: Values) -> Iterator[Row]:
     yield _docker(facts)
     yield _podman(facts)
     if "ch-run" not in facts:
-        yield "charliecloud", NO, "not installed", "install charliecloud (ch-run), if images are directories"
+        yield "charliecloud", NO, "not installed", "install charliecloud (ch-run), for images that are directories"
     elif "userns" not in facts:
         yield "charliecloud", NO, f"{_number(facts['ch-run'])}, no user namespaces", _USERNS
     elif "ch-run-refuses" in facts:
@@ -96,7 +96,7 @@ def _apptainer(name: str, facts: Values) -> Row:
     if "fuse" in facts and "squashfuse" in facts:
         return name, OK, f"{words}, rootless"
     lacks = "squashfuse" if "fuse" in facts else "/dev/fuse"
-    return name, PART, f"{words}, rootless; no {lacks} seen", "images as directories work; for SIF files that is needed"
+    return name, PART, f"{words}, rootless; no {lacks} seen", "only directories work as images; SIF files need this"
 
 
 def _docker(facts: Values) -> Row:
@@ -110,7 +110,7 @@ def _docker(facts: Values) -> Row:
 
 def _podman(facts: Values) -> Row:
     if "podman" not in facts:
-        return "podman", NO, "not installed", "install podman, if it is wanted"
+        return "podman", NO, "not installed", "install podman, if you need it"
     words = _number(facts["podman"])
     if "userns" not in facts:
         return "podman", NO, f"{words}, no user namespaces", _USERNS
@@ -132,7 +132,7 @@ def _refusal(line: str) -> tuple[str, str]:
 def _gpus(facts: Values) -> Iterator[Row]:
     """Yield the GPUs, and each runtime that cannot give them to a container. Apptainer needs nothing for that."""
     if "nvidia" not in facts:
-        yield ("GPUs", PART, "AMD", "mnrun does nothing for them: --bind /dev/kfd") if "amd" in facts else _no_gpus()
+        yield ("GPUs", PART, "AMD", "mnrun does not set them up: try --bind /dev/kfd") if "amd" in facts else _no_gpus()
         return
     yield "GPUs", OK, f"{facts.get('gpus', '?')} NVIDIA, driver {facts['nvidia']}"
     if _docker(facts)[1] != NO and not {"nvidia-hook", "docker-nvidia"} & set(facts):
@@ -163,7 +163,7 @@ def _mpi(facts: Values) -> Iterator[Row]:
         fix = "" if kinds else "outside-in by srun needs Slurm's PMIx or PMI2 plugin"
         words = f"{facts['slurm']}, {' and '.join(kinds) or 'neither pmix nor pmi2'}"
         if "pmix" in broken:
-            fix = "an admin gives its plugin the libpmix that it looks for; until then --launcher mpirun or inside-out"
+            fix = "an admin installs the libpmix that the plugin needs; use --launcher mpirun or inside-out until then"
             yield "srun", PART, f"{words}; pmix is listed and cannot be loaded", fix
         else:
             yield "srun", OK if kinds else PART, words, fix
@@ -181,7 +181,7 @@ def _fabric(survey: NodeSurvey) -> Iterator[Row]:
     if kind:
         yield kind, OK, " ".join(network.slingshot or dict.fromkeys(hca.name for hca in network.usable))
     elif hcas:
-        yield "InfiniBand", PART, f"{hcas}: no port is active", "look at ibstat, and that /dev/infiniband is there"
+        yield "InfiniBand", PART, f"{hcas}: no port is active", "check ibstat, and whether /dev/infiniband exists"
     for line in too_small(network, 2, "slurm" in survey.values):
         problem, _, fix = line.partition(": ")
         yield "limits", PART, problem, fix

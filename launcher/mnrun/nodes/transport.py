@@ -16,7 +16,7 @@ from mnrun.model import Layout
 FAST, SLOW = "ib", "tcp"
 THERE = "there"  # the word for a FAST network of a node that used TCP
 REMEDY = {
-    FAST: "look at what mnrun plan says of the network, and at `ulimit -l` and /dev/infiniband in the container",
+    FAST: "check the network in mnrun plan, and `ulimit -l` and /dev/infiniband in the container",
     SLOW: "leave --require out, or name its network: NCCL_IB_DISABLE=1, UCX_TLS=tcp,sm,self",
 }
 
@@ -53,7 +53,7 @@ def summary(ranks: Mapping[str, int], said: Said) -> str:
     found = used(said)
     where = {what: "" if len(nodes) == len(said) else f" on {nodeset.fold(nodes)}" for what, nodes in found.items()}
     network = "; ".join(f"{what}{place}" for what, place in where.items())
-    return f"{sum(ranks.values())} ranks on {nodeset.counts(ranks)}; {network or 'no word of a network'}"
+    return f"{sum(ranks.values())} ranks on {nodeset.counts(ranks)}; {network or 'no network reported'}"
 
 
 def slow(said: Said) -> str:
@@ -62,7 +62,7 @@ def slow(said: Said) -> str:
     for what, nodes in used(said).items():
         wasted = {node: there[node].replace(",", ", ") for node in nodes if what.transport == SLOW and node in there}
         if wasted:
-            return f"{what}, though there is faster: {nodeset.folded(wasted)}; {REMEDY[FAST]}"
+            return f"{what}, though a faster network exists: {nodeset.folded(wasted)}; {REMEDY[FAST]}"
     return ""
 
 
@@ -76,16 +76,16 @@ def all_came(layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequ
     if came != asked:
         raise NodeError(
             f"ranks started on {nodeset.counts(came)}, but {nodeset.counts(asked)} was asked for",
-            "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
+            "mpirun used other hosts or slots: look for settings in the image (openmpi-mca-params.conf)",
         )
     if alone:
         raise RuntimeFailed(
-            f"{len(alone)} of {layout.ntasks} ranks took themselves for rank 0 of 1",
-            "the image's MPI does not understand the starter: try --mode inside-out, or another --mpi",
+            f"{len(alone)} of {layout.ntasks} ranks ran as rank 0 of 1",
+            "the image's MPI and the starter do not match: try --mode inside-out, or another --mpi",
         )
     sizes = {size for found in ranks.values() for size in found.values()}
     if sizes != {str(layout.ntasks)}:
-        raise RuntimeFailed(f"ranks thought that there are {', '.join(sorted(sizes))} of them, not {layout.ntasks}")
+        raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} ranks, not {layout.ntasks}")
 
 
 def required(network: str, said: Said, nnodes: int) -> None:
@@ -93,8 +93,8 @@ def required(network: str, said: Said, nnodes: int) -> None:
     if network == "any" or nnodes == 1:
         return
     if not said:
-        what = f"--require {network}: neither NCCL nor UCX nor Open MPI has said by what it talked"
-        raise Impossible(what, "leave it out where the program uses none of them, or sets how much they say")
+        what = f"--require {network}: neither NCCL nor UCX nor Open MPI has reported a network"
+        raise Impossible(what, "leave it out if the program uses none of them, or sets their debug output itself")
     wrong = [f"{what} on {nodeset.fold(nodes)}" for what, nodes in used(said).items() if what.transport != network]
     if wrong:
         raise Impossible(f"--require {network}: {'; '.join(wrong)}", REMEDY[network])

@@ -89,9 +89,7 @@ def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
     if not way.works and not job.force:
         other = verdict.remedy
         remedy = f"{other.options} works" if other else "use an image whose MPI the node can serve"
-        raise Impossible(
-            f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries all the same"
-        )
+        raise Impossible(f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries it anyway")
     mpi = way.mpi if way.works and "mpi" in job.start.undecided and way.mode == "outside-in" else job.start.mpi
     start = replace(job.start, mode=way.mode, launcher=way.launcher, mpi=mpi, undecided=())
     changed = [name for name in job.start.undecided if getattr(start, name) != getattr(job.start, name)]
@@ -120,7 +118,7 @@ def _inside(job: JobSpec, facts: MpiFacts) -> Way:
             return way(False, f"the image has no {MPIS[job.start.mpi].NAME}: found {_listed(image.mpis)}")
         return way(True, f"works: the image's {mine}")
     if not image.mpis:
-        return way(False, "the image has no mpirun, on its PATH or where it usually is")
+        return way(False, "the image has no mpirun on its PATH or in the usual places")
     first = image.mpis[0]
     if first.kind == "hangs":
         return way(False, f"the image's {first}")
@@ -139,9 +137,7 @@ def _by_mpirun(job: JobSpec, facts: MpiFacts) -> Way:
     for kind in kinds:
         name = MPIS[kind].NAME
         if kind in HYDRA and not RUNTIMES[job.container.runtime].FILES:
-            return way(
-                kind, False, f"{name} speaks through an open file, which {job.container.runtime} does not hand on"
-            )
+            return way(kind, False, f"{name} uses an open file, which {job.container.runtime} does not pass on")
         family = HYDRA if kind in HYDRA else (kind,)
         host = next((mpi for mpi in facts.node.mpis if mpi.kind in family), None)
         if host is None or request not in ("auto", kind, *(("mpich",) if kind in HYDRA else ())):
@@ -156,7 +152,7 @@ def _by_mpirun(job: JobSpec, facts: MpiFacts) -> Way:
             return way(kind, False, f"the image's PMIx {facts.image.pmix} is too old for the node's {host}: {ends}")
         return way(kind, True, f"works: the node's {host} starts the image's {name}{_skew(kind, facts)}")
     if not kinds:
-        return way(request, True, "not judged: the image has no mpirun that tells which MPI it has")
+        return way(request, True, "not judged: the image has no mpirun that names its MPI")
     if request != "auto" and request not in kinds:
         return way(request, False, f"the image has {_names(kinds)}, and no {MPIS[request].NAME}: {ALONE}")
     return way(
@@ -184,7 +180,7 @@ def _by_srun(job: JobSpec, facts: MpiFacts) -> Way:
             return _by_plugin(job, facts, kind)
     if not kinds:
         mpi = request or ("pmix" if "pmix" in facts.offers else next(iter(facts.offers), ""))
-        return _srun(mpi, bool(mpi), f"not judged: the image has no mpirun that tells which MPI it has; {offered}")
+        return _srun(mpi, bool(mpi), f"not judged: the image has no mpirun that names its MPI; {offered}")
     needs = " or ".join(dict.fromkeys(_PMI[kind] for kind in kinds))
     other = f"not {request}" if request else offered
     return _srun(request, False, f"the image has {_names(kinds)}, which needs {needs}, {other}: {ALONE}")
@@ -194,7 +190,7 @@ def _by_plugin(job: JobSpec, facts: MpiFacts, kind: str) -> Way:
     """Return the way by the plugin of srun that this kind of MPI needs."""
     mpi, pmix = _PMI[kind], facts.image.pmix
     if mpi == "pmi2" and not RUNTIMES[job.container.runtime].FILES:
-        return _srun(mpi, False, f"PMI2 speaks through an open file, which {job.container.runtime} does not hand on")
+        return _srun(mpi, False, f"PMI2 uses an open file, which {job.container.runtime} does not pass on")
     if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in job.program.env):
         why = "Intel MPI needs Slurm's libpmi2.so in the image, and its place: -x I_MPI_PMI_LIBRARY=…"
         return _srun(mpi, False, why)
@@ -225,7 +221,7 @@ def _older(facts: MpiFacts) -> tuple[Variable, ...]:
     """Return the settings of an image with PMIx 3 under srun's newer one. Else every rank reports missing modules."""
     if _major(facts.image.pmix) != 3:
         return ()
-    why = f"the image's PMIx {facts.image.pmix} has no more of what srun's offers"
+    why = f"the image's PMIx {facts.image.pmix} lacks newer modules that srun's PMIx offers"
     return (Variable("PMIX_SECURITY_MODE", "native", why=why), Variable("PMIX_GDS_MODULE", "hash", why=why))
 
 
@@ -249,7 +245,7 @@ def single_copy(job: JobSpec, facts: MpiFacts | None = None) -> str:
         return "single copy: on, the containers of a node are in its own user namespace"
     fix = "; --container-per node shares one" if job.container.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
-    return f"single copy: off, each rank has a container in a user namespace of its own{fix} (set: {names})"
+    return f"single copy: off, each rank has a container in its own user namespace{fix} (set: {names})"
 
 
 def _notes(job: JobSpec, facts: MpiFacts) -> Iterable[str]:
@@ -258,7 +254,7 @@ def _notes(job: JobSpec, facts: MpiFacts) -> Iterable[str]:
     name = facts.node.values.get("name", "")
     yield f"node{f' {name}' if name else ''}: {_side(facts.node)}{offers}"
     if "userns" not in facts.node.values:
-        yield "user namespaces: none on the node, so that a runtime needs its setuid part, or a daemon"
+        yield "user namespaces: none on the node, so a runtime needs its setuid part, or a daemon"
     if driver := facts.node.values.get("driver", ""):
         yield f"GPU: {gpu(facts, driver)}"
 

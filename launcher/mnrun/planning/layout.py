@@ -28,7 +28,7 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
         allocation = replace(allocation, nodes=tuple(replace(node, gpus=0) for node in allocation.nodes))
     most = max(want.ntasks or 0, want.ntasks_per_node or 0)
     if most > MOST:
-        raise UsageError(f"{most} ranks are more than mnrun can count")
+        raise UsageError(f"{most} ranks are more than mnrun supports")
     nodes, why_nodes = _choose_nodes(want, allocation)
     _refuse_missing_gpus(want, nodes)
     _refuse_uneven_gpus(spec, nodes)
@@ -46,7 +46,7 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     if ranks is None:
         raise Impossible(
             f"{ntasks} ranks do not fit into {sum(room)} slots ({_describe(nodes, want)})",
-            "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
+            "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         )
     return Layout(tuple(node.name for node in nodes), ranks, why, why_nodes)
 
@@ -64,7 +64,7 @@ def share_gpus(spec: JobSpec) -> JobSpec:
     each, over = divmod(int(count), nodes)
     if over or not each:
         raise Impossible(
-            f"--gpus {want.gpus} do not come out even on {nodes} nodes",
+            f"--gpus {want.gpus} cannot be divided evenly among {nodes} nodes",
             "use --gpus-per-node or --gpus-per-task",
         )
     origins = {name: origin for name, origin in spec.origins.items() if name != "gpus"}
@@ -76,7 +76,7 @@ def share_gpus(spec: JobSpec) -> JobSpec:
 def _refuse_missing_gpus(want: Resources, nodes: Sequence[Node]) -> None:
     for node in nodes:
         if want.gpus_asked > node.gpus:
-            held = f"the job holds {node.gpus or 'none'} on {node.name}"
+            held = f"the job has {node.gpus or 'none'} on {node.name}"
             raise Impossible(f"{want.gpus_asked} GPUs per node, but {held}", "ask for them in salloc or sbatch")
 
 
@@ -91,7 +91,7 @@ def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
         held = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
         raise Impossible(
             f"the host's mpirun cannot have different numbers of GPUs on its nodes ({held})",
-            "use --launcher srun, --mode inside-out, or as many everywhere: --gpus-per-node",
+            "use --launcher srun, --mode inside-out, or the same number on each node: --gpus-per-node",
         )
 
 
@@ -116,7 +116,7 @@ def _on_paper(spec: JobSpec) -> Layout:
     nodes = want.nodes or max(named, needed)
     ntasks = want.ntasks or nodes * (per_node or 1)
     if max(ntasks, nodes) > MOST:
-        raise UsageError(f"{max(ntasks, nodes)} ranks or nodes are more than mnrun can count", f"at most {MOST}")
+        raise UsageError(f"{max(ntasks, nodes)} ranks or nodes are more than mnrun supports", f"at most {MOST}")
     if ntasks < nodes:
         raise _too_few_ranks(ntasks, nodes)
     ranks = _spread(ntasks, (want.ntasks_per_node or ntasks,) * nodes)
@@ -136,8 +136,8 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
         strange = [name for name in names if name not in held]
         if strange:
             raise Impossible(
-                f"--nodelist names {nodeset.fold(strange)}, which this job does not hold",
-                f"it holds {nodeset.fold(held)}",
+                f"--nodelist names {nodeset.fold(strange)}, which this job does not have",
+                f"its nodes are {nodeset.fold(held)}",
             )
         chosen, why = tuple(held[name] for name in names), "--nodelist"
     if want.exclude:
@@ -154,7 +154,7 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
             why = f"--nodes {want.nodes}: the first of {len(chosen)}"
         chosen = chosen[: want.nodes]
     if not chosen:
-        raise Impossible("no node is left to run on", f"the job holds {nodeset.fold(held)}")
+        raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(held)}")
     return chosen, why
 
 
@@ -170,7 +170,7 @@ def _choose_ranks(
         return per_node * len(nodes), (per_node,) * len(nodes), _why_asked(spec)
     slots = tuple(node.slots for node in nodes if node.slots is not None)
     if slots:
-        return sum(slots), slots, "as was said of each host"
+        return sum(slots), slots, "as given for each host"
     if allocation.ntasks_per_node is not None:
         per_node = allocation.ntasks_per_node
         return (

@@ -27,21 +27,23 @@ def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     lines = [login_shell.line(step.argv) for step in plan.steps if step.argv and spec.hosts.names]
     if any(len(line) > login_shell.LONGEST - 1024 for line in lines):
         letters = sum(map(len, spec.program.command))
-        what = f"the command has {letters} letters, more than a login shell takes in one line"
-        raise Impossible(what, "write it to a file, and name that")
+        what = f"the command has {letters} characters, more than a login shell reads in one line"
+        raise Impossible(what, "write it into a script, and run that")
     return plan
 
 
 def _plan(spec: JobSpec, layout: Layout, job: str) -> Plan:
     program, start = spec.program, spec.start
     if start.require != "any" and not program.direct:
-        what = f"--require {start.require} listens to ranks that mnrun starts, and here you start your own"
-        raise Impossible(what, "have mnrun start them, or leave it out")
+        what = f"--require {start.require} works only with ranks that mnrun starts, and this command starts its own"
+        raise Impossible(what, "let mnrun start them, or leave it out")
     if start.mode == "inside-out":
         return _inside_out(spec, layout, job)
     if program.once or program.script:
         what = "--script" if program.script else program.command[0]
-        raise Impossible(f"{what} runs once in the master container, which outside-in has not", "use --mode inside-out")
+        raise Impossible(
+            f"{what} runs once in the first node's container, which outside-in lacks", "use --mode inside-out"
+        )
     return _outside_in(spec, layout, job)
 
 
@@ -98,7 +100,7 @@ def _master_words(spec: JobSpec, layout: Layout, here: str) -> Words:
 
 
 def _await(start: Start, reached: str) -> Step:
-    return Step(Phase.AWAIT, Where.HERE, (), f"every node says ready within {start.timeout} s{reached}; then go")
+    return Step(Phase.AWAIT, Where.HERE, (), f"every node reports ready within {start.timeout} s{reached}; then go")
 
 
 def _reached(connect: str) -> str:
@@ -138,8 +140,8 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     shared = _shared(spec.container, layout)
     if start.mpi in OPEN_FILE and not runtime.FILES:
         starter, name = OPEN_FILE[start.mpi], spec.container.runtime
-        what = f"{starter} speaks through an open file, which {name} does not hand on to a container"
-        raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that speaks it")
+        what = f"{starter} uses an open file, which {name} does not pass on to a container"
+        raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that supports it")
     serve = _serve_outside(spec, _box(spec, here, job), shared)
     ready = _await(start, _reached(start.connect) if spec.hosts.names else "")
     run = _run_outside(spec, layout, job, shared)
@@ -177,7 +179,7 @@ def _serve_outside(spec: JobSpec, box: Box, shared: bool) -> Step:
     if spec.hosts.names:
         # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe. The
         # guard starts it, so that it needs no key of the user's on the nodes, and ends with everything else.
-        parts.append("and what lets the host's mpirun in" if shared else "with what lets the host's mpirun in")
+        parts.append(f"{'and' if shared else 'with'} an sshd for the host's mpirun")
     return Step(Phase.SERVE, Where.ALL, kit.guard(here, container), ", ".join(parts), True)
 
 
@@ -204,7 +206,7 @@ def _prepare(container: ContainerOptions, job: str) -> tuple[Step, ...]:
     runtime = RUNTIMES[container.runtime]
     kind, place = ("store", container.podman_root) if runtime.NAMED else ("file", container.image_cache)
     words = kit.fetch((kind, container.image_name, container.pull, place, job, runtime.BINARY))
-    if_there = {"always": "", "missing": ", unless it is there", "never": ": only looked for"}[container.pull]
+    if_there = {"always": "", "missing": ", unless it is there", "never": " (mnrun only checks)"}[container.pull]
     where = f"{container.runtime}'s store on every node" if runtime.NAMED else container.image_cache
     why = f"the image, from its registry to {where}{if_there}; at most {container.pull_timeout} s"
     return (Step(Phase.PREPARE, Where.ALL, words, why),)
@@ -218,7 +220,9 @@ def with_image(plan: Plan, image: Image) -> Plan:
 
 
 def _stop(here: str) -> Step:
-    why = "close the lease: every guard ends what is left, and its directory goes; this only where a guard was killed"
+    why = (
+        "close the lease: every guard ends what is left and removes its directory; this runs only if a guard was killed"
+    )
     return Step(Phase.STOP, Where.ALL, kit.node(here, "stop.sh"), why)
 
 
@@ -290,17 +294,17 @@ def _notes(spec: JobSpec) -> Words:
     program, start = spec.program, spec.start
     notes = []
     if spec.origins.get("mode") == BUILT_IN:
-        why = "auto" if start.mode == "inside-out" else f"since that is how {start.launcher} starts ranks"
+        why = "auto" if start.mode == "inside-out" else f"as {start.launcher} starts ranks that way"
         notes.append(f"mode is {start.mode} ({why})")
     if program.once:
         notes.append(f"{program.command[0]} starts its own ranks: run once, in the master container")
     cpus = spec.resources.cpus_per_task or 1
     if start.launcher == "mpirun" and start.bind_to == "core" and cpus > 1:
         words = f"--mpi-args '--map-by slot:PE={cpus}'"
-        notes.append(f"--bind-to core: Open MPI 5 binds each rank to one core, whatever -c says, but for {words}")
+        notes.append(f"--bind-to core: Open MPI 5 binds each rank to one core, whatever -c is, except with {words}")
     notes += [*_without_effect(spec), *_without_hosts(spec)]
     if spec.container.nv:
-        notes.append("--nv: on by itself where a node has an NVIDIA driver")
+        notes.append("--nv: not needed, since mnrun brings in the NVIDIA driver of each node")
     return tuple(notes)
 
 
@@ -332,7 +336,7 @@ def _without_hosts(spec: JobSpec) -> list[str]:
     if spec.hosts.names and spec.hosts.stage and not spec.container.image_file:
         notes.append("--stage: no effect here, since only an image file is copied")
     if spec.hosts.names and spec.start.module:
-        notes.append(f"module load {' '.join(spec.start.module)}: not done, since it would be on this machine alone")
+        notes.append(f"module load {' '.join(spec.start.module)}: not done, since it would change only this machine")
     if spec.start.mode == "outside-in" and not spec.hosts.names and spec.own("connect"):
         notes.append("--connect: no effect outside-in, where the scheduler starts what runs on the nodes")
     return notes

@@ -113,7 +113,7 @@ def _options(spec: JobSpec) -> Iterator[Line]:
         for word in words:
             yield from _option(name, shlex.quote(word), spec.word_origins[name, word])
     for limit in spec.batch.ulimit:
-        yield from _option("ulimit", limit, f"{spec.word_origins['ulimit', limit]}; not to be raised for the ranks")
+        yield from _option("ulimit", limit, f"{spec.word_origins['ulimit', limit]}; the ranks keep it")
     for path in spec.program.env_files:
         yield from _option("env_file", path, "read in the job")
     for variable in spec.program.explicit:

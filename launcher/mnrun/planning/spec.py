@@ -155,7 +155,7 @@ def _hosts(values: Values, start: Start) -> Hosts:
         _refuse_beside_hosts(values, start)
     port = values.number("ssh_port")
     if port is not None and not 0 < port < 65536:
-        raise UsageError(f"--ssh-port {port} is no port")
+        raise UsageError(f"--ssh-port {port} is not a port")
     return Hosts(
         names=named,
         hostfile=hostfile,
@@ -174,8 +174,8 @@ def _refuse_beside_hosts(values: Values, start: Start) -> None:
         raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")
     modules = values.settings["module"].words if values.has("module") else ()
     if any(origin.layers & {Layer.COMMAND_LINE, Layer.JOB_FILE} for _, origin in modules):
-        what = "--module loads on this machine, which is of no use on those of --hosts"
-        raise Impossible(what, "load it in their ~/.bashrc")
+        what = "--module has no effect on the machines of --hosts"
+        raise Impossible(what, "load the module in their ~/.bashrc")
 
 
 # Options with a meaning of their own for mnrun. sbatch gets all others of its section as they are.
@@ -206,9 +206,11 @@ def _word_origins(settings: Settings) -> dict[tuple[str, str], Origin]:
 def _refuse_beside_a_shell(script: str, command: Sequence[str], mode: str) -> None:
     if script or command:
         what = "--script" if script else repr(command[0])
-        raise UsageError(f"shell takes no command, and found {what}", "run it with mnrun run, or type it at the prompt")
+        raise UsageError(
+            f"mnrun shell takes no command, but found {what}", "run it with mnrun run, or type it at the prompt"
+        )
     if mode == "outside-in":
-        raise Impossible("a shell lives in the master container, which outside-in has not", "use --mode inside-out")
+        raise Impossible("a shell runs in the first node's container, which outside-in lacks", "use --mode inside-out")
 
 
 def _image(reference: str, runtime: str, around: Surroundings) -> Image | None:
@@ -230,7 +232,9 @@ def _rights(values: Values, runtime: str) -> None:
     if len(asked) > 1:
         raise UsageError("--privileged and --hardened exclude each other")
     if asked and not RUNTIMES[runtime].NAMED:
-        raise Impossible(f"--{asked[0]} is of docker and podman, and the runtime is {runtime}", "leave it out")
+        raise Impossible(
+            f"--{asked[0]} works only with docker and podman, and the runtime is {runtime}", "leave it out"
+        )
 
 
 def _default_binding(settings: Settings) -> str:

@@ -35,9 +35,7 @@ def launcher(settings: Settings, command: Sequence[str], mode: str) -> str:
         return _without_mpi(asked, settings)
     wanted = "srun" if mpi in ("pmix", "pmi2") else asked if mpi == "auto" else "mpirun"
     if asked not in ("auto", wanted):
-        raise Impossible(
-            f"--launcher {asked} and --mpi {mpi} exclude each other", f"{mpi} goes with --launcher {wanted}"
-        )
+        raise Impossible(f"--launcher {asked} and --mpi {mpi} exclude each other", f"{mpi} needs --launcher {wanted}")
     if wanted == "srun" and mode != "outside-in":
         raise Impossible("srun starts ranks from outside the containers", "add --mode outside-in")
     return "mpirun" if wanted == "auto" else wanted
@@ -49,9 +47,9 @@ def _without_mpi(launcher: str, settings: Settings) -> str:
         what = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
         raise Impossible(what, f"{launcher} starts ranks without an MPI")
     if settings["mode"].value == "outside-in":
-        what = f"{launcher} starts ranks in containers that wait for them, which outside-in has not"
+        what = f"{launcher} starts ranks in containers that wait, which outside-in lacks"
         raise Impossible(what, "use --mode inside-out")
     if launcher == "torchrun" and "gpu_bind" in settings:
-        what = "--gpu-bind: torchrun's processes see what their node's torchrun does"
-        raise Impossible(what, "LOCAL_RANK tells each of them which GPU is its own")
+        what = "--gpu-bind cannot be used with torchrun, whose processes see all of their node's GPUs"
+        raise Impossible(what, "choose a GPU by LOCAL_RANK in the program")
     return launcher

@@ -86,8 +86,8 @@ def gpu_bind(text: str, launcher: str) -> str:
         return text
     if not re.fullmatch(r"none|closest|(single|per_task):[1-9]\d{0,3}", text):
         raise Impossible(
-            f"--gpu-bind {text} is srun's to do",
-            "without --launcher srun it is none, closest, single:RANKS or per_task:GPUS",
+            f"only srun can do --gpu-bind {text}",
+            "use --launcher srun, or none, closest, single:RANKS or per_task:GPUS",
         )
     return text
 

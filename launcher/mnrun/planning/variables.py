@@ -16,10 +16,10 @@ def of_the_job(values: Values) -> tuple[Variable, ...]:
     environ = values.around.environ
     variables = [Variable(*pair) for pair in environment.given_back(environ).items()]
     if values.around.home and not values.flag("no_home"):
-        why = "home is mounted: ~/.local must not shadow the image's packages"
+        why = "packages in ~/.local must not hide the image's"
         variables.append(Variable("PYTHONNOUSERSITE", environ.get("PYTHONNOUSERSITE", "1"), why=why))
     if values.flag("no_gpu"):
-        variables += [Variable(name, "-1", why="--no-gpu: there is none of that number") for name in _GPU_LISTS]
+        variables += [Variable(name, "-1", why="--no-gpu: no GPU has this number") for name in _GPU_LISTS]
     return tuple(variables)
 
 
@@ -63,7 +63,9 @@ def _refuse_name(name: str, word: str, equals: str) -> None:
         shown = f"{name}=…" if equals else word  # the value may be a secret
         raise UsageError(f"-x {shown!r} is not NAME or NAME=VALUE", hint)
     if environment.owner(name):
-        raise UsageError(f"-x {name}: it is {environment.owner(name)} own, and cannot be set", "give it another name")
+        raise UsageError(
+            f"-x {name}: it is one of {environment.owner(name)} variables, and cannot be set", "use another name"
+        )
 
 
 def merged(variables: Sequence[Variable]) -> tuple[Variable, ...]:

@@ -319,7 +319,7 @@ class Launch:
         if set(self.silent) - set(self.roster.lost) and self.serving_ended:
             self._sweep()
         elif self.silent:
-            self.screen.warn(f"no farewell from {nodeset.fold(self.silent)}: {self.scheduler.ENDS}")
+            self.screen.warn(f"no final report from {nodeset.fold(self.silent)}: {self.scheduler.ENDS}")
             step = next((worker.step for worker in self.roster.workers.values()), "")
             self.scheduler.end(f"{self.site.job}.{step}")
 

@@ -116,7 +116,7 @@ def _facts(transport: Transport, job: JobSpec) -> dict[str, HostFacts]:
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
     """Raise NodeError if a host did not answer a question."""
-    silent = {n: " ".join(a.err.split()) or "it ended without a word" for n, a in answers.items() if a.code != 0}
+    silent = {n: " ".join(a.err.split()) or "it ended without a message" for n, a in answers.items() if a.code != 0}
     if silent:
         raise unreachable.error(silent, len(answers))
 
@@ -168,7 +168,9 @@ def _stage(transport: Transport, job: JobSpec, screen: Screen, look: bool = Fals
     """
     source = job.container.image_file
     if not Path(source).is_file():
-        raise UsageError(f"--stage copies an image file of this machine's, and {source} is none", "name one that is")
+        raise UsageError(
+            f"--stage copies only an image file of this machine, and {source} is not one", "name an image file"
+        )
     screen.phase(f"reading {source}")
     digest = hashlib.sha256()
     for chunk in _chunks(source):

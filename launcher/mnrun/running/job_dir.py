@@ -91,7 +91,7 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
         records = Records(path)
         records.write(OWNER, f"{platform.node()} {os.getpid()}\n")
     except FileExistsError:
-        raise UsageError(f"{path} exists: two launches of one name", "start again") from None
+        raise UsageError(f"{path} exists: two launches have this name", "start again") from None
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         raise UsageError(

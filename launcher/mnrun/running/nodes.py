@@ -31,8 +31,8 @@ def connected(job: JobSpec, screen: Screen, look: bool = False) -> AbstractConte
     scheduler = at_hand(os.environ)
     if around := scheduler.job(os.environ):
         raise UsageError(
-            f"--hosts inside {scheduler.TITLE} job {around}, which gives its own nodes",
-            "choose among them with --nodelist, or leave the job first",
+            f"--hosts inside {scheduler.TITLE} job {around}, which has its own nodes",
+            "choose among the job's nodes with --nodelist, or leave the job first",
         )
     return hosts.connected(job, os.environ, screen, look)
 

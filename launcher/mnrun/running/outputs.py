@@ -75,7 +75,7 @@ def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, 
         width, letter = match[1], match[2]
         if letter in _APART:
             what = f"{flag} {pattern}: a file for each {_APART[letter]}"
-            raise Impossible(what, "mnrun writes one of all ranks; files of each rank's own are --split-output DIR")
+            raise Impossible(what, "mnrun writes one file for all ranks; --split-output DIR writes one for each")
         value = values.get(letter, match[0])
         return value.zfill(min(int(width or 0), 10)) if value.isdecimal() else value
 

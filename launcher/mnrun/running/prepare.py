@@ -108,10 +108,12 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
 def _late(plan: Plan, roster: Roster) -> LaunchError:
     if roster.failed:
         return _failed(roster)
-    missing = {node: roster.pulling.get(node, "no word from it") for node in roster.nodes if node not in roster.images}
+    missing = {
+        node: roster.pulling.get(node, "no answer from it") for node in roster.nodes if node not in roster.images
+    }
     image, limit = plan.spec.container.image, plan.spec.container.pull_timeout
     what = f"{image} is not there after {limit} s: {nodeset.folded(missing)}"
-    return DeadlineError(what, "--pull-timeout gives it longer")
+    return DeadlineError(what, "--pull-timeout allows more time")
 
 
 def _failed(roster: Roster) -> LaunchError:
@@ -130,7 +132,7 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     over = job_over(site.job, SCHEDULERS[site.scheduler].ending(site))
     if over is not None:
         return over
-    said = " | ".join(noise[-3:]) or "without a word"
+    said = " | ".join(noise[-3:]) or "without a message"
     return NodeError(f"the step that pulls {plan.spec.container.image} ended ({said})")
 
 
@@ -139,7 +141,7 @@ def _same(plan: Plan, roster: Roster) -> Image:
     digests = {node: digest for node, (digest, _) in roster.images.items()}
     if len(set(digests.values())) > 1:
         what = f"{plan.spec.container.image} is not the same on all nodes: {nodeset.folded(digests)}"
-        raise NodeError(what, "--pull always asks the registry anew on each; what none has, load anew on each")
+        raise NodeError(what, "use --pull always, or load the same image on each node")
     places = {place for _, place in roster.images.values()}
     kind = ImageKind.STORED if RUNTIMES[plan.spec.container.runtime].NAMED else ImageKind.FILE
     # Where places differ, the same image has another id on each node.

@@ -32,7 +32,7 @@ from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.hosts.transport import Transport
 
 DAY = 86400.0
-UNASKED = "nobody holds nodes yet: in the job `mnrun plan` asks one, and remembers"
+UNASKED = "there are no nodes yet: `mnrun plan` in the job asks one, and remembers the answer"
 
 
 class Probe:
@@ -60,7 +60,7 @@ class Probe:
             if place and place.stat().st_uid == os.getuid() and place.stat().st_mtime > time.time() - DAY:
                 facts = mpi_facts(parse(place.read_text(encoding="utf-8", errors="replace")))
                 at = time.strftime("%Y-%m-%d %H:%M", time.localtime(place.stat().st_mtime))
-                self.origin = f"as a node said at {at}"
+                self.origin = f"as a node reported at {at}"
                 return facts
         return None
 
@@ -76,7 +76,7 @@ class Probe:
             self.origin = f"{names[0]} could not be asked: {error.message}"
             return None
         facts = mpi_facts(parse(answer))
-        self.origin = f"asked on {names[0]}" if facts else f"{names[0]} has said nothing"
+        self.origin = f"asked on {names[0]}" if facts else f"{names[0]} did not answer"
         place = self._place()
         if facts and not facts.silent and place:
             with suppress(OSError):

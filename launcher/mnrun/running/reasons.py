@@ -42,7 +42,7 @@ class Reasons:
         count = f"{len(missing)} of {len(roster.nodes)} nodes not ready"
         if late and not refused:
             seconds = self._plan.spec.start.timeout
-            return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", "--start-timeout gives them longer")
+            return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", "--start-timeout allows more time")
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
 
     def cut_off(self, said: Sequence[str]) -> LaunchError:
@@ -60,8 +60,8 @@ class Reasons:
             return NodeError(f"lost while the program ran: {told}")
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {self._job} failed")
-        words = " | ".join(said[-3:]) or "without a word"
-        return NodeError(f"the serving step ended while the program ran ({words})")
+        words = " | ".join(said[-3:]) or "without a message"
+        return NodeError(f"the step with the containers ended while the program ran ({words})")
 
 
 def failure(roster: Roster) -> LaunchError:

@@ -203,7 +203,7 @@ def cwd() -> str:
     try:
         physical = str(Path.cwd())
     except FileNotFoundError:
-        raise UsageError("the current directory is gone", "go to one that is there") from None
+        raise UsageError("the current directory does not exist any more", "change to a directory that exists") from None
     return logical if os.path.isabs(logical) and os.path.realpath(logical) == physical else physical
 
 

@@ -36,11 +36,11 @@ def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     if job.hosts.names:
         words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
         raise Impossible(
-            "there is no scheduler to hand --hosts in to",
-            f"detach it yourself: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
+            "a job with --hosts cannot be submitted, since there is no scheduler",
+            f"run it in tmux: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
         )
     if job.hosts.local:
-        raise Impossible("--local runs on this machine, now", "leave it out to submit, or use mnrun run")
+        raise Impossible("a job with --local cannot be submitted", "leave out --local, or use mnrun run")
     ranks = layout.lay_out(job, None)
     paper = plan.make(job, script.on_paper(ranks), "JOB")
     scheduler = at_hand(os.environ)

@@ -38,7 +38,7 @@ def refuse(binary: str, reference: str) -> LaunchError | None:
     if _NAME.fullmatch(for_stores(reference, binary)):
         return None
     return UsageError(
-        f"--image {reference} is no name of an image that {binary} has",
+        f"--image {reference} is not an image name for {binary}",
         f"name one of `{binary} images`, or use --runtime apptainer for a file",
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from mnrun.model import Allocation, Site
 from mnrun.system import process
 
-ENDS = "its guard ends what is left there, within two minutes where it is cut off"
+ENDS = "its guard ends what is left there, within two minutes if the connection is lost"
 
 
 def name(environ: Mapping[str, str]) -> str:

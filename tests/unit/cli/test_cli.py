@@ -86,14 +86,14 @@ def test_another_tools_option_is_answered_with_ours(mnrun: Terminal, job: Launch
     """One line that names it and ours, wherever it stands among the options."""
     for words in ((spelling, "2"), (*IMAGE, "-n", "2", spelling, "2"), (f"{spelling}=2",)):
         said = complaint(mnrun(*words, "./app"))
-        assert said == f"{spelling} is another tool's option; here it is {FOREIGN[spelling]}"
+        assert said == f"{spelling} is another tool's option; use {FOREIGN[spelling]}"
     assert job.plans == []
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-v", "/a:/b"), "-v is --verbose here, not docker's volume /a:/b; write --bind /a:/b"),
+        (("-v", "/a:/b"), "-v is --verbose here, and not docker's volume /a:/b; write --bind /a:/b"),
         (("-e", "A=b"), "-e is another tool's option; for a variable write -x A=b"),
         (("-eA=b",), "-e is another tool's option; for a variable write -x A=b"),
         (("-x", "node03"), "-x node03: there is no variable node03 here; to leave a node out write --exclude node03"),
@@ -132,14 +132,14 @@ def test_an_unknown_option_is_answered_with_a_near_one(
         (
             ("--mode", "inside_out"),
             "--mode 'inside_out' is unknown (command line); did you mean inside-out? "
-            "it is one of auto, inside-out, outside-in",
+            "use one of auto, inside-out, outside-in",
         ),
         (
             ("--mode", "x"),
-            "--mode 'x' is unknown (command line); it is one of auto, inside-out, outside-in",
+            "--mode 'x' is unknown (command line); use one of auto, inside-out, outside-in",
         ),
-        (("-n", "many"), "--ntasks 'many' is not a number from 1 up (command line)"),
-        (("-np16",), "--ntasks 'p16' is not a number from 1 up (command line)"),
+        (("-n", "many"), "--ntasks 'many' is not a positive number (command line)"),
+        (("-np16",), "--ntasks 'p16' is not a positive number (command line)"),
         (("--env-file", "none.env"), "--env-file none.env: No such file or directory"),
         (("--start-timeout", "soon"), "--start-timeout 'soon' is not a time (command line); write 120s, 5m or 1h"),
         (("--mode", "inside-out", "--launcher", "srun"), ""),
@@ -254,7 +254,7 @@ def test_a_bug_of_ours(mnrun: Terminal, job: Launched) -> None:
     answer = mnrun("-Q", *IMAGE, "./app")
     assert answer.code == 120
     assert "RuntimeError: what" in answer.err
-    assert answer.err.endswith("mnrun: a bug of mnrun's own; please report what stands above\n")
+    assert answer.err.endswith("mnrun: this is a bug in mnrun; please report the lines above\n")
 
 
 def test_interrupted_before_anything_runs(mnrun: Terminal, job: Launched) -> None:

@@ -103,7 +103,7 @@ def test_plan_shows_every_origin(
         "image = /app.sif    # job.toml line 2",
         "bind = /site:/site /mine:/mine    # profile here, job.toml line 4",
         "partition = gpu    # profile here",
-        "profile = here    # it matches this place",
+        "profile = here    # its match fits this place",
         "env = TOKEN KEY    # job.toml line 5",
         "keep = true    # MNRUN_KEEP",
         "account = physics    # SBATCH_ACCOUNT",
@@ -127,10 +127,10 @@ def test_what_has_no_effect_in_a_job_that_runs(mnrun: Terminal, job: Launched, t
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nodez = 2\n", "job.toml line 1: nodez is no key; did you mean nodes (a number)?"),
+        ("nodez = 2\n", "job.toml line 1: unknown key nodez; did you mean nodes (a number)?"),
         ("\ufeffnodes = 2", "job.toml line 1: it begins with a byte order mark; save it as UTF-8 without one"),
         ("image = 'x", "job.toml line 1: "),
-        ("name = 'a\tb'", "--job-name 'a\\tb' has a tab, "),
+        ("name = 'a\tb'", "--job-name 'a\\tb' contains a tab, "),
         ("nodes = 'x'", 'job.toml line 1: nodes = "x" is not a number; '),
     ],
 )
@@ -160,7 +160,7 @@ def test_init_writes_a_job_file(mnrun: Terminal, job: Launched, tmp_path: Path, 
     write(site / "config.toml", 'account = "physics"\nbind = ["/ä b"]\n[env]\nTOKEN = "very-secret"')
     assert mnrun("init") == Answer(0, "job.toml\n", "")
     text = (tmp_path / "job.toml").read_text(encoding="utf-8")
-    assert f'# account = "physics"  # Account that pays.  ({site}/config.toml line 1)\n' in text
+    assert f'# account = "physics"  # Account that the job is charged to.  ({site}/config.toml line 1)\n' in text
     assert '# bind = ["/ä b"]  # ' in text
     assert "secret" not in text
     for option in OPTIONS:
@@ -237,7 +237,7 @@ def test_profile_show(mnrun: Terminal, site: Path) -> None:
         assert f"{line}\n" in answer.out
     assert "secret" not in answer.out
     assert "keep" not in mnrun("profile", "show").out
-    assert complaint(mnrun("profile", "show", "none")) == "there is no profile none; there is debug"
+    assert complaint(mnrun("profile", "show", "none")) == "there is no profile none; known profiles: debug"
 
 
 def test_schema(mnrun: Terminal) -> None:

@@ -79,7 +79,7 @@ def test_status_of_all(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     later = time.time() + 3725
     slurm.known = (
         Job("12", "train", "RUNNING", nodes=2, nodelist="n[1-2]", gpus=8, end=later + 0.9),
-        Job("13", "a b", "PENDING", "others are before it in the queue", nodes=4),
+        Job("13", "a b", "PENDING", "other jobs are before it in the queue", nodes=4),
         Job("14", "x", "RUNNING", nodes=1, nodelist="n3"),
     )
     made(jobs, "7", 3, time=time.time())
@@ -89,7 +89,7 @@ def test_status_of_all(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
         "JOB  NAME   STATE    NODES   GPUS  LEFT      CODE  WHY",
         "7           failed   n[1-2]                  3",
         "12   train  running  n[1-2]  8     1:02:05",
-        "13   a b    pending  4                             others are before it in the queue",
+        "13   a b    pending  4                             other jobs are before it in the queue",
         "14   x      running  n3            no limit",
     ]
     assert slurm.asked == ["jobs", "history "]
@@ -160,8 +160,8 @@ def test_a_signal_to_jobs_with_and_without_a_script_of_ours(mnrun: Terminal, slu
     assert mnrun("cancel", "-s", "KILL", "8").code == 0
     for wrong in ("WINCH", "foo", "KILL"):
         assert mnrun("cancel", "-s", wrong, "9").err == (
-            f"mnrun: --signal {wrong} is no signal that a job hands on to its program; "
-            "it is one of TERM, INT, HUP, QUIT, USR1, USR2, ALRM, CONT; without -s the job is ended\n"
+            f"mnrun: --signal {wrong}: mnrun does not forward this signal to programs; "
+            "use one of TERM, INT, HUP, QUIT, USR1, USR2, ALRM, CONT, or end the job without -s\n"
         )
     assert len(slurm.asked) == 2
 
@@ -184,7 +184,7 @@ def test_nodes(mnrun: Terminal, slurm: Slurm) -> None:
     ]
     (main,) = json.loads(mnrun("nodes", "--json", "-p", "main").out)
     assert (main["free"], main["gpus_free"], main["out"]) == (0, 1, ["node02 drained: bad fan: 3"])
-    assert mnrun("nodes", "-p", "x").err == "mnrun: --partition x is not there; Slurm has main\n"
+    assert mnrun("nodes", "-p", "x").err == "mnrun: there is no partition x; Slurm has main\n"
 
 
 def test_clean(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
@@ -257,7 +257,7 @@ def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm,
     slurm.poll = 0.0
     slurm.known = (Job("7", "x", "CANCELLED"),)
     done = mnrun("logs", "-f", "7")
-    assert (done.code, done.err) == (2, "mnrun: job 7 ended before it began; mnrun status 7 tells why\n")
+    assert (done.code, done.err) == (2, "mnrun: job 7 ended before it started; mnrun status 7 shows the reason\n")
     assert slurm.asked == ["jobs"]
 
 
@@ -277,8 +277,8 @@ def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     assert whole.err == "[1] careful\n"
     two = mnrun("logs", "7", "--node", "n2")
     assert (two.out, two.err) == ("[0] I am 0\n[2] I am 2\n", "ready n2 port=2\nrank n2 0 3\nrank n2 2 3\n")
-    assert "rank 9 of job 7 has said nothing" in mnrun("logs", "7", "--rank", "9").err
-    assert "job 7 has no node n9; it has n[1-2]" in mnrun("logs", "7", "--node", "n9").err
+    assert "rank 9 of job 7 has written nothing" in mnrun("logs", "7", "--rank", "9").err
+    assert "job 7 has no node n9; its nodes are n[1-2]" in mnrun("logs", "7", "--node", "n9").err
     assert "choose one" in mnrun("logs", "7", "--node", "n1", "--rank", "0").err
 
 
@@ -286,7 +286,7 @@ def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) ->
     """Each with what to do."""
     assert "there are no records of job 7 in" in mnrun("logs", "7").err
     made(jobs, "8")
-    assert "job 8 has not begun, so it has said nothing; wait for it with -f" in mnrun("logs", "8").err
+    assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err
     made(jobs, "9")
     made(jobs, "9_0", 0)
     assert "job 9 is an array; name one of its tasks: 9_0" in mnrun("logs", "9").err
@@ -294,10 +294,10 @@ def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) ->
     assert "job 10 is an array; name one of its tasks: 10_1" in mnrun("logs", "10").err
     logged(jobs, 0)
     assert (
-        "did not keep its ranks' output apart; hand it in with --split-output" in mnrun("logs", "7", "--rank", "0").err
+        "has no separate output for each rank; submit it with --split-output" in mnrun("logs", "7", "--rank", "0").err
     )
     (jobs / "out").unlink()
-    assert "out is not there; was it moved?" in mnrun("logs", "7").err
+    assert "out is not there; look where the output was moved" in mnrun("logs", "7").err
 
 
 def test_where_the_records_are(mnrun: Terminal, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

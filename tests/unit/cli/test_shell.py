@@ -56,9 +56,14 @@ def test_a_shell_runs_once_in_the_master_container(kind: str) -> None:
 @pytest.mark.parametrize(
     ("words", "given", "error", "said"),
     [
-        (("./app",), {}, UsageError, "shell takes no command, and found './app'; "),
-        ((), {"script": "job.sh"}, UsageError, "shell takes no command, and found --script; "),
-        ((), {"mode": "outside-in"}, Impossible, "a shell lives in the master container, which outside-in has not; "),
+        (("./app",), {}, UsageError, "mnrun shell takes no command, but found './app'; "),
+        ((), {"script": "job.sh"}, UsageError, "mnrun shell takes no command, but found --script; "),
+        (
+            (),
+            {"mode": "outside-in"},
+            Impossible,
+            "a shell runs in the first node's container, which outside-in lacks; ",
+        ),
         ((), {"image": None}, UsageError, "no image; "),
     ],
 )
@@ -206,7 +211,7 @@ def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
     [
         ("salloc: error: invalid partition specified: x\nsalloc: error: Job submit/allocate failed: no\n", None),
         ("salloc: Job allocation 4 has been revoked.\n", "Job allocation 4 has been revoked."),
-        ("", "it said nothing"),
+        ("", "no message"),
     ],
 )
 def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | None) -> None:
@@ -215,7 +220,7 @@ def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | 
     with pytest.raises(SchedulerError) as raised, allocate.allocated(("salloc", "-p", "x"), {}, Screen(quiet=True)):
         pass
     reason = reason or "invalid partition specified: x; Job submit/allocate failed: no"
-    assert str(raised.value) == f"salloc: {reason}; it was asked for -p x"
+    assert str(raised.value) == f"salloc: {reason}; the request was -p x"
     assert salloc.done == [signal.SIGHUP, "close"]
 
 
@@ -295,7 +300,7 @@ def test_the_verb_refuses_before_it_allocates(mnrun: Terminal, salloc: Salloc) -
     """Nobody waits in a queue for a mistake."""
     answer = mnrun("shell", "--image", "/app.sif", "--mode", "outside-in")
     assert (answer.code, answer.out, salloc.argv) == (122, "", ())
-    assert answer.err.startswith("mnrun: a shell lives in the master container")
+    assert answer.err.startswith("mnrun: a shell runs in the first node's container")
     assert mnrun("shell", "--image", "/app.sif", "./app").code == 2
     assert "shell" in main.VERBS
 
@@ -359,8 +364,8 @@ def test_the_front_door_speaks_mnruns_words(sh: Shell, door: Path) -> None:
     words += ["--slots_per_node=2", "--nodelist=n[1-2]", "--singopts=-B /x:/y --z=1", "--iname=a", "--lr=0.1"]
     said = knock(sh, door, *words, code=4, A="1 2", SLURM_NTASKS="2", SLURM_NTASKS_PER_NODE="1")
     assert said == [
-        "srun_singularity.sh: --envlist: B is not set here, and left out",
-        "srun_singularity.sh: --iname means nothing any more: keys, configuration and names are each job's own",
+        "srun_singularity.sh: --envlist: B is not set here, and is left out",
+        "srun_singularity.sh: --iname has no effect now: each job has its own keys, configuration and names",
         "<run><--bind></a><--bind></b c><-x><A><-x><HOME><--ntasks-per-node><2><--force>"
         "<--container-args=-B /x:/y --z=1><--nodelist><n[1-2]><--mode><inside-out><--image><a.sif><--script><j=1.sh>"
         "<--><x><--lr=0.1><--help>0",
@@ -373,7 +378,7 @@ def test_the_front_door_speaks_mnruns_words(sh: Shell, door: Path) -> None:
         (("--container=x",), "no script: name one with --script=FILE"),
         (("--script=x",), "no image: name one with --container=FILE"),
         (("--script", "x"), "--script has no value: write --script=VALUE"),
-        (("--envlist=A-B",), "--envlist: 'A-B' is not a variable's name"),
+        (("--envlist=A-B",), "--envlist: 'A-B' is not a variable name"),
     ],
 )
 def test_the_front_door_refuses_once(sh: Shell, door: Path, words: Words, said: str) -> None:

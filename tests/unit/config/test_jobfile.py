@@ -189,41 +189,53 @@ def test_binds(written: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nodez = 2", "job.toml line 1: nodez is no key; did you mean nodes (a number)?"),
-        ("\n[launch]\nmod = 'x'", "job.toml line 3: mod is no key; did you mean mode (auto, inside-out, outside-in)?"),
-        ("ntasks-per-node = 2", "job.toml line 1: ntasks-per-node is no key; did you mean ntasks_per_node (a number)?"),
-        ("[a]\nzzz = 1", "job.toml line 2: zzz is no key; the keys are the long options, with _ for -"),
-        ("start_timout = 3", 'job.toml line 1: start_timout is no key; did you mean start_timeout (a time: "120s")?'),
-        ("comand = ['x']", "job.toml line 1: comand is no key; did you mean command (a list of words)?"),
-        ("[[bind]]\nx = 1", 'job.toml line 1: bind = [{"x": 1}] is not a list of strings; Mount a path of the nodes '),
+        ("nodez = 2", "job.toml line 1: unknown key nodez; did you mean nodes (a number)?"),
+        (
+            "\n[launch]\nmod = 'x'",
+            "job.toml line 3: unknown key mod; did you mean mode (auto, inside-out, outside-in)?",
+        ),
+        (
+            "ntasks-per-node = 2",
+            "job.toml line 1: unknown key ntasks-per-node; did you mean ntasks_per_node (a number)?",
+        ),
+        ("[a]\nzzz = 1", "job.toml line 2: unknown key zzz; the keys are the long options, with _ for -"),
+        ("start_timout = 3", 'job.toml line 1: unknown key start_timout; did you mean start_timeout (a time: "120s")?'),
+        ("comand = ['x']", "job.toml line 1: unknown key comand; did you mean command (a list of words)?"),
+        ("[[bind]]\nx = 1", 'job.toml line 1: bind = [{"x": 1}] is not a list of strings; Path of the nodes '),
         ('nodes = "4"', 'job.toml line 1: nodes = "4" is not a number; write nodes = 4'),
-        ("nodes = true", "job.toml line 1: nodes = true is not a number; Nodes to run on."),
-        ("nodes = 4.0", "job.toml line 1: nodes = 4.0 is not a number; Nodes to run on."),
-        ("nodes = 0", "--nodes '0' is not a number from 1 up (job.toml line 1)"),
+        ("nodes = true", "job.toml line 1: nodes = true is not a number; Number of nodes."),
+        ("nodes = 4.0", "job.toml line 1: nodes = 4.0 is not a number; Number of nodes."),
+        ("nodes = 0", "--nodes '0' is not a positive number (job.toml line 1)"),
         ("time = 12:00:00", 'job.toml line 1: time = 12:00:00 is not a string; write time = "12:00:00"'),
         ("keep = 'yes'", 'job.toml line 1: keep = "yes" is not true or false; Keep the records of this run.'),
         ("bind = '/a'", 'job.toml line 1: bind = "/a" is not a list of strings; write bind = ["/a"]'),
-        ("bind = [1]", "job.toml line 1: bind = [1] is not a list of strings; Mount a path of the nodes "),
+        ("bind = [1]", "job.toml line 1: bind = [1] is not a list of strings; Path of the nodes "),
         (
             "mode = 'inside'",
             "--mode 'inside' is unknown (job.toml line 1); did you mean inside-out? "
-            "it is one of auto, inside-out, outside-in",
+            "use one of auto, inside-out, outside-in",
         ),
         ("command = 'python x'", "job.toml line 1: command is not a list of words; command = ["),
         ("command = ['x', 1]", "job.toml line 1: command is not a list of words; command = ["),
         ("env = 'A=1'", "job.toml line 1: env is not a table: [env]; "),
         ("image = '${NO}/a.sif'", "job.toml line 1: ${NO} is not set; set it, or write $${NO} for the text"),
         ("image = ''", "--image is empty (job.toml line 1)"),
-        ("nodes = 1\n[a]\nnodes = 2", "job.toml line 3: nodes is said twice; also in job.toml line 1"),
-        ("name = 'a'\njob_name = 'b'", "job.toml line 2: job_name is said twice; also in job.toml line 1"),
-        ("match.cluster = 'x'", "job.toml line 1: match is a table of profiles; mnrun profile list shows yours"),
-        ("[partition.gpu]\nnodes = 1", "job.toml line 1: partition is a table of profiles; mnrun profile list "),
+        ("nodes = 1\n[a]\nnodes = 2", "job.toml line 3: nodes is given twice; also in job.toml line 1"),
+        ("name = 'a'\njob_name = 'b'", "job.toml line 2: job_name is given twice; also in job.toml line 1"),
+        (
+            "match.cluster = 'x'",
+            "job.toml line 1: match is a table for profiles; move it to a profile: mnrun profile list shows yours",
+        ),
+        ("[partition.gpu]\nnodes = 1", "job.toml line 1: partition is a table for profiles; move it to a profile"),
         (
             "name = 'a\tb'",
-            "--job-name 'a\\tb' has a tab, a newline or another control character in it (job.toml line 1)",
+            "--job-name 'a\\tb' contains a tab, a newline or another control character (job.toml line 1)",
         ),
-        ('name = "a\\nb"', "--job-name 'a\\nb' has a tab, a newline or another control character in it "),
-        ('[slurm]\ncomment = "a\\nb"', "--slurm 'comment=a\\nb' has a tab, a newline or another control character "),
+        ('name = "a\\nb"', "--job-name 'a\\nb' contains a tab, a newline or another control character "),
+        (
+            '[slurm]\ncomment = "a\\nb"',
+            "--slurm 'comment=a\\nb' contains a tab, a newline or another control character ",
+        ),
         ("[slurm]\ncomment = [1]", 'job.toml line 2: comment = [1] is not a string; write comment = "VALUE"'),
     ],
 )
@@ -269,13 +281,13 @@ def test_no_message_holds_a_variables_value(text: str) -> None:
 )
 def test_a_nul_is_nowhere_possible(text: str) -> None:
     """Neither a path, nor a word, nor a variable can hold one."""
-    assert "has a NUL character in it; take it out" in refusal(text)
+    assert "contains a NUL character; remove it" in refusal(text)
 
 
 def test_what_is_nested_too_deeply() -> None:
     """One line, and no traceback."""
     assert refusal("a = " + "[" * 3000 + "]" * 3000) == (
-        "job.toml: tables or lists are nested too deeply; sections are for the eye"
+        "job.toml: tables or lists are nested too deeply; put the keys at the top level"
     )
 
 
@@ -350,14 +362,12 @@ def test_outputs_in_a_profile_begin_where_a_job_is_handed_in() -> None:
 
 def test_a_command_is_one_and_a_job_files() -> None:
     assert refusal('command = ["a"]\n[x]\ncommand = ["b"]') == (
-        "job.toml line 2: command is said twice; one job runs one command"
+        "job.toml line 2: command is given twice; one job runs one command"
     )
     profile = Page("/etc/config.toml", 'command = ["a"]', "/etc", {}, layer=Layer.DEFAULTS)
     with pytest.raises(UsageError) as wrong:
         jobfile.layer(jobfile.load(profile), profile)
-    assert str(wrong.value) == (
-        "/etc/config.toml line 1: command is a job file's; what holds for many jobs runs nothing"
-    )
+    assert str(wrong.value) == ("/etc/config.toml line 1: command is allowed only in a job file; move it to a job file")
 
 
 @pytest.mark.parametrize("table", ["", "[slurm]\n"])

@@ -9,7 +9,7 @@ from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
 from unit.samples import origin, setting
 
-MODES = "it is one of auto, inside-out, outside-in"
+MODES = "use one of auto, inside-out, outside-in"
 
 
 @pytest.mark.parametrize(
@@ -47,40 +47,40 @@ def test_parse_reads_what_a_person_wrote(name: str, raw: object, value: object) 
 @pytest.mark.parametrize(
     ("name", "raw", "said"),
     [
-        ("nodes", "four", "--nodes 'four' is not a number from 1 up (here)"),
-        ("nodes", "0", "--nodes '0' is not a number from 1 up (here)"),
-        ("nodes", "-1", "--nodes '-1' is not a number from 1 up (here)"),
+        ("nodes", "four", "--nodes 'four' is not a positive number (here)"),
+        ("nodes", "0", "--nodes '0' is not a positive number (here)"),
+        ("nodes", "-1", "--nodes '-1' is not a positive number (here)"),
         (
             "nodes",
             "2-4",
-            "--nodes 2-4: which rank is where is laid out before Slurm chooses (here); "
-            "write --nodes 2; a live run takes what it is given: salloc -N 2-4 mnrun …",
+            "--nodes 2-4: mnrun places ranks before Slurm chooses a number (here); "
+            "write --nodes 2; a live run uses what Slurm grants: salloc -N 2-4 mnrun …",
         ),
-        ("ntasks", "2-4", "--ntasks '2-4' is not a number from 1 up (here)"),
-        ("ntasks", "p", "--ntasks 'p' is not a number from 1 up (here)"),
-        ("ntasks", "", "--ntasks '' is not a number from 1 up (here)"),
-        ("ntasks_per_node", "1.5", "--ntasks-per-node '1.5' is not a number from 1 up (here)"),
+        ("ntasks", "2-4", "--ntasks '2-4' is not a positive number (here)"),
+        ("ntasks", "p", "--ntasks 'p' is not a positive number (here)"),
+        ("ntasks", "", "--ntasks '' is not a positive number (here)"),
+        ("ntasks_per_node", "1.5", "--ntasks-per-node '1.5' is not a positive number (here)"),
         ("image", "", "--image is empty (here)"),
         ("mode", "inside_out", f"--mode 'inside_out' is unknown (here); did you mean inside-out? {MODES}"),
         ("mode", "outsidein", f"--mode 'outsidein' is unknown (here); did you mean outside-in? {MODES}"),
-        ("mode", "", "--mode '' is unknown (here); it is one of auto, inside-out, outside-in"),
+        ("mode", "", "--mode '' is unknown (here); use one of auto, inside-out, outside-in"),
         (
             "runtime",
-            "enroot",
-            "--runtime 'enroot' is unknown (here); "
-            "it is one of auto, apptainer, singularity, docker, podman, charliecloud, host",
+            "balloon",
+            "--runtime 'balloon' is unknown (here); "
+            "use one of auto, apptainer, singularity, docker, podman, charliecloud, host",
         ),
         (
             "mpi",
             "pmi1",
             "--mpi 'pmi1' is unknown (here); did you mean pmix? "
-            "it is one of auto, openmpi, mpich, mvapich2, intelmpi, pmix, pmi2",
+            "use one of auto, openmpi, mpich, mvapich2, intelmpi, pmix, pmi2",
         ),
         (
             "signal",
             "foo@120",
-            "--signal foo@120 is no signal that a job hands on to its program (here); "
-            "it is one of TERM, INT, HUP, QUIT, USR1, USR2, ALRM, CONT, as USR1@120",
+            "--signal foo@120: mnrun does not forward this signal to programs (here); "
+            "use one of TERM, INT, HUP, QUIT, USR1, USR2, ALRM, CONT, as USR1@120",
         ),
         ("keep", "maybe", "--keep 'maybe' is neither true nor false (here)"),
         ("mpi_args", ("a", "it's"), '--mpi-args "it\'s": no closing quotation (here)'),
@@ -293,7 +293,7 @@ def test_sbatchs_own_variables() -> None:
 )
 def test_a_line_of_a_script_is_one_line(name: str, raw: object) -> None:
     """Nothing that is written into a script's line may begin another."""
-    with pytest.raises(UsageError, match="has a tab, a newline or another control character in it"):
+    with pytest.raises(UsageError, match="contains a tab, a newline or another control character"):
         layers.parse(BY_NAME[name], raw, "here")
 
 

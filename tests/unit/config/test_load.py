@@ -92,13 +92,13 @@ def test_a_profile_is_shown_with_how_it_was_chosen(place: Place) -> None:
     write(place.site / "profiles/here.toml", 'match.hostname = "login*"')
     write(place.own / "profiles/mine.toml", "keep = true")
     assert place.gather().settings["profile"].value == "here"
-    assert place.gather().settings["profile"].origin.text == "it matches this place"
+    assert place.gather().settings["profile"].origin.text == "its match fits this place"
     found = place.gather(profile="mine")
     assert (found.profile, str(found.settings["keep"].origin)) == ("mine", "profile mine")
     assert place.gather(environ={"MNRUN_PROFILE": "mine"}).settings["profile"].origin.text == "MNRUN_PROFILE"
     (place.cwd / "job.toml").write_text('profile = "mine"')
     assert place.gather("job.toml").profile == "mine"
-    with pytest.raises(UsageError, match="there is no profile other; there is here, mine"):
+    with pytest.raises(UsageError, match="there is no profile other; known profiles: here, mine"):
         place.gather(profile="other")
 
 
@@ -118,7 +118,7 @@ def test_a_sites_file_that_others_can_write_is_ignored(place: Place, mode: int) 
     assert not {"keep", "force", "profile"} & set(found.settings)
     assert len(found.warnings) == 2
     assert found.warnings[1] == (
-        f"{place.site}/config.toml is ignored: it and its directory must belong to root, and nobody else may write them"
+        f"{place.site}/config.toml is ignored: it and its directory must belong to root, and only root may write them"
     )
 
 
@@ -159,7 +159,7 @@ def test_a_cluster_that_cannot_be_asked(place: Place, mocker: MockerFixture) -> 
     """The way around it is named."""
     write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"')
     mocker.patch.object(slurm, "name", side_effect=SchedulerError("scontrol did not answer"))
-    with pytest.raises(SchedulerError, match=r"^scontrol did not answer; .*name it with --profile$"):
+    with pytest.raises(SchedulerError, match=r"^scontrol did not answer; .*name one with --profile$"):
         place.gather()
     assert place.gather(profile="here").profile == "here"
 
@@ -171,7 +171,7 @@ def test_policy_is_advice_and_no_lock(place: Place) -> None:
         'match.cluster = "cluster1"\nno_home = true\n[policy]\nno_home = "why"\nmem = "use mem_per_cpu"',
     )
     assert place.gather().settings["no_home"].value is True
-    with pytest.raises(Impossible, match=r"^--mem \(MNRUN_MEM\) is not wanted by profile here: use mem_per_cpu; "):
+    with pytest.raises(Impossible, match=r"^--mem \(MNRUN_MEM\) is refused by profile here: use mem_per_cpu; "):
         place.gather(environ={"MNRUN_MEM": "1G"})
     assert place.gather(mem="1G", force=True).settings["mem"].value == "1G"
     with pytest.raises(Impossible):

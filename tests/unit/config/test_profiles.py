@@ -146,28 +146,31 @@ def test_a_users_own_goes_before_the_sites_of_that_name() -> None:
 
 def test_a_name_that_is_none() -> None:
     """With those that there are."""
-    with pytest.raises(UsageError, match=r"^there is no profile z; there is a, b$"):
+    with pytest.raises(UsageError, match=r"^there is no profile z; known profiles: a, b$"):
         chosen(sheet("", "b"), sheet("", "a"), name="z")
-    with pytest.raises(UsageError, match=r"^there is no profile z; there is none$"):
+    with pytest.raises(UsageError, match=r"^there is no profile z; known profiles: none$"):
         chosen(name="z")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("match.host = 'x'", "profile here line 1: match.host is not understood; match.cluster = "),
-        ("match.cluster = 7", "profile here line 1: match.cluster is not understood; "),
-        ("match.hostname = []", "profile here line 1: match.hostname is not understood; "),
+        ("match.host = 'x'", "profile here line 1: match.host is not valid; write match.cluster"),
+        ("match.cluster = 7", "profile here line 1: match.cluster is not valid; "),
+        ("match.hostname = []", "profile here line 1: match.hostname is not valid; "),
         ("match = 'x'", "profile here line 1: match is a table here; "),
         ("partition = 'gpu'", "profile here line 1: partition is a table here; write resources.partition for the key"),
-        ("partition.gpu = 'x'", "profile here line 1: partition.gpu is no table; "),
-        ("[partition.gpu]\nnodez = 1", "profile here line 2: nodez is no key; did you mean nodes (a number)?"),
-        ("site.module = ['x']", "profile here line 1: site.module is no key; it is one of modules, jobs, ports, "),
+        ("partition.gpu = 'x'", "profile here line 1: partition.gpu is not a table; "),
+        ("[partition.gpu]\nnodez = 1", "profile here line 2: unknown key nodez; did you mean nodes (a number)?"),
+        ("site.module = ['x']", "profile here line 1: unknown key site.module; use one of modules, jobs, ports, "),
         ("keep = true\nsite.modules = 'x'", 'profile here line 2: modules = "x" is not a list of strings; write '),
         ("site.ports = ''", "--ports is empty (profile here line 1)"),
-        ("policy.keep = false", "profile here line 1: policy.keep is not a string; write what users are told"),
-        ("profile = 'y'", "profile here line 1: a profile names no other; one is chosen, none are merged"),
-        ("command = ['x']", "profile here line 1: command is a job file's; "),
+        ("policy.keep = false", "profile here line 1: policy.keep is not a string; write the reason that users read"),
+        (
+            "profile = 'y'",
+            "profile here line 1: a profile cannot name another profile; remove this key: ",
+        ),
+        ("command = ['x']", "profile here line 1: command is allowed only in a job file; "),
         ("nodes = ", "profile here line 1: invalid value; "),
     ],
 )
@@ -180,7 +183,7 @@ def test_what_is_refused(text: str, said: str) -> None:
 
 def test_only_a_profile_is_matched() -> None:
     """Site defaults hold everywhere."""
-    with pytest.raises(UsageError, match="only a profile is chosen by match"):
+    with pytest.raises(UsageError, match="match is allowed only in a profile"):
         sheet("match.cluster = 'x'", "")
 
 
@@ -195,5 +198,5 @@ def test_policy(value: object, wrong: bool) -> None:
     with pytest.raises(Impossible) as refused:
         profiles.refuse_unwanted(asked, {"no_home": "home is small"}, "profile here")
     assert str(refused.value) == (
-        "--no-home (job.toml line 3) is not wanted by profile here: home is small; --force overrides it"
+        "--no-home (job.toml line 3) is refused by profile here: home is small; --force overrides it"
     )

@@ -128,7 +128,7 @@ def test_an_image_without_a_tag(place: Path, mocker: MockerFixture, capsys: pyte
         (place / "refs" / name).unlink()
     mocker.patch.object(slurm, "is_here", return_value=False)
     said = Terminal(mocker, capsys)("clean", "--images", "--image-cache", str(place)).out
-    assert said == f"removed {place}/sha256-1.sif: no tag leads to it any more, 2 MB, unused for 40 days\n"
+    assert said == f"removed {place}/sha256-1.sif: no tag refers to it any more, 2 MB, unused for 40 days\n"
 
 
 def test_another_ones_cache(place: Path, mocker: MockerFixture) -> None:

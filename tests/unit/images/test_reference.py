@@ -59,7 +59,7 @@ def test_what_could_be_both(text: str) -> None:
     with pytest.raises(UsageError) as wrong:
         reference.is_reference(text, False)
     assert str(wrong.value) == (
-        f"--image {text} may be a file, which is not here, or an image of a registry; write ./{text} or docker://{text}"
+        f"--image {text} is not a file here, and names no registry; write ./{text} or docker://{text}"
     )
 
 
@@ -71,15 +71,15 @@ def test_a_file_with_a_colon_that_is_here() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("http://x/y", "--image http://x/y: http:// is not understood; it is one of docker, oras, library"),
+        ("http://x/y", "--image http://x/y: http:// is not a known scheme; use one of docker, oras, library"),
         ("docker://", "--image docker:// names no image; write docker://NAME:TAG"),
         ("docker://a b", "--image docker://a b names no image; write docker://NAME:TAG"),
-        ("App:1", "--image App:1 has capitals in its name; registries take lower case only"),
-        ("app@sha256:12", "--image app@sha256:12 has no whole digest; it is @sha256: and 64 digits of 0-9a-f"),
-        ("app:", "--image app: is no name of an image; it is [HOST/]NAME[:TAG][@sha256:…], or a path with ./"),
+        ("App:1", "--image App:1 has capitals in its name; write it in lower case"),
+        ("app@sha256:12", "--image app@sha256:12 has an incomplete digest; write @sha256: and 64 digits of 0-9a-f"),
+        ("app:", "--image app: is not an image name; write [HOST/]NAME[:TAG][@sha256:…], or a path with ./"),
         (
             "docker://a//b",
-            "--image docker://a//b is no name of an image; it is [HOST/]NAME[:TAG][@sha256:…], or a path with ./",
+            "--image docker://a//b is not an image name; write [HOST/]NAME[:TAG][@sha256:…], or a path with ./",
         ),
     ],
 )
@@ -95,4 +95,4 @@ def test_as_stores_have_it() -> None:
     assert reference.for_stores("docker://a:1", "docker") == reference.for_stores("a:1", "docker") == "a:1"
     with pytest.raises(Impossible) as wrong:
         reference.for_stores("oras://a:1", "docker")
-    assert str(wrong.value) == "docker does not pull oras://a:1; it pulls docker://…; apptainer pulls the others"
+    assert str(wrong.value) == "docker cannot pull oras://a:1; use an image of docker://, or --runtime apptainer"

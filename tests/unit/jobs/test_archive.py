@@ -232,7 +232,7 @@ def test_a_restart_of_slurmctld_is_no_end(tmp_path: Path, mocker: MockerFixture)
 def test_an_end_of_which_nobody_knows(tmp_path: Path, mocker: MockerFixture) -> None:
     """It says so, rather than wait for ever."""
     made(tmp_path, "7", None)
-    with pytest.raises(SchedulerError, match="nobody knows how job 7 ended: Slurm has forgotten it"):
+    with pytest.raises(SchedulerError, match="the end of job 7 is unknown: Slurm no longer knows it"):
         wait(FakeQueue(mocker, []), tmp_path, "7")
     with pytest.raises(SchedulerError, match="no job 8 of yours"):
         wait(FakeQueue(mocker, []), tmp_path, "8")

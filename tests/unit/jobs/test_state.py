@@ -94,9 +94,10 @@ def test_a_job_of_which_only_its_directory_knows() -> None:
     assert follow.view("7", None, left(0), NOW).words == "done"
     gone = follow.view("7", None, left(None), NOW)
     assert (gone.words, gone.code) == ("unknown", None)
-    assert gone.why == "Slurm has forgotten it, and it began and left no word of its end"
+    assert gone.why == "Slurm no longer knows it, and it started and left no record of its end"
     assert (
-        follow.view("7", None, JobRecord("7", Submitted("7")), NOW).why == "Slurm has forgotten it, and it left no word"
+        follow.view("7", None, JobRecord("7", Submitted("7")), NOW).why
+        == "Slurm no longer knows it, and it left no record"
     )
 
 

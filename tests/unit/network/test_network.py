@@ -239,12 +239,24 @@ def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> 
     [
         ("NCCL_SOCKET_IFNAME", "eth", ""),
         ("NCCL_SOCKET_IFNAME", "=eth0", ""),
-        ("NCCL_SOCKET_IFNAME", "=eth", "n[1-2]: NCCL_SOCKET_IFNAME==eth (profile c), and there is no eth: has eth0"),
+        (
+            "NCCL_SOCKET_IFNAME",
+            "=eth",
+            "n[1-2]: NCCL_SOCKET_IFNAME==eth (profile c), but the node has no eth: it has eth0",
+        ),
         ("NCCL_SOCKET_IFNAME", "^lo,docker", ""),
-        ("GLOO_SOCKET_IFNAME", "ib0", "n[1-2]: GLOO_SOCKET_IFNAME=ib0 (profile c), and there is no ib0: has eth0"),
+        (
+            "GLOO_SOCKET_IFNAME",
+            "ib0",
+            "n[1-2]: GLOO_SOCKET_IFNAME=ib0 (profile c), but the node has no ib0: it has eth0",
+        ),
         ("OMPI_MCA_btl_tcp_if_include", "10.77.0.0/24", ""),
-        ("NCCL_IB_HCA", "=mlx5_0:1", "n2: NCCL_IB_HCA==mlx5_0:1 (profile c), and there is no mlx5_0: has none"),
-        ("UCX_NET_DEVICES", "mlx5_0:1,eth0", "n2: UCX_NET_DEVICES=mlx5_0:1,eth0 (profile c), and there is no mlx5_0"),
+        ("NCCL_IB_HCA", "=mlx5_0:1", "n2: NCCL_IB_HCA==mlx5_0:1 (profile c), but the node has no mlx5_0: it has none"),
+        (
+            "UCX_NET_DEVICES",
+            "mlx5_0:1,eth0",
+            "n2: UCX_NET_DEVICES=mlx5_0:1,eth0 (profile c), but the node has no mlx5_0",
+        ),
         ("UCX_NET_DEVICES", "all", ""),
         ("NCCL_DEBUG", "INFO", ""),
     ],

@@ -290,7 +290,7 @@ def test_a_node_directory_that_is_there_is_somebody_elses(sh: Shell, tmp_path: P
     (node / "precious").write_text("x")
     words = kit.guard(str(node), ())
     said = sh('"$@" 2>/dev/null', *words, stdin=kit.pack({}), environ=HERE, code=1)
-    assert said.decode() == f"here node01\nfail node01 cannot make {node} on this node: somebody else has made it\n"
+    assert said.decode() == f"here node01\nfail node01 cannot make {node} on this node: another user has made it\n"
     assert (node / "precious").exists()
 
 
@@ -307,7 +307,7 @@ def test_a_node_directory_whose_name_is_a_link_is_somebody_elses(sh: Shell, tmp_
     """Also where it leads nowhere, so that none is made at its other end."""
     (tmp_path / "node").symlink_to(tmp_path / "gone")
     said = sh('"$@"', *kit.guard(str(tmp_path / "node"), ()), stdin=kit.pack({}), environ=HERE, code=1).decode()
-    assert said.endswith(f"\nfail node01 cannot make {tmp_path}/node on this node: somebody else has made it\n")
+    assert said.endswith(f"\nfail node01 cannot make {tmp_path}/node on this node: another user has made it\n")
     assert [path.name for path in tmp_path.iterdir()] == ["node"]
 
 

@@ -21,7 +21,7 @@ NODES = ("node01", "node02")
             {"node02": "its container ended with 1"},
             ("node01", "answer node01 node02 a1 no its container ended with 1"),
         ),
-        ("ask node01 node09 a1 run ", {}, ("node01", "answer node01 node09 a1 no it is no node of this job")),
+        ("ask node01 node09 a1 run ", {}, ("node01", "answer node01 node09 a1 no it is not a node of this job")),
         ("ask node01 node09 a1 words QUJD", {}, None),  # who asks is told once
         ("answer node01 node02 a1 out QUJD", {"node02": "gone"}, None),
         ("ask elsewhere node02 a1 run ", {}, None),

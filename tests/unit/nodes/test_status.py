@@ -66,8 +66,8 @@ def test_the_first_reason_counts(roster: Roster) -> None:
 @pytest.mark.parametrize(
     ("lines", "thoughts", "why"),
     [
-        ([], {}, "no word from it"),
-        ([], {"node01": "down*"}, "no word from it (Slurm says down*)"),
+        ([], {}, "no answer from it"),
+        ([], {"node01": "down*"}, "no answer from it (Slurm says down*)"),
         (["here node01"], {}, "not ready yet"),
         (["here node01", "log node01 a"], {"node01": "drained"}, "not ready yet (a) (Slurm says drained)"),
         (["gone node01 255"], {}, "its container ended with 255"),
@@ -194,7 +194,7 @@ def test_ranks_that_do_not_come(roster: Roster) -> None:
     late = roster.not_started(plan)
     assert late.code == 124
     assert str(late).startswith(
-        "2 of 4 ranks, of node02, have not started 120 s after all nodes were ready; mpirun hangs"
+        "2 of 4 ranks, of node02, have not started 120 s after all nodes were ready; mpirun may hang"
     )
     for rank in (2, 3):
         roster.hear(f"rank node02 {rank} 4")

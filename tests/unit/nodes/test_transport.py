@@ -45,7 +45,7 @@ def test_all_that_is_recorded_is_tried() -> None:
 
 @pytest.mark.parametrize("name", HEARD)
 def test_words_are_understood(sh: Shell, name: str) -> None:
-    """By what data went between nodes; what stays on one is no word of a network."""
+    """By what data went between nodes; data within one node names no network."""
     assert heard(sh, WORDS / f"{name}.txt") == [HEARD[name]]
 
 
@@ -83,13 +83,16 @@ def test_the_run_in_a_line() -> None:
     mixed = {"node01": ["ib mlx5_0:1,GPUDirect NCCL"], "node02": ["tcp eth0 NCCL"]}
     said = "NCCL by ib (mlx5_0:1, GPUDirect) on node01; NCCL by tcp (eth0) on node02"
     assert transport.summary({"node01": 2, "node02": 1}, mixed) == f"3 ranks on node01 x 2, node02 x 1; {said}"
-    assert transport.summary(ranks, {}) == "4 ranks on node[01-02] x 2; no word of a network"
+    assert transport.summary(ranks, {}) == "4 ranks on node[01-02] x 2; no network reported"
 
 
 def test_tcp_beside_something_faster() -> None:
     assert transport.slow(TCP) == ""
     there = {node: [*said, "there mlx5_0:1,mlx5_1:1 -"] for node, said in TCP.items()}
-    assert "Open MPI by tcp, though there is faster: node[01-02]: mlx5_0:1, mlx5_1:1; look at" in transport.slow(there)
+    assert (
+        "Open MPI by tcp, though a faster network exists: node[01-02]: mlx5_0:1, mlx5_1:1; check the network"
+        in transport.slow(there)
+    )
     assert transport.summary({"node01": 1}, there) == "1 ranks on node01 x 1; Open MPI by tcp"
 
 
@@ -99,14 +102,14 @@ def test_what_is_required() -> None:
         transport.required(network, TCP, nnodes)
     with pytest.raises(Impossible, match=r"--require ib: Open MPI by tcp on node\[01-02\]; .*ulimit -l"):
         transport.required("ib", TCP, 2)
-    with pytest.raises(Impossible, match="has said by what it talked"):
+    with pytest.raises(Impossible, match="has reported a network"):
         transport.required("ib", {}, 2)
     with pytest.raises(Impossible, match="--require ib: Open MPI by tcp on node01;"):
         transport.required("ib", {"node01": ["ib mlx5_0:1 NCCL", "tcp - Open MPI"]}, 2)
 
 
 def test_who_starts_ranks_himself_is_not_listened_to() -> None:
-    with pytest.raises(Impossible, match="--require ib listens to ranks that mnrun starts"):
+    with pytest.raises(Impossible, match="--require ib works only with ranks that mnrun starts"):
         make(build("mpirun", "./app", require="ib"), 2, 2)
 
 

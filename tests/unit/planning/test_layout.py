@@ -123,28 +123,28 @@ def test_this_machine() -> None:
             PLAIN,
             Impossible,
             "33 ranks do not fit into 32 slots (4 nodes x 8 CPUs); "
-            "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
+            "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         ),
         (
             {"ntasks": 13},
             MIXED,
             Impossible,
             "13 ranks do not fit into 12 slots (3 nodes x 2-8 CPUs); "
-            "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
+            "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         ),
         (
             {"ntasks": 9, "cpus_per_task": 4},
             PLAIN,
             Impossible,
             "9 ranks do not fit into 8 slots (4 nodes x 8 CPUs, 4 CPUs a rank); "
-            "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
+            "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         ),
         (
             {"ntasks": 9, "ntasks_per_node": 2},
             PLAIN,
             Impossible,
             "9 ranks do not fit into 8 slots (4 nodes x 8 CPUs); "
-            "ask for fewer ranks or a larger allocation, or oversubscribe with --force",
+            "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         ),
         (
             {"nodes": 8},
@@ -162,20 +162,20 @@ def test_this_machine() -> None:
             {"nodelist": "node[04-06]"},
             PLAIN,
             Impossible,
-            "--nodelist names node[05-06], which this job does not hold; it holds node[01-04]",
+            "--nodelist names node[05-06], which this job does not have; its nodes are node[01-04]",
         ),
         (
             {"exclude": "node[01-04]"},
             PLAIN,
             Impossible,
-            "no node is left to run on; the job holds node[01-04]",
+            "--exclude leaves no node; the job has node[01-04]",
         ),
         (
             {"mode": "outside-in", "launcher": "mpirun"},
             UNEVEN,
             Impossible,
             "the host's mpirun cannot have different numbers of GPUs on its nodes (node01: 4, node02: 2, node03: 1); "
-            "use --launcher srun, --mode inside-out, or as many everywhere: --gpus-per-node",
+            "use --launcher srun, --mode inside-out, or the same number on each node: --gpus-per-node",
         ),
         (
             {"nodelist": "node[1"},
@@ -336,7 +336,7 @@ def test_gpus_in_all_are_so_many_on_each_node() -> None:
     plain = build("./app", nodes="2")
     assert share_gpus(plain) is plain
     for nodes, gpus in (("2", "3"), ("4", "2")):
-        with pytest.raises(Impossible, match="do not come out even"):
+        with pytest.raises(Impossible, match="cannot be divided evenly"):
             share_gpus(build("./app", nodes=nodes, gpus=gpus))
 
 

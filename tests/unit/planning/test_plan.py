@@ -208,12 +208,12 @@ def test_a_users_mounts_come_after_ours() -> None:
         (
             {"script": "job.sh"},
             "./app",
-            "--script runs once in the master container, which outside-in has not; use --mode inside-out",
+            "--script runs once in the first node's container, which outside-in lacks; use --mode inside-out",
         ),
         (
             {},
             "/opt/bin/mpirun",
-            "/opt/bin/mpirun runs once in the master container, which outside-in has not; use --mode inside-out",
+            "/opt/bin/mpirun runs once in the first node's container, which outside-in lacks; use --mode inside-out",
         ),
     ],
 )
@@ -228,7 +228,7 @@ def test_what_has_no_master_container(given: dict[str, Any], command: str, said:
 def test_what_needs_an_open_file(mpi: str, launcher: str) -> None:
     """dockerd hands none on; podman does."""
     given = {"mode": "outside-in", "mpi": mpi, "launcher": launcher, "image": "app:1"}
-    with pytest.raises(Impossible, match=r"open file, which docker does not hand on .*--mode inside-out"):
+    with pytest.raises(Impossible, match=r"open file, which docker does not pass on .*--mode inside-out"):
         planned(1, runtime="docker", **given)
     planned(1, runtime="podman", **given)
 

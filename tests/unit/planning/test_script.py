@@ -149,7 +149,7 @@ def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
         (tmp_path / "slurm.sh").write_bytes(text)
         with pytest.raises(UsageError, match=f"^{tmp_path}/slurm.sh: {said}"):
             render.render("slurm.sh", str(tmp_path))
-    with pytest.raises(UsageError, match=r"^--templates /nope is no directory; "):
+    with pytest.raises(UsageError, match=r"^--templates /nope is not a directory; "):
         render.render("slurm.sh", "/nope")
 
 
@@ -167,7 +167,7 @@ def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
 def test_no_value_becomes_a_line_of_its_own(given: dict[str, str]) -> None:
     """B11: outside its comment it would be run, as shell, in the job."""
     (name,) = given
-    with pytest.raises(UsageError, match="has a tab, a newline or another control character in it") as wrong:
+    with pytest.raises(UsageError, match="contains a tab, a newline or another control character") as wrong:
         written(**given)
     assert wrong.value.message.startswith(f"--{name.replace('_', '-')} "), wrong.value
 
@@ -175,7 +175,9 @@ def test_no_value_becomes_a_line_of_its_own(given: dict[str, str]) -> None:
 def test_a_programs_name_becomes_no_line_of_its_own() -> None:
     """B11: it is the job's, unless that has another."""
     program = "./app\ntouch x"
-    with pytest.raises(UsageError, match=r"--job-name 'app.ntouch x' has a tab, a newline or another control") as wrong:
+    with pytest.raises(
+        UsageError, match=r"--job-name 'app.ntouch x' contains a tab, a newline or another control"
+    ) as wrong:
         written(program)
-    assert wrong.value.remedy == "give the job a name of its own with --job-name"
+    assert wrong.value.remedy == "name the job with --job-name"
     assert "#SBATCH --job-name=app " in written(program, job_name="app")

@@ -221,8 +221,8 @@ def test_names_that_were_passed_are_listed_once() -> None:
         ("A-B=x", "-x 'A-B=…' is not NAME or NAME=VALUE"),
         ("1A=x", "-x '1A=…' is not NAME or NAME=VALUE"),
         ("A\n=x", "-x 'A\\n=…' is not NAME or NAME=VALUE"),
-        ("UID=1000", "-x UID: it is the shell's own, and cannot be set; give it another name"),
-        ("mnrun_rank=3", "-x mnrun_rank: it is mnrun's own, and cannot be set; give it another name"),
+        ("UID=1000", "-x UID: it is one of the shell's variables, and cannot be set; use another name"),
+        ("mnrun_rank=3", "-x mnrun_rank: it is one of mnrun's variables, and cannot be set; use another name"),
         ("node03", "-x node03: there is no variable node03 here; to leave a node out write --exclude node03"),
     ],
 )
@@ -309,7 +309,7 @@ def test_torchrun_is_a_starter_of_its_own() -> None:
     """Asked for by the command alone; what it starts has its node's GPUs."""
     assert build("/usr/local/bin/torchrun", "train.py").start.launcher == "torchrun"
     assert build("torchrun", "train.py", launcher="env").start.launcher == "env"
-    assert "LOCAL_RANK tells" in str(refusal("train.py", launcher="torchrun", gpu_bind="single:1"))
+    assert "LOCAL_RANK in the program" in str(refusal("train.py", launcher="torchrun", gpu_bind="single:1"))
 
 
 @pytest.mark.parametrize(
@@ -319,13 +319,13 @@ def test_torchrun_is_a_starter_of_its_own() -> None:
             "outside-in",
             "mpirun",
             "pmix",
-            "--launcher mpirun and --mpi pmix exclude each other; pmix goes with --launcher srun",
+            "--launcher mpirun and --mpi pmix exclude each other; pmix needs --launcher srun",
         ),
         (
             "outside-in",
             "srun",
             "openmpi",
-            "--launcher srun and --mpi openmpi exclude each other; openmpi goes with --launcher mpirun",
+            "--launcher srun and --mpi openmpi exclude each other; openmpi needs --launcher mpirun",
         ),
         ("inside-out", "srun", "auto", "srun starts ranks from outside the containers; add --mode outside-in"),
         ("inside-out", "auto", "pmi2", "srun starts ranks from outside the containers; add --mode outside-in"),
@@ -334,7 +334,7 @@ def test_torchrun_is_a_starter_of_its_own() -> None:
             "outside-in",
             "torchrun",
             "auto",
-            "torchrun starts ranks in containers that wait for them, which outside-in has not; use --mode inside-out",
+            "torchrun starts ranks in containers that wait, which outside-in lacks; use --mode inside-out",
         ),
     ],
 )
@@ -380,8 +380,7 @@ def test_where_records_go(given: dict[str, Any], path: str) -> None:
         ({"image": None}, "no image; name one with --image FILE, or run without containers: --runtime host"),
         (
             {"image": "ubuntu"},
-            "--image ubuntu may be a file, which is not here, or an image of a registry; "
-            "write ./ubuntu or docker://ubuntu",
+            "--image ubuntu is not a file here, and names no registry; write ./ubuntu or docker://ubuntu",
         ),
         ({"gres": "gpu:2", "gpus_per_node": "2"}, "--gres and --gpus-per-node exclude each other"),
         ({"gpus_per_node": "a100"}, "--gpus-per-node 'a100' is not [TYPE:]NUMBER"),
@@ -454,7 +453,7 @@ def test_gpus_are_not_hidden_and_asked_for(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("bind", ["verbose,closest", "map_gpu:0,1", "per_task", "single:0"])
 def test_what_only_srun_can_bind(bind: str) -> None:
-    with pytest.raises(Impossible, match=rf"--gpu-bind {bind} is srun's to do; .* per_task:GPUS"):
+    with pytest.raises(Impossible, match=rf"only srun can do --gpu-bind {bind}; .* per_task:GPUS"):
         build("./app", gpu_bind=bind)
     assert build("./app", gpu_bind=bind, mode="outside-in", launcher="srun").resources.gpu_bind == bind
 
@@ -464,14 +463,18 @@ def test_what_only_srun_can_bind(bind: str) -> None:
 def test_rights_are_of_docker_and_podman(option: str, runtime: str) -> None:
     """Elsewhere nothing would come of them."""
     given: dict[str, Any] = {option: True}
-    with pytest.raises(Impossible, match=rf"--{option} is of docker and podman, and the runtime is {runtime}"):
+    with pytest.raises(
+        Impossible, match=rf"--{option} works only with docker and podman, and the runtime is {runtime}"
+    ):
         build("./app", **given, runtime=runtime)
     assert build("./app", **given, runtime="podman").value(option)
 
 
 def test_modules_are_not_the_hosts() -> None:
     """Asked for by this job: refused; by the site, for every job: said that they are not loaded."""
-    with pytest.raises(Impossible, match=r"--module loads on this machine, .*; load it in their ~/.bashrc"):
+    with pytest.raises(
+        Impossible, match=r"--module has no effect on the machines of --hosts; load the module in their ~/.bashrc"
+    ):
         build("./app", module=["apptainer"], hosts="n1")
     merged = layers.merge(
         layers.builtin(),
@@ -479,5 +482,5 @@ def test_modules_are_not_the_hosts() -> None:
         layers.from_command_line({"image": "app.sif", "hosts": "n1"}),
     )
     job = spec.build(merged, ("./app",), Surroundings("/home/alice/run", "/home/alice", {}, {}))
-    said = "module load apptainer: not done, since it would be on this machine alone"
+    said = "module load apptainer: not done, since it would change only this machine"
     assert said in make(job, 1).notes

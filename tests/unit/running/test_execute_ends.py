@@ -30,26 +30,26 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
         Play(go=say("rank node01 0 2", "rank node01 1 2") + ended("run", 0)),
         NodeError(
             "ranks started on node01 x 2, but node01 x 2, node02 x 1 was asked for",
-            "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
+            "mpirun used other hosts or slots: look for settings in the image (openmpi-mca-params.conf)",
         ),
     ),
     "no ranks at all": (
         Play(go=ended("run", 0)),
         NodeError(
             "ranks started on no node, but node01 x 2, node02 x 1 was asked for",
-            "mpirun found other hosts or slots: look for settings of the image's own (openmpi-mca-params.conf)",
+            "mpirun used other hosts or slots: look for settings in the image (openmpi-mca-params.conf)",
         ),
     ),
     "ranks that took themselves for the only one": (
         Play(close=say("alone node01 1", "alone node02 2", *BYE) + ended("serve", 0)),
         RuntimeFailed(
-            "2 of 3 ranks took themselves for rank 0 of 1",
-            "the image's MPI does not understand the starter: try --mode inside-out, or another --mpi",
+            "2 of 3 ranks ran as rank 0 of 1",
+            "the image's MPI and the starter do not match: try --mode inside-out, or another --mpi",
         ),
     ),
     "ranks that miscount": (
         Play(go=say("rank node01 0 1", "rank node01 1 1", "rank node02 2 1") + ended("run", 0)),
-        RuntimeFailed("ranks thought that there are 1 of them, not 3"),
+        RuntimeFailed("ranks counted 1 ranks, not 3"),
     ),
     "a node that cannot take part": (
         Play(kit=say(READY[0], "fail node02 the image /app.sif is not there")),
@@ -74,7 +74,7 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
     ),
     "one fails, one is silent": (
         Play(kit=say("fail node01 no apptainer")),
-        NodeError("2 of 2 nodes not ready: node01: no apptainer; node02: no word from it"),
+        NodeError("2 of 2 nodes not ready: node01: no apptainer; node02: no answer from it"),
     ),
     "one fails, one is late": (
         Play(kit=say("fail node01 no apptainer", READY[1])),
@@ -82,11 +82,11 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
     ),
     "a serving step that never begins": (
         Play(kit=noise("srun: error: Unable to create step") + ended("serve", 1), close=[]),
-        NodeError("2 of 2 nodes not ready: node[01-02]: no word from it (srun: error: Unable to create step)"),
+        NodeError("2 of 2 nodes not ready: node[01-02]: no answer from it (srun: error: Unable to create step)"),
     ),
     "a program that ends before go": (
         Play(kit=say(READY[0]) + ended("run", 1)),
-        NodeError("1 of 2 nodes not ready: node02: no word from it"),
+        NodeError("1 of 2 nodes not ready: node02: no answer from it"),
     ),
     "an image that does not suit the starter": (
         Play(go=say("rank node01 0 1", "fail node01 the image has MPICH") + ended("run", 1)),
@@ -110,15 +110,15 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
     ),
     "a serving step that is killed": (
         Play(go=say(*RANKS) + noise("srun: error: slurmd gone") + ended("serve", 137), close=[]),
-        NodeError("the serving step ended while the program ran (srun: error: slurmd gone)"),
+        NodeError("the step with the containers ended while the program ran (srun: error: slurmd gone)"),
     ),
     "a serving step that is killed without a word": (
         Play(go=ended("serve", 137), close=[]),
-        NodeError("the serving step ended while the program ran (without a word)"),
+        NodeError("the step with the containers ended while the program ran (without a message)"),
     ),
     "a program that ends as its serving step is killed": (
         Play(go=say(*RANKS) + ended("run", 143) + ended("serve", 143), close=[]),
-        NodeError("the serving step ended while the program ran (without a word)"),
+        NodeError("the step with the containers ended while the program ran (without a message)"),
     ),
 }
 
@@ -141,8 +141,8 @@ def test_how_a_launch_ends(launch: Launcher, end: str) -> None:
         ("CANCELLED", JobEnded("job 7 was cancelled")),
         ("TIMEOUT", DeadlineError("job 7 reached its time limit", "ask for more with --time of salloc or sbatch")),
         ("NODE_FAIL", NodeError("a node of job 7 failed")),
-        ("RUNNING", NodeError("the serving step ended while the program ran (without a word)")),
-        ("", NodeError("the serving step ended while the program ran (without a word)")),
+        ("RUNNING", NodeError("the step with the containers ended while the program ran (without a message)")),
+        ("", NodeError("the step with the containers ended while the program ran (without a message)")),
     ],
 )
 @pytest.mark.parametrize("program", [[], ended("run", 143)], ids=["it runs", "it has ended"])
@@ -214,8 +214,8 @@ def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm
     with pytest.raises(DeadlineError) as wrong:
         launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0)))
     assert str(wrong.value) == (
-        "1 of 2 nodes not ready after 0 s: node02: no word from it (Slurm says down*) (srun: warning: slow); "
-        "--start-timeout gives them longer"
+        "1 of 2 nodes not ready after 0 s: node02: no answer from it (Slurm says down*) (srun: warning: slow); "
+        "--start-timeout allows more time"
     )
 
 
@@ -279,7 +279,8 @@ def test_a_node_that_says_no_farewell(
     assert slurm.ended_steps == ["7.3"]
     assert stage.started["serve"].signals == [signal.SIGKILL]
     assert capsys.readouterr().err == (
-        "mnrun: connected by ssh\nmnrun: warning: no farewell from node02: Slurm ends what is left there once it can\n"
+        "mnrun: connected by ssh\n"
+        "mnrun: warning: no final report from node02: Slurm ends what is left there once it can\n"
     )
 
 
@@ -342,7 +343,7 @@ def test_a_lease_whose_reader_is_gone(launch: Launcher, stage: Stage, mocker: Mo
         raise BrokenPipeError
 
     mocker.patch.object(Lease, "write", broken)
-    with pytest.raises(NodeError, match=r"no word from it \(srun: error: no\)$"):
+    with pytest.raises(NodeError, match=r"no answer from it \(srun: error: no\)$"):
         launch(Play(close=[]))
 
 

@@ -197,7 +197,7 @@ def test_hosts_that_did_not_answer() -> None:
     machines.refuse_silent({"a": Answer(0, "", "noise")})
     with pytest.raises(NodeError) as wrong:
         machines.refuse_silent({"a": Answer(0, "", ""), "b": Answer(None, "", ""), "c": Answer(1, "", "no\nspace\n")})
-    assert str(wrong.value) == "2 of 3 hosts cannot be reached: b: it ended without a word; c: no space"
+    assert str(wrong.value) == "2 of 3 hosts cannot be reached: b: it ended without a message; c: no space"
 
 
 def test_gpus_that_others_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,7 @@ ENDS: dict[str, tuple[Step, LaunchError]] = {
         Step(*images("sha256:1", "sha256:2")),
         NodeError(
             f"{IMAGE} is not the same on all nodes: node01: sha256:1; node02: sha256:2",
-            "--pull always asks the registry anew on each; what none has, load anew on each",
+            "use --pull always, or load the same image on each node",
         ),
     ),
     "no such tag, on all": (
@@ -163,7 +163,8 @@ def test_a_pull_that_takes_too_long() -> None:
     with pytest.raises(DeadlineError) as wrong:
         carried_out(Step("pulling node01 layer 1 of 3"), wait=0)
     assert str(wrong.value) == (
-        f"{IMAGE} is not there after 0 s: node01: layer 1 of 3; node02: no word from it; --pull-timeout gives it longer"
+        f"{IMAGE} is not there after 0 s: node01: layer 1 of 3; node02: no answer from it; "
+        "--pull-timeout allows more time"
     )
 
 

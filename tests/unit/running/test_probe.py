@@ -140,7 +140,7 @@ def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) ->
     paper.allocation = None
     _, found = judged(paper, look=True)
     assert found is not None
-    assert paper.origin.startswith("as a node said at 2")
+    assert paper.origin.startswith("as a node reported at 2")
     (image.parent / "cache" / cache.FACTS).rename(image.parent / "away")
     paper = of(image, mode="outside-in")
     paper.allocation = None

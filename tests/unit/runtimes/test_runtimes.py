@@ -114,7 +114,7 @@ def test_what_engines_call_an_image() -> None:
         assert RUNTIMES[runtime].address("localhost/ompi5") == "localhost/ompi5"
         for wrong in ("./app.sif", "--privileged"):
             assert str(RUNTIMES[runtime].refuse(wrong)) == (
-                f"--image {wrong} is no name of an image that {runtime} has; "
+                f"--image {wrong} is not an image name for {runtime}; "
                 f"name one of `{runtime} images`, or use --runtime apptainer for a file"
             )
 

@@ -244,7 +244,7 @@ def test_gpus_that_cannot_be_given_are_an_error(node: Node) -> None:
         ("exit 124", "dockerd does not answer on this node"),
         (
             """echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"29.4.1"}'""",
-            "docker 29.4 is rootless here, and its network not the node's (it is from 29.5 on): use --runtime podman",
+            "docker 29.4 is rootless here, and uses the node's network only from 29.5 on: use --runtime podman",
         ),
         ("""echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"29.5.0"}'""", ""),
         ("""echo '{"SecurityOptions":["name=rootless"],"ServerVersion":"30"}'""", ""),

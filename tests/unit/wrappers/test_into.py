@@ -141,11 +141,11 @@ def test_the_head_refuses_a_directory_of_somebody_else(sh: Shell, mode: str) -> 
     script = f'{FOREIGN}chown -R 1501 "$place"; chmod {mode} "$place"'
     script += '\ntimeout 10 $as "$@" "$place" 2>&1; code=$?; echo "$place"; exit $code'
     said, name = sh(script, *AWAIT, code=121).decode().splitlines()
-    assert said == f"mnrun: {name} is somebody else's"
+    assert said == f"mnrun: {name} belongs to another user"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the test above says more")
 def test_the_head_refuses_what_is_not_its_users(sh: Shell) -> None:
     """As far as one user alone can tell."""
     said = sh('exec timeout 10 "$@" 2>&1', *AWAIT, "/usr", code=121)
-    assert said == b"mnrun: /usr is somebody else's\n"
+    assert said == b"mnrun: /usr belongs to another user\n"

@@ -69,11 +69,11 @@ MISSING = "executable file not found in $PATH"
 WORDS = {
     "a private image": (
         ("docker", "alice/private:1", PRIVATE),
-        "docker.io wants another login for alice/private:1: `docker login` (pull access denied",
+        "docker.io refuses the login for alice/private:1: `docker login` (pull access denied",
     ),
     "no such tag": (
         ("docker", "reg:5000/app:9", f"{DAEMON}manifest for reg:5000/app:9 not found: manifest unknown"),
-        "there is no reg:5000/app:9: look at its name and tag (manifest for",
+        "there is no reg:5000/app:9: check its name and tag (manifest for",
     ),
     "a login helper that is elsewhere": (
         (
@@ -81,7 +81,7 @@ WORDS = {
             "reg:5000/app:1",
             f'error getting credentials - err: exec: "docker-credential-x": {MISSING}, out: ``',
         ),
-        "cannot pull reg:5000/app:1: the login helper that ~/.docker/config.json names is not on this node",
+        "cannot pull reg:5000/app:1: the login helper of ~/.docker/config.json is not on this node",
     ),
     "a program that lacks": (
         ("apptainer", "docker://app:1", f'{OCI}while building SIF: exec: "mksquashfs": {MISSING}'),
@@ -124,7 +124,7 @@ def test_podmans_login_is_told_where_nodes_see_it(node: Node) -> None:
     )
     runtime_dir = {"XDG_RUNTIME_DIR": str(node.place / "run")}
     lines = node.pull("store", "reg:5000/app:1", "missing", str(store), node.job, "podman", environ=runtime_dir)
-    assert "wants another login" in lines[-1], lines
+    assert "refuses the login" in lines[-1], lines
     assert "`podman login` with --authfile ~/.config/containers/auth.json" in lines[-1]
     assert (store / "user/containers/auth.json").readlink() == mine / "auth.json"
 

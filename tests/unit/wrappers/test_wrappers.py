@@ -304,7 +304,7 @@ def test_more_ranks_than_gpus(node: Node, granted: str) -> None:
     (node.path / "stdin").touch()
     environ = {"OMPI_COMM_WORLD_RANK": "1", "MPI_LOCALRANKID": "1", "CUDA_VISIBLE_DEVICES": granted}
     node.run("rank.sh", "true", environ=environ, code=1)
-    assert "fail --gpu-bind per_task:1: there is none for rank 1" in node.said
+    assert "fail --gpu-bind per_task:1: rank 1 gets no GPU" in node.said
 
 
 def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:

@@ -66,7 +66,7 @@ class Lease(abc.ABC):
             if last > begin + 1.5 * TICK:
                 silence = dict.fromkeys(silence, 0.0)
             for node in [node for node in silence if silence[node] > LOST]:
-                self._lose(node, f"no word from it for {silence[node]:.0f} s")
+                self._lose(node, f"no answer from it for {silence[node]:.0f} s")
                 self._give_up(node)
             well = [node for node in silence if silence[node] < LOST / 2]
             if well and not self._closed:

@@ -62,7 +62,7 @@ def _merged(hosts: Iterable[HostRequest], origin: str) -> tuple[HostRequest, ...
     slots: dict[str, int | None] = {}
     for host in hosts:
         if not _NAME.match(host.name):
-            raise UsageError(f"{origin}: {host.name!r} is not a host's name", _ODD)
+            raise UsageError(f"{origin}: {host.name!r} is not a host name", _ODD)
         if host.name in slots:
             slots[host.name] = (slots[host.name] or 1) + (host.slots or 1)
         else:

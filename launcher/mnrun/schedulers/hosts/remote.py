@@ -356,7 +356,7 @@ class ParamikoTransport(Transport):
         try:
             channel = PromptChannel(_session(client), login_shell.line(argv), environ.get("TERM", "dumb"))
         except Exception as error:  # the server allows no terminal, or is gone
-            raise NodeError(f"{node} gives us no terminal ({error})", "see PermitTTY in its sshd_config") from None
+            raise NodeError(f"{node} refuses a terminal ({error})", "see PermitTTY in its sshd_config") from None
         return Program(name, node, channel, events)
 
 

@@ -13,7 +13,7 @@ _REASONS = (
     (  # first, since ssh says it of an unknown key, too
         r"identification has changed|does not match",
         "its host key has CHANGED",
-        "ask its admin whether it was installed anew; `ssh {host}` then says which line of known_hosts is to go",
+        "ask its admin whether it was installed again; `ssh {host}` then names the line of known_hosts to remove",
     ),
     (
         r"host key verification failed|not found in known_hosts|no acceptable host key",
@@ -22,8 +22,8 @@ _REASONS = (
     ),
     (
         r"known by a CA only",
-        "its host key is known by a CA only",
-        "--rsh pdsh leaves that to ssh; or ssh-keyscan {host} >>~/.ssh/known_hosts",
+        "only a CA signs its host key",
+        "use --rsh pdsh, or ssh-keyscan {host} >>~/.ssh/known_hosts",
     ),
     (r"passphrase|encrypted", "the key for it has a passphrase", "ssh-add it to an agent first"),
     (
@@ -34,11 +34,11 @@ _REASONS = (
     (
         r"could not resolve|name or service|no address associated|name resolution",
         "there is no host of that name",
-        "look for a typing error",
+        "check the spelling",
     ),
     (r"refused|unable to connect", "no ssh server answers", "see --ssh-port"),
     (r"timed out|timeout", "it does not answer", "it is down, or a firewall is in between"),
-    (r"no route|unreachable", "there is no way to it", "it is down, or not on this network"),
+    (r"no route|unreachable", "there is no route to it", "it is down, or not on this network"),
 )
 
 

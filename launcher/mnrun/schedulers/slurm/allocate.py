@@ -72,7 +72,7 @@ def _variables(
         if kind == "signal":
             raise SystemExit(128 + int(str(what)))
         if kind == "ended":
-            raise SchedulerError(f"salloc: {_reason(messages())}", f"it was asked for {' '.join(words[1:])}")
+            raise SchedulerError(f"salloc: {_reason(messages())}", f"the request was {' '.join(words[1:])}")
         name, equals, value = str(what).partition("=")
         if not equals:
             return variables
@@ -86,7 +86,7 @@ def _lines(errors: IO[bytes]) -> list[str]:
 
 
 def _reason(lines: list[str]) -> str:
-    errors = [line for line in lines if line.startswith("error: ")] or lines[-1:] or ["it said nothing"]
+    errors = [line for line in lines if line.startswith("error: ")] or lines[-1:] or ["no message"]
     return "; ".join(dict.fromkeys(line.replace("error: ", "", 1) for line in errors))
 
 

@@ -124,10 +124,10 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
     and the option of ours that they are about. Raises NoAnswerError if Slurm may have taken the job.
     """
     if "wait" in spec.batch.slurm:
-        raise UsageError("--slurm wait would have sbatch wait, without the job's id", "write mnrun submit --wait")
+        raise UsageError("--slurm wait would keep the job's id back until the job ends", "write mnrun submit --wait")
     options.refuse(spec, Site("slurm", "", version()))
     words, code = ("sbatch", "--parsable"), 0
-    perhaps = "the job may be handed in all the same: look at mnrun status before you try again"
+    perhaps = "the job may have been submitted: look at mnrun status before you try again"
     try:
         done = commands.run(words, SBATCH, _outside(environ), instead="submit from a login node", said=script)
         code, output, errors = done.returncode, done.stdout, done.stderr.strip()

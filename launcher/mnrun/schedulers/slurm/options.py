@@ -51,10 +51,8 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
 def _refuse_lines(name: str, value: str, origin: str) -> None:
     """Raise if a value is more than its own line of the script: bash would run the rest of it."""
     if re.search(r"[\x00-\x1f\x7f]", value):
-        what = (
-            f"--{name.replace('_', '-')} {value!r} has a tab, a newline or another control character in it ({origin})"
-        )
-        raise UsageError(what, "give the job a name of its own with --job-name" if name == "job_name" else "")
+        what = f"--{name.replace('_', '-')} {value!r} contains a tab, a newline or another control character ({origin})"
+        raise UsageError(what, "name the job with --job-name" if name == "job_name" else "")
 
 
 def _by_the_script(signal: str) -> str:

@@ -85,7 +85,7 @@ class UserQueue:
         self.forget()
         errors = done.stderr.strip()
         if "Unknown job signal" in errors:
-            raise UsageError(f"--signal {signal} is no signal", "write USR1, TERM or 15")
+            raise UsageError(f"--signal {signal} is not a signal", "write USR1, TERM or 15")
         failures = re.findall(r"error on job id (\S+): (.*)", errors)
         ended = [job for job, why in failures if "already completing or completed" in why]
         wrong = [f"job {job}: {why}" for job, why in failures if job not in ended]

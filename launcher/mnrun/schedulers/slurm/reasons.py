@@ -9,18 +9,18 @@ from mnrun.schedulers.model import Job, span
 # The reasons by their beginnings.
 _REASONS = (
     ("Resources", "waits for nodes or GPUs that others use"),
-    ("Priority", "others are before it in the queue"),
-    ("DependencyNeverSatisfied", "can never start, since a job that it depends on ended otherwise; cancel it"),
+    ("Priority", "other jobs are before it in the queue"),
+    ("DependencyNeverSatisfied", "can never start, since its dependency cannot be met; cancel it"),
     ("Dependency", "waits for another job"),
-    ("JobHeldUser", "held by you; let it go with: scontrol release ID"),
+    ("JobHeldUser", "held by you; release it with: scontrol release ID"),
     ("JobHeldAdmin", "held by the cluster's admins"),
-    ("JobHoldMaxRequeue", "was started again too often, and is held"),
+    ("JobHoldMaxRequeue", "was restarted too often, and is held"),
     ("launch_failed_requeued_held", "could not be started on its nodes, and is held"),
     ("launch failed requeued held", "could not be started on its nodes, and is held"),
-    ("BeginTime", "its time to start has not come"),
-    ("JobArrayTaskLimit", "its array lets no more tasks run at a time"),
-    ("None", "was handed in just now"),
-    ("NonZeroExitCode", "is to be started again: its last start failed"),
+    ("BeginTime", "its start time has not come"),
+    ("JobArrayTaskLimit", "its array's limit of running tasks is reached"),
+    ("None", "was submitted just now"),
+    ("NonZeroExitCode", "will be started again, since its last start failed"),
     ("PartitionTimeLimit", "asks for more time than the partition allows"),
     ("PartitionNodeLimit", "asks for more nodes than the partition has or allows"),
     ("PartitionDown", "its partition is closed"),
@@ -29,7 +29,7 @@ _REASONS = (
     ("Nodes_required_for_job_are_DOWN", "nodes that it needs are down, drained or reserved"),
     ("Nodes required for job are DOWN", "nodes that it needs are down, drained or reserved"),
     ("NodeDown", "a node that it needs is down"),
-    ("BadConstraints", "no node is as it asks; cancel it"),
+    ("BadConstraints", "no node has what it asks for; cancel it"),
     ("ReservationDeleted", "its reservation is gone; cancel it"),
     ("Reservation", "waits for its reservation to begin"),
     ("Licenses", "waits for licenses that others use"),
@@ -45,7 +45,7 @@ def sentence(job: Job, now: float) -> str:
     if word == "BeginTime" and job.start > now:
         return f"starts in {span(int(job.start - now))} at the earliest"
     if word.startswith(("QOS", "Assoc", "Max", "Grp")):
-        return f"your {'QOS' if word.startswith('QOS') else 'account'} allows no more now (Slurm: {word})"
+        return f"a limit of your {'QOS' if word.startswith('QOS') else 'account'} is reached (Slurm: {word})"
     for start, meaning in _REASONS:
         if word.startswith(start):
             others = ", ".join(re.findall(r"\d+(?:_\d+|_\*)?(?:\+\d+)?(?=\(|,|:|\?|$)", job.depends))

@@ -18,7 +18,7 @@ def version(text: str) -> tuple[int, int]:
     """Turn `slurm 24.11.5` into (24, 11)."""
     match = re.search(r"(\d+)\.(\d+)", text)
     if not match:
-        raise SchedulerError(f"srun --version says {text.strip()!r}, which is no version of Slurm")
+        raise SchedulerError(f"srun --version says {text.strip()!r}, which is not a version of Slurm")
     return int(match[1]), int(match[2])
 
 

@@ -98,8 +98,8 @@ def _tasks(names: list[str], counts: list[int]) -> list[str]:
     if len(set(counts)) == 1:
         return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.fold(names)}"]
     if sum(counts) > MOST_APART:
-        what = f"srun cannot start {sum(counts)} ranks where not all nodes have the same number of them"
-        raise Impossible(what, "ask for as many on each node, or use --mode inside-out")
+        what = f"srun cannot start {sum(counts)} ranks if nodes have different numbers of them"
+        raise Impossible(what, "ask for the same number on each node, or use --mode inside-out")
     # srun refuses this list together with --nodes: the list says how many.
     each = f"--nodelist={EACH}" if names[0] == NODES else _each(names, counts)
     return [words[1], "--distribution=arbitrary", each]
@@ -212,6 +212,6 @@ def for_clients(plan: Plan) -> tuple[Variable, ...]:
     if plan.starter == "srun" and plan.spec.start.mpi != "pmi2":
         # Open MPI 5.0.7 under pmix sometimes dies in MPI_Init: a rank that is ahead sends before a late one is ready.
         # With the ring fence, 0 of 115 starts failed, and without it 4 to 16 %.
-        why = "mnrun: with Slurm's other fence Open MPI's start fails now and then"
+        why = "with Slurm's default fence, some starts of Open MPI fail"
         return (Variable("SLURM_PMIX_FENCE", "ring", why=why),)
     return ()

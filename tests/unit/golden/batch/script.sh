@@ -1,7 +1,7 @@
 #!/bin/bash
 # python: 4 nodes x 4 ranks, apptainer
 # Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan job.toml --mem-per-gpu 3G --signal B:USR1@120 --setup 'ulimit -s unlimited' -x 'GREETING=…' python train.py --lr 0.1 'two words' '$HOME' ''
-# Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
+# You may edit this script, and submit it with sbatch. The first node of the job needs mnrun at the path below.
 #SBATCH --job-name=python    # the program's name
 #SBATCH --partition=main     # job.toml line 14
 #SBATCH --nodes=4            # job.toml line 15
@@ -31,11 +31,11 @@ mnrun_options=(
   --container-args=--writable-tmpfs  # job.toml line 8
   --mpi-args=--map-by                # job.toml line 11
   --mpi-args=slot                    # job.toml line 11
-  --ulimit=memlock=unlimited         # job.toml line 26; not to be raised for the ranks
+  --ulimit=memlock=unlimited         # job.toml line 26; the ranks keep it
   --env=WANDB_API_KEY                # job.toml line 22; its value is the job's own
   --env='GREETING=it'"'"'s $5'       # command line
 )
-shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
+shopt -s execfail # the script goes on if mnrun cannot be started
 exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py --lr 0.1 'two words' '$HOME' ''
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -1,7 +1,7 @@
 #!/bin/bash
 # reco: 2 nodes x 2 ranks, outside-in, apptainer
 # Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan job.toml
-# Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
+# You may edit this script, and submit it with sbatch. The first node of the job needs mnrun at the path below.
 #SBATCH --job-name=reco                          # job.toml line 2
 #SBATCH --account=physics                        # job.toml line 15
 #SBATCH --qos=high                               # job.toml line 16
@@ -32,7 +32,7 @@ mnrun_options=(
   --image=/images/reco.sif  # job.toml line 8
   --chdir=/home/alice/run   # the current directory
 )
-shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
+shopt -s execfail # the script goes on if mnrun cannot be started
 exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./reco --events 100000
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

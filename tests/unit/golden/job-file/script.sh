@@ -1,7 +1,7 @@
 #!/bin/bash
 # resnet50: 4 nodes x 4 ranks, inside-out, apptainer
 # Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan job.toml --signal B:USR1@120
-# Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
+# You may edit this script, and submit it with sbatch. The first node of the job needs mnrun at the path below.
 #SBATCH --job-name=resnet50                 # job.toml line 1
 #SBATCH --partition=gpu                     # profile cluster1
 #SBATCH --account=physics                   # SBATCH_ACCOUNT
@@ -39,7 +39,7 @@ mnrun_options=(
   --env=OMP_NUM_THREADS=2                       # job.toml line 24
   --env='!LD_DEBUG'                             # taken away: job.toml line 25
 )
-shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
+shopt -s execfail # the script goes on if mnrun cannot be started
 exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py --lr 0.1
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -1,7 +1,7 @@
 #!/bin/bash
 # app: 2 nodes x 8 ranks, apptainer
 # Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan --profile cluster1 job.toml
-# Edit it, keep it, sbatch it: it needs nothing but mnrun at the path below, on the job's first node.
+# You may edit this script, and submit it with sbatch. The first node of the job needs mnrun at the path below.
 #SBATCH --job-name=app       # the program's name
 #SBATCH --partition=gpu      # job.toml line 8
 #SBATCH --nodes=2            # job.toml line 6
@@ -15,7 +15,7 @@ mnrun_options=(
   --env=UCX_NET_DEVICES=all              # job.toml line 10
   --env=OMPI_MCA_btl_tcp_if_include=ib0  # carries the route between the nodes (profile cluster1)
 )
-shopt -s execfail # so that the line after it is reached where that mnrun cannot be started
+shopt -s execfail # the script goes on if mnrun cannot be started
 exec /apps/mnrun/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./app
 echo "mnrun: cannot start /apps/mnrun/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

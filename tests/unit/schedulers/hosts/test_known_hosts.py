@@ -95,7 +95,7 @@ def test_a_host_that_a_ca_vouches_for(tmp_path: Path, keys: Mapping[str, paramik
     with pytest.raises(paramiko.SSHException) as why:
         trusted(line.encode(), tmp_path / "known", Place("n1", "n1"))
     said = str(unreachable.error({"n1": str(why.value)}, 1))
-    assert "n1: its host key is known by a CA only (--rsh pdsh" in said
+    assert "n1: only a CA signs its host key (use --rsh pdsh" in said
 
 
 class Sshd(paramiko.ServerInterface):

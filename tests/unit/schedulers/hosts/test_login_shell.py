@@ -49,6 +49,8 @@ def test_the_first_words_are_read_alike_by_every_login_shell() -> None:
 def test_a_command_that_is_too_long_for_ssh() -> None:
     """B10, B11: it says so before anything begins; as a node's srun takes any."""
     words = tuple(hashlib.sha256(b"%d" % number).hexdigest() for number in range(4000))
-    with pytest.raises(Impossible, match="the command has 256000 letters, more than a login shell takes in one line"):
+    with pytest.raises(
+        Impossible, match="the command has 256000 characters, more than a login shell reads in one line"
+    ):
         make(job_spec(command=words, hosts=names.parse("ws1,ws2")), 1, 1)
     assert make(job_spec(command=words), 1, 1)

@@ -51,7 +51,7 @@ def test_a_hostfile_in_both_spellings() -> None:
         ("a\nb slots=x\n", "f, line 2: 'b slots=x'"),
         ("a:2 slots=2\n", "line 1"),
         ("a slots=0\n", "a has no slots"),
-        ("bob@a\n", "'bob@a' is not a host's name"),
+        ("bob@a\n", "'bob@a' is not a host name"),
         ("# none\n", "names no host"),
     ],
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import queue
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pytest_mock import MockerFixture
@@ -156,7 +158,7 @@ def test_a_silent_host_is_lost(mocker: MockerFixture) -> None:
     mocker.patch.object(leases, "LOST", 0.05)
     lease, events = leased(a=Played(b"alive a\n", stays=True))
     kind, _, line = events.get(timeout=10)
-    assert (kind, str(line).startswith("lost a no word from it for ")) == ("line", True)
+    assert (kind, str(line).startswith("lost a no answer from it for ")) == ("line", True)
     assert list(heard(events))[-1] == ("ended", "serve", channel.GONE)
     assert lease.wait(10)
 
@@ -288,6 +290,14 @@ class Output(Played):
         pass
 
 
+def _await_calls(started: MagicMock, count: int) -> None:
+    """Wait until so many programs have started: the last one is a thread's, which outlives the lease's own end."""
+    deadline = time.monotonic() + 60
+    while started.call_count < count:
+        assert time.monotonic() < deadline, started.call_args_list
+        time.sleep(0.01)
+
+
 TOLD = '#!/bin/sh\nprintf "%s\\0" "$MNRUN_NODE" "$@"\n'
 
 
@@ -300,6 +310,7 @@ def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     command = Command(("bash", "-p", "-c", "text", "/tmp/mnrun.7", *NASTY), ("n1", "n2"), "/tmp/mnrun.7.lease")
     hosts.start("serve", command, {}, events, held=True).close()
     list(heard(events))
+    _await_calls(started, 2)
     hosts.ask(("true",), only=("n1",))
     line = started.call_args_list[0].args[0][-1].replace("%%", "\0").replace("%h", "n1").replace("\0", "%")
     # what the guard's own word finds there is known by the job's directory: so a script in its place says what it got
@@ -318,6 +329,7 @@ def test_pdsh_starts_all_hosts_at_the_same_time(mocker: MockerFixture) -> None:
     hosts = PdshTransport(job_spec(hosts=names.parse("n[1-300]")), {})
     hosts.start("serve", Command(("true",), hosts.hosts, "/tmp/mnrun.7.lease"), {}, events, held=True).close()
     list(heard(events))
+    _await_calls(started, 2)
     argv = started.call_args_list[0].args[0]
     assert argv[argv.index("-f") + 1] == "300"
 

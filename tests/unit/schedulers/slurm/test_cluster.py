@@ -77,7 +77,7 @@ def handed_in(mocker: MockerFixture, done: object) -> object:
         return type(error), str(error)
 
 
-PERHAPS = "the job may be handed in all the same: look at mnrun status before you try again"
+PERHAPS = "the job may have been submitted: look at mnrun status before you try again"
 
 
 def ended(code: int, out: str, err: str = "") -> subprocess.CompletedProcess[str]:

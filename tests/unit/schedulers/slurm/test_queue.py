@@ -233,7 +233,7 @@ def test_sending_a_signal(slurm: Slurm, tmp_path: Path) -> None:
     UserQueue({}, tmp_path, 30).cancel(["6", "7"], "USR1", ["7"])
     assert slurm.asked == [["scancel", "-v", "--batch", "-s", "USR1", "7"], ["scancel", "-v", "-s", "USR1", "6"]]
     slurm.answers["scancel"] = (1, "Unknown job signal: BOGUS\n")
-    with pytest.raises(UsageError, match="--signal BOGUS is no signal"):
+    with pytest.raises(UsageError, match="--signal BOGUS is not a signal"):
         UserQueue({}, tmp_path, 30).cancel(["7"], "BOGUS")
     slurm.answers["scancel"] = (1, "scancel: error: something else\n")
     with pytest.raises(SchedulerError, match="scancel: scancel: error: something else"):

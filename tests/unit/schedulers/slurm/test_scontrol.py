@@ -118,5 +118,5 @@ def test_version(text: str, version: tuple[int, int]) -> None:
 
 def test_version_that_is_none() -> None:
     """A wrapper called srun may say anything."""
-    with pytest.raises(SchedulerError, match=r"^srun --version says 'no', which is no version of Slurm$"):
+    with pytest.raises(SchedulerError, match=r"^srun --version says 'no', which is not a version of Slurm$"):
         scontrol.version("no\n")
