@@ -36,7 +36,7 @@ def test_proof_that_is_required(cluster: Cluster) -> None:
     """A program that ended well by another network has not; nor one that was not heard to use any."""
     result = cluster.mnrun(*INSIDE.words, "--require", "ib", "--", HELLO, nodes=2)
     assert (result.code, result.out.count("rank ")) == (122, 4), result
-    assert "--require ib: Open MPI by tcp on node[01-02]; look at" in mine(result)[-1], result
+    assert "--require ib: Open MPI by tcp on node[01-02]; check the network" in mine(result)[-1], result
     refusal(cluster.mnrun(*INSIDE.words, "--require", "tcp", "--", "true", nodes=2), 122, "has reported a network")
 
 
