@@ -326,7 +326,7 @@ def _live_with_accounting(cluster: Cluster, desk: Desk) -> dict[str, int]:
     array = submit(cluster, desk, "-a", "0-1%1", *where, *INSIDE.words, "--", "true")
     chain = submit(cluster, desk, "-d", f"afterok:{array}", *where, *INSIDE.words, "--", "true")
     late = submit(cluster, desk, *where, *SRUN.words, "--", HELLO, "-s", "3600")
-    wait_for(lambda: "rank " in output(desk, late), "running")
+    wait_for(lambda: "rank 0 of 1" in output(desk, late), "running")
     cluster.root(LOGIN, "scontrol", "update", f"jobid={late}", "EndTime=now+1")
     return {f"{array}_0": 0, f"{array}_1": 0, chain: 0, late: 124}
 
