@@ -154,7 +154,7 @@ class Plan:
     layout: Layout
     job: str  # mnrun's id of this launch, unique
     node_dir: str  # the job's own directory on every node, 0700
-    starter: str  # program that starts the ranks: mpirun, srun, env or torchrun
+    starter: str  # program that starts the ranks: mpirun, srun, env, torchrun, or auto: mpirun or else env
     connect: str  # mpirun's way to the nodes: ssh, pipe, auto, or "" where a scheduler reaches the nodes
     stdin: str  # reader of standard input: "rank" (rank 0), or "" for the RUN step itself
     alone: bool  # outside-in: whether each rank of a node has a container in its own user namespace

@@ -74,14 +74,16 @@ def test_verdict_of_a_plan(cluster: Cluster) -> None:
 
 
 def test_verdict_of_an_image_without_mpirun(cluster: Cluster, desk: Desk) -> None:
-    """inside-out ends with the remedy; once a plan has asked, auto is outside-in."""
+    """mnrun starts the ranks, also after a plan has asked. A program that uses an MPI then ends with the remedy."""
     away = ("-B", f"{desk.put('none', '')}:{MPIRUN}", "--image", OMPI5)
-    refusal(cluster.mnrun(*away, "--", HELLO, nodes=2), 125, "no mpirun on its PATH", "--mode outside-in")
-    asked = cluster.mnrun("plan", *away, "--", HELLO, nodes=2)
-    assert any(line.startswith("else inside-out: the image has no mpirun") for line in told(asked.out)), asked
-    result = cluster.mnrun(*away, "--", HELLO, nodes=2)
-    check(result, *cluster.nodes[:2])
-    assert "outside-in" in mine(result)[0], result
+    for _ in range(2):
+        result = cluster.mnrun(*away, "--", "sh", "-c", 'echo "rank $RANK of $WORLD_SIZE"', nodes=2)
+        assert sorted(result.out.splitlines()) == [f"rank {rank} of 4" for rank in range(4)], result
+        asked = cluster.mnrun("plan", *away, "--", HELLO, nodes=2)
+        assert any("so mnrun starts the ranks" in line for line in told(asked.out)), asked
+    refusal(cluster.mnrun(*away, "--", HELLO, nodes=2), 125, "ran as rank 0 of 1", "--mode outside-in")
+    refusal(cluster.mnrun("--launcher", "mpirun", *away, "--", HELLO, nodes=2), 125, "no mpirun on its PATH")
+    check(cluster.mnrun("--mode", "outside-in", *away, "--", HELLO, nodes=2), *cluster.nodes[:2])
 
 
 def test_verdict_of_an_mpirun_that_hangs(cluster: Cluster, desk: Desk) -> None:

@@ -187,7 +187,7 @@ pass_on() { # SIGNAL: Forward it to the program
 }
 
 end() { # End the program, through its mpirun where there is one
-  if [[ -e pid.head && -n $mnrun_by_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
+  if [[ -e pid.head && -n $mnrun_by_mpi && ! -e without_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
 }
 
 warned() { # Handle a TERM: warn the program, and tell the launcher

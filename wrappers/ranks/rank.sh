@@ -9,6 +9,9 @@ case $0 in
 esac
 . "$mnrun_here/job.sh"
 . "$mnrun_here/pid.sh"
+if [ "$mnrun_starter" = auto ]; then # start_node.sh marks its ranks, and an mpirun does not
+  mnrun_starter=${MNRUN_JOB_START:+env} mnrun_starter=${mnrun_starter:-mpirun}
+fi
 case $mnrun_starter in # this precedes the user's variables, which may have these names
   env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
   torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;

@@ -12,6 +12,7 @@ if [ $# = 0 ]; then eval "set -- $(cat)"; fi
 export MASTER_ADDR="$1" MASTER_PORT="$2" NODE_RANK="$node"
 shift 2
 
+: >"$here/without_mpi" # the guard passes a signal on to the ranks, and not to an mpirun
 # shellcheck disable=SC2154  # job.sh
 if [ "$mnrun_starter" = torchrun ]; then
   # The variables stand for torchrun's options, and the user's options override them (torch.distributed.run).

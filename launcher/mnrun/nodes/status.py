@@ -59,6 +59,7 @@ class Roster:
         self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.first_by_srun = False  # srun had sent that rank a TERM because of another
         self.warned = False
+        self.starter = ""  # the starter that the head has chosen, if the plan left it open
         self.alone: list[str] = []
         self.memory: dict[str, tuple[int, str]] = {}  # node -> (limit in bytes, ranks), if the memory was used up
         self.starved = False  # the kernel has killed a process for it
@@ -102,6 +103,8 @@ class Roster:
             self.without_ssh[node] = text
         elif word == "fail":
             self.failed.setdefault(node, text)
+        elif word == "starter":
+            self.starter = text
         else:
             return False
         return True

@@ -66,11 +66,13 @@ def slow(said: Said) -> str:
     return ""
 
 
-def all_came(layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequence[str]) -> None:
+def all_came(
+    layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequence[str], without_mpi: bool = False
+) -> None:
     """Raise NodeError or RuntimeFailed if the ranks are not those that were asked for.
 
     `ranks` is node -> rank -> the number of ranks as that rank knows it. `alone` has the ranks that took themselves for
-    the only one. So a run on a single node, or of singletons, is never silent.
+    the only one. `without_mpi`: mnrun started them, since the image has no mpirun. So a run on a single node, or of singletons, is never silent.
     """
     asked, came = dict(zip(layout.nodes, layout.ranks)), {node: len(found) for node, found in ranks.items()}
     if came != asked:
@@ -79,10 +81,10 @@ def all_came(layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequ
             "mpirun used other hosts or slots: look for settings in the image (openmpi-mca-params.conf)",
         )
     if alone:
-        raise RuntimeFailed(
-            f"{len(alone)} of {layout.ntasks} ranks ran as rank 0 of 1",
-            "the image's MPI and the starter do not match: try --mode inside-out, or another --mpi",
-        )
+        remedy = "the image's MPI and the starter do not match: try --mode inside-out, or another --mpi"
+        if without_mpi:
+            remedy = "the program uses an MPI whose mpirun is not in the image: try --mode outside-in"
+        raise RuntimeFailed(f"{len(alone)} of {layout.ntasks} ranks ran as rank 0 of 1", remedy)
     sizes = {size for found in ranks.values() for size in found.values()}
     if sizes != {str(layout.ntasks)}:
         raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} ranks, not {layout.ntasks}")

@@ -42,7 +42,7 @@ class Way:
     def options(self) -> str:
         """Return the options that choose this way."""
         words = [f"--mode {self.mode}"]
-        if self.mode == "outside-in":
+        if self.mode == "outside-in" or self.launcher in WITHOUT_MPI:
             words.append(f"--launcher {self.launcher}")
         if self.mpi not in ("", "auto"):
             words.append(f"--mpi {self.mpi}")
@@ -74,7 +74,8 @@ def judge(job: JobSpec, facts: MpiFacts) -> Verdict:
     free = job
     if job.start.launcher not in WITHOUT_MPI:
         free = replace(job, start=replace(job.start, mpi="auto", undecided=("mode", "launcher", "mpi")))
-    remedy = next((way for way in _ways(free, facts) if way.works), None)
+    working = [way for way in _ways(free, facts) if way.works]
+    remedy = next((way for way in working if way.launcher not in WITHOUT_MPI), next(iter(working), None))
     notes = (single_copy(replace(job, start=replace(job.start, mode=chosen.mode)), facts), *_notes(job, facts))
     return Verdict(chosen, ways, notes, remedy)
 
@@ -117,6 +118,8 @@ def _inside(job: JobSpec, facts: MpiFacts) -> Way:
         if mine is None:
             return way(False, f"the image has no {MPIS[job.start.mpi].NAME}: found {_listed(image.mpis)}")
         return way(True, f"works: the image's {mine}")
+    if not image.mpis and "launcher" in job.start.undecided and not job.start.mpi_args:
+        return Way("inside-out", "env", "", True, "works: the image has no mpirun, so mnrun starts the ranks")
     if not image.mpis:
         return way(False, "the image has no mpirun on its PATH or in the usual places")
     first = image.mpis[0]

@@ -56,7 +56,6 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
     box = RUNTIMES[spec.container.runtime].node(_box(spec, here, job))
     direct = spec.program.direct
-    ours = direct and spec.start.launcher in mpi.WITHOUT_MPI
     serve = _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "worker.sh")))
     words = _master_words(spec, layout, here)
     run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "wait_go.sh", *words)))
@@ -67,7 +66,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         layout=layout,
         job=job,
         node_dir=here,
-        starter=spec.start.launcher if ours else "mpirun",
+        starter=_starter(spec) if direct else "mpirun",
         connect=spec.start.connect,
         stdin="rank" if direct else "",
         alone=False,
@@ -99,6 +98,12 @@ def _master_words(spec: JobSpec, layout: Layout, here: str) -> Words:
     return (*starter, "sh", f"{here}/rank.sh", *program.command)
 
 
+def _starter(spec: JobSpec) -> str:
+    """Return the starter of the ranks. It is `auto` where the image's mpirun starts them only if there is one."""
+    open_ = "launcher" in spec.start.undecided and not spec.start.mpi_args
+    return "auto" if open_ else spec.start.launcher
+
+
 def _await(start: Start, reached: str) -> Step:
     return Step(Phase.AWAIT, Where.HERE, (), f"every node reports ready within {start.timeout} s{reached}; then go")
 
@@ -121,8 +126,9 @@ def _inside(spec: JobSpec, layout: Layout) -> str:
         return "the command, once"
     if spec.start.launcher == "torchrun":
         return f"torchrun on each node, {layout.ntasks} ranks in all"
-    who = "mnrun, without an MPI" if spec.start.launcher == "env" else "the image's mpirun"
-    return f"{layout.ntasks} ranks, started by {who}"
+    mpirun = "the image's mpirun"
+    known = {"env": "mnrun, without an MPI", "auto": f"{mpirun}, or by mnrun where it has none"}
+    return f"{layout.ntasks} ranks, started by {known.get(_starter(spec), mpirun)}"
 
 
 def _torchrun(spec: JobSpec) -> Words:

@@ -269,7 +269,10 @@ class Launch:
                 self.screen.relay(line)
             return
         self.records.log(line)
-        if (kind == "noise" or not self.roster.hear(line)) and line:
+        word = "" if kind == "noise" else self.roster.hear(line)
+        if word == "starter":
+            self.screen.say("the image has no mpirun, so mnrun starts the ranks (--launcher env)")
+        elif not word and line:
             self.noise.append(line)
 
     def _relay(self, line: str) -> None:
@@ -349,7 +352,8 @@ class Launch:
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
         if self.code == 0 and self.plan.counted:
-            transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone)
+            without_mpi = bool(self.roster.starter)
+            transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone, without_mpi)
         if self.code == 0:
             transport.required(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
         # after one rank failed, srun's exit code is that of the ranks that it ended

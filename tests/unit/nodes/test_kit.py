@@ -93,7 +93,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "mnrun_image='/app.sif'\n"
         "mnrun_podman=''\n"
         "mnrun_hardened=''\n"
-        "mnrun_starter='mpirun'\n"
+        "mnrun_starter='auto'\n"
         "mnrun_mpi=''\n"
         "mnrun_by_mpi='1'\n"
         "mnrun_stdin='rank'\n"

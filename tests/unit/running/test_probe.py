@@ -127,11 +127,11 @@ def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
 
 
 def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
-    """An image that was found to have no mpirun is started by the node's."""
+    """The answer of a run that does not ask is the same: ranks without an MPI where the image has no mpirun."""
     node.says = NO_MPI
     judged(of(image), look=True)
     job, found = judged(of(image))
-    assert (job.start.mode, found is not None, len(node.asked)) == ("outside-in", True, 1)
+    assert (job.start.mode, job.start.launcher, found is not None, len(node.asked)) == ("inside-out", "env", True, 1)
 
 
 def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:
