@@ -72,7 +72,8 @@ def all_came(
     """Raise NodeError or RuntimeFailed if the ranks are not those that were asked for.
 
     `ranks` is node -> rank -> the number of ranks as that rank knows it. `alone` has the ranks that took themselves for
-    the only one. `without_mpi`: mnrun started them, since the image has no mpirun. So a run on a single node, or of singletons, is never silent.
+    the only one. So a run on a single node, or of singletons, is never silent. `without_mpi`: mnrun started the ranks,
+    since the image has no mpirun.
     """
     asked, came = dict(zip(layout.nodes, layout.ranks)), {node: len(found) for node, found in ranks.items()}
     if came != asked:

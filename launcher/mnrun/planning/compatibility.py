@@ -93,6 +93,8 @@ def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
         raise Impossible(f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries it anyway")
     mpi = way.mpi if way.works and "mpi" in job.start.undecided and way.mode == "outside-in" else job.start.mpi
     start = replace(job.start, mode=way.mode, launcher=way.launcher, mpi=mpi, undecided=())
+    if way.launcher in WITHOUT_MPI and "launcher" in job.start.undecided:
+        start = replace(job.start, mode=way.mode, undecided=("launcher",))  # the head node looks for itself
     changed = [name for name in job.start.undecided if getattr(start, name) != getattr(job.start, name)]
     origins = {**job.origins, **dict.fromkeys(changed, derived("the image and the node (verdict)"))}
     env = tuple(setting for setting in way.settings if not any(setting.name == own.name for own in job.program.env))

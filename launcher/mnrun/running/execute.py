@@ -352,8 +352,7 @@ class Launch:
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
         if self.code == 0 and self.plan.counted:
-            without_mpi = bool(self.roster.starter)
-            transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone, without_mpi)
+            transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone, bool(self.roster.starter))
         if self.code == 0:
             transport.required(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
         # after one rank failed, srun's exit code is that of the ranks that it ended

@@ -244,7 +244,8 @@ def _summary(launch_plan: Plan, allocation: Allocation | None) -> list[str]:
     chosen = launch_plan.layout
     ranks = "-".join(str(n) for n in sorted(set(chosen.ranks)))
     nodes = nodeset.fold(chosen.nodes) if chosen.nodes else "no nodes yet"
-    how = f"{launch_plan.spec.start.mode}, {launch_plan.spec.container.runtime}, ranks by {launch_plan.starter.replace('auto', 'mpirun')}"
+    starter = "mpirun" if launch_plan.starter == "auto" else launch_plan.starter
+    how = f"{launch_plan.spec.start.mode}, {launch_plan.spec.container.runtime}, ranks by {starter}"
     size = f"{nodeset.counted(chosen.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
     return [
         f"{size} ({chosen.why_ranks}) on {nodes} ({chosen.why_nodes}); {how}",

@@ -10,7 +10,7 @@ from mnrun.errors import Impossible
 from mnrun.facts import parse
 from mnrun.mpi.facts import MpiFacts, mpi_facts
 from mnrun.planning import compatibility
-from unit.samples import build
+from unit.samples import build, make
 
 # As wrappers/probe/mpi_node.sh said it on the rehearsal cluster, but for the images that cannot be installed there.
 NODE = (
@@ -62,8 +62,7 @@ def test_facts_are_read() -> None:
         ({}, OMPI5, ("inside-out", "mpirun", "auto")),
         ({}, OMPI4 + MPICH, ("inside-out", "mpirun", "auto")),
         ({"mpi": "mpich"}, OMPI4 + MPICH, ("inside-out", "mpirun", "mpich")),
-        ({}, NONE, ("inside-out", "env", "auto")),
-        ({"mode": "inside-out"}, NONE, ("inside-out", "env", "auto")),
+        ({}, NONE, ("inside-out", "mpirun", "auto")),
         (OUTSIDE, OMPI5, ("outside-in", "mpirun", "openmpi")),
         (OUTSIDE, OMPI4, ("outside-in", "mpirun", "openmpi")),
         (OUTSIDE, MPICH, ("outside-in", "mpirun", "mpich")),
@@ -115,6 +114,16 @@ def test_what_is_known_to_fail_is_refused(given: dict[str, Any], image: str, sai
         assert text in str(refused.value)
     forced = build("./app", **given, force=True)
     assert compatibility.decided(forced, compatibility.judge(forced, told(image))).start.mode == forced.start.mode
+
+
+@pytest.mark.parametrize("given", [{}, {"mode": "inside-out"}])
+def test_an_image_without_mpirun_leaves_the_starter_open(given: dict[str, Any]) -> None:
+    """The head node looks for an mpirun itself, so that an earlier answer never changes the ranks' starter."""
+    job = build("./app", **given)
+    verdict = compatibility.judge(job, told(NONE))
+    assert (verdict.chosen.launcher, verdict.chosen.works) == ("env", True)
+    assert compatibility.decided(job, verdict).start.undecided == ("launcher",)
+    assert make(compatibility.decided(job, verdict), 1, 1).starter == "auto"
 
 
 def test_what_an_older_pmix_is_told_under_sruns() -> None:

@@ -131,7 +131,12 @@ def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
     node.says = NO_MPI
     judged(of(image), look=True)
     job, found = judged(of(image))
-    assert (job.start.mode, job.start.launcher, found is not None, len(node.asked)) == ("inside-out", "env", True, 1)
+    assert (job.start.mode, job.start.undecided, found is not None, len(node.asked)) == (
+        "inside-out",
+        ("launcher",),
+        True,
+        1,
+    )
 
 
 def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:
