@@ -55,7 +55,7 @@ def size() -> tuple[int, int]:
 
 
 class Lent:
-    """The terminal on standard input, lent to a program on another machine. Made in the main thread.
+    """The terminal on standard input, lent to a program on another machine. Create it in the main thread.
 
     The program gets every key, and its output is shown unchanged.
     """

@@ -153,7 +153,7 @@ def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> No
     """Both our output and our errors: of `mnrun … | head` the errors are still read."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     (out, ours), (err, too) = os.pipe(), os.pipe()
-    monkeypatch.setattr(process.Signals, "OURS", (ours, too))
+    monkeypatch.setattr(process.Signals, "OUTPUTS", (ours, too))
     with process.Signals(events):
         os.close(out)
         with pytest.raises(queue.Empty):
