@@ -1,4 +1,4 @@
-"""The request of a user: JobSpec, its sections, and the origins of its values. Frozen data, and no code that acts."""
+"""Define the request of a user: JobSpec, its sections, and the origins of its values. No code here acts."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Start:
-    """How the ranks start, and how they reach each other."""
+    """The start of the ranks, and the connection between them."""
 
     mode: str = "inside-out"
     launcher: str = "auto"
