@@ -66,7 +66,7 @@ def _nodes(dry_run: bool) -> None:
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
     records, before = archive.read(bases), now - age
     # The scheduler is asked only if there is something to remove.
-    jobs = verbs.queue_of_mine().jobs().jobs if state.removable(records, (), before) else ()
+    jobs = verbs.user_queue().jobs().jobs if state.removable(records, (), before) else ()
     gone = state.removable(records, jobs, before)
     for record in gone:
         path = record.folder if dry_run else archive.remove(record)
@@ -82,7 +82,7 @@ def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
     entries = cache.images(place) if exists else []
     snapshot = Snapshot((), now)
     if any(image.used < now - age for image in entries) and at_hand(os.environ).is_here():
-        snapshot = verbs.queue_of_mine().jobs()
+        snapshot = verbs.user_queue().jobs()
     before = cache.unneeded(now - age, snapshot.jobs, snapshot.time)
     gone = []
     for image in entries:

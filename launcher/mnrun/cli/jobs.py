@@ -50,7 +50,7 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     history: tuple[Any, ...] = ()
     age = 0.0
     if not ids or any(state.final(by_id.get(identity)) is None for identity in ids):
-        queue = queue_of_mine()
+        queue = user_queue()
         answer = queue.jobs()
         jobs, age = answer.jobs, now - answer.time
         _, lost = state.ends(ids, by_id, jobs, (), now)
@@ -86,7 +86,7 @@ def _row(view: JobView) -> tuple[str, ...]:
 @_json
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
-    entries = queue_of_mine().nodes()
+    entries = user_queue().nodes()
     partitions = state.partitions(entries, partition)
     if not partitions:
         names = ", ".join(sorted({node.partition for node in entries}))
@@ -115,7 +115,7 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
     if scripts and not layers.passed(signal):
         problem = f"--signal {signal}: mnrun does not forward this signal to programs"
         raise UsageError(problem, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
-    for note in queue_of_mine().cancel(ids, signal, scripts):
+    for note in user_queue().cancel(ids, signal, scripts):
         Screen().say(note)
 
 
@@ -138,7 +138,7 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     _check(ids)
     from mnrun.jobs import waiting
 
-    sys.exit(waiting.wait(ids, bases_of(job_dir), queue_of_mine()))
+    sys.exit(waiting.wait(ids, bases_of(job_dir), user_queue()))
 
 
 @click.command(context_settings=CONTEXT)
@@ -193,7 +193,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
 def _silence(identity: str, bases: Sequence[Path]) -> Any:
     from mnrun.jobs import waiting
 
-    return waiting.Silence(identity, bases, queue_of_mine())
+    return waiting.Silence(identity, bases, user_queue())
 
 
 def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
@@ -301,6 +301,6 @@ def _poll() -> float:
     return float(value)
 
 
-def queue_of_mine() -> Queue:
+def user_queue() -> Queue:
     """Return the scheduler's queue with the user's jobs. It is asked no more often than slurm_poll allows."""
     return at_hand(os.environ).user_queue(os.environ, Path.home(), _poll())

@@ -48,7 +48,7 @@ def images(cache: Path) -> list[Image]:
     return sorted(files, key=lambda image: image.used)
 
 
-def known(cache: Path, reference: str) -> Path | None:
+def find(cache: Path, reference: str) -> Path | None:
     """Return the cached image of this reference, or None."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)[:120]
     for words in filter(None, map(_record, (cache / "refs").glob(f"{name}-*"))):

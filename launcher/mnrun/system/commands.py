@@ -20,16 +20,16 @@ def run(
     environ: Mapping[str, str] | None = None,
     *,
     instead: str = "use --local",
-    said: str = "",
+    text: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Return the ended command with its output. `said` is its standard input.
+    """Return the ended command with its output. `text` is its standard input.
 
     Raises SchedulerError if the command is not there (`instead` is the remedy), and NoAnswerError after `seconds`.
     """
     try:
         return subprocess.run(
             words,
-            **({"input": said} if said else {"stdin": subprocess.DEVNULL}),
+            **({"input": text} if text else {"stdin": subprocess.DEVNULL}),
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",

@@ -66,7 +66,7 @@ class Starter(Protocol):
         command: Command,
         environ: dict[str, str],
         events: queue.SimpleQueue[Event],
-        held: bool,
+        piped: bool,
         *,
         terminal: bool = False,
         apart: bool = False,
@@ -136,7 +136,7 @@ def start(
     command: Command,
     environ: dict[str, str],
     events: queue.SimpleQueue[Event],
-    held: bool,
+    piped: bool,
     *,
     terminal: bool = False,
     apart: bool = False,
@@ -146,22 +146,22 @@ def start(
 ) -> Child:
     """Start the words of `command` on this machine.
 
-    held      its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
+    piped     its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
               output and errors, and gets a TERM when mnrun is killed
     terminal  it stays in mnrun's session and process group, to drive the terminal
     apart     only its errors become events
     errors    a file for its errors
-    output    files in place of mnrun's output and errors, for a command that is not held
+    output    files in place of mnrun's output and errors, for a command that is not piped
     deaf      signals that Slurm sends to every process of a batch script do not reach it
     """
-    pipe = subprocess.PIPE if held else None
+    pipe = subprocess.PIPE if piped else None
     with _with_list_files(command.argv) as (words, lists):
         process = subprocess.Popen(
-            _deaf(words) if deaf else words if held else tied(words),
+            _deaf(words) if deaf else words if piped else tied(words),
             env=environ,
             stdin=pipe,
             stdout=pipe or output[0],
-            stderr=errors or (subprocess.PIPE if held or apart else output[1]),
+            stderr=errors or (subprocess.PIPE if piped or apart else output[1]),
             start_new_session=not terminal,
             bufsize=0,
             pass_fds=lists,
