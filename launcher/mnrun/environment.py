@@ -17,9 +17,10 @@ from mnrun.jobspec import Variable
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 # Variables that bash sets itself and declares read-only (bash(1), Shell Variables).
-SHELLS_OWN = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
+SHELL_VARIABLES = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 
-OURS = ("mnrun_", "MNRUN_JOB_ID")  # variables of the wrappers around a program, and the mark of a job's processes
+# Variables of the wrappers around a program, and the mark of a job's processes.
+MNRUN_VARIABLES = ("mnrun_", "MNRUN_JOB_ID")
 
 INSIDE = "inside"  # inside-out: the containers of the serving step and the master container
 MPIRUN = "mpirun"  # outside-in: a rank started by the host's mpirun
@@ -42,7 +43,7 @@ class Rule:
 
 
 OF_HOSTS = ("MNRUN_NODE", "MNRUN_WAIT")  # a guard's variables on hosts without a scheduler
-_OWN = (INSIDE,)  # mpirun in the container must not see the surrounding scheduler
+_INNER_MPIRUN = (INSIDE,)  # mpirun in the container must not see the surrounding scheduler
 _MODULE = "a module system sets it, and the image lacks that"
 
 RULES: tuple[Rule, ...] = (
@@ -57,39 +58,39 @@ RULES: tuple[Rule, ...] = (
         for name in OF_HOSTS
     ),
     Rule("HOSTNAME", CONTEXTS, "it names the machine where mnrun runs, and not the node"),
-    Rule("PMI_*", _OWN, "an MPI program would behave as a rank of the surrounding step"),
-    Rule("PMI2_*", _OWN, "as PMI_*"),
-    Rule("PMIX_*", _OWN, "as PMI_*"),
-    Rule("OMPI_COMM_WORLD_*", _OWN, "a surrounding mpirun sets it for its ranks"),
-    Rule("OMPI_UNIVERSE_SIZE", _OWN, "a surrounding mpirun sets it"),
-    Rule("OMPI_MCA_ess*", _OWN, "a surrounding mpirun sets it"),
-    Rule("OMPI_MCA_orte_*", _OWN, "a surrounding mpirun sets it"),
-    Rule("OMPI_MCA_prte_*", _OWN, "a surrounding mpirun sets it"),
-    Rule("PRTE_MCA_prte_*", _OWN, "a surrounding mpirun sets it"),
-    Rule("MPI_LOCAL*", _OWN, "a surrounding Hydra sets it for its ranks"),
-    Rule("HYDI_*", _OWN, "a surrounding Hydra sets it"),
-    Rule("MV2_COMM_WORLD_*", _OWN, "a surrounding MVAPICH2 sets it for its ranks"),
-    Rule("MPIRUN_RANK", _OWN, "as MV2_COMM_WORLD_*"),
-    Rule("MPISPAWN_*", _OWN, "as MV2_COMM_WORLD_*"),
-    Rule("OMPI_MCA_plm*", _OWN, "Slurm sets plm_slurm_args=--external-launcher"),
-    Rule("OMPI_MCA_ras*", _OWN, "the hostfile names the nodes"),
-    Rule("PRTE_MCA_plm*", _OWN, "as OMPI_MCA_plm*"),
-    Rule("PRTE_MCA_ras*", _OWN, "as OMPI_MCA_ras*"),
-    Rule("HYDRA_BOOTSTRAP*", _OWN, "Slurm sets it to slurm"),
-    Rule("HYDRA_LAUNCHER*", _OWN, "Slurm sets HYDRA_LAUNCHER_EXTRA_ARGS"),
-    Rule("HYDRA_RMK", _OWN, "the hostfile names the nodes"),
-    Rule("HYDRA_HOST_FILE", _OWN, "as HYDRA_RMK"),
-    Rule("I_MPI_HYDRA_*", _OWN, "Slurm sets the bootstrap to slurm"),
-    Rule("I_MPI_PERHOST", _OWN, "the hostfile gives the number of ranks"),
-    Rule("I_MPI_PMI_LIBRARY", _OWN, "Intel MPI's mpirun brings its own library, and this one is the host's"),
+    Rule("PMI_*", _INNER_MPIRUN, "an MPI program would behave as a rank of the surrounding step"),
+    Rule("PMI2_*", _INNER_MPIRUN, "as PMI_*"),
+    Rule("PMIX_*", _INNER_MPIRUN, "as PMI_*"),
+    Rule("OMPI_COMM_WORLD_*", _INNER_MPIRUN, "a surrounding mpirun sets it for its ranks"),
+    Rule("OMPI_UNIVERSE_SIZE", _INNER_MPIRUN, "a surrounding mpirun sets it"),
+    Rule("OMPI_MCA_ess*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
+    Rule("OMPI_MCA_orte_*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
+    Rule("OMPI_MCA_prte_*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
+    Rule("PRTE_MCA_prte_*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
+    Rule("MPI_LOCAL*", _INNER_MPIRUN, "a surrounding Hydra sets it for its ranks"),
+    Rule("HYDI_*", _INNER_MPIRUN, "a surrounding Hydra sets it"),
+    Rule("MV2_COMM_WORLD_*", _INNER_MPIRUN, "a surrounding MVAPICH2 sets it for its ranks"),
+    Rule("MPIRUN_RANK", _INNER_MPIRUN, "as MV2_COMM_WORLD_*"),
+    Rule("MPISPAWN_*", _INNER_MPIRUN, "as MV2_COMM_WORLD_*"),
+    Rule("OMPI_MCA_plm*", _INNER_MPIRUN, "Slurm sets plm_slurm_args=--external-launcher"),
+    Rule("OMPI_MCA_ras*", _INNER_MPIRUN, "the hostfile names the nodes"),
+    Rule("PRTE_MCA_plm*", _INNER_MPIRUN, "as OMPI_MCA_plm*"),
+    Rule("PRTE_MCA_ras*", _INNER_MPIRUN, "as OMPI_MCA_ras*"),
+    Rule("HYDRA_BOOTSTRAP*", _INNER_MPIRUN, "Slurm sets it to slurm"),
+    Rule("HYDRA_LAUNCHER*", _INNER_MPIRUN, "Slurm sets HYDRA_LAUNCHER_EXTRA_ARGS"),
+    Rule("HYDRA_RMK", _INNER_MPIRUN, "the hostfile names the nodes"),
+    Rule("HYDRA_HOST_FILE", _INNER_MPIRUN, "as HYDRA_RMK"),
+    Rule("I_MPI_HYDRA_*", _INNER_MPIRUN, "Slurm sets the bootstrap to slurm"),
+    Rule("I_MPI_PERHOST", _INNER_MPIRUN, "the hostfile gives the number of ranks"),
+    Rule("I_MPI_PMI_LIBRARY", _INNER_MPIRUN, "Intel MPI's mpirun brings its own library, and this one is the host's"),
     Rule("I_MPI_ROOT", CONTEXTS, "it names the host's Intel MPI", True),
-    Rule("PBS_*", _OWN, "mpirun would ask that scheduler for hosts"),
-    Rule("PE_HOSTFILE", _OWN, "as PBS_*, for Grid Engine"),
-    Rule("SGE_*", _OWN, "as PBS_*, for Grid Engine"),
-    Rule("LSB_*", _OWN, "as PBS_*, for LSF"),
-    Rule("LSF_*", _OWN, "as PBS_*, for LSF"),
-    Rule("COBALT_*", _OWN, "as PBS_*"),
-    Rule("FLUX_*", _OWN, "as PBS_*"),
+    Rule("PBS_*", _INNER_MPIRUN, "mpirun would ask that scheduler for hosts"),
+    Rule("PE_HOSTFILE", _INNER_MPIRUN, "as PBS_*, for Grid Engine"),
+    Rule("SGE_*", _INNER_MPIRUN, "as PBS_*, for Grid Engine"),
+    Rule("LSB_*", _INNER_MPIRUN, "as PBS_*, for LSF"),
+    Rule("LSF_*", _INNER_MPIRUN, "as PBS_*, for LSF"),
+    Rule("COBALT_*", _INNER_MPIRUN, "as PBS_*"),
+    Rule("FLUX_*", _INNER_MPIRUN, "as PBS_*"),
     Rule(
         "OMPI_MCA_mca_base_component_path",
         CONTEXTS,
@@ -180,14 +181,14 @@ def for_srun(environ: Mapping[str, str]) -> dict[str, str]:
 
     def stays(name: str) -> bool:
         if not fnmatch.fnmatchcase(name, "SLURM_*"):
-            return not any(fnmatch.fnmatchcase(name, leak) for leak in SRUN_DROPS)
-        return any(fnmatch.fnmatchcase(name, kept) for kept in SRUN_KEEPS)
+            return not any(fnmatch.fnmatchcase(name, pattern) for pattern in SRUN_DROPS)
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in SRUN_KEEPS)
 
     return {name: value for name, value in environ.items() if stays(name)}
 
 
 def is_given_back(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, kept) for kept in GIVEN_BACK)
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in GIVEN_BACK)
 
 
 def given_back(environ: Mapping[str, str]) -> dict[str, str]:
@@ -197,7 +198,7 @@ def given_back(environ: Mapping[str, str]) -> dict[str, str]:
 
 def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """Return the variables set on this machine for pulling an image."""
-    names = (name for name in environ if any(fnmatch.fnmatchcase(name, known) for known in OF_REGISTRIES))
+    names = (name for name in environ if any(fnmatch.fnmatchcase(name, pattern) for pattern in OF_REGISTRIES))
     return tuple(Variable(name, environ[name]) for name in sorted(names) if NAME.match(name))
 
 
@@ -234,20 +235,22 @@ def assignments(values: Mapping[str, object]) -> str:
 
 def owner(name: str) -> str:
     """Return the owner of a variable that no user can set, or "" if the user can set it."""
-    return "the shell's" if name in SHELLS_OWN else "mnrun's" if name.startswith(OURS) else ""
+    return "the shell's" if name in SHELL_VARIABLES else "mnrun's" if name.startswith(MNRUN_VARIABLES) else ""
 
 
 def masked(words: Iterable[str]) -> list[str]:
     """Return the typed words without the values of -x, which may be secrets."""
-    shown: list[str] = []
-    ours = True
+    result: list[str] = []
+    before_command = True
     for word in words:
-        ours = ours and word != "--"
-        option, given = re.fullmatch(r"(-x|--env=)?(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
-        name, equals, _ = given.partition("=")
-        told = ours and equals and NAME.match(name) and (option or (shown and shown[-1] in ("-x", "--env")))
-        shown.append(f"{option or ''}{name}=…" if told else word)
-    return shown
+        before_command = before_command and word != "--"
+        option, variable = re.fullmatch(r"(-x|--env=)?(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
+        name, equals, _ = variable.partition("=")
+        is_value = option or (result and result[-1] in ("-x", "--env"))
+        result.append(
+            f"{option or ''}{name}=…" if before_command and equals and NAME.match(name) and is_value else word
+        )
+    return result
 
 
 def read_file(text: str, path: str) -> tuple[Variable, ...]:
@@ -261,8 +264,8 @@ def read_file(text: str, path: str) -> tuple[Variable, ...]:
             continue
         name, equals, value = line.partition("=")
         if not NAME.match(name):
-            shown = repr(f"{name}=…" if equals else name)  # the value may be a secret
-            raise UsageError(f"{path}, line {number}: {shown} is not NAME=VALUE")
+            word = repr(f"{name}=…" if equals else name)  # the value may be a secret
+            raise UsageError(f"{path}, line {number}: {word} is not NAME=VALUE")
         if owner(name):
             raise UsageError(f"{path}, line {number}: {name} is one of {owner(name)} variables, and cannot be set")
         variables.append(Variable(name, value if equals else None))

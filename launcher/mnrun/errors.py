@@ -1,4 +1,4 @@
-"""Every way in which a launch can fail, with its exit code and its remedy.
+"""Define the errors that end a launch, with their exit codes and remedies.
 
     LaunchError
     ├── UsageError      2    the command line or a value in it is wrong

@@ -61,6 +61,6 @@ def render(template: str, before: str = "", **values: object) -> str:
         place = environment.get_template(template).filename
         raise UsageError(f"{place}: {error.message}", "docs/internals/batch-script.md lists the names") from None
     except Exception as error:  # for example a template that is not UTF-8, or divides by zero
-        own = os.path.join(before, template)
-        place = own if before and os.path.exists(own) else template
+        path = os.path.join(before, template)
+        place = path if before and os.path.exists(path) else template
         raise UsageError(f"{place}: {type(error).__name__}: {error}", "correct that template") from None

@@ -1,4 +1,4 @@
-"""The request of a user: JobSpec, its sections, and the origins of its values. Frozen data, and no code that acts."""
+"""Define the request of a user: JobSpec, its sections, and the origins of its values. No code here acts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Layer(Enum):
     DERIVED = "derived"  # mnrun itself concludes it
 
 
-OWN = frozenset((Layer.JOB_FILE, Layer.VARIABLE, Layer.COMMAND_LINE))  # layers of one job, and not of every job
+JOB_LAYERS = frozenset((Layer.JOB_FILE, Layer.VARIABLE, Layer.COMMAND_LINE))  # layers of one job, and not of every job
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Origin:
         return Origin(f"{self.text}, {other.text}", self.layers | other.layers)
 
     @property
-    def own(self) -> bool:
+    def of_job(self) -> bool:
         """Return whether this very job asks for the value. A site's setting for every job does not count."""
-        return bool(self.layers & OWN)
+        return bool(self.layers & JOB_LAYERS)
 
 
 BUILT_IN = Origin("built-in", frozenset((Layer.BUILT_IN,)))
@@ -198,7 +198,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Start:
-    """How the ranks start, and how they reach each other."""
+    """The start of the ranks, and the connection between them."""
 
     mode: str = "inside-out"
     launcher: str = "auto"
@@ -272,9 +272,9 @@ class JobSpec:
         """Return the same job with another image."""
         return replace(self, container=replace(self.container, image=image))
 
-    def own(self, option: str) -> bool:
+    def sets(self, option: str) -> bool:
         """Return whether this very job asks for the option. A site's setting for every job does not count."""
-        return option in self.origins and self.origins[option].own
+        return option in self.origins and self.origins[option].of_job
 
     def value(self, option: str) -> object:
         """Return the value of an option by its name in the table of options. Without one, it is "", None or False."""

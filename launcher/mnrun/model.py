@@ -1,4 +1,4 @@
-"""The data of a launch. All classes are frozen, and no code here acts."""
+"""Define the data of a launch. All classes are frozen, and no code here acts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Listed(str):
     text: str
 
     def __new__(cls, option: str, shown: str, text: str) -> Listed:
-        made = super().__new__(cls, option + shown)
-        made.option, made.text = option, text
-        return made
+        word = super().__new__(cls, option + shown)
+        word.option, word.text = option, text
+        return word
 
 
 class Phase(Enum):
-    """The time of a step. STOP happens in every case."""
+    """The phase of a step. STOP happens in every case."""
 
     PREPARE = "prepare"
     SERVE = "serve"
@@ -45,7 +45,7 @@ class Phase(Enum):
 
 
 class Where(Enum):
-    """The nodes on which a step runs, and how often."""
+    """The nodes on which a step runs, and its number of processes there."""
 
     HEAD = "head"  # once, on the first node
     ALL = "all"  # once on every node
@@ -65,7 +65,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The held nodes, in the scheduler's own order."""
+    """The nodes of a job, in the scheduler's order."""
 
     scheduler: str
     job: str

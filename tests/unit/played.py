@@ -157,16 +157,16 @@ class Stage:
         command: Command,
         environ: dict[str, str],
         events: queue.SimpleQueue[Event],
-        held: bool,
+        piped: bool,
         terminal: bool = False,
         apart: bool = False,
         output: process.Output = (None, None),
     ) -> Played:
         if name == self.absent:
             raise FileNotFoundError(command.argv[0])
-        assert held == (name != "run"), "the program has the user's own input and output"
+        assert piped == (name != "run"), "the program has the user's own input and output"
         self.events, self.environ = events, environ
-        lease = Lease(self.play if name == "serve" else Play(close=[]), events) if held else None
+        lease = Lease(self.play if name == "serve" else Play(close=[]), events) if piped else None
         self.started[name], self.argv[name] = Played(self, name, lease), command.argv
         self.order.append(name)
         return self.started[name]

@@ -1,1 +1,1 @@
-"""The command line: one file for each verb. A verb reads words, calls the package that does the work, and prints."""
+"""Read the command line, with one file for each verb. A verb calls the package that does the work, and prints."""

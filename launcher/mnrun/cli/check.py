@@ -40,14 +40,14 @@ def _options(verb: Any) -> Any:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def check(as_json: bool, **given: object) -> None:
+def check(as_json: bool, **options: object) -> None:
     """Show the runtimes, GPUs and MPIs of nodes, what is missing, and how to get it.
 
     The nodes are those of the Slurm job that you are in, of --hosts, or else this machine.
     The exit code is 122 if no runtime works on all of them.
     """
-    job = session.spec_of(("check",), {**given, "runtime": "host"}, live=True)
-    findings = [row for node, answer in _surveys(job).items() for row in survey.findings(node, answer)]
+    spec = session.spec_of(("check",), {**options, "runtime": "host"}, live=True)
+    findings = [row for node, answer in _surveys(spec).items() for row in survey.findings(node, answer)]
     if as_json:
         click.echo(json.dumps([asdict(row) for row in findings], indent=2))
     else:
@@ -57,20 +57,20 @@ def check(as_json: bool, **given: object) -> None:
         raise Impossible("no container runtime works on all of these nodes", "--runtime host runs without one")
 
 
-def _surveys(job: JobSpec) -> dict[str, NodeSurvey]:
+def _surveys(spec: JobSpec) -> dict[str, NodeSurvey]:
     """Return node -> its survey. Raises LaunchError if a node does not answer."""
     words = ("bash", "-p", "-c", kit.survey())
-    if job.hosts.names:
+    if spec.hosts.names:
         from mnrun.running import hosts
 
-        with where.connected(job, Screen()) as session:
+        with where.connected(spec, Screen()) as session:
             answers = session.transport.ask(words)
             hosts.refuse_silent(answers)
             return {node: node_survey(parse(answer.out)) for node, answer in answers.items()}
-    if where.in_job() and not job.hosts.local:
+    if where.in_job() and not spec.hosts.local:
         scheduler = at_hand(os.environ)
         allocation, _ = scheduler.current(os.environ)
-        names = layout.lay_out(job, allocation).nodes
+        names = layout.lay_out(spec, allocation).nodes
         facts = by_node(parse(scheduler.on_each(allocation, names, words, os.environ)))
         return {name: node_survey(facts[name]) for name in names}
     return {os.uname().nodename: node_survey(parse(process.ask(words)))}
@@ -83,6 +83,6 @@ def _rows(findings: list[Finding]) -> list[tuple[str, ...]]:
         nodes.setdefault((row.subject, row.state, row.found, row.fix), []).append(row.node)
     order = {row.subject: place for place, row in reversed(list(enumerate(findings)))}
     return [
-        (subject, {OK: "ok", NO: "-"}.get(state, "!"), nodeset.fold(names), found, fix)
-        for (subject, state, found, fix), names in sorted(nodes.items(), key=lambda item: order[item[0][0]])
+        (subject, {OK: "ok", NO: "-"}.get(state, "!"), nodeset.fold(names), finding, fix)
+        for (subject, state, finding, fix), names in sorted(nodes.items(), key=lambda item: order[item[0][0]])
     ]

@@ -66,7 +66,7 @@ def _nodes(dry_run: bool) -> None:
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
     records, before = archive.read(bases), now - age
     # The scheduler is asked only if there is something to remove.
-    jobs = verbs.queue_of_mine().jobs().jobs if state.removable(records, (), before) else ()
+    jobs = verbs.user_queue().jobs().jobs if state.removable(records, (), before) else ()
     gone = state.removable(records, jobs, before)
     for record in gone:
         path = record.folder if dry_run else archive.remove(record)
@@ -78,27 +78,27 @@ def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> No
 
 def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
     """Remove the images of a cache that this machine can read."""
-    ours = cache.owned(place)
-    there = cache.images(place) if ours else []
-    known = Snapshot((), now)
-    if any(image.used < now - age for image in there) and at_hand(os.environ).is_here():
-        known = verbs.queue_of_mine().jobs()
-    before = cache.unneeded(now - age, known.jobs, known.time)
+    exists = cache.owned(place)
+    entries = cache.images(place) if exists else []
+    snapshot = Snapshot((), now)
+    if any(image.used < now - age for image in entries) and at_hand(os.environ).is_here():
+        snapshot = verbs.user_queue().jobs()
+    before = cache.unneeded(now - age, snapshot.jobs, snapshot.time)
     gone = []
-    for image in there:
+    for image in entries:
         if image.used < before and (dry_run or cache.remove(image, before)):
             gone.append(image)
             names = ", ".join(image.names) or "no tag refers to it any more"
             details = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
             click.echo(f"{_would(dry_run, 'remove')} {image.path}: {details}")
-    if ours and not dry_run:
+    if exists and not dry_run:
         cache.tidy(place, min(before, now - cache.BEATING))
     freed = f", {_size(sum(image.size for image in gone))}" if gone else ""
-    Screen().say(f"{len(gone)} of {len(there)} images {_would(dry_run, 'be removed')} from {place}{freed}")
+    Screen().say(f"{len(gone)} of {len(entries)} images {_would(dry_run, 'be removed')} from {place}{freed}")
 
 
-def _would(dry_run: bool, what: str) -> str:
-    return f"would {what}" if dry_run else "removed"
+def _would(dry_run: bool, action: str) -> str:
+    return f"would {action}" if dry_run else "removed"
 
 
 def _days(now: float, then: float) -> str:

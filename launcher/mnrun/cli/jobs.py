@@ -1,4 +1,4 @@
-"""The verbs that follow submitted jobs: status, nodes, logs, cancel, wait. They read words and print answers."""
+"""Follow submitted jobs: the verbs status, nodes, logs, cancel and wait."""
 
 from __future__ import annotations
 
@@ -50,32 +50,32 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     history: tuple[Any, ...] = ()
     age = 0.0
     if not ids or any(state.final(by_id.get(identity)) is None for identity in ids):
-        queue = queue_of_mine()
+        queue = user_queue()
         answer = queue.jobs()
         jobs, age = answer.jobs, now - answer.time
         _, lost = state.ends(ids, by_id, jobs, (), now)
         history = queue.history(lost) if lost or not ids else ()
     views, unknown = state.gather(ids, jobs, history, by_id, now)
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in views], indent=2))
+        click.echo(json.dumps([asdict(view) for view in views], indent=2))
     elif views:
-        table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(one) for one in views])
+        table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(view) for view in views])
     elif not ids:
         Screen().say("no jobs of yours in the last 7 days")
     if unknown:
         old = f"; Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s" if age > 1 else ""
-        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_named(bases)} knows it{old}")
+        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_text(bases)} knows it{old}")
 
 
 def _row(view: JobView) -> tuple[str, ...]:
-    left = span(view.left) if view.left is not None else "no limit" if view.state == "RUNNING" else ""
+    time_left = span(view.left) if view.left is not None else "no limit" if view.state == "RUNNING" else ""
     return (
         view.id,
         view.name,
         view.words,
         view.nodelist or str(view.nodes or ""),
         str(view.gpus or ""),
-        left,
+        time_left,
         "" if view.code is None else str(view.code),
         view.why,
     )
@@ -86,15 +86,15 @@ def _row(view: JobView) -> tuple[str, ...]:
 @_json
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
-    entries = queue_of_mine().nodes()
-    shown = state.partitions(entries, partition)
-    if not shown:
-        there = ", ".join(sorted({node.partition for node in entries}))
-        raise UsageError(f"there is no partition {partition}", f"Slurm has {there}" if there else "Slurm shows none")
+    entries = user_queue().nodes()
+    partitions = state.partitions(entries, partition)
+    if not partitions:
+        names = ", ".join(sorted({node.partition for node in entries}))
+        raise UsageError(f"there is no partition {partition}", f"Slurm has {names}" if names else "Slurm shows none")
     if as_json:
-        click.echo(json.dumps([{**asdict(one), "words": one.words} for one in shown], indent=2))
+        click.echo(json.dumps([{**asdict(entry), "words": entry.words} for entry in partitions], indent=2))
         return
-    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in shown]
+    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in partitions]
     table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)
 
 
@@ -113,9 +113,9 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
             raise UsageError(f"{identity!r} is not the ID of a job", "write 123, 123_4 or 123_[0-3]")
     scripts = _with_records(bases_of(job_dir), ids) if signal else []
     if scripts and not layers.passed(signal):
-        what = f"--signal {signal}: mnrun does not forward this signal to programs"
-        raise UsageError(what, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
-    for note in queue_of_mine().cancel(ids, signal, scripts):
+        problem = f"--signal {signal}: mnrun does not forward this signal to programs"
+        raise UsageError(problem, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
+    for note in user_queue().cancel(ids, signal, scripts):
         Screen().say(note)
 
 
@@ -138,7 +138,7 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     _check(ids)
     from mnrun.jobs import waiting
 
-    sys.exit(waiting.wait(ids, bases_of(job_dir), queue_of_mine()))
+    sys.exit(waiting.wait(ids, bases_of(job_dir), user_queue()))
 
 
 @click.command(context_settings=CONTEXT)
@@ -166,7 +166,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     first = True
     silence = _silence(identity, bases) if following else None
     while True:
-        record = _the_one(bases, identity)
+        record = _record(bases, identity)
         if not following and record.begun is None and not _sources(record, rank, node):
             raise UsageError(f"job {identity} has not started, and has no output yet", "wait for it with -f")
         for path, prefix, error, only in _sources(record, rank, node):
@@ -193,7 +193,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
 def _silence(identity: str, bases: Sequence[Path]) -> Any:
     from mnrun.jobs import waiting
 
-    return waiting.Silence(identity, bases, queue_of_mine())
+    return waiting.Silence(identity, bases, user_queue())
 
 
 def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
@@ -210,7 +210,7 @@ def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
     return some
 
 
-def _the_one(bases: Sequence[Path], identity: str) -> JobRecord:
+def _record(bases: Sequence[Path], identity: str) -> JobRecord:
     by_id = _read(bases, [identity])
     if identity in by_id:
         tasks = [name for name in by_id if name != identity]
@@ -220,7 +220,7 @@ def _the_one(bases: Sequence[Path], identity: str) -> JobRecord:
     if by_id:
         raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(by_id)[:4])}")
     raise UsageError(
-        f"there are no records of job {identity} in {_named(bases)}",
+        f"there are no records of job {identity} in {_text(bases)}",
         "mnrun logs shows only submitted jobs; --job-dir names another place for records",
     )
 
@@ -240,9 +240,9 @@ def _sources(record: JobRecord, rank: int | None, node: str) -> list[tuple[Path,
     if rank is not None:
         return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
     if node:
-        mine = _ranks_on(record, node)
-        shown = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in mine]
-        return [(archive.log(record), b"", True, node), *shown]
+        ranks = _ranks_on(record, node)
+        outputs = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in ranks]
+        return [(archive.log(record), b"", True, node), *outputs]
     whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
     whole = whole[:1] if begun.error == begun.output else whole
     return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
@@ -272,8 +272,8 @@ def bases_of(job_dir: str | None) -> tuple[Path, ...]:
     if folder:
         return (Path(folder).expanduser().absolute(),)
     home = Path.home()
-    here = Path(str(standing("job_dir"))).expanduser().absolute()
-    return tuple(dict.fromkeys((here, archive.usual(home), *archive.places(home))))
+    usual = Path(str(standing("job_dir"))).expanduser().absolute()
+    return tuple(dict.fromkeys((usual, archive.usual(home), *archive.places(home))))
 
 
 def standing(name: str) -> object:
@@ -289,7 +289,7 @@ def _read(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, JobRecord
     return archive.read(bases, ids)
 
 
-def _named(bases: Sequence[Path]) -> str:
+def _text(bases: Sequence[Path]) -> str:
     from mnrun.jobs import archive
 
     return archive.named(bases)
@@ -301,6 +301,6 @@ def _poll() -> float:
     return float(value)
 
 
-def queue_of_mine() -> Queue:
+def user_queue() -> Queue:
     """Return the scheduler's queue with the user's jobs. It is asked no more often than slurm_poll allows."""
     return at_hand(os.environ).user_queue(os.environ, Path.home(), _poll())

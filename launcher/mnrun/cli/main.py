@@ -1,4 +1,4 @@
-"""The command line: `mnrun [VERB] [OPTIONS] [--] COMMAND…`. A verb counts only as the very first word."""
+"""Run the verb of a command line: `mnrun [VERB] [OPTIONS] [--] COMMAND…`. A verb counts only as the very first word."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class DefaultVerb(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        found: click.Command = getattr(importlib.import_module(f".{VERBS[name]}", __package__), name)
-        return found
+        command: click.Command = getattr(importlib.import_module(f".{VERBS[name]}", __package__), name)
+        return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
+        items = super().shell_complete(ctx, incomplete)
         run = self.get_command(ctx, "run")
         assert run is not None
-        seen = {item.value for item in found}
+        values = {item.value for item in items}
         also = run.shell_complete(click.Context(run, parent=ctx, info_name="run"), incomplete)
-        return [*found, *(item for item in also if item.value not in seen)]
+        return [*items, *(item for item in also if item.value not in values)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:

@@ -24,8 +24,8 @@ class JobVerb(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # a shell asks for completions
             return super().parse_args(ctx, args)
-        ours = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
-        valued = {flag for option in ours for flag in option.opts}
+        options = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
+        valued = {flag for option in options for flag in option.opts}
         end = refuse_foreign(args, valued)
         file = ""
         if end < len(args) and args[end].endswith(".toml"):
@@ -54,8 +54,8 @@ def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
         if word == "-v" and ":" in following:
             raise UsageError(f"-v is --verbose here, and not docker's volume {following}", f"write --bind {following}")
         if word.startswith("-e") and "=" in (following if word == "-e" else word):
-            meant = word[2:] or following or "NAME=VALUE"
-            raise UsageError("-e is another tool's option", f"for a variable write -x {meant}")
+            variable = word[2:] or following or "NAME=VALUE"
+            raise UsageError("-e is another tool's option", f"for a variable write -x {variable}")
         if word in valued:
             next(words, None)
     return len(args)

@@ -21,11 +21,11 @@ FORMATS = ("steps", "sbatch", "json")
     help="Format of the plan.  [default: steps]",
 )
 @job_options
-def plan(command: tuple[str, ...], form: str, **given: object) -> None:
+def plan(command: tuple[str, ...], form: str, **options: object) -> None:
     """Show what run would do: every step, and every value with its origin."""
     if form == "sbatch":
-        click.echo(submission.make(command, given).script, nl=False)
+        click.echo(submission.make(command, options).script, nl=False)
         return
-    view = session.look(command, given)
+    view = session.look(command, options)
     as_text = show.as_json if form == "json" else show.as_steps
     click.echo(as_text(view.plan, view.site, view.judged), nl=False)

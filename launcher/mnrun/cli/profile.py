@@ -19,10 +19,10 @@ from mnrun.system.screen import Screen
 @click.argument("file", default="job.toml")
 def init(file: str) -> None:
     """Write a commented job file. An existing file is not changed."""
-    known = load.gather({}, "", os.environ, session.cwd(), str(Path.home())).settings
+    settings = load.gather({}, "", os.environ, session.cwd(), str(Path.home())).settings
     try:
         with open(file, "x", encoding="utf-8") as page:
-            page.write(docs.job_file(known))
+            page.write(docs.job_file(settings))
     except FileExistsError:
         raise UsageError(f"{file} exists", "name another: mnrun init FILE") from None
     except OSError as error:
@@ -41,28 +41,28 @@ def list_() -> None:
     shelf = load.find(os.environ, str(Path.home()))
     for warning in shelf.warnings:
         Screen().warn(warning)
-    chosen = None
+    sheet = None
     try:
-        chosen = load.usual(shelf, os.environ)
+        sheet = load.usual(shelf, os.environ)
     except (SchedulerError, profiles.TwoMatchError) as error:
         Screen().warn(str(error))
-    for found in shelf.profiles:
-        when = [f"cluster={name}" for name in found.cluster] + [f"hostname={name}" for name in found.hostname]
-        click.echo("  ".join(["*" if found is chosen else " ", found.name, found.path, *when]))
+    for profile in shelf.profiles:
+        when = [f"cluster={name}" for name in profile.cluster] + [f"hostname={name}" for name in profile.hostname]
+        click.echo("  ".join(["*" if profile is sheet else " ", profile.name, profile.path, *when]))
 
 
 @profile.command()
 @click.argument("name", default="")
 def show(name: str) -> None:
     """Show every value that a job starts with, and its origin."""
-    found = load.gather({"profile": name} if name else {}, "", os.environ, session.cwd(), str(Path.home()))
-    for key, setting in found.settings.items():
+    job_settings = load.gather({"profile": name} if name else {}, "", os.environ, session.cwd(), str(Path.home()))
+    for key, setting in job_settings.settings.items():
         for value, origin in _parts(setting):
             if key == "env":  # values may be secrets
-                origin = variables.reason(found.whys.get(value, ""), origin)
+                origin = variables.reason(job_settings.whys.get(value, ""), origin)
                 value = value.partition("=")[0]
             click.echo(f"{key} = {value}    # {origin}")
-    for warning in found.warnings:
+    for warning in job_settings.warnings:
         Screen().warn(warning)
 
 

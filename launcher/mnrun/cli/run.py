@@ -13,6 +13,6 @@ from mnrun.running import session
 @click.command(cls=JobVerb, context_settings=COMMAND)
 @job_options
 @click.option("--as-given", is_flag=True, help="Read no profile, no configuration and no MNRUN_* variable.")
-def run(command: tuple[str, ...], **given: object) -> None:
+def run(command: tuple[str, ...], **options: object) -> None:
     """Run COMMAND on every rank, and exit with its code."""
-    sys.exit(session.launch(session.spec_of(command, given, live=True)))
+    sys.exit(session.launch(session.spec_of(command, options, live=True)))

@@ -14,18 +14,18 @@ from mnrun.system.screen import Screen
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
 @job_options
-def shell(command: tuple[str, ...], **given: object) -> None:
+def shell(command: tuple[str, ...], **options: object) -> None:
     """Open a prompt in the first node's container, in which `mpirun ./app` and `ssh NODE` work.
 
     Without an allocation, it gets one, and returns it at the end. Commands may also come from a pipe.
     """
     kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
-    job = session.spec_of(command, dict(given), kind, live=True)
-    if not nodes.could_be_allocated(job):
-        sys.exit(session.launch(job))
-    with nodes.allocated(job, Screen(job.quiet, job.verbose)) as variables:
+    spec = session.spec_of(command, dict(options), kind, live=True)
+    if not nodes.could_be_allocated(spec):
+        sys.exit(session.launch(spec))
+    with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
         os.environ.update(variables)
-        code = session.launch(session.spec_of(command, given, kind), allocated=True)
+        code = session.launch(session.spec_of(command, options, kind), allocated=True)
     sys.exit(code)
 
 

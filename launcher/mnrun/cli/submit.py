@@ -18,9 +18,9 @@ from mnrun.system.screen import Screen
 @click.option("--dry-run", is_flag=True, help="Print the script, and submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the job ends, and exit with its code.")
 @job_options
-def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **given: Any) -> None:
+def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) -> None:
     """Submit the job as a batch script, and print its id."""
-    batch = submission.make(command, given)
+    batch = submission.make(command, options)
     if dry_run:
         click.echo(batch.script, nl=False)
         return

@@ -1,1 +1,1 @@
-"""The request for a job: the table of options, and the layers of files and variables that set them."""
+"""Read a job's settings: the table of options, and the layers of files and variables that set them."""

@@ -20,7 +20,7 @@ class Verb:
     """A verb of the command line."""
 
     usage: str  # status [ID]…
-    what: str
+    help: str
     options: Mapping[str, str] = field(default_factory=dict)  # an option of its own -> its help
     takes_all: bool = False  # whether it takes a job file and every option of the table
 
@@ -42,15 +42,15 @@ def table(verbs: Sequence[Verb]) -> str:
         "|---|---|---|",
     ]
     for verb in verbs:
-        lines.append(f"| `{_cell(verb.usage)}` | | {_cell(verb.what)} |")
-        lines += [f"| | `{_cell(spelt)}` | {_cell(what)} |" for spelt, what in verb.options.items()]
-    lines += ["", _ALL.format(_listed_in_words([f"`{verb.usage.split()[0]}`" for verb in verbs if verb.takes_all]))]
+        lines.append(f"| `{_cell(verb.usage)}` | | {_cell(verb.help)} |")
+        lines += [f"| | `{_cell(spelt)}` | {_cell(text)} |" for spelt, text in verb.options.items()]
+    lines += ["", _ALL.format(_enumeration([f"`{verb.usage.split()[0]}`" for verb in verbs if verb.takes_all]))]
     for name, options in sections():
         lines += ["", f"## {name}", "", "| option | key | variable | meaning |", "|---|---|---|---|"]
         for option in options:
-            what = option.help + (f" Default: `{option.default}`." if option.default else "")
+            text = option.help + (f" Default: `{option.default}`." if option.default else "")
             variable = f"`{option.variable}`" if option.variable else ""
-            lines.append(f"| `{_cell(_spelt(option))}` | `{option.key}` | {variable} | {_cell(what)} |")
+            lines.append(f"| `{_cell(_spelt(option))}` | `{option.key}` | {variable} | {_cell(text)} |")
     return "\n".join([*lines, ""])
 
 
@@ -95,20 +95,20 @@ def man(verbs: Sequence[Verb]) -> str:
         '.SH "VERBS"',
     ]
     for verb in verbs:
-        lines += _item(verb.usage, verb.what)
-        own = [line for spelt, what in verb.options.items() for line in _item(spelt, what)]
-        lines += [".RS", *own, ".RE"] if own else []
-    lines += [".PP", _escaped(_ALL.format(_listed_in_words([v.usage.split()[0] for v in verbs if v.takes_all])))]
+        lines += _item(verb.usage, verb.help)
+        items = [line for spelt, text in verb.options.items() for line in _item(spelt, text)]
+        lines += [".RS", *items, ".RE"] if items else []
+    lines += [".PP", _escaped(_ALL.format(_enumeration([v.usage.split()[0] for v in verbs if v.takes_all])))]
     for name, options in sections():
-        said = {_spelt(o): o.help + (f" Default: {o.default}." if o.default else "") for o in options}
-        lines += _listed(name.upper(), said)
-    lines += [".SH VALUES", _escaped(_LAYERS), *_listed("FILES", _FILES), *_listed("EXIT STATUS", _STATUS)]
+        texts = {_spelt(o): o.help + (f" Default: {o.default}." if o.default else "") for o in options}
+        lines += _man_section(name.upper(), texts)
+    lines += [".SH VALUES", _escaped(_LAYERS), *_man_section("FILES", _FILES), *_man_section("EXIT STATUS", _STATUS)]
     return "\n".join([*lines, ""])
 
 
-def _listed(title: str, said: Mapping[str, str]) -> list[str]:
+def _man_section(title: str, texts: Mapping[str, str]) -> list[str]:
     lines = [f'.SH "{title}"']
-    for name, text in said.items():
+    for name, text in texts.items():
         lines += _item(name, text)
     return lines
 
@@ -117,7 +117,7 @@ def _item(name: str, text: str) -> list[str]:
     return [".TP", f".B {_escaped(name)}", _escaped(text)]
 
 
-def _listed_in_words(names: Sequence[str]) -> str:
+def _enumeration(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
@@ -163,7 +163,7 @@ def _refs(names: Mapping[str, str]) -> dict[str, object]:
     return {key: {"$ref": f"#/$defs/{name}"} for key, name in names.items()}
 
 
-def job_file(known: Mapping[str, Setting]) -> str:
+def job_file(settings: Mapping[str, Setting]) -> str:
     """Return a first job file: command and image are set, and every other key is a comment."""
     lines = ["# A job of mnrun: `mnrun job.toml` runs it in an allocation, `mnrun submit job.toml` submits it.",
              "# Every key is a long option with _ for -; sections only group keys.",
@@ -173,9 +173,9 @@ def job_file(known: Mapping[str, Setting]) -> str:
         for option in options:
             if option.name in ("image", "env"):
                 continue
-            said = known.get(option.name)
-            value = _toml(said.value) if said else _sample(option)
-            origin = f"  ({said.origin})" if said else ""
+            setting = settings.get(option.name)
+            value = _toml(setting.value) if setting else _sample(option)
+            origin = f"  ({setting.origin})" if setting else ""
             lines.append(f"# {option.key} = {value}  # {option.help}{origin}")
     lines += ["", "[env]  # of every rank; true forwards the job's own value, false removes the variable",
               '# OMP_NUM_THREADS = "4"']  # fmt: skip
@@ -194,16 +194,16 @@ def _escaped(text: str) -> str:
 
 def _type(option: Option) -> dict[str, object]:
     kind = _TOML_TYPES.get(option.kind, "string")
-    found: dict[str, object] = {"type": kind, "description": option.help}
+    entry: dict[str, object] = {"type": kind, "description": option.help}
     if kind == "array":
-        found["items"] = {"type": "string"}
+        entry["items"] = {"type": "string"}
     if option.choices:
-        found["enum"] = list(option.choices)
+        entry["enum"] = list(option.choices)
     if option.name == "exclusive":
-        found.update(type=["boolean", "string"], enum=[True, False, *EXCLUSIVE])
+        entry.update(type=["boolean", "string"], enum=[True, False, *EXCLUSIVE])
     if kind == "string" and not option.choices:
-        found["type"] = ["string", "integer"]
-    return found
+        entry["type"] = ["string", "integer"]
+    return entry
 
 
 def _toml(value: object) -> str:

@@ -28,7 +28,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PROFILES_OWN = ("match", "site", "policy", "partition")  # tables that a profile has, and a job file has not
+PROFILE_TABLES = ("match", "site", "policy", "partition")  # tables that a profile has, and a job file has not
 PATHS = (
     *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
     *("output", "error", "hostfile", "podman_root"),
@@ -42,7 +42,7 @@ Path = tuple[str, ...]  # the path of a key in the tables: ("resources", "nodes"
 
 @dataclass(frozen=True)
 class JobFile:
-    """The content of a job file: its settings, and its command if it has one."""
+    """The content of a job file: the settings, and the command if the file has one."""
 
     settings: Mapping[str, Setting]
     command: tuple[str, ...] = ()
@@ -70,18 +70,18 @@ class Page:
     @functools.cached_property
     def _lines(self) -> dict[Path, int]:
         """Return the line of every key: the first line that names it."""
-        found: dict[Path, int] = {}
+        lines: dict[Path, int] = {}
         table: Path = ()
-        for line, _, said in statements(self.text):
-            if said is None:
+        for line, _, tables in statements(self.text):
+            if tables is None:
                 break
             header = self.text.split("\n")[line - 1].lstrip().startswith("[")
-            paths = list(_paths(said))
+            paths = list(_paths(tables))
             for path in paths:
-                found.setdefault(path if header else (*table, *path), line)
+                lines.setdefault(path if header else (*table, *path), line)
             if header and paths:
                 table = paths[-1]
-        return found
+        return lines
 
 
 def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
@@ -99,10 +99,10 @@ def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]
             if last > first and not re.search(r"\]|\"{3}|'{3}", lines[last]):
                 continue  # a statement of several lines ends with one of these
             try:
-                said = tomllib.loads("\n".join(lines[first : last + 1]) + "\n")
+                tables = tomllib.loads("\n".join(lines[first : last + 1]) + "\n")
             except tomllib.TOMLDecodeError:
                 continue
-            yield first + 1, last + 1, said
+            yield first + 1, last + 1, tables
             break
         else:
             yield first + 1, len(lines), None
@@ -129,13 +129,13 @@ def load(page: Page) -> dict[str, Any]:
             f"{page.name}: tables or lists are nested too deeply", "put the keys at the top level"
         ) from None
     except tomllib.TOMLDecodeError as error:
-        said = re.sub(r"\s*\(at .*\)$", "", str(error))
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else _first_wrong(page.text)
-        if said == "Illegal character '\\n'":
-            said = "a quote is missing"
+        problem = re.sub(r"\s*\(at .*\)$", "", str(error))
+        match = re.search(r"at line (\d+)", str(error))
+        line = int(match[1]) if match else _first_wrong(page.text)
+        if problem == "Illegal character '\\n'":
+            problem = "a quote is missing"
         hint = "strings stand in quotes, lists in []"
-        raise UsageError(f"{page.name} line {line}: {said[:1].lower()}{said[1:]}", hint) from None
+        raise UsageError(f"{page.name} line {line}: {problem[:1].lower()}{problem[1:]}", hint) from None
 
 
 def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
@@ -153,12 +153,12 @@ def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
 def _first_wrong(text: str) -> int:
     """Return the line of an error that the parser reports only at the end of the text."""
     lines = text.split("\n")
-    for first, last, said in statements(text):
+    for first, last, tables in statements(text):
         try:
             tomllib.loads("\n".join(lines[:last]) + "\n")
         except tomllib.TOMLDecodeError:
             return first
-        if said is None:
+        if tables is None:
             return first
     return len(lines)
 
@@ -166,7 +166,7 @@ def _first_wrong(text: str) -> int:
 def read(page: Page) -> JobFile:
     """Return the content of a job file. Raises UsageError with the line of a bad key or value."""
     tables = load(page)
-    for name in PROFILES_OWN:
+    for name in PROFILE_TABLES:
         if isinstance(tables.get(name), dict):
             raise UsageError(
                 f"{page.at((name,))}: {name} is a table for profiles",
@@ -178,7 +178,7 @@ def read(page: Page) -> JobFile:
 
 def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str, ...]:
     """Take the command out of the tables, and return it."""
-    found: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
     for key, value in list(tables.items()):
         if key == "command" and "env" not in where:
             if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
@@ -190,24 +190,24 @@ def _command(tables: dict[str, Any], page: Page, where: Path = ()) -> tuple[str,
             inner = _command(value, page, (*where, key))
         else:
             continue
-        if found and inner:
+        if command and inner:
             raise UsageError(f"{page.at((*where, key))}: command is given twice", "one job runs one command")
-        found = inner or found
-    return found
+        command = inner or command
+    return command
 
 
 def layer(tables: Mapping[str, Any], page: Page, where: Path = ()) -> dict[str, Setting]:
     """Return the settings in the tables of a job file, or in a profile's tables with the same keys."""
-    found: dict[str, tuple[Path, Setting]] = {}
-    for path, name, said in _entries(tables, page, where):
+    settings: dict[str, tuple[Path, Setting]] = {}
+    for path, name, entry in _entries(tables, page, where):
         # Other tables and some values of `exclusive` add words to slurm, too.
-        if name == "slurm" and name in found:
-            before = found[name][1]
-            said = Setting((*_words(before), *_words(said)), before.origin, (*before.each, *said.each))
-        elif name in found:
-            raise UsageError(f"{page.at(path)}: {path[-1]} is given twice", f"also in {page.at(found[name][0])}")
-        found[name] = (path, said)
-    return {name: said for name, (_, said) in found.items()}
+        if name == "slurm" and name in settings:
+            before = settings[name][1]
+            entry = Setting((*_words(before), *_words(entry)), before.origin, (*before.each, *entry.each))
+        elif name in settings:
+            raise UsageError(f"{page.at(path)}: {path[-1]} is given twice", f"also in {page.at(settings[name][0])}")
+        settings[name] = (path, entry)
+    return {name: entry for name, (_, entry) in settings.items()}
 
 
 def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tuple[Path, str, Setting]]:
@@ -219,9 +219,9 @@ def _entries(tables: Mapping[str, Any], page: Page, where: Path) -> Iterator[tup
             if words:
                 yield path, "env", Setting(words, page.origin(path), tuple(page.origin((*path, n)) for n in value))
         elif isinstance(value, dict) and key == "slurm":
-            known = {k: v for k, v in value.items() if _name(k.replace("-", "_")) in BY_NAME}
-            yield from _entries({k.replace("-", "_"): v for k, v in known.items()}, page, path)
-            rest = {k: _passed(v, page, (*path, k)) for k, v in value.items() if k not in known}
+            options = {k: v for k, v in value.items() if _name(k.replace("-", "_")) in BY_NAME}
+            yield from _entries({k.replace("-", "_"): v for k, v in options.items()}, page, path)
+            rest = {k: _passed(v, page, (*path, k)) for k, v in value.items() if k not in options}
             if rest:
                 each = tuple(page.origin((*path, k)) for k in rest)
                 yield path, "slurm", Setting(tuple(rest.values()), page.origin(path), each)
@@ -284,8 +284,8 @@ def _value(option: Option, value: Any, page: Page, path: Path) -> Any:
     kind, called = _TYPES.get(option.kind, _TEXT)
     right = isinstance(value, kind) and (option.kind == "flag" or not isinstance(value, bool))
     if not right or (isinstance(value, list) and not all(isinstance(word, str) for word in value)):
-        shown = "" if option.kind == "env" else f" = {_toml(value)}"
-        raise UsageError(f"{page.at(path)}: {path[-1]}{shown} is not {called}", _remedy(option, value, path[-1]))
+        text = "" if option.kind == "env" else f" = {_toml(value)}"
+        raise UsageError(f"{page.at(path)}: {path[-1]}{text} is not {called}", _remedy(option, value, path[-1]))
     if option.kind == "words":
         return tuple(value)  # words already, so nothing is split
     if option.name in PATHS:  # _path fills in `${X}`

@@ -21,7 +21,7 @@ Value = Union[str, int, bool, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Setting:
-    """A value of an option, and its origin. Of a list, `each` has the origin of every word."""
+    """A value of an option, and its origin. For a list, `each` has the origin of every word."""
 
     value: Value
     origin: Origin
@@ -43,21 +43,21 @@ def builtin() -> Settings:
 
 def from_environment(environ: Mapping[str, str]) -> Settings:
     """Return the settings of MNRUN_<OPTION> variables. Lists are split at commas. MNRUN_JOB_* are mnrun's own."""
-    found = {}
+    settings = {}
     for option in OPTIONS:
         text = environ.get(option.variable or "")
         if text:
             raw = text.split(",") if option.kind == "list" else text
             origin = Origin(str(option.variable), frozenset((Layer.VARIABLE,)))
-            found[option.name] = Setting(parse(option, raw, origin.text), origin)
-    return found
+            settings[option.name] = Setting(parse(option, raw, origin.text), origin)
+    return settings
 
 
-def from_command_line(given: Mapping[str, object]) -> Settings:
+def from_command_line(options: Mapping[str, object]) -> Settings:
     """Return the settings that click collected: strings, lists of strings, True for flags, None if not given."""
     return {
         name: Setting(parse(BY_NAME[name], raw, COMMAND_LINE.text), COMMAND_LINE)
-        for name, raw in given.items()
+        for name, raw in options.items()
         if raw not in (None, ())  # False is --no-X
     }
 
@@ -121,26 +121,26 @@ EXCLUSIVE = ("user", "mcs", "topo")  # values of --exclusive for which mnrun has
 def from_sbatch(environ: Mapping[str, str]) -> Settings:
     """Return the settings of SBATCH_* variables. A flag is set if its variable is there. Other empty values do not
     count."""
-    found = {}
+    settings = {}
     for variable, name in SBATCH.items():
         if environ.get(variable) or (variable in environ and BY_NAME[name].kind == "flag"):
             option = BY_NAME[name]
             raw = "true" if option.kind == "flag" else environ[variable]
-            found[name] = Setting(parse(option, raw, variable), Origin(variable, frozenset((Layer.SBATCH,))))
+            settings[name] = Setting(parse(option, raw, variable), Origin(variable, frozenset((Layer.SBATCH,))))
     rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
     if environ.get("SBATCH_EXCLUSIVE") in EXCLUSIVE:
         rest["SBATCH_EXCLUSIVE"] = f"exclusive={environ['SBATCH_EXCLUSIVE']}"
-        del found["exclusive"]
+        del settings["exclusive"]
     if rest:
         origin = Origin(", ".join(rest), frozenset((Layer.SBATCH,)))
-        found["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), origin.text), origin)
-    return found
+        settings["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), origin.text), origin)
+    return settings
 
 
-def lost_of_sbatch(environ: Mapping[str, str]) -> list[str]:
+def unknown_of_sbatch(environ: Mapping[str, str]) -> list[str]:
     """Return the SBATCH_* variables that shape a job, and that this mnrun does not know."""
-    known = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS"}
-    return sorted(name for name in environ if name.startswith("SBATCH_") and environ[name] and name not in known)
+    names = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS"}
+    return sorted(name for name in environ if name.startswith("SBATCH_") and environ[name] and name not in names)
 
 
 # Options for the same thing: one of them in a layer replaces the others in the layers below.
@@ -164,11 +164,14 @@ def merge(*layers: Settings) -> dict[str, Setting]:
 def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
     words = below.words if below is not None else ()
     for word, origin in above.words:
-        kept = tuple(old for old in words if not _is(option, old[0], word[1:])) if word.startswith("!") else words
+        others = tuple(old for old in words if not _is(option, old[0], word[1:])) if word.startswith("!") else words
         if option.kind == "env" and word.startswith("!"):
-            words = (*kept, (word, origin))  # this also removes the job's own variable, not only those of lower layers
-        elif kept != words or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
-            words = kept
+            words = (
+                *others,
+                (word, origin),
+            )  # this also removes the job's own variable, not only those of lower layers
+        elif others != words or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
+            words = others
         else:
             words = (*words, (word, origin))  # `! grep -q x` is a line of shell
     origin = below.origin + above.origin if below is not None else above.origin
@@ -224,13 +227,13 @@ PASSED = {"TERM": 15, "INT": 2, "HUP": 1, "QUIT": 3, "USR1": 10, "USR2": 12, "AL
 def passed(text: str) -> str:
     """Return the name of such a signal in Slurm's spellings USR1, SIGUSR1, usr1 or 10. Return "" for any other."""
     name = re.sub("^SIG", "", text.upper())
-    return next((known for known, number in PASSED.items() if name in (known, str(number))), "")
+    return next((signal for signal, number in PASSED.items() if name in (signal, str(number))), "")
 
 
 def _refuse_signal(text: str, origin: str) -> None:
     if not passed(re.sub(r"^[RB]+:|@.*$", "", text, flags=re.IGNORECASE)):
-        what = f"--signal {text}: mnrun does not forward this signal to programs ({origin})"
-        raise UsageError(what, f"use one of {', '.join(PASSED)}, as USR1@120")
+        problem = f"--signal {text}: mnrun does not forward this signal to programs ({origin})"
+        raise UsageError(problem, f"use one of {', '.join(PASSED)}, as USR1@120")
 
 
 def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:

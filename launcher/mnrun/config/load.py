@@ -28,7 +28,7 @@ OWNER = 0  # the owner of a site's files
 
 
 @dataclass(frozen=True)
-class Gathered:
+class JobSettings:
     """The merged settings, the job file's command, the reasons of variables' values, and warnings."""
 
     settings: dict[str, Setting]
@@ -49,48 +49,48 @@ class Shelf:
 
 
 def gather(
-    given: Mapping[str, object], path: str, environ: Mapping[str, str], cwd: str, home: str, *, batch: bool = False
-) -> Gathered:
+    options: Mapping[str, object], path: str, environ: Mapping[str, str], cwd: str, home: str, *, batch: bool = False
+) -> JobSettings:
     """Merge the layers from built-in to command line. `path` is the job file's, or "". `batch`: the job is for sbatch.
 
     Raises UsageError for an error in a file or a value, and Impossible for a request that the site's policy forbids.
     """
     shelf = find(environ, home)
-    line = settings.from_command_line(given)
+    line = settings.from_command_line(options)
     variables = settings.from_environment(environ)
     file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
     # Inside an allocation, SBATCH_* variables do not matter: the job runs.
     sbatch = settings.from_sbatch(environ) if batch or not at_hand(environ).job(environ) else {}
-    lost = settings.lost_of_sbatch(environ) if batch else []
-    own = (file.settings, variables, sbatch, line)
-    site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
-    named = settings.merge(site.settings, user.settings, *own).get("profile")
-    chosen = choose(shelf, str(named.value) if named else "", environ)
-    said = profiles.understood(chosen)
-    sheets = (site, said, user)
-    merged, partition = profiles.merged(settings.builtin(), sheets, own)
-    if chosen is not None:
-        why = named.origin if named else derived("its match fits this place")
-        merged["profile"] = Setting(chosen.name, why)
+    unknown = settings.unknown_of_sbatch(environ) if batch else []
+    job_layers = (file.settings, variables, sbatch, line)
+    site, user = profiles.parse(shelf.site), profiles.parse(shelf.user)
+    profile = settings.merge(site.settings, user.settings, *job_layers).get("profile")
+    sheet = choose(shelf, str(profile.value) if profile else "", environ)
+    content = profiles.parse(sheet)
+    contents = (site, content, user)
+    merged, partition = profiles.merged(settings.builtin(), contents, job_layers)
+    if sheet is not None:
+        why = profile.origin if profile else derived("its match fits this place")
+        merged["profile"] = Setting(sheet.name, why)
     if "force" not in merged or not merged["force"].value:
-        asked = settings.merge(user.settings, *own)
-        profiles.refuse_unwanted(asked, said.policy, f"profile {chosen.name if chosen else ''}")
-        profiles.refuse_unwanted(asked, site.policy, "this site")
-    return Gathered(
+        requests = settings.merge(user.settings, *job_layers)
+        profiles.refuse_unwanted(requests, content.policy, f"profile {sheet.name if sheet else ''}")
+        profiles.refuse_unwanted(requests, site.policy, "this site")
+    return JobSettings(
         merged,
         _command(file, merged),
-        profiles.whys(sheets, partition),
-        (*shelf.warnings, *(f"{name} is ignored: use --slurm instead" for name in lost)),
-        chosen.name if chosen else "",
+        profiles.whys(contents, partition),
+        (*shelf.warnings, *(f"{name} is ignored: use --slurm instead" for name in unknown)),
+        sheet.name if sheet else "",
     )
 
 
-def as_given(given: Mapping[str, object], environ: Mapping[str, str]) -> Gathered:
+def as_given(options: Mapping[str, object], environ: Mapping[str, str]) -> JobSettings:
     """Return the settings of a batch script: its options and its job's. No file and no MNRUN_* variable counts."""
     allocated = {
         name: Setting(value, derived(origin)) for name, (value, origin) in at_hand(environ).settings(environ).items()
     }
-    return Gathered(settings.merge(settings.builtin(), allocated, settings.from_command_line(given)))
+    return JobSettings(settings.merge(settings.builtin(), allocated, settings.from_command_line(options)))
 
 
 def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
@@ -98,21 +98,21 @@ def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
     shelf = find(environ, home)
     names = ("MNRUN_JOB_DIR", "MNRUN_SLURM_POLL", "MNRUN_PROFILE")
     variables = settings.from_environment({name: environ[name] for name in names if name in environ})
-    site, user = profiles.understood(shelf.site), profiles.understood(shelf.user)
+    site, user = profiles.parse(shelf.site), profiles.parse(shelf.user)
     try:
-        chosen = usual(shelf, environ)
+        sheet = usual(shelf, environ)
     except (SchedulerError, profiles.TwoMatchError):  # these settings are needed even while Slurm is away
-        chosen = None  # the submission has reported two matches already
-    sheets = (site, profiles.understood(chosen), user)
-    return profiles.merged(settings.builtin(), sheets, (variables,))[0]
+        sheet = None  # the submission has reported two matches already
+    contents = (site, profiles.parse(sheet), user)
+    return profiles.merged(settings.builtin(), contents, (variables,))[0]
 
 
 def usual(shelf: Shelf, environ: Mapping[str, str]) -> Sheet | None:
     """Return the profile of a job that names none. Raises SchedulerError or TwoMatchError if it is not known."""
-    said = (profiles.understood(shelf.site).settings, profiles.understood(shelf.user).settings)
+    defaults = (profiles.parse(shelf.site).settings, profiles.parse(shelf.user).settings)
     variable = {name: value for name, value in environ.items() if name == "MNRUN_PROFILE"}
-    named = settings.merge(*said, settings.from_environment(variable)).get("profile")
-    return choose(shelf, str(named.value) if named else "", environ)
+    profile = settings.merge(*defaults, settings.from_environment(variable)).get("profile")
+    return choose(shelf, str(profile.value) if profile else "", environ)
 
 
 def _command(file: jobfile.JobFile, merged: Settings) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def _command(file: jobfile.JobFile, merged: Settings) -> tuple[str, ...]:
 def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
     """Return the profile of this place, or the one of this name."""
 
-    def here() -> str:
+    def cluster() -> str:
         try:
             return at_hand(environ).name(environ)
         except SchedulerError as error:
@@ -131,17 +131,17 @@ def choose(shelf: Shelf, name: str, environ: Mapping[str, str]) -> Sheet | None:
                 str(error), "without it mnrun cannot choose a profile: name one with --profile"
             ) from None
 
-    return profiles.choose(shelf.profiles, name, here, platform.node())
+    return profiles.choose(shelf.profiles, name, cluster, platform.node())
 
 
-def _own(environ: Mapping[str, str], home: str) -> Path:
+def _user_folder(environ: Mapping[str, str], home: str) -> Path:
     config = environ.get("XDG_CONFIG_HOME", "")  # the XDG specification: ignore a relative path
     return Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"
 
 
 def find(environ: Mapping[str, str], home: str) -> Shelf:
     """Read all files of the site and the user. Raises UsageError with the file and line of an error."""
-    own = _own(environ, home)
+    user_folder = _user_folder(environ, home)
     warnings: list[str] = []
 
     def sheet(path: Path, name: str, read: Callable[[Path, list[str]], str | None]) -> Sheet | None:
@@ -152,14 +152,14 @@ def find(environ: Mapping[str, str], home: str) -> Shelf:
         page = jobfile.Page(f"profile {name}" if name else str(path), text, str(path.parent), environ, layer)
         return profiles.sheet(name, str(path), page)
 
-    found = [
+    sheets = [
         sheet(path, path.stem, read)
-        for folder, read in ((SITE, _of_the_site), (own, _of_the_user))
+        for folder, read in ((SITE, _of_the_site), (user_folder, _of_the_user))
         for path in sorted((folder / "profiles").glob("*.toml"))
     ]
     site = sheet(SITE / "config.toml", "", _of_the_site)
-    user = sheet(own / "config.toml", "", _of_the_user)
-    return Shelf(site, user, tuple(one for one in found if one is not None), tuple(warnings))
+    user = sheet(user_folder / "config.toml", "", _of_the_user)
+    return Shelf(site, user, tuple(profile for profile in sheets if profile is not None), tuple(warnings))
 
 
 def _of_the_site(path: Path, warnings: list[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""The one table of options: the source of the command line, the variables, the help and the job file's keys.
+"""Define the one table of options: the source of the command line, the variables, the help and the job file's keys.
 
 A key is the long option with `_` for `-`. The variable is `MNRUN_` and the key in capitals, for every verb.
 """

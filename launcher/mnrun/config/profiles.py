@@ -2,7 +2,7 @@
 
 A profile has a job file's keys, and these tables:
 
-    match.cluster, match.hostname    the places of the profile (globs, one or a list). All that are given must hold
+    match.cluster, match.hostname    the places of the profile: a glob, or a list of globs. Both must match if set
     site.*                           modules, jobs, ports, connect, slurm_poll, cache, mnrun
     policy.OPTION = "…"              the option is refused, in these words
     partition.NAME.*                 keys that hold in that partition, with env.X = { value = …, why = … }
@@ -37,7 +37,7 @@ class TwoMatchError(UsageError):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A file of the site's or the user's, parsed as TOML. Its match table alone is checked."""
+    """A TOML file of the site or of the user. Only its match table is checked."""
 
     name: str  # the profile's name, or "" for defaults
     path: str
@@ -48,7 +48,7 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Said:
+class Content:
     """The content of a sheet."""
 
     settings: Settings = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Said:
 def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
     """Return a file's tables, and the places that it is for. Raises UsageError with the file and line of an error."""
     tables = jobfile.load(page)
-    for special in jobfile.PROFILES_OWN:
+    for special in jobfile.PROFILE_TABLES:
         if not isinstance(tables.get(special, {}), dict):
             raise UsageError(
                 f"{page.at((special,))}: {special} is a table here", f"write resources.{special} for the key"
@@ -76,8 +76,8 @@ def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
                 f"{page.at(('match', key))}: match.{key} is not valid",
                 "write match.cluster or match.hostname, with names",
             )
-    found = {key: (value,) if isinstance(value, str) else tuple(value) for key, value in match.items()}
-    return Sheet(name, path, page, tables, found.get("cluster", ()), found.get("hostname", ()))
+    places = {key: (value,) if isinstance(value, str) else tuple(value) for key, value in match.items()}
+    return Sheet(name, path, page, tables, places.get("cluster", ()), places.get("hostname", ()))
 
 
 def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostname: str) -> Sheet | None:
@@ -85,21 +85,21 @@ def choose(sheets: Sequence[Sheet], name: str, cluster: Callable[[], str], hostn
 
     `cluster` is called only if some profile names a cluster. Raises UsageError if two match, or none has the name.
     """
-    by_name = {found.name: found for found in sheets}
+    by_name = {sheet.name: sheet for sheet in sheets}
     if name:
         if name not in by_name:
             raise UsageError(f"there is no profile {name}", f"known profiles: {', '.join(sorted(by_name)) or 'none'}")
         return by_name[name]
-    here = cluster() if any(found.cluster for found in by_name.values()) else ""
+    cluster_name = cluster() if any(sheet.cluster for sheet in by_name.values()) else ""
     matching = [
-        found
-        for found in by_name.values()
-        if (found.cluster or found.hostname)
-        and (not found.cluster or _any(here.lower(), [pattern.lower() for pattern in found.cluster]))
-        and (not found.hostname or _any(hostname, found.hostname))
+        sheet
+        for sheet in by_name.values()
+        if (sheet.cluster or sheet.hostname)
+        and (not sheet.cluster or _any(cluster_name.lower(), [pattern.lower() for pattern in sheet.cluster]))
+        and (not sheet.hostname or _any(hostname, sheet.hostname))
     ]
     if len(matching) > 1:
-        both = " and ".join(f"{found.name} ({found.path})" for found in matching)
+        both = " and ".join(f"{sheet.name} ({sheet.path})" for sheet in matching)
         raise TwoMatchError(f"two profiles match this place: {both}", "name one with --profile, or MNRUN_PROFILE")
     return matching[0] if matching else None
 
@@ -108,11 +108,11 @@ def _any(text: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
 
 
-def understood(found: Sheet | None) -> Said:
+def parse(sheet: Sheet | None) -> Content:
     """Return the content of a sheet. Raises UsageError with the file and line of a bad key or value."""
-    if found is None:
-        return Said()
-    page, tables = found.page, dict(found.tables)
+    if sheet is None:
+        return Content()
+    page, tables = sheet.page, dict(sheet.tables)
     special: dict[str, dict[str, Any]] = {name: tables.pop(name, {}) for name in ("site", "policy", "partition")}
     whys: dict[str, dict[str, str]] = {}
     plain, whys[""] = _with_whys(tables)
@@ -127,21 +127,21 @@ def understood(found: Sheet | None) -> Said:
     settings = jobfile.layer(plain, page)
     for name, setting in _site(special["site"], page).items():
         settings[name] = merge({name: settings[name]}, {name: setting})[name] if name in settings else setting
-    if found.name and "profile" in settings:
+    if sheet.name and "profile" in settings:
         raise UsageError(
             f"{page.at(('profile',))}: a profile cannot name another profile",
             "remove this key: mnrun uses one profile at a time",
         )
-    return Said(settings, partitions, _policy(special["policy"], page), whys)
+    return Content(settings, partitions, _policy(special["policy"], page), whys)
 
 
 def _site(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, Setting]:
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for key, value in table.items():
         if key not in SITE_KEYS:
             raise UsageError(f"{page.at(('site', key))}: unknown key site.{key}", f"use one of {', '.join(SITE_KEYS)}")
-        found[SITE_KEYS[key]] = jobfile.setting(BY_NAME[SITE_KEYS[key]], value, page, ("site", key))
-    return found
+        settings[SITE_KEYS[key]] = jobfile.setting(BY_NAME[SITE_KEYS[key]], value, page, ("site", key))
+    return settings
 
 
 def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
@@ -156,36 +156,38 @@ def _policy(table: Mapping[str, Any], page: jobfile.Page) -> dict[str, str]:
 
 def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the table with plain values in its env, and the reasons of `{ value = …, why = … }` beside it."""
-    given = table.get("env")
-    if not isinstance(given, dict):
+    variables = table.get("env")
+    if not isinstance(variables, dict):
         return dict(table), {}
-    env, whys = dict(given), {}
-    for name, value in given.items():
+    env, whys = dict(variables), {}
+    for name, value in variables.items():
         if isinstance(value, dict) and "value" in value:
             env[name] = value["value"]
             whys[f"{name}={value['value']}"] = str(value.get("why", ""))
     return {**table, "env": env}, whys
 
 
-def merged(below: Settings, sheets: Sequence[Said], own: Sequence[Settings]) -> tuple[dict[str, Setting], str]:
+def merged(
+    below: Settings, contents: Sequence[Content], job_layers: Sequence[Settings]
+) -> tuple[dict[str, Setting], str]:
     """Return every layer in its order, with the sheets' settings for the job's partition, and that partition."""
-    found = merge(below, *(said.settings for said in sheets), *own)
-    partition = str(found["partition"].value) if "partition" in found else ""
-    layers = [layer for said in sheets for layer in (said.settings, said.partitions.get(partition, {}))]
-    return merge(below, *layers, *own), partition
+    settings = merge(below, *(content.settings for content in contents), *job_layers)
+    partition = str(settings["partition"].value) if "partition" in settings else ""
+    layers = [layer for content in contents for layer in (content.settings, content.partitions.get(partition, {}))]
+    return merge(below, *layers, *job_layers), partition
 
 
-def whys(sheets: Sequence[Said], partition: str) -> dict[str, str]:
+def whys(contents: Sequence[Content], partition: str) -> dict[str, str]:
     """Return NAME=VALUE -> reason, for the variables that the sheets set."""
-    found: dict[str, str] = {}
-    for said in sheets:
-        found.update({**said.whys.get("", {}), **(said.whys.get(partition, {}) if partition else {})})
-    return found
+    reasons: dict[str, str] = {}
+    for content in contents:
+        reasons.update({**content.whys.get("", {}), **(content.whys.get(partition, {}) if partition else {})})
+    return reasons
 
 
-def refuse_unwanted(asked: Settings, policy: Mapping[str, str], whose: str) -> None:
+def refuse_unwanted(requests: Settings, policy: Mapping[str, str], author: str) -> None:
     """Raise Impossible if an option is given that the site's policy forbids."""
     for name, why in policy.items():
-        if name in asked and asked[name].value is not False:
-            option = f"--{name.replace('_', '-')} ({asked[name].origin})"
-            raise Impossible(f"{option} is refused by {whose}: {why}", "--force overrides it")
+        if name in requests and requests[name].value is not False:
+            option = f"--{name.replace('_', '-')} ({requests[name].origin})"
+            raise Impossible(f"{option} is refused by {author}: {why}", "--force overrides it")

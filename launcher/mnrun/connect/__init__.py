@@ -1,4 +1,4 @@
-"""The ways in which a command gets from the master container into another node's container.
+"""Connect the master container with the containers of other nodes.
 
 Inside, one command reaches every node: `ssh NODE COMMAND`, first on PATH. Each module implements it in its own way.
 """
@@ -13,7 +13,7 @@ from mnrun.model import Worker
 
 
 class Connect(Protocol):
-    """A module of this package."""
+    """The interface of a module of this package."""
 
     KEYED: bool  # whether it needs keys made for the job
 
@@ -24,13 +24,13 @@ class Connect(Protocol):
 CONNECTS: dict[str, Connect] = {"ssh": ssh, "pipe": pipe}
 
 
-def choose(asked: str, without_ssh: Collection[str]) -> str:
+def choose(option: str, without_ssh: Collection[str]) -> str:
     """Return the value of --connect. For auto, it is the pipe if any node has no ssh, else ssh."""
-    if asked != "auto":
-        return asked
+    if option != "auto":
+        return option
     return "pipe" if without_ssh else "ssh"
 
 
-def keyed(asked: str) -> bool:
+def keyed(option: str) -> bool:
     """Return whether the job needs keys, by the facts that are known before its nodes have reported."""
-    return asked == "auto" or CONNECTS[asked].KEYED
+    return option == "auto" or CONNECTS[option].KEYED

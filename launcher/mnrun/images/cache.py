@@ -1,4 +1,4 @@
-"""The cache of converted images, which wrappers/images/pull_image.sh fills: list it and tidy it.
+"""List and tidy the cache of converted images, which wrappers/images/pull_image.sh fills.
 
 sha256-DIGEST.sif   an image. A job that takes it touches it first
 refs/NAME           the digest of a reference, and at the end of the line the reference
@@ -40,15 +40,15 @@ def images(cache: Path) -> list[Image]:
     names: dict[str, list[str]] = {}
     for words in filter(None, map(_record, _files(cache / "refs"))):
         names.setdefault(words[0].replace(":", "-"), []).extend(words[3:])
-    found = []
+    files = []
     for path in cache.glob("sha256-*.sif"):
         with suppress(FileNotFoundError):
             state = path.stat()
-            found.append(Image(path, state.st_mtime, state.st_size, tuple(sorted(names.get(path.stem, ())))))
-    return sorted(found, key=lambda image: image.used)
+            files.append(Image(path, state.st_mtime, state.st_size, tuple(sorted(names.get(path.stem, ())))))
+    return sorted(files, key=lambda image: image.used)
 
 
-def known(cache: Path, reference: str) -> Path | None:
+def find(cache: Path, reference: str) -> Path | None:
     """Return the cached image of this reference, or None."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)[:120]
     for words in filter(None, map(_record, (cache / "refs").glob(f"{name}-*"))):
@@ -58,13 +58,13 @@ def known(cache: Path, reference: str) -> Path | None:
     return None
 
 
-def unneeded(before: float, jobs: Iterable[Job], asked: float) -> float:
+def unneeded(before: float, jobs: Iterable[Job], query_time: float) -> float:
     """Return a time such that no job has an image that was last used before it. The time is `before`, or earlier.
 
-    `jobs` are all that Slurm knew at the time `asked`. Each job takes its image after its start.
+    `jobs` are all that Slurm knew at the time `query_time`. Each job takes its image after its start.
     """
     starts = [job.start for job in jobs if job.active and job.start > 0]
-    return min(before, min([asked, *starts]) - HOUR)  # clocks differ between machines
+    return min(before, min([query_time, *starts]) - HOUR)  # clocks differ between machines
 
 
 def remove(image: Image, before: float) -> bool:

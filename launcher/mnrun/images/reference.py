@@ -27,16 +27,16 @@ def clearly(text: str) -> bool:
     """Return whether `text` is written as a reference, right or wrong, even if a path of that name exists."""
     if "://" in text:
         return True
-    return not _PATH.match(text) and bool(re.search(r":[\w.-]*$|@", text) or _told(text))
+    return not _PATH.match(text) and bool(re.search(r":[\w.-]*$|@", text) or _has_host_or_tag(text))
 
 
-def _told(text: str) -> bool:
-    found = _NAME.fullmatch(text)
-    return bool(found and (found["host"] or found["tag"] or found["digest"]))
+def _has_host_or_tag(text: str) -> bool:
+    match = _NAME.fullmatch(text)
+    return bool(match and (match["host"] or match["tag"] or match["digest"]))
 
 
-def is_reference(text: str, there: bool) -> bool:
-    """Return whether `text` names an image of a registry. `there`: a path of that name exists here.
+def is_reference(text: str, exists: bool) -> bool:
+    """Return whether `text` names an image of a registry. `exists`: a path of that name exists here.
 
     Raises UsageError if the text is neither clearly a path nor a reference.
     """
@@ -49,9 +49,9 @@ def is_reference(text: str, there: bool) -> bool:
         if scheme == "docker":
             _check(text, rest.lstrip("/"))
         return True
-    if _PATH.match(text) or there:
+    if _PATH.match(text) or exists:
         return False
-    if _told(text):
+    if _has_host_or_tag(text):
         return True
     if re.search(r"[:@]", text):
         _check(text, text)

@@ -49,16 +49,16 @@ def read(bases: Iterable[Path], ids: Iterable[str] = ()) -> dict[str, JobRecord]
     result: dict[str, JobRecord] = {}
     for base in bases:
         try:
-            there = [name for name in os.listdir(base) if records.is_id(name)]
+            folders = [name for name in os.listdir(base) if records.is_id(name)]
         except OSError:
             continue
-        chosen = [name for name in there if not names or name in names or name.partition("_")[0] in names]
-        ones = (_one(base / name) for name in sorted(set(chosen) - set(result)))
-        result.update({one.id: one for one in ones if one is not None})
+        selection = [name for name in folders if not names or name in names or name.partition("_")[0] in names]
+        job_records = (_job_record(base / name) for name in sorted(set(selection) - set(result)))
+        result.update({record.id: record for record in job_records if record is not None})
     return result
 
 
-def _one(path: Path) -> JobRecord | None:
+def _job_record(path: Path) -> JobRecord | None:
     """Return the record of a job's last start, or None if the directory is no job's."""
     try:
         starts = records.restarts(os.listdir(path))
@@ -70,20 +70,20 @@ def _one(path: Path) -> JobRecord | None:
     last = path / str(starts[-1])
     begun = _record(last / records.BEGUN, records.begun)
     ended = _record(last / records.OUTCOME, records.outcome)
-    touched = max(_written(last), _written(last / records.LOG)) if ended is None else 0
+    touched = max(_write_time(last), _write_time(last / records.LOG)) if ended is None else 0
     return JobRecord(path.name, request, starts[-1], begun, ended, touched, str(path))
 
 
-def _written(path: Path) -> float:
+def _write_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:
         return 0
 
 
-def _record(path: Path, read: Callable[[str], T | None]) -> T | None:
+def _record(path: Path, parse: Callable[[str], T | None]) -> T | None:
     try:
-        return read(path.read_text(encoding="utf-8", errors="surrogateescape"))
+        return parse(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError:
         return None
 
@@ -100,13 +100,13 @@ def log(record: JobRecord) -> Path:
 
 def ranks(record: JobRecord) -> dict[str, set[int]]:
     """Return node -> the ranks that have started there in the job's last start."""
-    there: dict[str, set[int]] = {}
+    by_node: dict[str, set[int]] = {}
     with suppress(OSError):
         for line in log(record).read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
             words = line.split(" ")
             if words[0] == "rank" and len(words) == 4 and words[2].isdecimal():
-                there.setdefault(words[1], set()).add(int(words[2]))
-    return there
+                by_node.setdefault(words[1], set()).add(int(words[2]))
+    return by_node
 
 
 def rank_files(folder: str) -> dict[tuple[int, str], Path]:

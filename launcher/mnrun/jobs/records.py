@@ -1,4 +1,4 @@
-"""The records that a submitted job leaves in its directory, as text: one module parses and writes them.
+"""Parse and write the records that a submitted job leaves in its directory, as text.
 
     <base>/<ID>/submitted          by `mnrun submit`. ID is 123, or 123_4 for a task of an array
     <base>/<ID>/script             the script as it was handed in
@@ -115,10 +115,10 @@ def outcome(text: str) -> Ended | None:
     return Ended(_time(values), values["code"], _text(values, "why"))
 
 
-def named(pattern: str, identity: str, job: str, user: str) -> str:
+def named(pattern: str, identity: str, name: str, user: str) -> str:
     """Return the file that one of Slurm's patterns names for job `identity`, or "" if it is for a rank or a node."""
     array, _, task = identity.partition("_")
-    values = {"j": array, "A": array, "a": task or NO_ARRAY, "x": job, "u": user, "%": "%"}
+    values = {"j": array, "A": array, "a": task or NO_ARRAY, "x": name, "u": user, "%": "%"}
     path = re.sub(r"%(\d*)([jAaxu%])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
     return "" if re.search(r"%\d*[a-zA-Z]", path) else path
 

@@ -1,4 +1,4 @@
-"""The state of a job for a person, made of its scheduler's answers and the records in the job's directory.
+"""Tell the state of a job, by its scheduler's answers and the records in the job's directory.
 
 The job's own record counts for its exit code. The scheduler counts for an end from outside, which a job cannot know.
 """
@@ -139,7 +139,7 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
     request = record.submitted if record is not None else None
     begun = record.begun if record is not None else None
     running = job is not None and job.state in (*RUNNING, "STOPPED")
-    left = int(job.end - now) if job is not None and running and result is None and job.end else None
+    time_left = int(job.end - now) if job is not None and running and result is None and job.end else None
     return JobView(
         id=identity,
         name=job.name if job is not None else request.name if request is not None else "",
@@ -148,7 +148,7 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
         nodes=job.nodes if job is not None else request.nodes if request is not None else 0,
         nodelist=(job.nodelist if job is not None else "") or (begun.nodes if begun is not None else ""),
         gpus=job.gpus if job is not None else request.gpus if request is not None else 0,
-        left=max(left, 0) if left is not None else None,
+        left=max(time_left, 0) if time_left is not None else None,
         code=result,
         submitted=job.submitted if job is not None else request.time if request is not None else 0,
     )
@@ -174,17 +174,17 @@ def ends(
 
     The code of an array is the largest of its tasks. Jobs in neither part go on.
     """
-    ended: dict[str, int] = {}
+    codes_by_id: dict[str, int] = {}
     lost = []
-    known, past = list(jobs), list(history)
+    current, past = list(jobs), list(history)
     for identity in ids:
-        views, _ = gather([identity], known, past, records, now)
+        views, _ = gather([identity], current, past, records, now)
         codes = [view.code for view in views if view.code is not None]
         if not views or any(view.code is None and view.state == "UNKNOWN" for view in views):
             lost.append(identity)
         elif len(codes) == len(views):
-            ended[identity] = max(codes)
-    return ended, lost
+            codes_by_id[identity] = max(codes)
+    return codes_by_id, lost
 
 
 def gather(
@@ -296,8 +296,8 @@ def _partition(name: str, group: Sequence[PartitionNode]) -> Partition:
     out: dict[str, list[str]] = {}
     for node in group:
         if node not in taking:
-            what = "does not answer" if node.mark == "*" else node.state
-            out.setdefault(f"{what}: {node.reason}" if node.reason else what, []).append(node.node)
+            reason = "does not answer" if node.mark == "*" else node.state
+            out.setdefault(f"{reason}: {node.reason}" if node.reason else reason, []).append(node.node)
     return Partition(
         name=name,
         default=group[0].default,
@@ -311,5 +311,5 @@ def _partition(name: str, group: Sequence[PartitionNode]) -> Partition:
         gpus_free=sum(p.gpus - p.gpus_used for p in taking if p.cpus_idle),
         cpus=sum(p.cpus for p in group),
         cpus_free=sum(p.cpus_idle for p in taking),
-        out=tuple(f"{', '.join(names)} {what}" for what, names in out.items()),
+        out=tuple(f"{', '.join(names)} {reason}" for reason, names in out.items()),
     )

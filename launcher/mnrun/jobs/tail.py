@@ -36,18 +36,18 @@ class Tail:
                 self._place = 0 if self._lines is None else self._start(handle, size, self._lines)
             elif size < self._place:
                 self._place = 0  # the file was begun anew
-            read = os.pread(handle, BLOCK, self._place)
+            data = os.pread(handle, BLOCK, self._place)
         except OSError:
             return b""
         finally:
             os.close(handle)
-        self._place += len(read)
-        return self._whole(read) if self._prefix or self._only else read
+        self._place += len(data)
+        return self._lines_of(data) if self._prefix or self._only else data
 
     def rest(self) -> bytes:
         """Return a last line without an end. Call this when nothing more will come."""
         line, self._rest = self._rest, b""
-        return self._shown(line) + b"\n" if line and self._wanted(line) else b""
+        return self._prefixed(line) + b"\n" if line and self._matches(line) else b""
 
     def _start(self, handle: int, size: int, lines: int) -> int:
         """Return the place where the last `lines` wanted lines begin."""
@@ -57,19 +57,19 @@ class Tail:
         place = 0
         with os.fdopen(os.dup(handle), "rb") as file:
             for line in file:
-                if self._wanted(line):
+                if self._matches(line):
                     places.append(place)
                 place += len(line)
         return places[0] if places else place
 
-    def _whole(self, read: bytes) -> bytes:
-        *lines, self._rest = (self._rest + read).split(b"\n")
-        return b"".join(self._shown(line) + b"\n" for line in lines if self._wanted(line))
+    def _lines_of(self, data: bytes) -> bytes:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return b"".join(self._prefixed(line) + b"\n" for line in lines if self._matches(line))
 
-    def _wanted(self, line: bytes) -> bool:
+    def _matches(self, line: bytes) -> bool:
         return self._only is None or self._only.search(line) is not None
 
-    def _shown(self, line: bytes) -> bytes:
+    def _prefixed(self, line: bytes) -> bytes:
         return self._prefix + line
 
 

@@ -46,7 +46,7 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
 
 
 class Silence:
-    """A job that writes nothing: somebody may have killed it before it could leave a record of its end.
+    """The silence of a job: a killed job may leave no record of its end.
 
     mnrun asks the scheduler after a silence as long as the time between two questions.
     """

@@ -1,4 +1,4 @@
-"""The settings by which each MPI's own mpirun finds its hosts, so that a plain `mpirun ./app` works.
+"""Make the settings by which each MPI's own mpirun finds its hosts, so that a plain `mpirun ./app` works.
 
 Inside-out, the settings of all MPIs are made at once: only the container shows which MPI the image has.
 """
@@ -15,7 +15,7 @@ WITHOUT_MPI = ("env", "torchrun")  # mnrun's own starters (wrappers/ranks/start.
 
 
 class Mpi(Protocol):
-    """A module of this package."""
+    """The interface of a module of this package."""
 
     NAME: str  # its usual name
     STARTER: str  # the host's program that starts ranks, outside-in

@@ -1,4 +1,4 @@
-"""The places of the files that an mpirun needs."""
+"""Define the places of the files that an mpirun needs."""
 
 from __future__ import annotations
 

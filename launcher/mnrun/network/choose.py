@@ -53,7 +53,7 @@ class Network:
 # Variables for data, and for the starters' own messages. For the latter, the known route is enough.
 _DATA = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "FI_TCP_IFACE")
 _OPENMPI_DATA = ("OMPI_MCA_btl_tcp_if_include",)
-_OPENMPI_OWN = ("OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include")  # ORTE's, PRRTE's
+_OPENMPI_CONTROL = ("OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include")  # ORTE's, PRRTE's
 
 
 def choose(nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
@@ -72,8 +72,8 @@ def route_network(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
     targets = [address for address in addresses.values() if address]
     if len(set(targets)) == len(nodes):
         peers = targets[:PEERS]
-        routes = {node: [facts.way(a) for a in peers if a != addresses[node]] for node, facts in nodes.items()}
-        nics = {node: ways[0] for node, ways in routes.items() if ways[0] and len(set(ways)) == 1}
+        routes = {node: [facts.nic_to(a) for a in peers if a != addresses[node]] for node, facts in nodes.items()}
+        nics = {node: peer_nics[0] for node, peer_nics in routes.items() if peer_nics[0] and len(set(peer_nics)) == 1}
         if len(nics) == len(nodes):
             nets = {net for nic in nics.values() for net in nic.networks}  # few, however many nodes there are
             return Network(
@@ -146,11 +146,11 @@ def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
     iface = _by_name(nodes, network, "HYDRA_IFACE")  # Hydra takes one name for all nodes
     if not iface.apart:
         yield iface
-    for name in (*_OPENMPI_DATA, *_OPENMPI_OWN):
-        one = _by_name(nodes, data if name in _OPENMPI_DATA else network, name)
-        where = (data if name in _OPENMPI_DATA else network).cidr if one.apart else one.value
+    for name in (*_OPENMPI_DATA, *_OPENMPI_CONTROL):
+        choice = _by_name(nodes, data if name in _OPENMPI_DATA else network, name)
+        where = (data if name in _OPENMPI_DATA else network).cidr if choice.apart else choice.value
         if where:
-            yield replace(one, value=where, apart={})
+            yield replace(choice, value=where, apart={})
 
 
 def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> Choice:
@@ -214,9 +214,9 @@ def best_ports(facts: NetworkFacts) -> tuple[Hca, ...]:
 
 
 def _nearest(hcas: Iterable[Hca], gpu: tuple[str, ...]) -> list[Hca]:
-    ways = {hca: common_steps(hca.place, gpu) for hca in hcas}
-    best = max(ways.values(), default=0)
-    return [hca for hca, steps in ways.items() if steps == best]
+    steps_by_hca = {hca: common_steps(hca.place, gpu) for hca in hcas}
+    best = max(steps_by_hca.values(), default=0)
+    return [hca for hca, steps in steps_by_hca.items() if steps == best]
 
 
 def _of_hcas(nodes: Nodes, ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
@@ -232,18 +232,18 @@ def _of_hcas(nodes: Nodes, ports: Mapping[str, tuple[Hca, ...]], network: Networ
         yield Choice("UCX_NET_DEVICES", names[head], why, apart)
     if first[0].kind == ROCE:
         yield from _gid(ports, network)
-    direct = [one for one in ("peermem", "dmabuf") if all(one in facts.features for facts in nodes.values())]
+    direct = [name for name in ("peermem", "dmabuf") if all(name in facts.features for facts in nodes.values())]
     if direct and all(_beside(nodes[node], hcas) for node, hcas in ports.items()):
         why = {"peermem": "nvidia_peermem is loaded", "dmabuf": "the driver has dmabuf"}[direct[0]]
         yield Choice("NCCL_NET_GDR_LEVEL", "PXB", f"{why}, and every GPU has an adapter behind its own PCIe switches")
 
 
-def _less(hca: Hca, chosen: Hca) -> str:
+def _less(hca: Hca, best: Hca) -> str:
     if not hca.active:
         return "down"
-    if hca.kind != chosen.kind:
+    if hca.kind != best.kind:
         return hca.kind or "of another kind"
-    return f"{hca.rate:g} Gb/s" if hca.rate < chosen.rate else "far from the GPUs"
+    return f"{hca.rate:g} Gb/s" if hca.rate < best.rate else "far from the GPUs"
 
 
 def _beside(facts: NetworkFacts, hcas: tuple[Hca, ...]) -> bool:
@@ -297,23 +297,24 @@ def of_job(spec: JobSpec, nodes: Nodes, addresses: Mapping[str, str]) -> tuple[C
     """Return the choices for a job on these nodes, without the variables that the job sets itself."""
     if spec.start.fabric == "off" or set(nodes) != set(addresses):
         return ()
-    own = _own_variables(spec.program.env, (*spec.start.mpi_args, *(spec.program.command if spec.program.once else ())))
-    return tuple(choice for choice in choose(nodes, addresses) if choice.name not in own)
+    command = spec.program.command if spec.program.once else ()
+    names = _job_variables(spec.program.env, (*spec.start.mpi_args, *command))
+    return tuple(choice for choice in choose(nodes, addresses) if choice.name not in names)
 
 
-def _own_variables(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
+def _job_variables(env: Iterable[Variable], words: Iterable[str]) -> set[str]:
     """Return the variables that a job sets itself, or tells its mpirun. A job that excludes networks includes none."""
-    own = {variable.name for variable in env}
-    own |= {name.replace("exclude", "include") for name in own if "if_exclude" in name}
-    return own | {*_OPENMPI_DATA, *_OPENMPI_OWN} if "if_exclude" in " ".join(words) else own
+    names = {variable.name for variable in env}
+    names |= {name.replace("exclude", "include") for name in names if "if_exclude" in name}
+    return names | {*_OPENMPI_DATA, *_OPENMPI_CONTROL} if "if_exclude" in " ".join(words) else names
 
 
 def reasons(choices: Iterable[Choice]) -> list[str]:
     """Return a line for each reason, with all the variables that it explains."""
     names: dict[tuple[str, str], list[str]] = {}
-    for one in choices:
-        value = ", ".join([one.value, *(f"{value} on {node}" for node, value in one.apart.items())])
-        names.setdefault((value, one.why), []).append(one.name)
+    for choice in choices:
+        value = ", ".join([choice.value, *(f"{value} on {node}" for node, value in choice.apart.items())])
+        names.setdefault((value, choice.why), []).append(choice.name)
     return [f"{', '.join(alike)} = {value}: {why}" for (value, why), alike in names.items()]
 
 
@@ -329,16 +330,16 @@ def warnings(spec: JobSpec, nodes: Nodes, slurm: bool) -> list[str]:
 def shell(choices: Iterable[Choice]) -> str:
     """Return fabric.env: the variables that a rank's shell sets on its node, unless they are set."""
     lines, apart = ["# shellcheck shell=sh disable=SC2154"], False
-    for one in choices:
-        if not one.apart:
-            either = "".join(f"${{{name}+x}}" for name in dict.fromkeys((one.name, one.rival)))
-            lines.append(f'[ -n "{either}" ] || export {one.name}={quote(one.value)}')
+    for choice in choices:
+        if not choice.apart:
+            either = "".join(f"${{{name}+x}}" for name in dict.fromkeys((choice.name, choice.rival)))
+            lines.append(f'[ -n "{either}" ] || export {choice.name}={quote(choice.value)}')
             continue
         # An MPI may have brought another node's value along. So that value counts as unset.
-        ours = " | ".join(quote(value) for value in dict.fromkeys((one.value, *one.apart.values())))
-        each = "".join(f"{node}) export {one.name}={quote(value)} ;; " for node, value in one.apart.items())
-        set_here = f"case $mnrun_self in {each}*) export {one.name}={quote(one.value)} ;; esac"
-        lines.append(f'case "${{{one.name}-}}" in "" | {ours}) {set_here} ;; esac')
+        values = " | ".join(quote(value) for value in dict.fromkeys((choice.value, *choice.apart.values())))
+        each = "".join(f"{node}) export {choice.name}={quote(value)} ;; " for node, value in choice.apart.items())
+        export = f"case $mnrun_self in {each}*) export {choice.name}={quote(choice.value)} ;; esac"
+        lines.append(f'case "${{{choice.name}-}}" in "" | {values}) {export} ;; esac')
         apart = True
     if apart:
         lines.insert(1, 'read -r mnrun_self <"$mnrun_here/self"')

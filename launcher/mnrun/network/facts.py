@@ -26,7 +26,7 @@ class Nic:
     addresses: tuple[str, ...] = ()
 
     def has(self, address: str) -> bool:
-        return any(own.partition("/")[0] == address for own in self.addresses)
+        return any(entry.partition("/")[0] == address for entry in self.addresses)
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class NetworkFacts:
         """Return the ports that a program can use now."""
         return tuple(hca for hca in self.hcas if hca.active) if "verbs" in self.features else ()
 
-    def way(self, address: str) -> Nic | None:
+    def nic_to(self, address: str) -> Nic | None:
         """Return the NIC through which an address is reached."""
         number = int(ipaddress.IPv4Address(address))
         route = next((route for route in self.routes if number & route.mask == route.network), None)
@@ -200,12 +200,12 @@ def fast(facts: NetworkFacts) -> str:
     return next((kind for kind in (EFA, INFINIBAND, ROCE) if kind in kinds), "")
 
 
-def common_steps(one: Place, other: Place) -> int:
+def common_steps(first: Place, second: Place) -> int:
     """Return how many steps of their ways two devices share: 0 is another root, 1 the root alone, more a switch or a
     port."""
     steps = 0
-    for mine, theirs in zip(one, other):
-        if mine != theirs:
+    for step, other_step in zip(first, second):
+        if step != other_step:
             break
         steps += 1
     return steps

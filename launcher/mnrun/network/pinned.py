@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from mnrun import nodeset
 from mnrun.jobspec import Variable
@@ -30,12 +30,11 @@ def lacking(env: Iterable[Variable], nodes: Mapping[str, NetworkFacts]) -> list[
     for variable in env:
         for name, begins in _names(variable):
             for node, facts in nodes.items():
-                there = _there(variable.name, facts)
-                if not any(one.startswith(name) if begins else one == name for one in there):
+                devices = _devices(variable.name, facts)
+                if not any(device.startswith(name) if begins else device == name for device in devices):
                     origin = f" ({variable.why})" if variable.why else ""
-                    line = (
-                        f"{variable.name}={variable.value}{origin}, but the node has no {name}: it has {_listed(there)}"
-                    )
+                    text = f"{variable.name}={variable.value}{origin}"
+                    line = f"{text}, but the node has no {name}: it has {', '.join(devices) or 'none'}"
                     lines.setdefault(line, []).append(node)
     return [f"{nodeset.fold(names)}: {line}" for line, names in lines.items()]
 
@@ -53,11 +52,7 @@ def _names(variable: Variable) -> Iterator[tuple[str, bool]]:
             yield name, begins
 
 
-def _there(variable: str, facts: NetworkFacts) -> list[str]:
+def _devices(variable: str, facts: NetworkFacts) -> list[str]:
     adapters = list(dict.fromkeys(hca.name for hca in facts.hcas))
     nics = [name for name, nic in facts.nics.items() if nic.kind != "loopback"]
     return nics if variable in _NICS else adapters if variable in _ADAPTERS else [*adapters, *nics]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"

@@ -336,13 +336,13 @@ def _without_effect(spec: JobSpec) -> list[str]:
 def _without_hosts(spec: JobSpec) -> list[str]:
     """Return notes on options that have an effect only with hosts, or only without them."""
     notes = []
-    of_hosts = [name for name in ("stage", "rsh", "ssh_user", "ssh_port") if spec.own(name)]
+    of_hosts = [name for name in ("stage", "rsh", "ssh_user", "ssh_port") if spec.sets(name)]
     if of_hosts and not spec.hosts.names:
         notes.append(f"{', '.join('--' + name.replace('_', '-') for name in of_hosts)}: no effect without --hosts")
     if spec.hosts.names and spec.hosts.stage and not spec.container.image_file:
         notes.append("--stage: no effect here, since only an image file is copied")
     if spec.hosts.names and spec.start.module:
         notes.append(f"module load {' '.join(spec.start.module)}: not done, since it would change only this machine")
-    if spec.start.mode == "outside-in" and not spec.hosts.names and spec.own("connect"):
+    if spec.start.mode == "outside-in" and not spec.hosts.names and spec.sets("connect"):
         notes.append("--connect: no effect outside-in, where the scheduler starts what runs on the nodes")
     return notes

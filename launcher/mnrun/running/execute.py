@@ -81,7 +81,7 @@ class Launch:
         self.silent: tuple[str, ...] = ()  # nodes that were ready and sent no bye
 
     def run(self) -> Outcome:
-        with Signals(self.events, self.forwarded), terminal.kept() if self.prompt else nullcontext():
+        with Signals(self.events, self.forwarded), terminal.restoring() if self.prompt else nullcontext():
             stopped: Stopped | None = None
             broken: Broken | None = None
             try:
@@ -116,7 +116,7 @@ class Launch:
         return self._judge()
 
     def _serve(self) -> None:
-        self.serving = self._start("serve", Phase.SERVE, held=True)
+        self.serving = self._start("serve", Phase.SERVE, piped=True)
         own: dict[str, str] = {}
         if self.plan.connect and connect.keyed(self.plan.connect):
             own.update(keys.make())
@@ -131,13 +131,13 @@ class Launch:
     def _start_run(self) -> None:
         # With a terminal, srun sends a program's errors with its output. Its own standard error has only srun's.
         apart = self.prompt and self.scheduler.CLIENT
-        self.running = self._start("run", Phase.RUN, held=False, terminal=self.prompt, apart=apart)
+        self.running = self._start("run", Phase.RUN, piped=False, terminal=self.prompt, apart=apart)
 
-    def _start(self, name: str, phase: Phase, held: bool, terminal: bool = False, apart: bool = False) -> Running:
+    def _start(self, name: str, phase: Phase, piped: bool, terminal: bool = False, apart: bool = False) -> Running:
         command = self.commands[phase]
         self.screen.command(kit.typed(command))
         with starting(command.argv[0]):
-            return self.starter(name, command, self.environ, self.events, held, terminal=terminal, apart=apart)
+            return self.starter(name, command, self.environ, self.events, piped, terminal=terminal, apart=apart)
 
     def _send(self, data: bytes, node: str = "") -> None:
         """Send `data` through the lease to every node. `node` is enough where each node has a connection of its own."""
@@ -328,7 +328,7 @@ class Launch:
 
     def _sweep(self) -> None:
         """Do the guards' last work in a step of its own, which is quick after the guards or their undertakers."""
-        sweeping = self._start("sweep", Phase.STOP, held=True)
+        sweeping = self._start("sweep", Phase.STOP, piped=True)
         sweeping.close()
         if not sweeping.wait(FAREWELL):
             sweeping.end(signal.SIGKILL)

@@ -44,7 +44,7 @@ def prepare(
         return plan
     screen.command(kit.typed(command))
     with starting(command.argv[0]):
-        step = starter("prepare", command, dict(environ), events, held=True)
+        step = starter("prepare", command, dict(environ), events, piped=True)
     begin, roster = time.monotonic(), Roster(plan.layout.nodes)
     try:
         pulse = SCHEDULERS[site.scheduler].CLIENT

@@ -146,7 +146,7 @@ class Probe:
         """Return the image. For one of a registry, return its file in the cache, or "" if there is none."""
         if not self.job.container.by_reference or RUNTIMES[self.job.container.runtime].NAMED:
             return self.job.container.image_name
-        file = cache.known(Path(self.job.container.image_cache), self.job.container.image_name)
+        file = cache.find(Path(self.job.container.image_cache), self.job.container.image_name)
         return str(file) if file else ""
 
     def _place(self) -> Path | None:

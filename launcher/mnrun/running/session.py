@@ -184,7 +184,7 @@ def _ineffective(job: JobSpec, allocated: bool = False) -> list[str]:
     given = [
         name
         for name in job.origins
-        if BY_NAME[name].batch and job.own(name) and not here.get(f"--{name}")
+        if BY_NAME[name].batch and job.sets(name) and not here.get(f"--{name}")
         if not (allocated and "shell" in BY_NAME[name].verbs)
     ]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)

@@ -1,4 +1,4 @@
-"""The container runtimes: each builds the words that run a program in a container."""
+"""Build the words that run a program in a container, with one module for each runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mnrun.runtimes import apptainer, charliecloud, docker, host, podman, singul
 
 
 class Runtime(Protocol):
-    """A module of this package. A new runtime needs such a file, and a line in RUNTIMES."""
+    """The interface of a module of this package. A new runtime also needs a line in RUNTIMES."""
 
     BINARY: str  # the program that must be on every node, "" for none
     CONTAINED: bool  # whether it has containers at all
@@ -28,7 +28,7 @@ class Runtime(Protocol):
         """Return the words of a container around one rank."""
 
     def refuse(self, reference: str) -> LaunchError | None:
-        """Return why an image of a registry cannot be used, None if it can."""
+        """Return the error for an image of a registry that the runtime cannot use, or None."""
 
     def address(self, reference: str) -> str:
         """Return the runtime's name for an image of a registry."""

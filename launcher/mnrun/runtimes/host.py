@@ -1,4 +1,4 @@
-"""No container: the null runtime, for debugging and for runs on bare metal."""
+"""Run programs without a container, for debugging and for runs on bare metal."""
 
 from __future__ import annotations
 

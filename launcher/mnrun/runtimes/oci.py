@@ -1,4 +1,4 @@
-"""The common part of docker and podman: the words for a container of a job.
+"""Build the words for a container of a job: the common part of docker and podman.
 
 wrappers/container/engine.sh adds the part that only the node knows: user, groups, limits, devices, GPUs, and the
 variables of each rank. wrappers/lib/engines.sh finds a job's containers by their label, and ends them.

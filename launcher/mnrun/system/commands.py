@@ -20,16 +20,16 @@ def run(
     environ: Mapping[str, str] | None = None,
     *,
     instead: str = "use --local",
-    said: str = "",
+    text: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Return the ended command with its output. `said` is its standard input.
+    """Return the ended command with its output. `text` is its standard input.
 
     Raises SchedulerError if the command is not there (`instead` is the remedy), and NoAnswerError after `seconds`.
     """
     try:
         return subprocess.run(
             words,
-            **({"input": said} if said else {"stdin": subprocess.DEVNULL}),
+            **({"input": text} if text else {"stdin": subprocess.DEVNULL}),
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
@@ -40,8 +40,8 @@ def run(
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]} is not on PATH", f"load Slurm's module, or {instead}") from None
     except subprocess.TimeoutExpired as error:
-        heard = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
-        raise _silent(words[0], seconds, heard) from None
+        output = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        raise _silent(words[0], seconds, output) from None
 
 
 def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
@@ -52,15 +52,15 @@ def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
     import multiprocessing  # imported here, since it would delay every start and few runs need it
 
     fork = multiprocessing.get_context("fork")
-    here, there = fork.Pipe(duplex=False)
-    child = fork.Process(target=_answer, args=(ask, there), daemon=True)
+    reader, writer = fork.Pipe(duplex=False)
+    child = fork.Process(target=_answer, args=(ask, writer), daemon=True)
     child.start()
-    there.close()
+    writer.close()
     try:
-        if not here.poll(seconds):
+        if not reader.poll(seconds):
             raise _silent(name, seconds)
-        found: T = here.recv()
-        return found
+        result: T = reader.recv()
+        return result
     except EOFError:
         return None
     finally:
@@ -68,23 +68,23 @@ def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
         child.join()
 
 
-def _answer(ask: Callable[[], object], there: Any) -> None:
+def _answer(ask: Callable[[], object], writer: Any) -> None:
     with suppress(Exception):  # at any error, the caller has another way
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the library's error messages must not appear as mnrun's
-        there.send(ask())
+        writer.send(ask())
 
 
-def _silent(name: str, seconds: float, heard: str = "") -> SchedulerError:
-    said = f"{name} did not answer within {seconds:.0f} s"
-    return NoAnswerError(said, "ask the cluster's admins about slurmctld", heard)
+def _silent(name: str, seconds: float, output: str = "") -> SchedulerError:
+    problem = f"{name} did not answer within {seconds:.0f} s"
+    return NoAnswerError(problem, "ask the cluster's admins about slurmctld", output)
 
 
 def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
     """Raise SchedulerError if a command could not reach slurmctld: another command would not reach it either."""
     if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
         kind = NoAnswerError if "timed out" in done.stderr else SchedulerError
-        said = f"{done.args[0]}: {last_line(done.stderr)}"
-        raise kind(said, "slurmctld does not answer: ask the cluster's admins")
+        problem = f"{done.args[0]}: {last_line(done.stderr)}"
+        raise kind(problem, "slurmctld does not answer: ask the cluster's admins")
 
 
 def last_line(text: str) -> str:

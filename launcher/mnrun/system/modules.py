@@ -18,8 +18,8 @@ def load(names: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
         return environ
     argv = ("bash", "-c", spoken("modules.sh"), "mnrun", *names)
     done = subprocess.run(argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    said = done.stdout.decode("utf-8", "surrogateescape")
+    output = done.stdout.decode("utf-8", "surrogateescape")
     if done.returncode:
-        own = " | ".join(done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:])
-        raise Impossible(f"{said.strip()}" + (f": {own}" if own else ""), "see `module avail`")
-    return dict(pair.split("=", 1) for pair in said.split("\0") if "=" in pair)
+        errors = " | ".join(done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:])
+        raise Impossible(f"{output.strip()}" + (f": {errors}" if errors else ""), "see `module avail`")
+    return dict(pair.split("=", 1) for pair in output.split("\0") if "=" in pair)

@@ -66,7 +66,7 @@ class Starter(Protocol):
         command: Command,
         environ: dict[str, str],
         events: queue.SimpleQueue[Event],
-        held: bool,
+        piped: bool,
         *,
         terminal: bool = False,
         apart: bool = False,
@@ -136,7 +136,7 @@ def start(
     command: Command,
     environ: dict[str, str],
     events: queue.SimpleQueue[Event],
-    held: bool,
+    piped: bool,
     *,
     terminal: bool = False,
     apart: bool = False,
@@ -146,36 +146,34 @@ def start(
 ) -> Child:
     """Start the words of `command` on this machine.
 
-    held      its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
+    piped     its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
               output and errors, and gets a TERM when mnrun is killed
     terminal  it stays in mnrun's session and process group, to drive the terminal
     apart     only its errors become events
     errors    a file for its errors
-    output    files in place of mnrun's output and errors, for a command that is not held
+    output    files in place of mnrun's output and errors, for a command that is not piped
     deaf      signals that Slurm sends to every process of a batch script do not reach it
     """
-    pipe = subprocess.PIPE if held else None
-    with _written(command.argv) as (words, lists):
+    pipe = subprocess.PIPE if piped else None
+    with _with_list_files(command.argv) as (words, lists):
         process = subprocess.Popen(
-            _deaf(words) if deaf else words if held else tied(words),
+            _deaf(words) if deaf else words if piped else tied(words),
             env=environ,
             stdin=pipe,
             stdout=pipe or output[0],
-            stderr=errors or (subprocess.PIPE if held or apart else output[1]),
+            stderr=errors or (subprocess.PIPE if piped or apart else output[1]),
             start_new_session=not terminal,
             bufsize=0,
             pass_fds=lists,
         )
-    readers = []
-    for kind, stream in (("line", process.stdout), ("noise", process.stderr)):
-        if stream is not None:
-            readers.append(_thread(_read, kind, name, stream, events))
+    streams = {"line": process.stdout, "noise": process.stderr}
+    readers = [_thread(_read, kind, name, stream, events) for kind, stream in streams.items() if stream is not None]
     _thread(_wait, name, process, readers, events)
     return Child(name, process, group=not terminal)
 
 
 @contextlib.contextmanager
-def _written(argv: Words) -> Iterator[tuple[Words, list[int]]]:
+def _with_list_files(argv: Words) -> Iterator[tuple[Words, list[int]]]:
     """Yield the words, with each list in a file, and the open files.
 
     The files have no names, so that no other user can have made them, and nothing of them remains. The process finds
@@ -320,25 +318,29 @@ class Signals:
     """SIGINT, SIGTERM and SIGHUP as events inside the context. Signals that were ignored at the start stay ignored.
 
     The end of every reader of mnrun's output counts as a SIGHUP: without a terminal ssh sends none. USR1 and USR2 are
-    for the program, and do not end mnrun. The signals in `told` become events for the program.
+    for the program, and do not end mnrun. The signals in `forward` become events for the program.
     """
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)
-    OURS = (1, 2)
+    OUTPUTS = (1, 2)
 
-    def __init__(self, events: queue.SimpleQueue[Event], told: Collection[signal.Signals] = ()) -> None:
+    def __init__(self, events: queue.SimpleQueue[Event], forward: Collection[signal.Signals] = ()) -> None:
         self._events = events
-        self._told = told
+        self._forward = forward
         self._before: dict[int, object] = {}
         self._over = threading.Event()
 
     def __enter__(self) -> Signals:
-        for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._told)):
+        for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._forward)):
             # nohup ignores HUP, and a shell lets background jobs ignore INT and QUIT (bash(1), SIGNALS)
             if signal.getsignal(signum) is not signal.SIG_IGN:
                 self._before[signum] = signal.signal(signum, self._note)
-        if signal.SIGHUP in self._before and signal.SIGHUP not in self._told and all(map(_has_a_reader, self.OURS)):
+        if (
+            signal.SIGHUP in self._before
+            and signal.SIGHUP not in self._forward
+            and all(map(_has_a_reader, self.OUTPUTS))
+        ):
             _thread(self._watch)
         return self
 
@@ -348,16 +350,16 @@ class Signals:
             signal.signal(signum, handler)  # type: ignore[arg-type]
 
     def _watch(self) -> None:
-        heard = {fd: select.poll() for fd in self.OURS}
-        for fd, poll in heard.items():
+        polls = {fd: select.poll() for fd in self.OUTPUTS}
+        for fd, poll in polls.items():
             poll.register(fd, 0)  # poll(2) reports POLLERR and POLLHUP without a request
         while not self._over.wait(1):
-            if all(poll.poll(0) for poll in heard.values()):
+            if all(poll.poll(0) for poll in polls.values()):
                 self._note(signal.SIGHUP, None)
                 return
 
     def _note(self, signum: int, frame: object | None) -> None:
-        if signum in self._told:
+        if signum in self._forward:
             self._events.put(("told", signal.Signals(signum).name[3:], ""))
         elif signum not in self.PROGRAMS:
             self._events.put(("signal", "", signum))

@@ -79,12 +79,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for header in headers:
-            made.add_column(header, overflow="fold")
+            grid.add_column(header, overflow="fold")
         for row in rows:
-            made.add_row(*map(Text, row))
-        Console().print(made)
+            grid.add_row(*map(Text, row))
+        Console().print(grid)
         return
     lines = [headers, *rows] if rows else []
     widths = [max(len(line[place]) for line in lines) for place in range(len(headers))] if lines else []

@@ -16,7 +16,7 @@ INPUT = 0
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def restoring() -> Iterator[None]:
     """Restore the modes of the terminal on standard input at the end. Do nothing without a terminal.
 
     srun restores them itself, except when it is killed.
@@ -54,8 +54,8 @@ def size() -> tuple[int, int]:
     return shutil.get_terminal_size()
 
 
-class Lent:
-    """The terminal on standard input, lent to a program on another machine. Made in the main thread.
+class RawTerminal:
+    """The terminal on standard input, lent to a program on another machine. Create it in the main thread.
 
     The program gets every key, and its output is shown unchanged.
     """

@@ -64,7 +64,7 @@ def mnrun(
 @pytest.fixture
 def slurm(mocker: MockerFixture) -> Slurm:
     slurm = Slurm()
-    mocker.patch.object(verbs, "queue_of_mine", return_value=slurm)
+    mocker.patch.object(verbs, "user_queue", return_value=slurm)
     return slurm
 
 
@@ -312,9 +312,9 @@ def test_where_the_records_are(mnrun: Terminal, slurm: Slurm, tmp_path: Path, mo
 
 def test_how_often_slurm_may_be_asked(mnrun: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """As any time of ours is written."""
-    assert verbs.queue_of_mine().poll == 30
+    assert verbs.user_queue().poll == 30
     monkeypatch.setenv("MNRUN_SLURM_POLL", "2m")
-    assert verbs.queue_of_mine().poll == 120
+    assert verbs.user_queue().poll == 120
     monkeypatch.setenv("MNRUN_SLURM_POLL", "x")
     assert "'x' is not a time (MNRUN_SLURM_POLL)" in mnrun("status").err
 

@@ -145,10 +145,10 @@ class Salloc:
         command: Command,
         environ: Mapping[str, str],
         events: queue.SimpleQueue[Event],
-        held: bool,
+        piped: bool,
         errors: IO[bytes],
     ) -> Salloc:
-        assert held
+        assert piped
         assert command.argv[0] == "tied to HUP", "it ends with us, and so does the job"
         self.argv = command.argv[1:]
         errors.write(self.said.encode())
@@ -316,7 +316,7 @@ def test_the_terminal_is_given_back_as_it_was(mocker: MockerFixture) -> None:
         mocker.patch.object(os, "tcgetpgrp", return_value=os.getpgrp())
         mocker.patch.object(terminal, "_lives", return_value=True)
         before = termios.tcgetattr(theirs)
-        with pytest.raises(ValueError), terminal.kept():
+        with pytest.raises(ValueError), terminal.restoring():
             changed = termios.tcgetattr(theirs)
             changed[3] &= ~(termios.ECHO | termios.ICANON)
             termios.tcsetattr(theirs, termios.TCSANOW, changed)
@@ -331,7 +331,7 @@ def test_no_terminal_is_no_matter(mocker: MockerFixture, tmp_path: Path) -> None
     """Where standard input is a file."""
     with open(tmp_path / "file", "w") as file:
         mocker.patch.object(terminal, "INPUT", file.fileno())
-        with terminal.kept():
+        with terminal.restoring():
             pass
 
 

@@ -320,4 +320,4 @@ def test_sbatchs_variables_are_not_lost() -> None:
     found = layers.from_sbatch(environ)
     assert set(found) == {"slurm"}
     assert set(found["slurm"].value) == {"threads-per-core=1", "exclusive=user", "wait-all-nodes=1"}  # type: ignore[arg-type]
-    assert layers.lost_of_sbatch(environ) == ["SBATCH_NEW", "SBATCH_WAIT"]
+    assert layers.unknown_of_sbatch(environ) == ["SBATCH_NEW", "SBATCH_WAIT"]

@@ -10,7 +10,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.config import load as gather
-from mnrun.config.load import Gathered
+from mnrun.config.load import JobSettings
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.schedulers import slurm
 
@@ -26,7 +26,7 @@ class Place:
 
     def gather(
         self, path: str = "", batch: bool = False, environ: dict[str, str] | None = None, **given: object
-    ) -> Gathered:
+    ) -> JobSettings:
         return gather.gather(given, path, environ or {}, str(self.cwd), str(self.home), batch=batch)
 
 

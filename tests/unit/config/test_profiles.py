@@ -6,7 +6,7 @@ import pytest
 
 from mnrun.config import layers, profiles
 from mnrun.config.jobfile import Page
-from mnrun.config.profiles import Said, Sheet
+from mnrun.config.profiles import Content, Sheet
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobspec import Layer
 from unit.samples import setting
@@ -44,8 +44,8 @@ def chosen(*sheets: Sheet, name: str = "", cluster: str = "", host: str = "login
 
 def test_a_whole_profile() -> None:
     """The site's own words are options too; a policy is of an option that may not be there yet."""
-    said = profiles.understood(sheet(SITE))
-    assert {name: setting.value for name, setting in said.settings.items()} == {
+    content = profiles.parse(sheet(SITE))
+    assert {name: setting.value for name, setting in content.settings.items()} == {
         "module": ("apptainer/1.3.4",),
         "job_dir": "/scratch/alice/.mnrun",
         "ports": "41000-41999",
@@ -54,9 +54,9 @@ def test_a_whole_profile() -> None:
         "partition": "gpu",
         "bind": ("/datasets:/data:ro",),
     }
-    assert {str(setting.origin) for setting in said.settings.values()} == {"profile here"}
-    assert said.policy == {"privileged": "ask hpc-help", "no_home": "home is small here"}
-    assert {name: set(part) for name, part in said.partitions.items()} == {
+    assert {str(setting.origin) for setting in content.settings.values()} == {"profile here"}
+    assert content.policy == {"privileged": "ask hpc-help", "no_home": "home is small here"}
+    assert {name: set(part) for name, part in content.partitions.items()} == {
         "gpu": {"gpus_per_node", "env"},
         "cpu": {"exclusive", "env"},
     }
@@ -64,24 +64,24 @@ def test_a_whole_profile() -> None:
 
 def test_a_partitions_values_hold_in_that_partition() -> None:
     """Whoever named it; and a variable's reason is that of its own value."""
-    said = (profiles.understood(sheet(SITE)),)
-    merged, partition = profiles.merged(layers.builtin(), said, ())
+    content = (profiles.parse(sheet(SITE)),)
+    merged, partition = profiles.merged(layers.builtin(), content, ())
     assert (partition, merged["gpus_per_node"].value) == ("gpu", "8")
     assert merged["env"].value == ("NCCL_SOCKET_IFNAME=ib0",)
-    assert profiles.whys(said, "gpu") == {"NCCL_SOCKET_IFNAME=ib0": "carries the route between the nodes"}
-    merged, partition = profiles.merged(layers.builtin(), said, ({"partition": setting("cpu", "command line")},))
+    assert profiles.whys(content, "gpu") == {"NCCL_SOCKET_IFNAME=ib0": "carries the route between the nodes"}
+    merged, partition = profiles.merged(layers.builtin(), content, ({"partition": setting("cpu", "command line")},))
     assert (partition, merged["exclusive"].value) == ("cpu", True)
     assert "gpus_per_node" not in merged
-    assert profiles.whys(said, partition) == {"NCCL_SOCKET_IFNAME=eth0": "there is no other"}
+    assert profiles.whys(content, partition) == {"NCCL_SOCKET_IFNAME=eth0": "there is no other"}
 
 
 def test_the_layers_in_their_order() -> None:
     """built-in < site < profile < user < the job's own; a sheet's partition goes right above that sheet."""
-    site = Said(
+    site = Content(
         {"ports": setting("1-2", "site"), "mode": setting("auto", "site")}, {"p": {"mem": setting("1G", "site")}}
     )
-    profile = Said({"partition": setting("p", "profile"), "mode": setting("inside-out", "profile")})
-    user = Said({"account": setting("me", "user")}, {"p": {"account": setting("p-me", "user")}})
+    profile = Content({"partition": setting("p", "profile"), "mode": setting("inside-out", "profile")})
+    user = Content({"account": setting("me", "user")}, {"p": {"account": setting("p-me", "user")}})
     merged, _ = profiles.merged(layers.builtin(), (site, profile, user), ({"mem": setting("2G", "job.toml line 1")},))
     found = {name: merged[name].value for name in ("ports", "mode", "partition", "account", "mem", "runtime")}
     assert found == {
@@ -153,7 +153,7 @@ def test_a_name_that_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("match.host = 'x'", "profile here line 1: match.host is not valid; write match.cluster"),
         ("match.cluster = 7", "profile here line 1: match.cluster is not valid; "),
@@ -174,11 +174,11 @@ def test_a_name_that_is_none() -> None:
         ("nodes = ", "profile here line 1: invalid value; "),
     ],
 )
-def test_what_is_refused(text: str, said: str) -> None:
+def test_what_is_refused(text: str, message: str) -> None:
     """File and line, for whoever wrote it."""
     with pytest.raises(UsageError) as wrong:
-        profiles.understood(sheet(text))
-    assert str(wrong.value).startswith(said)
+        profiles.parse(sheet(text))
+    assert str(wrong.value).startswith(message)
 
 
 def test_only_a_profile_is_matched() -> None:

@@ -142,7 +142,7 @@ def test_another_ones_cache(place: Path, mocker: MockerFixture) -> None:
 def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
     """Shown, kept for a job that runs, then removed with their references; Slurm is asked only where there is such."""
     queue = mocker.Mock()
-    mocker.patch.object(verbs, "queue_of_mine", return_value=queue)
+    mocker.patch.object(verbs, "user_queue", return_value=queue)
     mocker.patch.object(slurm, "is_here", return_value=True)
     mnrun = Terminal(mocker, capsys)
     line = f"{place}/sha256-1.sif: docker://a, docker://b, 2 MB, unused for 40 days\n"

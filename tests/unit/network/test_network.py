@@ -225,7 +225,7 @@ SAID = {
             {"HYDRA_IFACE", "NCCL_SOCKET_IFNAME"},
         ),
         ({"env": (Variable("OMPI_MCA_btl_tcp_if_exclude", "lo"),)}, {"OMPI_MCA_btl_tcp_if_include"}),
-        ({"mpi_args": ("--mca", "btl_tcp_if_exclude", "lo")}, {*choose._OPENMPI_DATA, *choose._OPENMPI_OWN}),
+        ({"mpi_args": ("--mca", "btl_tcp_if_exclude", "lo")}, {*choose._OPENMPI_DATA, *choose._OPENMPI_CONTROL}),
     ],
 )
 def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> None:

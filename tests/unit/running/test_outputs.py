@@ -72,7 +72,7 @@ def test_where_the_program_writes(
     before = len(os.listdir("/proc/self/fd"))
     with outputs.opened(make(build("./app", **given), 1), SITE, {}, starter) as start:
         assert start is not None
-        start("run", Command(()), {}, queue.SimpleQueue(), held=False)
+        start("run", Command(()), {}, queue.SimpleQueue(), piped=False)
     assert len(os.listdir("/proc/self/fd")) == before
     for stream, name in files.items():
         if name is not None:

@@ -41,9 +41,9 @@ class Step:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def start(
-        self, name: str, command: Command, environ: object, events: queue.SimpleQueue[Event], held: bool, **_: object
+        self, name: str, command: Command, environ: object, events: queue.SimpleQueue[Event], piped: bool, **_: object
     ) -> Any:
-        assert (name, held) == ("prepare", True)
+        assert (name, piped) == ("prepare", True)
         self.argv, self.events = command.argv, events
         return self
 

@@ -22,9 +22,9 @@ class Starter:
     def __init__(self) -> None:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
-    def start(self, script: str, held: bool = True) -> Child:
+    def start(self, script: str, piped: bool = True) -> Child:
         environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-        return process.start("step", Command(("sh", "-c", script)), environ, self.events, held)
+        return process.start("step", Command(("sh", "-c", script)), environ, self.events, piped)
 
     def said(self) -> list[Event]:
         found = [self.events.get(timeout=10)]
@@ -116,7 +116,7 @@ def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, start
     monkeypatch.setattr(process, "tied", lambda argv: ("sh", "-c", "exit 3"))
     close(starter.start("exit 4"))
     assert starter.said() == [("ended", "step", 4)]
-    starter.start("exit 4", held=False)
+    starter.start("exit 4", piped=False)
     assert starter.said() == [("ended", "step", 3)]
 
 
@@ -153,7 +153,7 @@ def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> No
     """Both our output and our errors: of `mnrun … | head` the errors are still read."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     (out, ours), (err, too) = os.pipe(), os.pipe()
-    monkeypatch.setattr(process.Signals, "OURS", (ours, too))
+    monkeypatch.setattr(process.Signals, "OUTPUTS", (ours, too))
     with process.Signals(events):
         os.close(out)
         with pytest.raises(queue.Empty):
@@ -164,15 +164,15 @@ def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> No
         os.close(fd)
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_a_list_that_is_no_word_is_a_file(starter: Starter, tmp_path: Path, held: bool) -> None:
+@pytest.mark.parametrize("piped", [True, False])
+def test_a_list_that_is_no_word_is_a_file(starter: Starter, tmp_path: Path, piped: bool) -> None:
     """B2: longer than Linux lets a word be. The process reads it where the word says; nobody else can, as it has no
     name, and the process is handed nothing else of ours."""
     text = "".join(f"node{number},\n" for number in range(100_000))
     place = tmp_path / "read"
     look = 'stat -L -c %a:%h "${1#*=}" >"$0.mode"; ls /proc/self/fd >"$0.open"; cat "${1#*=}" >"$0"'
     argv = ("sh", "-c", look, str(place), Listed("--nodelist=", "node[0-99999]*1", text))
-    running = process.start("step", Command(argv), {"PATH": os.environ["PATH"]}, starter.events, held)
+    running = process.start("step", Command(argv), {"PATH": os.environ["PATH"]}, starter.events, piped)
     running.close()
     assert starter.said() == [("ended", "step", 0)]
     assert place.read_text() == text

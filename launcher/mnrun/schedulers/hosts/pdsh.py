@@ -58,7 +58,7 @@ class PdshTransport(Transport):
         # ERROR hides ssh's farewell, which comes when all is done.
         ssh = ("ssh", "-tt", "-o", "LogLevel=ERROR", *self._options, "--", node, login_shell.line(argv))
         with starting("ssh"):
-            return process.start(name, Command(ssh), environ, events, held=False, terminal=True)
+            return process.start(name, Command(ssh), environ, events, piped=False, terminal=True)
 
     def lease(self, name: str, command: Command, events: queue.SimpleQueue[Event]) -> Running:
         """Start a command on its nodes, with a lease. A serving step has it by pdsh, and a FIFO on each node."""

@@ -194,7 +194,7 @@ class PromptChannel(SshChannel):
     def __init__(self, channel: paramiko.Channel, line: str, term: str) -> None:
         channel.get_pty(term, *terminal.size())
         super().__init__(channel, line)
-        self._ours = terminal.Lent(channel.resize_pty)
+        self._ours = terminal.RawTerminal(channel.resize_pty)
 
     def wait(self) -> int | None:
         code = super().wait()
@@ -352,7 +352,7 @@ class ParamikoTransport(Transport):
     ) -> Running:
         client = self._clients[node]
         if client is None:
-            return process.start(name, Command(_here(argv)), environ, events, held=False, terminal=True)
+            return process.start(name, Command(_here(argv)), environ, events, piped=False, terminal=True)
         try:
             channel = PromptChannel(_session(client), login_shell.line(argv), environ.get("TERM", "dumb"))
         except Exception as error:  # the server allows no terminal, or is gone

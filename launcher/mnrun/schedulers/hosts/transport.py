@@ -52,14 +52,14 @@ class Transport(abc.ABC):
         command: Command,
         environ: dict[str, str],
         events: queue.SimpleQueue[Event],
-        held: bool,
+        piped: bool,
         *,
         terminal: bool = False,
         apart: bool = False,
         output: Output = (None, None),
     ) -> Running:
         """Start a command on its nodes."""
-        if held:
+        if piped:
             return self.lease(name, command, events)
         (node,) = command.nodes
         argv = named(node, command)

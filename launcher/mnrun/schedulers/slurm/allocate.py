@@ -41,7 +41,7 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
     with tempfile.TemporaryFile() as errors:
         with starting(words[0], "load Slurm's module, or use --local"):
             command = Command(tied(argv, signal.SIGHUP))
-            lease = start(words[0], command, dict(environ), events, held=True, errors=errors)
+            lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
         variables: dict[str, str] = {}
         try:
             with Signals(events):

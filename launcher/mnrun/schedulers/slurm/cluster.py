@@ -129,7 +129,7 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
     words, code = ("sbatch", "--parsable"), 0
     perhaps = "the job may have been submitted: look at mnrun status before you try again"
     try:
-        done = commands.run(words, SBATCH, _outside(environ), instead="submit from a login node", said=script)
+        done = commands.run(words, SBATCH, _outside(environ), instead="submit from a login node", text=script)
         code, output, errors = done.returncode, done.stdout, done.stderr.strip()
     except NoAnswerError as error:
         output, errors = error.heard, error.message

@@ -111,7 +111,7 @@ def test_every_host_is_asked() -> None:
 def test_a_prompt_is_on_the_commands_host() -> None:
     """Its words as they are behind the host's name, by what the transport has for it."""
     hosts = Hosts(("a", "b"), lambda node, argv: Played())
-    hosts.start("run", Command(("sh",), ("b",)), {}, queue.SimpleQueue(), held=False, terminal=True)
+    hosts.start("run", Command(("sh",), ("b",)), {}, queue.SimpleQueue(), piped=False, terminal=True)
     assert hosts.prompts == [("run", "b", ("env", "MNRUN_NODE=b", "sh"))]
 
 
@@ -237,7 +237,7 @@ count = int(sys.argv[1])
 transport.room(count)
 hosts = Here(tuple(f"n{n}" for n in range(count)))
 events = queue.SimpleQueue()
-lease = hosts.start("serve", Command(("sh", "-c", "echo ready; exec cat"), hosts.hosts), {}, events, held=True)
+lease = hosts.start("serve", Command(("sh", "-c", "echo ready; exec cat"), hosts.hosts), {}, events, piped=True)
 said = [events.get(timeout=20)[2] for _ in range(count)]
 lease.close()
 assert lease.wait(20)
@@ -272,10 +272,10 @@ def test_words_for_several_hosts_are_written_for_each() -> None:
 
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     hosts = Hosts(("n1", "n2"), opener)
-    hosts.start("serve", Command(NASTY, ("n1", "n2")), {}, events, held=True)
+    hosts.start("serve", Command(NASTY, ("n1", "n2")), {}, events, piped=True)
     assert sorted(opened) == [(n, ("env", f"MNRUN_NODE={n}", *NASTY)) for n in ("n1", "n2")]
     list(heard(events))
-    hosts.start("run", Command(NASTY, ("n1",)), {}, events, held=False)
+    hosts.start("run", Command(NASTY, ("n1",)), {}, events, piped=False)
     assert opened[-1] == ("n1", ("env", "MNRUN_NODE=n1", *NASTY))
     list(heard(events))
 
@@ -308,7 +308,7 @@ def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     hosts = PdshTransport(job, {})
     command = Command(("bash", "-p", "-c", "text", "/tmp/mnrun.7", *NASTY), ("n1", "n2"), "/tmp/mnrun.7.lease")
-    hosts.start("serve", command, {}, events, held=True).close()
+    hosts.start("serve", command, {}, events, piped=True).close()
     list(heard(events))
     _await_calls(started, 2)
     hosts.ask(("true",), only=("n1",))
@@ -327,7 +327,7 @@ def test_pdsh_starts_all_hosts_at_the_same_time(mocker: MockerFixture) -> None:
     started = mocker.patch.object(pdsh, "ProcessChannel", side_effect=lambda *words, **_: Output(code=0))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     hosts = PdshTransport(job_spec(hosts=names.parse("n[1-300]")), {})
-    hosts.start("serve", Command(("true",), hosts.hosts, "/tmp/mnrun.7.lease"), {}, events, held=True).close()
+    hosts.start("serve", Command(("true",), hosts.hosts, "/tmp/mnrun.7.lease"), {}, events, piped=True).close()
     list(heard(events))
     _await_calls(started, 2)
     argv = started.call_args_list[0].args[0]
