@@ -81,7 +81,7 @@ def test_facts_are_read() -> None:
 def test_what_will_be_done(given: dict[str, Any], image: str, chosen: tuple[str, str, str]) -> None:
     """What is left to us follows the image."""
     job = build("./app", **given)
-    found = compatibility.decided(job, compatibility.judge(job, told(image)))
+    found = compatibility.decide(job, compatibility.judge(job, told(image)))
     assert (found.start.mode, found.start.launcher, found.start.mpi) == chosen
 
 
@@ -108,24 +108,24 @@ def test_what_is_known_to_fail_is_refused(given: dict[str, Any], image: str, sai
     """With the reason and what works; --force tries it all the same."""
     job = build("./app", **given)
     with pytest.raises(Impossible) as refused:
-        compatibility.decided(job, compatibility.judge(job, told(image)))
+        compatibility.decide(job, compatibility.judge(job, told(image)))
     for text in said:
         assert text in str(refused.value)
     forced = build("./app", **given, force=True)
-    assert compatibility.decided(forced, compatibility.judge(forced, told(image))).start.mode == forced.start.mode
+    assert compatibility.decide(forced, compatibility.judge(forced, told(image))).start.mode == forced.start.mode
 
 
 def test_what_an_older_pmix_is_told_under_sruns() -> None:
     """Not to ask for what it has not; unless the user has said something else."""
     for env, value in (((), "native"), (("PMIX_SECURITY_MODE=munge",), "munge")):
         job = build("./app", launcher="srun", env=env)
-        found = compatibility.decided(job, compatibility.judge(job, told(PMIX3))).program.env
+        found = compatibility.decide(job, compatibility.judge(job, told(PMIX3))).program.env
         assert [(v.name, v.value) for v in found if v.name.startswith("PMIX")] == [
             ("PMIX_SECURITY_MODE", value),
             ("PMIX_GDS_MODULE", "hash"),
         ]
     job = build("./app", launcher="srun")
-    assert compatibility.decided(job, compatibility.judge(job, told(OMPI4))).program.env == job.program.env
+    assert compatibility.decide(job, compatibility.judge(job, told(OMPI4))).program.env == job.program.env
 
 
 def test_only_what_srun_offers() -> None:
@@ -207,10 +207,10 @@ def test_a_plugin_that_is_listed_may_not_load(given: dict[str, Any]) -> None:
     assert (found.offers, found.broken) == (("pmi2",), ("pmix", "pmix_v4"))
     job = build("./app", **given)
     with pytest.raises(Impossible) as refused:
-        compatibility.decided(job, compatibility.judge(job, found))
+        compatibility.decide(job, compatibility.judge(job, found))
     for word in ("pmix", "cannot", "--mode inside-out works"):
         assert word in str(refused.value)
     auto = build("./app", **OUTSIDE)
-    assert compatibility.decided(auto, compatibility.judge(auto, found)).start.launcher == "mpirun"
+    assert compatibility.decide(auto, compatibility.judge(auto, found)).start.launcher == "mpirun"
     job = build("./app", launcher="srun")
     assert compatibility.judge(job, told(MPICH, OLD)).chosen.mpi == "pmi2"

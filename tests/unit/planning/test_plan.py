@@ -334,9 +334,9 @@ def test_a_directory_that_no_runtime_can_mount(option: str, path: str) -> None:
 def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
     """A person reads which they are; a program is given the words as they are."""
     made = planned(2, 2, **KINDS[kind])
-    judged = show.Judged(None, "", made.spec)
+    judgement = show.Judgement(None, "", made.spec)
     names = ("boot.sh", "into.sh") if kind == "by srun" else ("boot.sh", "await.sh", "into.sh")
-    text, data = show.as_steps(made, SITE, judged), show.as_json(made, SITE, judged)
+    text, data = show.as_steps(made, SITE, judgement), show.as_json(made, SITE, judgement)
     assert all(f"-c '<{name}>' /tmp/mnrun.7-abcdef " in text for name in names)
     assert "mnrun_back" not in text
     said = [word for step in json.loads(data)["steps"] for word in step["argv"]]
@@ -346,8 +346,8 @@ def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
 def test_a_plan_of_hosts_names_them() -> None:
     """For a person by what reaches them, ssh or pdsh; a program is given the nodes and a step's own words."""
     made = make(job_spec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)
-    judged = show.Judged(None, "", made.spec)
-    text, data = show.as_steps(made, hosts.SITE, judged), show.as_json(made, hosts.SITE, judged)
+    judgement = show.Judgement(None, "", made.spec)
+    text, data = show.as_steps(made, hosts.SITE, judgement), show.as_json(made, hosts.SITE, judgement)
     assert """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """ in text
     assert """   ssh node01 "env MNRUN_NODE=node01 bash -p -c '<await.sh>' /tmp/mnrun.7-abcdef """ in text
     shown = {step["phase"]: step for step in json.loads(data)["steps"]}
@@ -356,7 +356,7 @@ def test_a_plan_of_hosts_names_them() -> None:
         ([], None),
         (list(made.step(Phase.RUN).argv), ["node01"]),
     ]
-    assert '"nodes"' not in json.dumps(json.loads(show.as_json(made, SITE, judged))["steps"])
+    assert '"nodes"' not in json.dumps(json.loads(show.as_json(made, SITE, judgement))["steps"])
 
 
 @pytest.mark.parametrize("word", ["plain", "it's", "$HOME", 'a "b"', "`x`", "back\\slash", "!", "100%h"])

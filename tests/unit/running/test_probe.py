@@ -14,7 +14,7 @@ from mnrun.images import cache
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
 from mnrun.running import probe
-from mnrun.running.probe import Probe, judged
+from mnrun.running.probe import Probe, resolve
 from mnrun.schedulers import slurm
 from mnrun.system import process
 from unit.samples import RECORDED, SITE, build, held
@@ -59,7 +59,7 @@ def of(image: Path, **given: Any) -> Probe:
 
 def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
     """It needs nothing of the node."""
-    job, found = judged(of(image))
+    job, found = resolve(of(image))
     assert (node.asked, found, job.start.mode, job.start.undecided) == (
         [],
         None,
@@ -71,22 +71,22 @@ def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
 def test_outside_in_asks_once(node: Node, image: Path) -> None:
     """The first node, in the job's own container; the next job of this image knows it."""
     for _ in range(3):
-        job, found = judged(of(image, mode="outside-in"))
+        job, found = resolve(of(image, mode="outside-in"))
         assert (job.start.launcher, job.start.mpi, job.start.undecided) == ("mpirun", "openmpi", ())
         assert found is not None
     (words,) = node.asked
     assert words[:3] == ("bash", "-p", "-c")
     assert words[-1] == str(image)
     image.write_text("another")
-    judged(of(image, mode="outside-in"))
-    judged(of(image, mode="outside-in", bind=("/usr:/opt/x",)))
-    judged(replaced(of(image, mode="outside-in"), PATH="/opt/mpi/bin"))
+    resolve(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in", bind=("/usr:/opt/x",)))
+    resolve(replaced(of(image, mode="outside-in"), PATH="/opt/mpi/bin"))
     assert len(node.asked) == 4
 
 
 def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mocker: MockerFixture) -> None:
     """An older mnrun's, whose script may have written another format."""
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     assert of(image, mode="outside-in").remembered() is not None
     mocker.patch.object(kit, "asking_of_mpi", return_value="another script")
     assert of(image, mode="outside-in").remembered() is None
@@ -95,10 +95,10 @@ def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mock
 def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
     """What it is the name of today, only the node knows."""
     job = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
-    assert judged(Probe(job, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
+    assert resolve(Probe(job, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
     node.says = MPICH
     with pytest.raises(Impossible, match="open file"):
-        judged(Probe(job, held("node01"), SITE, {}, None))
+        resolve(Probe(job, held("node01"), SITE, {}, None))
 
 
 def replaced(probe: Probe, **environ: str) -> Probe:
@@ -108,18 +108,18 @@ def replaced(probe: Probe, **environ: str) -> Probe:
 
 def test_what_is_remembered_refuses_nothing(node: Node, image: Path) -> None:
     """The node is asked again before that."""
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     with pytest.raises(Impossible, match="0 of 1"):
-        judged(of(image, mpi="pmi2"))
+        resolve(of(image, mpi="pmi2"))
     node.says = MPICH
-    job, _ = judged(of(image, mpi="pmi2"))
+    job, _ = resolve(of(image, mpi="pmi2"))
     assert (job.start.launcher, job.start.mpi, len(node.asked)) == ("srun", "pmi2", 3)
 
 
 def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
     """Each time, since it is there to tell what is."""
     for _ in range(2):
-        job, found = judged(of(image, mpi="pmi2"), look=True)
+        job, found = resolve(of(image, mpi="pmi2"), look=True)
         assert found is not None
         assert not found.chosen.works
         assert job.start.mpi == "pmi2"
@@ -129,34 +129,34 @@ def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
 def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
     """An image that was found to have no mpirun is started by the node's."""
     node.says = NO_MPI
-    judged(of(image), look=True)
-    job, found = judged(of(image))
+    resolve(of(image), look=True)
+    job, found = resolve(of(image))
     assert (job.start.mode, found is not None, len(node.asked)) == ("outside-in", True, 1)
 
 
 def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     paper = of(image, mode="outside-in")
     paper.allocation = None
-    _, found = judged(paper, look=True)
+    _, found = resolve(paper, look=True)
     assert found is not None
     assert paper.origin.startswith("as a node reported at 2")
     (image.parent / "cache" / cache.FACTS).rename(image.parent / "away")
     paper = of(image, mode="outside-in")
     paper.allocation = None
-    assert judged(paper, look=True)[1] is None
+    assert resolve(paper, look=True)[1] is None
     assert paper.origin == probe.UNASKED
 
 
 @pytest.mark.parametrize("says", ["", "srun: error\n"])
 def test_a_node_that_does_not_say_is_no_reason_to_end(node: Node, image: Path, says: str) -> None:
     node.says = says
-    job, found = judged(of(image, launcher="srun"))
+    job, found = resolve(of(image, launcher="srun"))
     assert (found, job.start.launcher, job.start.mpi) == (None, "srun", "pmix")
 
 
 def test_what_is_old_or_anothers_is_not_believed(node: Node, image: Path, mocker: MockerFixture) -> None:
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     mocker.patch("time.time", return_value=9e9)
     assert of(image, mode="outside-in").remembered() is None
     mocker.stopall()
@@ -168,7 +168,7 @@ def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFi
     ask = mocker.patch.object(process, "ask", return_value=FACTS)
     probe = of(image, mode="outside-in")
     probe.site = replace(SITE, scheduler="local")
-    assert judged(probe)[0].start.mpi == "openmpi"
+    assert resolve(probe)[0].start.mpi == "openmpi"
     ask.assert_called_once()
 
 
@@ -176,7 +176,7 @@ def test_hosts_are_asked_by_their_transport(image: Path, mocker: MockerFixture) 
     probe = of(image, mode="outside-in")
     probe.transport = transport = mocker.Mock()
     transport.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
-    assert judged(probe)[0].start.mpi == "openmpi"
+    assert resolve(probe)[0].start.mpi == "openmpi"
     assert transport.ask.call_args.kwargs == {"only": ("node01",)}
 
 
@@ -204,14 +204,14 @@ def test_a_script_follows_what_is_remembered(node: Node, image: Path) -> None:
     """It asks nobody as it is written; what it does not know, its ranks look at."""
     paper = of(image, launcher="srun")
     paper.allocation = None
-    assert judged(paper) == (paper.job, None)
+    assert resolve(paper) == (paper.spec, None)
     node.says = MPICH
-    judged(of(image, launcher="srun"))
-    assert judged(paper)[0].start.mpi == "pmi2"
+    resolve(of(image, launcher="srun"))
+    assert resolve(paper)[0].start.mpi == "pmi2"
     assert len(node.asked) == 1
     wrong = of(image, mpi="pmix")
     wrong.allocation = None
-    assert judged(wrong)[0] == wrong.job  # not refused by hearsay
+    assert resolve(wrong)[0] == wrong.spec  # not refused by hearsay
 
 
 def test_the_nodes_of_a_job_tell_of_networks(node: Node, image: Path) -> None:
