@@ -28,4 +28,4 @@ def plan(command: tuple[str, ...], form: str, **options: object) -> None:
         return
     view = session.look(command, options)
     as_text = show.as_json if form == "json" else show.as_steps
-    click.echo(as_text(view.plan, view.site, view.judged), nl=False)
+    click.echo(as_text(view.plan, view.site, view.judgement), nl=False)

@@ -30,4 +30,4 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
         Screen().say(line)
     queue = submission.record(number, batch)
     if wait:
-        sys.exit(waiting.wait((number,), [Path(batch.job.job_dir)], queue))
+        sys.exit(waiting.wait((number,), [Path(batch.spec.job_dir)], queue))

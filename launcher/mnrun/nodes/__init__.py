@@ -1,1 +1,1 @@
-"""The kit that nodes get at the start of a job, and the lines that they send."""
+"""Write the kit that nodes get at the start of a job, and read the lines that they send."""

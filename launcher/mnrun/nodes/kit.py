@@ -1,4 +1,4 @@
-"""The kit that every node gets at the start of a job: our wrappers, the job's values, its keys.
+"""Pack the kit that every node gets at the start of a job: our wrappers, the job's values, its keys.
 
 The kit travels down the lease, so none of it ever lies on a shared filesystem. The node unpacks it into the job's own
 directory (0700), whether or not nodes share a home.
@@ -112,8 +112,8 @@ def asking_of_host() -> str:
 def remains() -> str:
     """Return the script that `mnrun clean --nodes` runs on a node. It removes the remains of killed jobs, and names
     them."""
-    own = environment.assignments({"mnrun_into": spoken(INTO)})
-    return wrapper("processes.sh") + wrapper("leftovers.sh") + own + wrapper(CLEAN)
+    assignments = environment.assignments({"mnrun_into": spoken(INTO)})
+    return wrapper("processes.sh") + wrapper("leftovers.sh") + assignments + wrapper(CLEAN)
 
 
 def asking() -> str:
@@ -128,35 +128,35 @@ def asking_of_mpi() -> str:
     return f"{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
-def puller(told: str = "") -> str:
-    """Return the script that pulls an image on a node. Its own values and `told` come first."""
+def puller(settings: str = "") -> str:
+    """Return the script that pulls an image on a node. Its own values and `settings` come first."""
     engines, pull = wrapper(ENGINES), wrapper(PULL)
-    return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{told}{engines}{pull}"
+    return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{settings}{engines}{pull}"
 
 
-def fetched(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
+def prepare_input(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
     """Return PREPARE's script as it goes down its lease: its size on a line, then its text.
 
     A scheduler passes on the environment and the end of the lease. For hosts, the script sets the registries' variables
     and the heartbeat's times.
     """
-    told = ""
+    settings = ""
     if spec.hosts.names:
-        told = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
-        told += environment.exports(environment.of_registries(environ))
+        settings = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
+        settings += environment.exports(environment.of_registries(environ))
     elif pulse:
-        told = environment.assignments({"mnrun_silence": PULSE_SILENCE})
-    text = puller(told).encode("utf-8", "surrogateescape")
+        settings = environment.assignments({"mnrun_silence": PULSE_SILENCE})
+    text = puller(settings).encode("utf-8", "surrogateescape")
     return b"%d\n%s" % (len(text), text)
 
 
-def sent(connect: str = "auto") -> dict[str, str]:
+def node_wrappers(connect: str = "auto") -> dict[str, str]:
     """Return name -> text of the wrappers that a node gets. The pipe's are among them if `connect` allows the pipe."""
     pipe = ("pipe",) if connect in ("auto", "pipe") else ()
-    found = {name: path.read_text(encoding="utf-8") for name, path in wrappers(*SENT, *pipe).items()}
-    mpirun = found.pop("mpirun")
-    programs = {"ssh": found.pop("ssh"), **dict.fromkeys(("mpirun", "mpiexec", "prterun"), mpirun)}
-    return {**found, **{f"bin/{name}": text for name, text in programs.items()}}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in wrappers(*SENT, *pipe).items()}
+    mpirun = texts.pop("mpirun")
+    programs = {"ssh": texts.pop("ssh"), **dict.fromkeys(("mpirun", "mpiexec", "prterun"), mpirun)}
+    return {**texts, **{f"bin/{name}": text for name, text in programs.items()}}
 
 
 def file_lines(name: str, text: str) -> list[bytes]:
@@ -207,8 +207,8 @@ def values(plan: Plan, pulse: bool = False) -> str:
 
 def _compared(plan: Plan) -> str:
     """Return the image file that must be the same on all nodes, or "" if PREPARE has seen to that."""
-    fetched = any(step.phase is Phase.PREPARE for step in plan.steps)
-    return "" if fetched or plan.spec.force else plan.spec.container.image_file
+    pulls = any(step.phase is Phase.PREPARE for step in plan.steps)
+    return "" if pulls or plan.spec.force else plan.spec.container.image_file
 
 
 def _starter(plan: Plan) -> str:
@@ -220,10 +220,10 @@ def _starter(plan: Plan) -> str:
 def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
     """Return name -> text of everything in the kit. `pulse`: mnrun shows on the lease that it lives."""
     return {
-        **sent(plan.connect),
+        **node_wrappers(plan.connect),
         "job.sh": values(plan, pulse),
         "rules.sh": environment.rules_script(),
-        "needs": "".join(f"{kind}\t{what}\n" for kind, what in plan.needs),
+        "needs": "".join(f"{kind}\t{name}\n" for kind, name in plan.needs),
         "layout": layout_table(plan.layout),
         "user.env": FABRIC + environment.exports(user_variables(plan)),
         **extra,
@@ -279,13 +279,13 @@ def hostfiles(layout: Layout) -> dict[str, str]:
 
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     """Return launch.env of outside-in: the variables that the host's mpirun must see, the scheduler's first."""
-    own = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
+    variables = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
     if plan.connect:  # no scheduler starts mpirun's daemons
-        own += mpi_environment(_places(plan))
+        variables += mpi_environment(_places(plan))
     else:
         settings = openmpi.binding(_places(plan))
-        own += (Variable(*pair) for pair in settings.items())
-    return FABRIC + environment.exports((*scheduler, *own))
+        variables += (Variable(*pair) for pair in settings.items())
+    return FABRIC + environment.exports((*scheduler, *variables))
 
 
 def _places(plan: Plan) -> Places:
@@ -304,7 +304,7 @@ def inside_environment(plan: Plan, layout: Layout) -> str:
     Scripts of the older tools read hostlist, np and ENVLIST.
     """
     spec = plan.spec
-    old = (
+    legacy = (
         Variable("hostlist", ",".join(f"{node}:{ranks}" for node, ranks in zip(layout.nodes, layout.ranks))),
         Variable("np", str(layout.ntasks)),
         Variable("ENVLIST", ",".join(spec.program.forwarded)),
@@ -316,6 +316,6 @@ def inside_environment(plan: Plan, layout: Layout) -> str:
         if v.name.startswith("SLURM_") and v.value is not None and ";" not in v.value
     )
     given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
-    own = environment.exports((*mpi_environment(_places(plan)), *given_back, *old))
+    exports = environment.exports((*mpi_environment(_places(plan)), *given_back, *legacy))
     path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"
-    return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{own}. "$mnrun_here/user.env"\n'
+    return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{exports}. "$mnrun_here/user.env"\n'

@@ -18,14 +18,14 @@ def route(line: str, nodes: Collection[str], gone: Mapping[str, str]) -> tuple[s
     answer.
     """
     try:
-        word, sender, to, what, kind, *data = line.split(" ", 5)
+        word, sender, to, identity, kind, *data = line.split(" ", 5)
     except ValueError:
         return None
     reason = gone.get(to, "") if to in nodes else "it is not a node of this job"
     if sender not in nodes:
         return None
     if not reason:
-        return to, " ".join((word, to, sender, what, kind, *data))
+        return to, " ".join((word, to, sender, identity, kind, *data))
     if word == "ask" and kind == "run":
-        return sender, f"answer {sender} {to} {what} no {reason}"
+        return sender, f"answer {sender} {to} {identity} no {reason}"
     return None

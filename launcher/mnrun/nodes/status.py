@@ -1,4 +1,4 @@
-"""Parse the lines that the nodes' guards send, and keep what is known of each node. Reads no file.
+"""Parse the lines that the nodes' guards send, and keep the state of each node. Reads no file.
 
 here NODE              the guard has begun, and waits for the kit
 pulling NODE what      progress of pulling the image
@@ -37,7 +37,7 @@ SETTLES = ("ready", "image", "fail", "unpulled", "gone", "lost")  # words that s
 
 
 class Roster:
-    """The state of the job's nodes, as far as their guards have told it."""
+    """The state of the job's nodes, by the lines of their guards."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
         # A dictionary keeps the order, and finds one of thousands of nodes at once.
@@ -207,11 +207,11 @@ class Roster:
             return None
         why = {}
         for node, (limit, ranks) in self.memory.items():
-            named = ",".join(map(str, sorted(self.killed.get(node, [])))) or ranks
-            who = f"rank {named} was killed" if named.isdecimal() else f"one of its ranks {named} was killed"
-            if node in self.killed and not named.isdecimal():
-                who = f"ranks {named} were killed"
-            why[node] = f"{who}: the job has {_size(limit)} there, and has used it up"
+            numbers = ",".join(map(str, sorted(self.killed.get(node, [])))) or ranks
+            subject = f"rank {numbers} was killed" if numbers.isdecimal() else f"one of its ranks {numbers} was killed"
+            if node in self.killed and not numbers.isdecimal():
+                subject = f"ranks {numbers} were killed"
+            why[node] = f"{subject}: the job has {_size(limit)} there, and has used it up"
         return OutOfMemory(f"out of memory on {nodeset.folded(why)}", LESS)
 
     def all_there(self, plan: Plan) -> bool:

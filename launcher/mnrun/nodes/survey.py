@@ -27,7 +27,7 @@ class NodeSurvey:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing about one node. `state` is ok, partly or no. `fix` is the remedy unless the state is ok."""
+    """A judgement on one node. `state` is ok, partly or no. `fix` is the remedy unless the state is ok."""
 
     node: str
     subject: str

@@ -22,7 +22,7 @@ REMEDY = {
 
 
 @dataclass(frozen=True)
-class Used:
+class TransportUse:
     """The transport by which a library moved data between nodes, FAST or SLOW, and the devices that it named."""
 
     transport: str
@@ -33,40 +33,43 @@ class Used:
         return f"{self.library} by {self.transport}" + (f" ({', '.join(self.devices)})" if self.devices else "")
 
 
-Said = Mapping[str, Sequence[str]]  # node -> the lines of its guard
+Reports = Mapping[str, Sequence[str]]  # node -> the lines of its guard
 
 
-def used(said: Said) -> dict[Used, list[str]]:
+def uses(reports: Reports) -> dict[TransportUse, list[str]]:
     """Return each transport that was used, and its nodes."""
-    found: dict[Used, list[str]] = {}
-    for node, lines in said.items():
+    nodes_by_use: dict[TransportUse, list[str]] = {}
+    for node, lines in reports.items():
         for line in lines:
             transport, devices, library = line.split(" ", 2)
-            what = Used(transport, () if devices == "-" else tuple(devices.split(",")), library)
+            use = TransportUse(transport, () if devices == "-" else tuple(devices.split(",")), library)
             if transport != THERE:
-                found.setdefault(what, []).append(node)
-    return found
+                nodes_by_use.setdefault(use, []).append(node)
+    return nodes_by_use
 
 
-def summary(ranks: Mapping[str, int], said: Said) -> str:
+def summary(ranks: Mapping[str, int], reports: Reports) -> str:
     """Return the run in a line. If not all nodes used the same transport, the line names the nodes of each."""
-    found = used(said)
-    where = {what: "" if len(nodes) == len(said) else f" on {nodeset.fold(nodes)}" for what, nodes in found.items()}
-    network = "; ".join(f"{what}{place}" for what, place in where.items())
+    lines = []
+    for use, nodes in uses(reports).items():
+        place = "" if len(nodes) == len(reports) else f" on {nodeset.fold(nodes)}"
+        lines.append(f"{use}{place}")
+    network = "; ".join(lines)
     return f"{sum(ranks.values())} ranks on {nodeset.counts(ranks)}; {network or 'no network reported'}"
 
 
-def slow(said: Said) -> str:
+def slow(reports: Reports) -> str:
     """Return the warning that TCP was used although nodes have a faster network, or "" if all is well."""
-    there = {node: line.split(" ")[1] for node, lines in said.items() for line in lines if line.startswith(THERE)}
-    for what, nodes in used(said).items():
-        wasted = {node: there[node].replace(",", ", ") for node in nodes if what.transport == SLOW and node in there}
+    networks = {node: line.split(" ")[1] for node, lines in reports.items() for line in lines if line.startswith(THERE)}
+    for use, nodes in uses(reports).items():
+        idle = set(nodes) & set(networks) if use.transport == SLOW else ()
+        wasted = {node: networks[node].replace(",", ", ") for node in nodes if node in idle}
         if wasted:
-            return f"{what}, though a faster network exists: {nodeset.folded(wasted)}; {REMEDY[FAST]}"
+            return f"{use}, though a faster network exists: {nodeset.folded(wasted)}; {REMEDY[FAST]}"
     return ""
 
 
-def all_came(
+def check_ranks(
     layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequence[str], without_mpi: bool = False
 ) -> None:
     """Raise NodeError or RuntimeFailed if the ranks are not those that were asked for.
@@ -75,10 +78,11 @@ def all_came(
     the only one. So a run on a single node, or of singletons, is never silent. `without_mpi`: mnrun started the ranks,
     since the image has no mpirun.
     """
-    asked, came = dict(zip(layout.nodes, layout.ranks)), {node: len(found) for node, found in ranks.items()}
-    if came != asked:
+    expected = dict(zip(layout.nodes, layout.ranks))
+    counts = {node: len(sizes_by_rank) for node, sizes_by_rank in ranks.items()}
+    if counts != expected:
         raise NodeError(
-            f"ranks started on {nodeset.counts(came)}, but {nodeset.counts(asked)} was asked for",
+            f"ranks started on {nodeset.counts(counts)}, but {nodeset.counts(expected)} was asked for",
             "mpirun used other hosts or slots: look for settings in the image (openmpi-mca-params.conf)",
         )
     if alone:
@@ -86,18 +90,18 @@ def all_came(
         if without_mpi:
             remedy = "the program uses an MPI whose mpirun is not in the image: try --mode outside-in"
         raise RuntimeFailed(f"{len(alone)} of {layout.ntasks} ranks ran as rank 0 of 1", remedy)
-    sizes = {size for found in ranks.values() for size in found.values()}
+    sizes = {size for sizes_by_rank in ranks.values() for size in sizes_by_rank.values()}
     if sizes != {str(layout.ntasks)}:
         raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} ranks, not {layout.ntasks}")
 
 
-def required(network: str, said: Said, nnodes: int) -> None:
+def check_network(network: str, reports: Reports, nnodes: int) -> None:
     """Raise Impossible if the run did not use `network`, which is --require's. One node needs none."""
     if network == "any" or nnodes == 1:
         return
-    if not said:
-        what = f"--require {network}: neither NCCL nor UCX nor Open MPI has reported a network"
-        raise Impossible(what, "leave it out if the program uses none of them, or sets their debug output itself")
-    wrong = [f"{what} on {nodeset.fold(nodes)}" for what, nodes in used(said).items() if what.transport != network]
+    if not reports:
+        problem = f"--require {network}: neither NCCL nor UCX nor Open MPI has reported a network"
+        raise Impossible(problem, "leave it out if the program uses none of them, or sets their debug output itself")
+    wrong = [f"{use} on {nodeset.fold(nodes)}" for use, nodes in uses(reports).items() if use.transport != network]
     if wrong:
         raise Impossible(f"--require {network}: {'; '.join(wrong)}", REMEDY[network])

@@ -1,6 +1,6 @@
-"""Judge which way to start ranks works, by the facts on the MPIs of node and image (wrappers/probe/mpi_node.sh). Pure.
+"""Judge the methods to start ranks by the facts on the MPIs of node and image (wrappers/probe/mpi_node.sh). Pure.
 
-judge(job, facts) -> Verdict, decided(job, verdict) -> JobSpec, or Impossible
+judge(spec, facts) -> Verdict, decide(spec, verdict) -> JobSpec, or Impossible
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to start the ranks: whether it works, by which value of --mpi, and why."""
+class LaunchMethod:
+    """One method to start the ranks: its verdict, its value of --mpi, and the reason."""
 
     mode: str
     launcher: str
@@ -40,7 +40,7 @@ class Way:
 
     @property
     def options(self) -> str:
-        """Return the options that choose this way."""
+        """Return the options that choose this method."""
         words = [f"--mode {self.mode}"]
         if self.mode == "outside-in" or self.launcher in WITHOUT_MPI:
             words.append(f"--launcher {self.launcher}")
@@ -51,129 +51,132 @@ class Way:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The chosen way, all possible ways, and notes."""
+    """The chosen method, all possible methods, and notes."""
 
-    chosen: Way
-    ways: tuple[Way, ...]
+    chosen: LaunchMethod
+    methods: tuple[LaunchMethod, ...]
     notes: tuple[str, ...] = ()
-    remedy: Way | None = None  # a way that works, whether or not the job asks for it
+    remedy: LaunchMethod | None = None  # a method that works, whether or not the job asks for it
 
 
-def judge(job: JobSpec, facts: MpiFacts) -> Verdict:
-    """Return the verdict on `job`: the way that it asks for, or else the first way that works."""
-    ways = _ways(job, facts)
-    undecided = job.start.undecided
+def judge(spec: JobSpec, facts: MpiFacts) -> Verdict:
+    """Return the verdict on `spec`: the method that it asks for, or else the first that works."""
+    methods = _methods(spec, facts)
+    undecided = spec.start.undecided
     fitting = [
-        way
-        for way in ways
-        if way.mode == job.start.mode or ("mode" in undecided and job.start.mode == "inside-out")
-        if (way.launcher == job.start.launcher or way.mode == "inside-out" or "launcher" in undecided)
+        method
+        for method in methods
+        if method.mode == spec.start.mode
+        if (method.launcher == spec.start.launcher or method.mode == "inside-out" or "launcher" in undecided)
     ]
-    # `fitting` is in the order of preference. A way that the job asks for is shown though it fails.
-    chosen = next((way for way in fitting if way.works), fitting[0])
-    free = job
-    if job.start.launcher not in WITHOUT_MPI:
-        free = replace(job, start=replace(job.start, mpi="auto", undecided=("mode", "launcher", "mpi")))
-    working = [way for way in _ways(free, facts) if way.works]
-    remedy = next((way for way in working if way.launcher not in WITHOUT_MPI), next(iter(working), None))
-    notes = (single_copy(replace(job, start=replace(job.start, mode=chosen.mode)), facts), *_notes(job, facts))
-    return Verdict(chosen, ways, notes, remedy)
+    # `fitting` is in the order of preference. A method that the job asks for is shown though it fails.
+    chosen = next((method for method in fitting if method.works), fitting[0])
+    free = spec
+    if spec.start.launcher not in WITHOUT_MPI:
+        free = replace(spec, start=replace(spec.start, mpi="auto", undecided=("mode", "launcher", "mpi")))
+    working = [method for method in _methods(free, facts) if method.works]
+    remedy = next((method for method in working if method.launcher not in WITHOUT_MPI), next(iter(working), None))
+    notes = (single_copy(replace(spec, start=replace(spec.start, mode=chosen.mode)), facts), *_notes(spec, facts))
+    return Verdict(chosen, methods, notes, remedy)
 
 
-def _ways(job: JobSpec, facts: MpiFacts) -> tuple[Way, ...]:
-    return (_inside(job, facts), _by_mpirun(job, facts), _by_srun(job, facts))
+def _methods(spec: JobSpec, facts: MpiFacts) -> tuple[LaunchMethod, ...]:
+    return (_inside(spec, facts), _by_mpirun(spec, facts), _by_srun(spec, facts))
 
 
-def decided(job: JobSpec, verdict: Verdict) -> JobSpec:
-    """Return the job as it will run. Raise Impossible if it is known to fail, with another way as the remedy."""
-    way = verdict.chosen
-    if not way.works and not job.force:
+def decide(spec: JobSpec, verdict: Verdict) -> JobSpec:
+    """Return the job as it will run. Raise Impossible if it is known to fail, with another method as the remedy."""
+    method = verdict.chosen
+    if not method.works and not spec.force:
         other = verdict.remedy
         remedy = f"{other.options} works" if other else "use an image whose MPI the node can serve"
-        raise Impossible(f"{way.mode} by {way.launcher} cannot work: {way.why}", f"{remedy}; --force tries it anyway")
-    mpi = way.mpi if way.works and "mpi" in job.start.undecided and way.mode == "outside-in" else job.start.mpi
-    start = replace(job.start, mode=way.mode, launcher=way.launcher, mpi=mpi, undecided=())
-    if way.launcher in WITHOUT_MPI and "launcher" in job.start.undecided:
-        start = replace(job.start, mode=way.mode, undecided=("launcher",))  # the head node looks for itself
-    changed = [name for name in job.start.undecided if getattr(start, name) != getattr(job.start, name)]
-    origins = {**job.origins, **dict.fromkeys(changed, derived("the image and the node (verdict)"))}
-    env = tuple(setting for setting in way.settings if not any(setting.name == own.name for own in job.program.env))
-    program = replace(job.program, env=(*job.program.env, *env))
-    return replace(job, program=program, start=start, origins=origins)
+        problem = f"{method.mode} by {method.launcher} cannot work: {method.why}"
+        raise Impossible(problem, f"{remedy}; --force tries it anyway")
+    free = method.works and "mpi" in spec.start.undecided and method.mode == "outside-in"
+    mpi = method.mpi if free else spec.start.mpi
+    start = replace(spec.start, launcher=method.launcher, mpi=mpi, undecided=())
+    if method.launcher in WITHOUT_MPI and "launcher" in spec.start.undecided:
+        start = replace(spec.start, undecided=("launcher",))  # the head node looks for an mpirun itself
+    changed = [name for name in spec.start.undecided if getattr(start, name) != getattr(spec.start, name)]
+    origins = {**spec.origins, **dict.fromkeys(changed, derived("the image and the node (verdict)"))}
+    names = {variable.name for variable in spec.program.env}
+    env = tuple(setting for setting in method.settings if setting.name not in names)
+    program = replace(spec.program, env=(*spec.program.env, *env))
+    return replace(spec, program=program, start=start, origins=origins)
 
 
-def _inside(job: JobSpec, facts: MpiFacts) -> Way:
-    """Return the way by the image's own mpirun: it needs nothing of the node but the container."""
+def _inside(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
+    """Return the method by the image's own mpirun: it needs nothing of the node but the container."""
 
-    def way(works: bool, why: str) -> Way:
-        request = job.start.mpi if job.start.mpi in MPIS else ""
-        launcher = job.start.launcher if job.start.launcher in WITHOUT_MPI else "mpirun"
-        return Way("inside-out", launcher, request, works, why)
+    def method(works: bool, why: str) -> LaunchMethod:
+        request = spec.start.mpi if spec.start.mpi in MPIS else ""
+        launcher = spec.start.launcher if spec.start.launcher in WITHOUT_MPI else "mpirun"
+        return LaunchMethod("inside-out", launcher, request, works, why)
 
     image = facts.image
-    if job.start.launcher in WITHOUT_MPI:
-        return way(True, f"works: ranks by {job.start.launcher}, which needs no MPI")
+    if spec.start.launcher in WITHOUT_MPI:
+        return method(True, f"works: ranks by {spec.start.launcher}, which needs no MPI")
     if facts.silent:
-        return way(True, f"not judged: the image has not answered ({facts.silent})")
-    if job.start.mpi in MPIS and image.mpis:
-        mine = image.has(job.start.mpi)
-        if mine is None:
-            return way(False, f"the image has no {MPIS[job.start.mpi].NAME}: found {_listed(image.mpis)}")
-        return way(True, f"works: the image's {mine}")
-    if not image.mpis and "launcher" in job.start.undecided and not job.start.mpi_args:
-        return Way("inside-out", "env", "", True, "works: the image has no mpirun, so mnrun starts the ranks")
+        return method(True, f"not judged: the image has not answered ({facts.silent})")
+    if spec.start.mpi in MPIS and image.mpis:
+        installation = image.has(spec.start.mpi)
+        if installation is None:
+            return method(False, f"the image has no {MPIS[spec.start.mpi].NAME}: found {_listed(image.mpis)}")
+        return method(True, f"works: the image's {installation}")
+    if not image.mpis and "launcher" in spec.start.undecided and not spec.start.mpi_args:
+        return LaunchMethod("inside-out", "env", "", True, "works: the image has no mpirun, so mnrun starts the ranks")
     if not image.mpis:
-        return way(False, "the image has no mpirun on its PATH or in the usual places")
+        return method(False, "the image has no mpirun on its PATH or in the usual places")
     first = image.mpis[0]
     if first.kind == "hangs":
-        return way(False, f"the image's {first}")
+        return method(False, f"the image's {first}")
     others = f"; it also has {_listed(image.mpis[1:])}, which --mpi chooses" if image.mpis[1:] else ""
-    return way(True, f"works: the image's {first}, the first on its PATH{others}")
+    return method(True, f"works: the image's {first}, the first on its PATH{others}")
 
 
-def _by_mpirun(job: JobSpec, facts: MpiFacts) -> Way:
-    """Return the way by the host's mpirun, which must be of the image's kind."""
+def _by_mpirun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
+    """Return the method by the host's mpirun, which must be of the image's kind."""
 
-    def way(mpi: str, works: bool, why: str) -> Way:
-        return Way("outside-in", "mpirun", mpi, works, why)
+    def method(mpi: str, works: bool, why: str) -> LaunchMethod:
+        return LaunchMethod("outside-in", "mpirun", mpi, works, why)
 
-    kinds = _kinds(job, facts)
-    request = job.start.mpi if job.start.mpi in MPIS else "auto"
+    kinds = _kinds(spec, facts)
+    request = spec.start.mpi if spec.start.mpi in MPIS else "auto"
     for kind in kinds:
         name = MPIS[kind].NAME
-        if kind in HYDRA and not RUNTIMES[job.container.runtime].FILES:
-            return way(kind, False, f"{name} uses an open file, which {job.container.runtime} does not pass on")
+        if kind in HYDRA and not RUNTIMES[spec.container.runtime].FILES:
+            return method(kind, False, f"{name} uses an open file, which {spec.container.runtime} does not pass on")
         family = HYDRA if kind in HYDRA else (kind,)
         host = next((mpi for mpi in facts.node.mpis if mpi.kind in family), None)
         if host is None or request not in ("auto", kind, *(("mpich",) if kind in HYDRA else ())):
             continue  # MPICH's mpiexec starts all MPIs of the Hydra family
         if (
             kind == "openmpi"
-            and job.resources.nodes != 1
+            and spec.resources.nodes != 1
             and _major(host.version) >= 5
             and _major(facts.image.pmix) in range(1, 4)
         ):
             ends = 'ranks that have peers on other nodes end with "PML add procs failed"'
-            return way(kind, False, f"the image's PMIx {facts.image.pmix} is too old for the node's {host}: {ends}")
-        return way(kind, True, f"works: the node's {host} starts the image's {name}{_skew(kind, facts)}")
+            return method(kind, False, f"the image's PMIx {facts.image.pmix} is too old for the node's {host}: {ends}")
+        return method(kind, True, f"works: the node's {host} starts the image's {name}{_skew(kind, facts)}")
     if not kinds:
-        return way(request, True, "not judged: the image has no mpirun that names its MPI")
+        return method(request, True, "not judged: the image has no mpirun that names its MPI")
     if request != "auto" and request not in kinds:
-        return way(request, False, f"the image has {_names(kinds)}, and no {MPIS[request].NAME}: {ALONE}")
-    return way(
+        return method(request, False, f"the image has {_names(kinds)}, and no {MPIS[request].NAME}: {ALONE}")
+    return method(
         kinds[0],
         False,
         f"the image has {_names(kinds)}, and the node {_listed(facts.node.mpis) or 'no mpirun'}: {ALONE}",
     )
 
 
-def _by_srun(job: JobSpec, facts: MpiFacts) -> Way:
-    """Return the way by srun: one of its plugins and the image's MPI must have a protocol in common."""
+def _by_srun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
+    """Return the method by srun: one of its plugins and the image's MPI must have a protocol in common."""
     if "srun" not in facts.node.values:
         return _srun("", False, "the node has no srun that answers")
     offered = facts.offered
-    request = job.start.mpi if job.start.mpi in ("pmix", "pmi2") and "mpi" not in job.start.undecided else ""
-    kinds = _kinds(job, facts)
+    request = spec.start.mpi if spec.start.mpi in ("pmix", "pmi2") and "mpi" not in spec.start.undecided else ""
+    kinds = _kinds(spec, facts)
     if request in facts.broken:
         return _srun(request, False, f"srun lists {request} on the node, and cannot load it (its libpmix is missing)")
     if request and request not in facts.offers:
@@ -182,7 +185,7 @@ def _by_srun(job: JobSpec, facts: MpiFacts) -> Way:
         return _srun("", False, f"the image has {MPIS[kinds[0]].NAME}, which needs pmix: {offered}")
     for kind in kinds:
         if request in ("", _PMI[kind]) and _PMI[kind] in facts.offers:
-            return _by_plugin(job, facts, kind)
+            return _by_plugin(spec, facts, kind)
     if not kinds:
         mpi = request or ("pmix" if "pmix" in facts.offers else next(iter(facts.offers), ""))
         return _srun(mpi, bool(mpi), f"not judged: the image has no mpirun that names its MPI; {offered}")
@@ -191,12 +194,12 @@ def _by_srun(job: JobSpec, facts: MpiFacts) -> Way:
     return _srun(request, False, f"the image has {_names(kinds)}, which needs {needs}, {other}: {ALONE}")
 
 
-def _by_plugin(job: JobSpec, facts: MpiFacts, kind: str) -> Way:
-    """Return the way by the plugin of srun that this kind of MPI needs."""
+def _by_plugin(spec: JobSpec, facts: MpiFacts, kind: str) -> LaunchMethod:
+    """Return the method by the plugin of srun that this kind of MPI needs."""
     mpi, pmix = _PMI[kind], facts.image.pmix
-    if mpi == "pmi2" and not RUNTIMES[job.container.runtime].FILES:
-        return _srun(mpi, False, f"PMI2 uses an open file, which {job.container.runtime} does not pass on")
-    if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in job.program.env):
+    if mpi == "pmi2" and not RUNTIMES[spec.container.runtime].FILES:
+        return _srun(mpi, False, f"PMI2 uses an open file, which {spec.container.runtime} does not pass on")
+    if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in spec.program.env):
         why = "Intel MPI needs Slurm's libpmi2.so in the image, and its place: -x I_MPI_PMI_LIBRARY=…"
         return _srun(mpi, False, why)
     if mpi == "pmix" and _major(pmix) in range(1, 3):
@@ -205,14 +208,14 @@ def _by_plugin(job: JobSpec, facts: MpiFacts, kind: str) -> Way:
     return replace(_srun(mpi, True, why), settings=_older(facts) if mpi == "pmix" else ())
 
 
-def _srun(mpi: str, works: bool, why: str) -> Way:
-    return Way("outside-in", "srun", mpi, works, why)
+def _srun(mpi: str, works: bool, why: str) -> LaunchMethod:
+    return LaunchMethod("outside-in", "srun", mpi, works, why)
 
 
-def _kinds(job: JobSpec, facts: MpiFacts) -> tuple[str, ...]:
+def _kinds(spec: JobSpec, facts: MpiFacts) -> tuple[str, ...]:
     """Return the image's MPIs, or only the one of --mpi if the image has it."""
-    kinds = (facts.image if RUNTIMES[job.container.runtime].CONTAINED else facts.node).kinds
-    return (job.start.mpi,) if job.start.mpi in kinds else kinds
+    kinds = (facts.image if RUNTIMES[spec.container.runtime].CONTAINED else facts.node).kinds
+    return (spec.start.mpi,) if spec.start.mpi in kinds else kinds
 
 
 def _skew(kind: str, facts: MpiFacts) -> str:
@@ -234,26 +237,26 @@ def _major(version: str) -> int:
     return int(version.partition(".")[0] or 0)
 
 
-def single_copy(job: JobSpec, facts: MpiFacts | None = None) -> str:
+def single_copy(spec: JobSpec, facts: MpiFacts | None = None) -> str:
     """Return whether the ranks of a node can read each other's memory (CMA), and the measure if they cannot."""
-    runtime = RUNTIMES[job.container.runtime]
+    runtime = RUNTIMES[spec.container.runtime]
     if facts and facts.node.values.get("ptrace", "0") not in ("0", "1"):
         return "single copy: off, since the node's kernel.yama.ptrace_scope forbids it"
     if not runtime.CONTAINED:
         return "single copy: on, there is no container"
-    if job.start.mode == "inside-out":
+    if spec.start.mode == "inside-out":
         return "single copy: on, the ranks of a node live in one container"
-    if job.container.runtime in SHARING and job.container.per != "rank":
+    if spec.container.runtime in SHARING and spec.container.per != "rank":
         return "single copy: on, the ranks of a node share one container"
     users = (facts.node.values.get("users"), facts.image.values.get("users")) if facts else ("", "")
     if not runtime.APART or (users[0] and users[0] == users[1]):
         return "single copy: on, the containers of a node are in its own user namespace"
-    fix = "; --container-per node shares one" if job.container.runtime in SHARING else ""
+    fix = "; --container-per node shares one" if spec.container.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
     return f"single copy: off, each rank has a container in its own user namespace{fix} (set: {names})"
 
 
-def _notes(job: JobSpec, facts: MpiFacts) -> Iterable[str]:
+def _notes(spec: JobSpec, facts: MpiFacts) -> Iterable[str]:
     yield f"image: {_side(facts.image)}" if not facts.silent else f"image: has not answered ({facts.silent})"
     offers = f"; {facts.offered}" if facts.offers or facts.broken else ""
     name = facts.node.values.get("name", "")
@@ -291,23 +294,23 @@ def satisfied(require: str, have: Mapping[str, str]) -> bool:
 
     def holds(term: str) -> bool:
         name, sign, value = (re.fullmatch(r"(\w+)([<>]?=|[<>])(.*)", term) or re.fullmatch(r"()()()", "")).groups()  # type: ignore[union-attr]
-        mine = have.get(name, "")
-        if not mine or not sign:
+        version = have.get(name, "")
+        if not version or not sign:
             return True
-        low, same = _less(mine, value), not _less(mine, value) and not _less(value, mine)
+        low, same = _less(version, value), not _less(version, value) and not _less(value, version)
         return {"<": low, ">": not low and not same, "=": same, "<=": low or same, ">=": not low}[sign]
 
-    ways = [[term for term in way.split(",") if not term.startswith("brand")] for way in require.split()]
-    return not ways or any(all(map(holds, way)) for way in ways)
+    groups = [[term for term in group.split(",") if not term.startswith("brand")] for group in require.split()]
+    return not groups or any(all(map(holds, group)) for group in groups)
 
 
-def _less(one: str, other: str) -> bool:
-    return _parts(one) < _parts(other)
+def _less(version: str, other: str) -> bool:
+    return _parts(version) < _parts(other)
 
 
-def _at_least(one: str, other: str) -> bool:
-    width = len(_parts(one))
-    return _parts(one) >= _parts(other)[:width]
+def _at_least(version: str, other: str) -> bool:
+    width = len(_parts(version))
+    return _parts(version) >= _parts(other)[:width]
 
 
 def _parts(version: str) -> list[int]:

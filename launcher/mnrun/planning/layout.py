@@ -76,8 +76,8 @@ def share_gpus(spec: JobSpec) -> JobSpec:
 def _refuse_missing_gpus(want: Resources, nodes: Sequence[Node]) -> None:
     for node in nodes:
         if want.gpus_asked > node.gpus:
-            held = f"the job has {node.gpus or 'none'} on {node.name}"
-            raise Impossible(f"{want.gpus_asked} GPUs per node, but {held}", "ask for them in salloc or sbatch")
+            grant = f"the job has {node.gpus or 'none'} on {node.name}"
+            raise Impossible(f"{want.gpus_asked} GPUs per node, but {grant}", "ask for them in salloc or sbatch")
 
 
 def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
@@ -88,9 +88,9 @@ def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
     counts = [node.gpus for node in nodes[1:]]
     by_mpirun = spec.start.mode == "outside-in" and spec.start.launcher != "srun"
     if by_mpirun and len(set(counts)) > 1 and not spec.resources.gpus_asked:
-        held = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
+        counts_text = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
         raise Impossible(
-            f"the host's mpirun cannot have different numbers of GPUs on its nodes ({held})",
+            f"the host's mpirun cannot have different numbers of GPUs on its nodes ({counts_text})",
             "use --launcher srun, --mode inside-out, or the same number on each node: --gpus-per-node",
         )
 
@@ -111,9 +111,9 @@ def _on_paper(spec: JobSpec) -> Layout:
     """Return the layout before nodes are held."""
     want = spec.resources
     per_node = want.ntasks_per_node or want.gpus_asked
-    named = len(nodeset.expand(want.nodelist)) if want.nodelist else 0
+    nodelist_size = len(nodeset.expand(want.nodelist)) if want.nodelist else 0
     needed = min(want.ntasks, -(-want.ntasks // per_node)) if want.ntasks and per_node else 1
-    nodes = want.nodes or max(named, needed)
+    nodes = want.nodes or max(nodelist_size, needed)
     ntasks = want.ntasks or nodes * (per_node or 1)
     if max(ntasks, nodes) > MOST:
         raise UsageError(f"{max(ntasks, nodes)} ranks or nodes are more than mnrun supports", f"at most {MOST}")
@@ -122,24 +122,24 @@ def _on_paper(spec: JobSpec) -> Layout:
     ranks = _spread(ntasks, (want.ntasks_per_node or ntasks,) * nodes)
     if ranks is None:
         raise UsageError(f"{ntasks} ranks do not fit on {nodes} nodes with --ntasks-per-node {want.ntasks_per_node}")
-    why = "--nodes" if want.nodes else f"--nodelist {want.nodelist}" if nodes == named else "built-in"
+    why = "--nodes" if want.nodes else f"--nodelist {want.nodelist}" if nodes == nodelist_size else "built-in"
     return Layout((), ranks, _why_asked(spec) or "one per node", why)
 
 
 def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, ...], str]:
-    held = {node.name: node for node in allocation.nodes}
+    by_name = {node.name: node for node in allocation.nodes}
     chosen, why = allocation.nodes, f"all of {allocation.scheduler} job {allocation.job}"
     if allocation.scheduler in ("local", "hosts"):
         why = "this machine" if allocation.scheduler == "local" else "as named"
     if want.nodelist:
         names = nodeset.expand(want.nodelist)
-        strange = [name for name in names if name not in held]
+        strange = [name for name in names if name not in by_name]
         if strange:
             raise Impossible(
                 f"--nodelist names {nodeset.fold(strange)}, which this job does not have",
-                f"its nodes are {nodeset.fold(held)}",
+                f"its nodes are {nodeset.fold(by_name)}",
             )
-        chosen, why = tuple(held[name] for name in names), "--nodelist"
+        chosen, why = tuple(by_name[name] for name in names), "--nodelist"
     if want.exclude:
         out = set(nodeset.expand(want.exclude))
         chosen, why = tuple(node for node in chosen if node.name not in out), f"{why}, less --exclude"
@@ -154,7 +154,7 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
             why = f"--nodes {want.nodes}: the first of {len(chosen)}"
         chosen = chosen[: want.nodes]
     if not chosen:
-        raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(held)}")
+        raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(by_name)}")
     return chosen, why
 
 
@@ -180,8 +180,8 @@ def _choose_ranks(
         )
     if allocation.ntasks is not None and len(nodes) == len(allocation.nodes):
         return allocation.ntasks, None, f"job {allocation.job} asked for {allocation.ntasks} tasks"
-    asked = want.gpus_asked
-    gpus = tuple(asked or node.gpus for node in nodes)
+    gpus_each = want.gpus_asked
+    gpus = tuple(gpus_each or node.gpus for node in nodes)
     if all(gpus):
         return sum(gpus), gpus, f"one per GPU ({', '.join(str(n) for n in sorted(set(gpus)))} on each node)"
     return len(nodes), (1,) * len(nodes), "one per node"

@@ -27,22 +27,22 @@ def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     lines = [login_shell.line(step.argv) for step in plan.steps if step.argv and spec.hosts.names]
     if any(len(line) > login_shell.LONGEST - 1024 for line in lines):
         letters = sum(map(len, spec.program.command))
-        what = f"the command has {letters} characters, more than a login shell reads in one line"
-        raise Impossible(what, "write it into a script, and run that")
+        problem = f"the command has {letters} characters, more than a login shell reads in one line"
+        raise Impossible(problem, "write it into a script, and run that")
     return plan
 
 
 def _plan(spec: JobSpec, layout: Layout, job: str) -> Plan:
     program, start = spec.program, spec.start
     if start.require != "any" and not program.direct:
-        what = f"--require {start.require} works only with ranks that mnrun starts, and this command starts its own"
-        raise Impossible(what, "let mnrun start them, or leave it out")
+        problem = f"--require {start.require} works only with ranks that mnrun starts, and this command starts its own"
+        raise Impossible(problem, "let mnrun start them, or leave it out")
     if start.mode == "inside-out":
         return _inside_out(spec, layout, job)
     if program.once or program.script:
-        what = "--script" if program.script else program.command[0]
+        name = "--script" if program.script else program.command[0]
         raise Impossible(
-            f"{what} runs once in the first node's container, which outside-in lacks", "use --mode inside-out"
+            f"{name} runs once in the first node's container, which outside-in lacks", "use --mode inside-out"
         )
     return _outside_in(spec, layout, job)
 
@@ -110,8 +110,8 @@ def _await(start: Start, reached: str) -> Step:
 
 def _reached(connect: str) -> str:
     """Return how the nodes will reach each other, in words."""
-    known = {"auto": "decided on the nodes: by ssh if all have it, else by the pipe", "pipe": "reached by the pipe"}
-    return f" ({known[connect]})" if connect in known else ""
+    texts = {"auto": "decided on the nodes: by ssh if all have it, else by the pipe", "pipe": "reached by the pipe"}
+    return f" ({texts[connect]})" if connect in texts else ""
 
 
 def _inside(spec: JobSpec, layout: Layout) -> str:
@@ -146,8 +146,8 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
     shared = _shared(spec.container, layout)
     if start.mpi in OPEN_FILE and not runtime.FILES:
         starter, name = OPEN_FILE[start.mpi], spec.container.runtime
-        what = f"{starter} uses an open file, which {name} does not pass on to a container"
-        raise Impossible(what, "use --mode inside-out, or --mpi pmix with an image that supports it")
+        problem = f"{starter} uses an open file, which {name} does not pass on to a container"
+        raise Impossible(problem, "use --mode inside-out, or --mpi pmix with an image that supports it")
     serve = _serve_outside(spec, _box(spec, here, job), shared)
     ready = _await(start, _reached(start.connect) if spec.hosts.names else "")
     run = _run_outside(spec, layout, job, shared)
@@ -220,9 +220,9 @@ def _prepare(container: ContainerOptions, job: str) -> tuple[Step, ...]:
 
 def with_image(plan: Plan, image: Image) -> Plan:
     """Return the plan after PREPARE has reported the place of the image. The later steps name that place."""
-    made = make(plan.spec.with_image(image), plan.layout, plan.job)
-    after = (step for step in made.steps if step.phase is not Phase.PREPARE)
-    return replace(made, steps=(plan.step(Phase.PREPARE), *after))
+    full_plan = make(plan.spec.with_image(image), plan.layout, plan.job)
+    after = (step for step in full_plan.steps if step.phase is not Phase.PREPARE)
+    return replace(full_plan, steps=(plan.step(Phase.PREPARE), *after))
 
 
 def _stop(here: str) -> Step:
@@ -252,17 +252,17 @@ def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adv
 def _box(spec: JobSpec, here: str, job: str) -> Box:
     """Return the container. mnrun's mounts come first, so that a user's mounts can lie above them."""
     program, container = spec.program, spec.container
-    own = [Mount(here)]
+    mounts = [Mount(here)]
     if spec.start.mode == "inside-out" or RUNTIMES[container.runtime].USERS:
-        own += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
+        mounts += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
     covered = container.home and (program.chdir + "/").startswith(container.home + "/")
     if not covered and program.chdir != "/":
-        own.append(_mounted(spec, "the working directory", program.chdir, "--chdir"))
+        mounts.append(_mounted(spec, "the working directory", program.chdir, "--chdir"))
     if program.split_output:
-        own.append(_mounted(spec, "the directory of --split-output", program.split_output, "--split-output"))
+        mounts.append(_mounted(spec, "the directory of --split-output", program.split_output, "--split-output"))
     return Box(
         image=container.image_name,
-        binds=(*own, *container.binds),
+        binds=(*mounts, *container.binds),
         home=container.home,
         chdir=program.chdir,
         args=container.args,
@@ -272,10 +272,10 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
     )
 
 
-def _mounted(spec: JobSpec, what: str, path: str, option: str) -> Mount:
+def _mounted(spec: JobSpec, subject: str, path: str, option: str) -> Mount:
     if spec.container.image and set(path) & set(",:\n"):
         why = "has a comma, a colon or a newline, so that it cannot be mounted"
-        raise UsageError(f"{what} {path!r} {why}", f"name another with {option}")
+        raise UsageError(f"{subject} {path!r} {why}", f"name another with {option}")
     return Mount(path)
 
 

@@ -86,14 +86,14 @@ def _lines(spec: JobSpec) -> list[Line]:
 
     A comment behind a line, or between two lines, could stand in the middle of a quoted word or a here-document.
     """
-    found: list[Line] = []
+    lines: list[Line] = []
     above = ""
     for text, origin in zip(spec.batch.setup, map(str, spec.setup_origins)):
         if origin != above:
-            found.append(Line(f"# setup: {_one_line(origin)}", ""))
-        found.append(Line(text, ""))
+            lines.append(Line(f"# setup: {_one_line(origin)}", ""))
+        lines.append(Line(text, ""))
         above = origin
-    return found
+    return lines
 
 
 def _options(spec: JobSpec) -> Iterator[Line]:

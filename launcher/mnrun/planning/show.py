@@ -14,12 +14,12 @@ from mnrun.planning.compatibility import Verdict, single_copy
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """A verdict, if there is one, and the source of the facts on node and image."""
 
     verdict: Verdict | None
     origin: str
-    job: JobSpec
+    spec: JobSpec
     networks: Sequence[str] = ()  # the ranks' settings for networks
 
     @property
@@ -29,11 +29,12 @@ class Judged:
     @property
     def _of_mpi(self) -> list[str]:
         if self.verdict is None:
-            return [f"verdict: none, {self.origin}", f"  {single_copy(self.job)}"]
-        chosen, others = self.verdict.chosen, [way for way in self.verdict.ways if way is not self.verdict.chosen]
+            return [f"verdict: none, {self.origin}", f"  {single_copy(self.spec)}"]
+        chosen = self.verdict.chosen
+        others = [method for method in self.verdict.methods if method is not chosen]
         return [
             f"verdict: {chosen}",
-            *(f"  {line}" for line in (*self.verdict.notes, *(f"else {way}" for way in others), self.origin)),
+            *(f"  {line}" for line in (*self.verdict.notes, *(f"else {method}" for method in others), self.origin)),
         ]
 
 
@@ -44,7 +45,7 @@ def verdict_line(verdict: Verdict | None, origin: str) -> str:
     return f"verdict: {verdict.chosen}; {verdict.notes[0]}; {origin}"
 
 
-def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
+def as_steps(plan: Plan, site: Site, judgement: Judgement) -> str:
     """Return each step with the words that start it, the facts on the MPIs, then every value with its origin."""
     lines: list[str] = []
     commands = carry(plan, site)
@@ -59,12 +60,12 @@ def as_steps(plan: Plan, site: Site, judged: Judged) -> str:
     for node, ranks in zip(plan.layout.nodes, plan.layout.ranks):
         lines.append(f"  {node}: {ranks}")
     lines += [f"note: {note}" for note in plan.notes]
-    lines += ["", *judged.lines, ""]
+    lines += ["", *judgement.lines, ""]
     lines += [f"{name} = {value}    # {origin}" for name, (value, origin) in _values(plan).items()]
     return "\n".join(lines) + "\n"
 
 
-def as_json(plan: Plan, site: Site, judged: Judged) -> str:
+def as_json(plan: Plan, site: Site, judgement: Judgement) -> str:
     commands = carry(plan, site)
     return (
         json.dumps(
@@ -88,7 +89,7 @@ def as_json(plan: Plan, site: Site, judged: Judged) -> str:
                 ],
                 "values": {n: {"value": v, "origin": o} for n, (v, o) in _values(plan).items()},
                 "notes": list(plan.notes),
-                "verdict": judged.lines,
+                "verdict": judgement.lines,
             },
             indent=2,
         )
@@ -115,7 +116,7 @@ def _printable(word: str) -> str:
 def _values(plan: Plan) -> dict[str, tuple[str, str]]:
     """Return option -> (value as text, origin). The values of -x stay out, since they may be secrets."""
     spec = plan.spec
-    found = {}
+    values = {}
     for name, origin in spec.origins.items():
         if name in ("env", "env_file"):
             text = " ".join(spec.program.forwarded)
@@ -127,5 +128,5 @@ def _values(plan: Plan) -> dict[str, tuple[str, str]]:
             value = spec.value(name)
             text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             text = text.lower() if isinstance(value, bool) else text
-        found[name] = (_printable(text), str(origin))
-    return found
+        values[name] = (_printable(text), str(origin))
+    return values

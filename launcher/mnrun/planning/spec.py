@@ -144,20 +144,20 @@ def _resources(values: Values, launcher: str) -> Resources:
 def _hosts(values: Values, start: Start) -> Hosts:
     """Return the hosts without a scheduler, and the way to reach them."""
     around, hostfile = values.around, values.text("hostfile")
-    named: tuple[HostRequest, ...] = ()
+    requests: tuple[HostRequest, ...] = ()
     if values.has("hosts") and values.has("hostfile"):
         raise UsageError("--hosts and --hostfile exclude each other", "name all of them in one")
     if values.has("hosts"):
-        named = names.parse(values.text("hosts"))
+        requests = names.parse(values.text("hosts"))
     if values.has("hostfile") and around.hostfile is not None:
-        named = names.parse_file(around.hostfile, hostfile)
-    if named:
+        requests = names.parse_file(around.hostfile, hostfile)
+    if requests:
         _refuse_beside_hosts(values, start)
     port = values.number("ssh_port")
     if port is not None and not 0 < port < 65536:
         raise UsageError(f"--ssh-port {port} is not a port")
     return Hosts(
-        names=named,
+        names=requests,
         hostfile=hostfile,
         ssh_user=values.text("ssh_user"),
         ssh_port=port,
@@ -174,8 +174,8 @@ def _refuse_beside_hosts(values: Values, start: Start) -> None:
         raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")
     modules = values.settings["module"].words if values.has("module") else ()
     if any(origin.layers & {Layer.COMMAND_LINE, Layer.JOB_FILE} for _, origin in modules):
-        what = "--module has no effect on the machines of --hosts"
-        raise Impossible(what, "load the module in their ~/.bashrc")
+        problem = "--module has no effect on the machines of --hosts"
+        raise Impossible(problem, "load the module in their ~/.bashrc")
 
 
 # Options with a meaning of their own for mnrun. sbatch gets all others of its section as they are.
@@ -200,14 +200,16 @@ def _batch(values: Values) -> Batch:
 
 def _word_origins(settings: Settings) -> dict[tuple[str, str], Origin]:
     """Return (option, a word of it) -> origin of that word. The words of env stay out, since they may be secrets."""
-    return {(name, word): origin for name, said in settings.items() if name != "env" for word, origin in said.words}
+    return {
+        (name, word): origin for name, setting in settings.items() if name != "env" for word, origin in setting.words
+    }
 
 
 def _refuse_beside_a_shell(script: str, command: Sequence[str], mode: str) -> None:
     if script or command:
-        what = "--script" if script else repr(command[0])
+        subject = "--script" if script else repr(command[0])
         raise UsageError(
-            f"mnrun shell takes no command, but found {what}", "run it with mnrun run, or type it at the prompt"
+            f"mnrun shell takes no command, but found {subject}", "run it with mnrun run, or type it at the prompt"
         )
     if mode == "outside-in":
         raise Impossible("a shell runs in the first node's container, which outside-in lacks", "use --mode inside-out")
@@ -228,12 +230,12 @@ def _image(reference: str, runtime: str, around: Surroundings) -> Image | None:
 
 
 def _rights(values: Values, runtime: str) -> None:
-    asked = [name for name in ("privileged", "hardened") if values.flag(name)]
-    if len(asked) > 1:
+    rights = [name for name in ("privileged", "hardened") if values.flag(name)]
+    if len(rights) > 1:
         raise UsageError("--privileged and --hardened exclude each other")
-    if asked and not RUNTIMES[runtime].NAMED:
+    if rights and not RUNTIMES[runtime].NAMED:
         raise Impossible(
-            f"--{asked[0]} works only with docker and podman, and the runtime is {runtime}", "leave it out"
+            f"--{rights[0]} works only with docker and podman, and the runtime is {runtime}", "leave it out"
         )
 
 

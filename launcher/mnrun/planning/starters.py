@@ -15,27 +15,27 @@ PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")  # starters
 
 def mode(settings: Settings) -> str:
     """Return the mode. For auto, it is inside-out, except for requests that only srun can fulfil."""
-    asked = str(settings["mode"].value)
+    request = str(settings["mode"].value)
     by_srun = settings["launcher"].value == "srun" or settings["mpi"].value in ("pmix", "pmi2")
-    return asked if asked != "auto" else "outside-in" if by_srun else "inside-out"
+    return request if request != "auto" else "outside-in" if by_srun else "inside-out"
 
 
 def undecided(settings: Settings, launcher: str) -> Words:
     """Return which of mode, launcher and mpi are open, if an MPI starts the ranks. Any --mpi has one launcher."""
-    ours: Words = ("mode",) if settings["mpi"].value != "auto" else ("mode", "launcher", "mpi")
-    return tuple(name for name in ours if settings[name].value == "auto" and launcher not in WITHOUT_MPI)
+    names: Words = ("mode",) if settings["mpi"].value != "auto" else ("mode", "launcher", "mpi")
+    return tuple(name for name in names if settings[name].value == "auto" and launcher not in WITHOUT_MPI)
 
 
 def launcher(settings: Settings, command: Sequence[str], mode: str) -> str:
     """Return the starter of the ranks: mpirun, unless an option or its value asks for another."""
-    asked, mpi = str(settings["launcher"].value), str(settings["mpi"].value)
-    if asked == "auto" and mpi == "auto" and command and os.path.basename(command[0]) == "torchrun":
-        asked = "torchrun"
-    if asked in WITHOUT_MPI:
-        return _without_mpi(asked, settings)
-    wanted = "srun" if mpi in ("pmix", "pmi2") else asked if mpi == "auto" else "mpirun"
-    if asked not in ("auto", wanted):
-        raise Impossible(f"--launcher {asked} and --mpi {mpi} exclude each other", f"{mpi} needs --launcher {wanted}")
+    request, mpi = str(settings["launcher"].value), str(settings["mpi"].value)
+    if request == "auto" and mpi == "auto" and command and os.path.basename(command[0]) == "torchrun":
+        request = "torchrun"
+    if request in WITHOUT_MPI:
+        return _without_mpi(request, settings)
+    wanted = "srun" if mpi in ("pmix", "pmi2") else request if mpi == "auto" else "mpirun"
+    if request not in ("auto", wanted):
+        raise Impossible(f"--launcher {request} and --mpi {mpi} exclude each other", f"{mpi} needs --launcher {wanted}")
     if wanted == "srun" and mode != "outside-in":
         raise Impossible("srun starts ranks from outside the containers", "add --mode outside-in")
     return "mpirun" if wanted == "auto" else wanted
@@ -44,12 +44,12 @@ def launcher(settings: Settings, command: Sequence[str], mode: str) -> str:
 def _without_mpi(launcher: str, settings: Settings) -> str:
     """Return env or torchrun. Raise Impossible if another option contradicts it."""
     if settings["mpi"].value != "auto":
-        what = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
-        raise Impossible(what, f"{launcher} starts ranks without an MPI")
+        problem = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
+        raise Impossible(problem, f"{launcher} starts ranks without an MPI")
     if settings["mode"].value == "outside-in":
-        what = f"{launcher} starts ranks in containers that wait, which outside-in lacks"
-        raise Impossible(what, "use --mode inside-out")
+        problem = f"{launcher} starts ranks in containers that wait, which outside-in lacks"
+        raise Impossible(problem, "use --mode inside-out")
     if launcher == "torchrun" and "gpu_bind" in settings:
-        what = "--gpu-bind cannot be used with torchrun, whose processes see all of their node's GPUs"
-        raise Impossible(what, "choose a GPU by LOCAL_RANK in the program")
+        problem = "--gpu-bind cannot be used with torchrun, whose processes see all of their node's GPUs"
+        raise Impossible(problem, "choose a GPU by LOCAL_RANK in the program")
     return launcher

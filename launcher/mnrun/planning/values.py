@@ -1,4 +1,4 @@
-"""The values of settings by their type, and checks of single values that need no cluster."""
+"""Return the values of settings by their type, and check single values. It needs no cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables of every rank: the job's own, those of --env-file, and those of -x."""
+"""Collect the variables of every rank: the job's own, those of --env-file, and those of -x."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVIC
 def of_files(around: Surroundings) -> Iterator[Variable]:
     """Yield the variables of --env-file."""
     for path, content in around.env_files.items():
-        for found in environment.read_file(content, path):
-            if around.batch and found.value is None and found.name not in around.environ:
+        for entry in environment.read_file(content, path):
+            if around.batch and entry.value is None and entry.name not in around.environ:
                 continue  # the job reports it if it has none either
             option = f"--env-file {path}"
-            yield _value_of(found.name, found.value, around, option, replace(COMMAND_LINE, text=option))
+            yield _value_of(entry.name, entry.value, around, option, replace(COMMAND_LINE, text=option))
 
 
 def explicit(values: Values) -> tuple[Variable, ...]:
@@ -70,10 +70,10 @@ def _refuse_name(name: str, word: str, equals: str) -> None:
 
 def merged(variables: Sequence[Variable]) -> tuple[Variable, ...]:
     """Return each name once, with its last value."""
-    found: dict[str, Variable] = {}
+    by_name: dict[str, Variable] = {}
     for variable in variables:
-        found[variable.name] = variable
-    return tuple(found.values())
+        by_name[variable.name] = variable
+    return tuple(by_name.values())
 
 
 def _value_of(name: str, value: str | None, around: Surroundings, option: str, origin: Origin) -> Variable:

@@ -1,4 +1,4 @@
-"""One start of a submitted job: its records, and the signals that its scheduler sends to its batch script.
+"""Record one start of a submitted job, and pass on the signals that its scheduler sends to the batch script.
 
 The script of `mnrun submit` ends in `exec mnrun run --as-given`, so that mnrun becomes the script's process. A signal
 that the scheduler sends to the script alone, as with --signal, arrives here and goes on to every rank.
@@ -40,7 +40,7 @@ start = partial(process.start, deaf=True)
 
 @dataclass
 class Start:
-    """One start of a job, and its outcome once that is known."""
+    """A start of a job, and its outcome after its end."""
 
     batch: BatchStart
     outcome: Outcome | None = None
@@ -73,27 +73,27 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     Raises NodeError if the record cannot be written, or if too many starts of the job were lost.
     """
     folder = Path(spec.job_dir) / start.batch.id
-    own = Records(folder / str(start.batch.restart))
+    start_records = Records(folder / str(start.batch.restart))
     try:
-        own.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        own.write(records.BEGUN, records.text(_begun(spec, start.batch)))
+        start_records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        start_records.write(records.BEGUN, records.text(_begun(spec, start.batch)))
     except OSError as error:
-        what = f"cannot write to the job directory {own.path}: {error.strerror}"
-        raise NodeError(what, "name another with --job-dir") from None
+        problem = f"cannot write to the job directory {start_records.path}: {error.strerror}"
+        raise NodeError(problem, "name another with --job-dir") from None
     _record(spec, start.batch)
     code, why = BUG, ""
     try:
         _refuse_more(folder, start.batch.restart)
-        yield own
+        yield start_records
         assert start.outcome is not None
         code, why = start.outcome.code, start.outcome.why
     except LaunchError as error:
         code, why = error.code, REQUEUED if isinstance(error, Requeued) else error.message
         raise
     finally:
-        own.close()
+        start_records.close()
         with suppress(OSError):
-            own.write(records.OUTCOME, records.text(Ended(time.time(), code, why)))
+            start_records.write(records.OUTCOME, records.text(Ended(time.time(), code, why)))
 
 
 def _begun(spec: JobSpec, start: BatchStart) -> Begun:

@@ -43,7 +43,7 @@ FAREWELL = 10.0  # seconds that the guards have to end everything and to report 
 
 
 class Launch:
-    """One launch under way. `execute` below is its only caller."""
+    """A launch under way. `execute` below is its only caller."""
 
     def __init__(
         self,
@@ -117,14 +117,14 @@ class Launch:
 
     def _serve(self) -> None:
         self.serving = self._start("serve", Phase.SERVE, piped=True)
-        own: dict[str, str] = {}
+        extra: dict[str, str] = {}
         if self.plan.connect and connect.keyed(self.plan.connect):
-            own.update(keys.make())
+            extra.update(keys.make())
         if self.plan.spec.start.mode == "outside-in":
             launch = self.scheduler.launch_environment(self.plan, self.site)
-            own["launch.env"] = kit.outside_environment(self.plan, launch)
+            extra["launch.env"] = kit.outside_environment(self.plan, launch)
         pulse = self.scheduler.CLIENT
-        self._send(kit.pack(kit.files(self.plan, own, pulse)))
+        self._send(kit.pack(kit.files(self.plan, extra, pulse)))
         if pulse:
             self.serving.pulse()
 
@@ -159,8 +159,8 @@ class Launch:
                 self._ask_for_logs()
                 raise self._not_ready(late=True)
         if apart := nodeset.folded(self.roster.images_apart):
-            what = f"{self.plan.spec.container.image} is not the same on all nodes: {apart}"
-            raise NodeError(what, "copy one of them to all, or name one that all nodes see")
+            problem = f"{self.plan.spec.container.image} is not the same on all nodes: {apart}"
+            raise NodeError(problem, "copy one of them to all, or name one that all nodes see")
         for worker in self.roster.in_order():
             self.records.ready(worker)
 
@@ -202,9 +202,9 @@ class Launch:
 
     def _connect(self) -> connect.Connect:
         """Return how the nodes' containers reach each other: as asked for, or as all nodes can."""
-        asked, without = self.plan.connect, self.roster.without_ssh
-        chosen = connect.choose(asked, without)
-        if asked == "auto":
+        request, without = self.plan.connect, self.roster.without_ssh
+        chosen = connect.choose(request, without)
+        if request == "auto":
             self.screen.say(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
         return connect.CONNECTS[chosen]
 
@@ -235,32 +235,32 @@ class Launch:
         """Take in one event. Return False if none came before `deadline`."""
         try:
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            kind, name, what = self.events.get(timeout=timeout)
+            kind, name, data = self.events.get(timeout=timeout)
         except queue.Empty:
             return False
         if kind == "signal":
-            assert isinstance(what, int)
-            raise Stopped(what)
-        self._take(kind, name, what)
+            assert isinstance(data, int)
+            raise Stopped(data)
+        self._take(kind, name, data)
         return True
 
     def _has_begun(self) -> bool:
         return self.went and (not self.plan.counted or self.roster.all_there(self.plan))
 
-    def _take(self, kind: str, name: str, what: object) -> None:
+    def _take(self, kind: str, name: str, data: object) -> None:
         if kind in ("told", "state"):
-            self.forward.tell(name) if kind == "told" else self.forward.learn(name, what)
+            self.forward.tell(name) if kind == "told" else self.forward.learn(name, data)
             return
         if kind == "ended":
-            assert isinstance(what, int)
+            assert isinstance(data, int)
             if name == "run":
-                self.code = what
+                self.code = data
             elif name == "serve":
                 self.serving_ended = True
                 # a guard exits with 0 after the end of its lease, and with 143 where Slurm ended it
-                self.cut_off = what != 0
+                self.cut_off = data != 0
             return
-        line = str(what)
+        line = str(data)
         if kind == "line" and line.startswith(relay.WORDS):
             self._relay(line)
             return
@@ -352,9 +352,9 @@ class Launch:
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
         if self.code == 0 and self.plan.counted:
-            transport.all_came(self.plan.layout, self.roster.ranks, self.roster.alone, bool(self.roster.starter))
+            transport.check_ranks(self.plan.layout, self.roster.ranks, self.roster.alone, bool(self.roster.starter))
         if self.code == 0:
-            transport.required(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
+            transport.check_network(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
         # after one rank failed, srun's exit code is that of the ranks that it ended
         return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
 

@@ -40,73 +40,73 @@ class HostSession:
     allocation: Allocation
     site: Site
     transport: Transport
-    job: JobSpec
+    spec: JobSpec
 
 
 @contextmanager
-def connected(job: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False) -> Iterator[HostSession]:
-    """Reach the hosts of `job`, and keep the connections until the context ends. `look` changes nothing on them.
+def connected(spec: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False) -> Iterator[HostSession]:
+    """Reach the hosts of `spec`, and keep the connections until the context ends. `look` changes nothing on them.
 
     Raises NodeError with the names of the hosts that cannot take part.
     """
-    screen.phase(f"reaching {len(job.hosts.names)} hosts")
-    room(len(job.hosts.names))
-    job = _by_pdsh(job, environ)
-    with _transport(job, environ) as transport:
-        facts = _facts(transport, job)
+    screen.phase(f"reaching {len(spec.hosts.names)} hosts")
+    room(len(spec.hosts.names))
+    spec = _by_pdsh(spec, environ)
+    with _transport(spec, environ) as transport:
+        facts = _facts(transport, spec)
         _warn_of_busy(facts, screen)
-        job = _at_home(job, facts)
-        if job.container.image_file and job.hosts.stage:
-            job = _stage(transport, job, screen, look)
-        elif job.container.image_file:
-            _one_image(transport, facts, job)
+        spec = _at_home(spec, facts)
+        if spec.container.image_file and spec.hosts.stage:
+            spec = _stage(transport, spec, screen, look)
+        elif spec.container.image_file:
+            _one_image(transport, facts, spec)
         screen.done()
-        yield HostSession(steps.allocation(job.hosts.names, facts), steps.SITE, transport, job)
+        yield HostSession(steps.allocation(spec.hosts.names, facts), steps.SITE, transport, spec)
 
 
-def _transport(job: JobSpec, environ: Mapping[str, str]) -> AbstractContextManager[Transport]:
-    return nullcontext(PdshTransport(job, environ)) if job.hosts.rsh == "pdsh" else remote.connected(job)
+def _transport(spec: JobSpec, environ: Mapping[str, str]) -> AbstractContextManager[Transport]:
+    return nullcontext(PdshTransport(spec, environ)) if spec.hosts.rsh == "pdsh" else remote.connected(spec)
 
 
-def _by_pdsh(job: JobSpec, environ: Mapping[str, str]) -> JobSpec:
+def _by_pdsh(spec: JobSpec, environ: Mapping[str, str]) -> JobSpec:
     """Return the job with the transport to its hosts. pdsh suits only if no container needs its standard input."""
-    if job.hosts.rsh == "pdsh":
-        if job.start.connect == "pipe":
+    if spec.hosts.rsh == "pdsh":
+        if spec.start.connect == "pipe":
             raise Impossible("pdsh closes standard input, which --connect pipe needs", "use --rsh paramiko")
         missing = [name for name in ("pdsh", "ssh") if not process.has(name)]
         if missing:
             raise Impossible(f"{missing[0]} is not installed here", "install it, or use --rsh paramiko")
-        return replace(job, start=replace(job.start, connect="ssh"))
-    suits = job.hosts.rsh == "auto" and pdsh.installed() and job.start.connect != "pipe"
+        return replace(spec, start=replace(spec.start, connect="ssh"))
+    suits = spec.hosts.rsh == "auto" and pdsh.installed() and spec.start.connect != "pipe"
     # This machine needs no ssh server. By default, a jump host's sshd drops some logins beyond ten at a time
     # (sshd_config(5), MaxStartups), and one login through it is enough.
     if suits:
-        suits = not any(where.jump or remote.is_here(where) for where in remote.places(job))
-    if suits and (job.start.mode == "outside-in" or job.start.connect == "ssh" or _has_sshd(job, environ)):
-        return replace(job, hosts=replace(job.hosts, rsh="pdsh"), start=replace(job.start, connect="ssh"))
+        suits = not any(where.jump or remote.is_here(where) for where in remote.places(spec))
+    if suits and (spec.start.mode == "outside-in" or spec.start.connect == "ssh" or _has_sshd(spec, environ)):
+        return replace(spec, hosts=replace(spec.hosts, rsh="pdsh"), start=replace(spec.start, connect="ssh"))
     if importlib.util.find_spec("paramiko") is None:
         remedy = "pip install 'mnrun[hosts]', or use --rsh pdsh"
         raise Impossible("--hosts needs paramiko, which is not installed here", remedy)
-    return replace(job, hosts=replace(job.hosts, rsh="paramiko"))
+    return replace(spec, hosts=replace(spec.hosts, rsh="paramiko"))
 
 
-def _has_sshd(job: JobSpec, environ: Mapping[str, str]) -> bool:
+def _has_sshd(spec: JobSpec, environ: Mapping[str, str]) -> bool:
     """Return whether the image has an sshd, as its first host answers. An image that is no file counts as without."""
-    runtime = RUNTIMES[job.container.runtime]
-    if runtime.CONTAINED and not job.container.image_file:
+    runtime = RUNTIMES[spec.container.runtime]
+    if runtime.CONTAINED and not spec.container.image_file:
         return False
-    box = runtime.node(Box(job.container.image_file, (), "", "/", job.container.args))
-    first = replace(job, hosts=replace(job.hosts, names=job.hosts.names[:1]))
+    box = runtime.node(Box(spec.container.image_file, (), "", "/", spec.container.args))
+    first = replace(spec, hosts=replace(spec.hosts, names=spec.hosts.names[:1]))
     answers = PdshTransport(first, environ).ask((*box, "sh", "-c", spoken("image_sshd.sh")))
     return answers[first.hosts.names[0].name].code == 0
 
 
-def _facts(transport: Transport, job: JobSpec) -> dict[str, HostFacts]:
-    answers = transport.ask(("bash", "-p", "-s", "--", job.container.image_name), kit.asking_of_host().encode())
-    if job.hosts.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
+def _facts(transport: Transport, spec: JobSpec) -> dict[str, HostFacts]:
+    answers = transport.ask(("bash", "-p", "-s", "--", spec.container.image_name), kit.asking_of_host().encode())
+    if spec.hosts.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
 
         def explained(host: str) -> Answer:
-            where = remote.place(host, job.hosts.ssh_user, job.hosts.ssh_port)
+            where = remote.place(host, spec.hosts.ssh_user, spec.hosts.ssh_port)
             return replace(answers[host], err=remote.why_refused(where, answers[host].err))
 
         answers.update(each([host for host, answer in answers.items() if answer.code != 0], explained))
@@ -116,9 +116,9 @@ def _facts(transport: Transport, job: JobSpec) -> dict[str, HostFacts]:
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
     """Raise NodeError if a host did not answer a question."""
-    silent = {n: " ".join(a.err.split()) or "it ended without a message" for n, a in answers.items() if a.code != 0}
-    if silent:
-        raise unreachable.error(silent, len(answers))
+    reasons = {n: " ".join(a.err.split()) or "it ended without a message" for n, a in answers.items() if a.code != 0}
+    if reasons:
+        raise unreachable.error(reasons, len(answers))
 
 
 def _warn_of_busy(facts: Mapping[str, HostFacts], screen: Screen) -> None:
@@ -127,46 +127,46 @@ def _warn_of_busy(facts: Mapping[str, HostFacts], screen: Screen) -> None:
             screen.warn(f"{node}: not free: {', '.join(host.busy)}")
 
 
-def _one_image(transport: Transport, facts: Mapping[str, HostFacts], job: JobSpec) -> None:
+def _one_image(transport: Transport, facts: Mapping[str, HostFacts], spec: JobSpec) -> None:
     """Raise NodeError unless all hosts have the same image: ranks of two images cannot form a job."""
     lacking = [node for node, host in facts.items() if not host.image]
     if lacking:
-        raise NodeError(f"{job.container.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
+        raise NodeError(f"{spec.container.image} is not there, or cannot be read, on {nodeset.fold(lacking)}", COPY)
     kinds = {node: "a directory" if host.image == "directory" else "a file" for node, host in facts.items()}
     if len(set(kinds.values())) > 1:
-        raise NodeError(f"{job.container.image} is not the same on all hosts: {nodeset.folded(kinds)}", COPY)
+        raise NodeError(f"{spec.container.image} is not the same on all hosts: {nodeset.folded(kinds)}", COPY)
     files = {node: host for node, host in facts.items() if host.image != "directory"}
     if len({file.image for file in files.values()}) < 2:
         return
     sums = {node: f"{file.size} bytes" for node, file in files.items()}
     if len(set(sums.values())) == 1:
-        answers = transport.ask(("sha256sum", "--", job.container.image_name), only=tuple(files))
+        answers = transport.ask(("sha256sum", "--", spec.container.image_name), only=tuple(files))
         refuse_silent(answers)
         sums = {node: f"sha256 {answer.out[:12]}…" for node, answer in answers.items()}
     if len(set(sums.values())) > 1:
-        raise NodeError(f"{job.container.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
+        raise NodeError(f"{spec.container.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
 
 
-def _at_home(job: JobSpec, facts: Mapping[str, HostFacts]) -> JobSpec:
+def _at_home(spec: JobSpec, facts: Mapping[str, HostFacts]) -> JobSpec:
     """Return the job with the home directory that its user has on the hosts, and with the cache in it."""
     homes = {node: host.home for node, host in facts.items() if host.home}
     # A runtime with users of its own gets the path of the home directory.
-    if len(set(homes.values())) > 1 and job.container.home and RUNTIMES[job.container.runtime].USERS:
-        what = f"the home directory is not the same on all hosts: {nodeset.folded(homes)}"
-        raise Impossible(what, "leave it out with --no-home, or use --runtime apptainer")
-    here, there = str(Path.home()), next(iter(homes.values()), job.container.home)
-    cache = job.container.image_cache
-    if cache.startswith(f"{here}/"):
-        cache = f"{there}{cache[len(here) :]}"
-    return replace(job, container=replace(job.container, home=job.container.home and there, image_cache=cache))
+    if len(set(homes.values())) > 1 and spec.container.home and RUNTIMES[spec.container.runtime].USERS:
+        problem = f"the home directory is not the same on all hosts: {nodeset.folded(homes)}"
+        raise Impossible(problem, "leave it out with --no-home, or use --runtime apptainer")
+    local_home, remote_home = str(Path.home()), next(iter(homes.values()), spec.container.home)
+    cache = spec.container.image_cache
+    if cache.startswith(f"{local_home}/"):
+        cache = f"{remote_home}{cache[len(local_home) :]}"
+    return replace(spec, container=replace(spec.container, home=spec.container.home and remote_home, image_cache=cache))
 
 
-def _stage(transport: Transport, job: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
+def _stage(transport: Transport, spec: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
     """Copy this machine's image into the cache of every host that lacks it. Return the job with the path there.
 
     Each host has a cache of its own, which belongs to the user alone. A copied image stays in it.
     """
-    source = job.container.image_file
+    source = spec.container.image_file
     if not Path(source).is_file():
         raise UsageError(
             f"--stage copies only an image file of this machine, and {source} is not one", "name an image file"
@@ -175,9 +175,9 @@ def _stage(transport: Transport, job: JobSpec, screen: Screen, look: bool = Fals
     digest = hashlib.sha256()
     for chunk in _chunks(source):
         digest.update(chunk)
-    path = f"/var/tmp/mnrun.{job.hosts.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
+    path = f"/var/tmp/mnrun.{spec.hosts.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
     if look:
-        return job.with_image(Image(ImageKind.FILE, path))
+        return spec.with_image(Image(ImageKind.FILE, path))
     script = ("bash", "-p", "-c", wrapper("store_image.sh"), "store_image.sh")
     answers = transport.ask((*script, "look", path, digest.hexdigest(), source))
     refuse_silent(answers)
@@ -193,7 +193,7 @@ def _stage(transport: Transport, job: JobSpec, screen: Screen, look: bool = Fals
 
         refuse_silent(transport.give((*script, "take", path, digest.hexdigest()), counted, wanting))
         screen.say(f"copied {source} to {where}, where it is {path}")
-    return job.with_image(Image(ImageKind.FILE, path))
+    return spec.with_image(Image(ImageKind.FILE, path))
 
 
 def _chunks(path: str) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The directory of a launch where it was started: its log, and a record of each node that became ready."""
+"""Write the directory of a launch where it was started: its log, and a record of each node that became ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a job: the nodes of the surrounding scheduler's job, named hosts, or this machine."""
+"""Return the nodes of a job: those of the surrounding scheduler's job, named hosts, or this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OF_ALLOCATIONS = tuple(option.name for option in OPTIONS if option.batch and "shell" in option.verbs)
 
 
-def connected(job: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[HostSession]:
+def connected(spec: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[HostSession]:
     """Return a context with connections to the hosts without a scheduler. `look` changes nothing on them."""
     from mnrun.running import hosts
 
@@ -34,7 +34,7 @@ def connected(job: JobSpec, screen: Screen, look: bool = False) -> AbstractConte
             f"--hosts inside {scheduler.TITLE} job {around}, which has its own nodes",
             "choose among the job's nodes with --nodelist, or leave the job first",
         )
-    return hosts.connected(job, os.environ, screen, look)
+    return hosts.connected(spec, os.environ, screen, look)
 
 
 def in_job() -> bool:
@@ -42,38 +42,38 @@ def in_job() -> bool:
     return at_hand(os.environ).job(os.environ) != ""
 
 
-def could_be_allocated(job: JobSpec) -> bool:
+def could_be_allocated(spec: JobSpec) -> bool:
     """Return whether the job needs nodes that a scheduler can give, and has none."""
-    return not job.hosts.local and not job.hosts.names and not in_job() and at_hand(os.environ).is_here()
+    return not spec.hosts.local and not spec.hosts.names and not in_job() and at_hand(os.environ).is_here()
 
 
-def current(job: JobSpec) -> tuple[Allocation, Site]:
+def current(spec: JobSpec) -> tuple[Allocation, Site]:
     """Return the nodes of this process. This machine counts only without a scheduler, or with --local."""
     scheduler = at_hand(os.environ)
-    if not job.hosts.local and in_job():
+    if not spec.hosts.local and in_job():
         allocation, site = scheduler.current(os.environ)
-        scheduler.refuse(job, site)
+        scheduler.refuse(spec, site)
         return allocation, site
-    if could_be_allocated(job):
-        words = (*scheduler.request(job, _OF_ALLOCATIONS), "mnrun", *environment.masked(sys.argv[1:]))
+    if could_be_allocated(spec):
+        words = (*scheduler.request(spec, _OF_ALLOCATIONS), "mnrun", *environment.masked(sys.argv[1:]))
         raise UsageError(
             f"there is no {scheduler.TITLE} allocation here",
             f"get one with\n    {shlex.join(words)}\nor run on this machine alone with --local",
         )
-    if job.start.launcher == "srun":
+    if spec.start.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
     return local.allocation(), Site("local", "local")
 
 
-def current_or_none(job: JobSpec) -> tuple[Allocation | None, Site]:
+def current_or_none(spec: JobSpec) -> tuple[Allocation | None, Site]:
     """Return the nodes of this process, or None with the site's facts: a plan can do without nodes."""
-    if not could_be_allocated(job):
-        return current(job)
+    if not could_be_allocated(spec):
+        return current(spec)
     site = at_hand(os.environ).site(os.environ)
-    at_hand(os.environ).refuse(job, site)
+    at_hand(os.environ).refuse(spec, site)
     return None, site
 
 
-def allocated(job: JobSpec, screen: Screen) -> AbstractContextManager[Mapping[str, str]]:
+def allocated(spec: JobSpec, screen: Screen) -> AbstractContextManager[Mapping[str, str]]:
     """Return a context that holds an allocation for the job, and yields its variables. Raises LaunchError."""
-    return at_hand(os.environ).allocated(job, _OF_ALLOCATIONS, os.environ, screen)
+    return at_hand(os.environ).allocated(spec, _OF_ALLOCATIONS, os.environ, screen)

@@ -1,4 +1,4 @@
-"""The files for a live run's output, by --output and --error: one file of all ranks, as with srun.
+"""Open the files for a live run's output, by --output and --error: one file of all ranks, as with srun.
 
 The names are Slurm's patterns (sbatch(1), FILENAME PATTERN).
 """
@@ -74,8 +74,8 @@ def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, 
     def filled(match: re.Match[str]) -> str:
         width, letter = match[1], match[2]
         if letter in _APART:
-            what = f"{flag} {pattern}: a file for each {_APART[letter]}"
-            raise Impossible(what, "mnrun writes one file for all ranks; --split-output DIR writes one for each")
+            problem = f"{flag} {pattern}: a file for each {_APART[letter]}"
+            raise Impossible(problem, "mnrun writes one file for all ranks; --split-output DIR writes one for each")
         value = values.get(letter, match[0])
         return value.zfill(min(int(width or 0), 10)) if value.isdecimal() else value
 

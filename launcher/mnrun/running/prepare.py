@@ -48,53 +48,48 @@ def prepare(
     begin, roster = time.monotonic(), Roster(plan.layout.nodes)
     try:
         pulse = SCHEDULERS[site.scheduler].CLIENT
-        step.send(kit.fetched(plan.spec, environ, pulse))
+        step.send(kit.prepare_input(plan.spec, environ, pulse))
         if pulse:
             step.pulse()
-        told = _listen(plan, site, roster, events, screen)
+        pulls = _listen(plan, site, roster, events, screen)
     finally:
         _end(step, events)
     image = _same(plan, roster)
-    if told:
+    if pulls:
         screen.say(f"{plan.spec.container.image} is {image}, after {time.monotonic() - begin:.0f} s")
     return planner.with_image(plan, image)
 
 
 def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Event], screen: Screen) -> bool:
     """Wait until every node has the image. Return whether a node had to pull it."""
-    spec = plan.spec
-    deadline = time.monotonic() + spec.container.pull_timeout
-    told = False
+    container = plan.spec.container
+    deadline = time.monotonic() + container.pull_timeout
+    pulls = False
     shown = ""
     noise: list[str] = []
     later: list[Event] = []  # signals for the program
     while len(roster.images) < len(roster.nodes):
         try:
-            kind, name, what = events.get(timeout=max(0.0, deadline - time.monotonic()))
+            kind, name, data = events.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             raise _late(plan, roster) from None
         if kind == "signal":
-            raise Stopped(int(str(what)))
+            raise Stopped(int(str(data)))
         if kind == "told":
-            later.append((kind, name, what))
+            later.append((kind, name, data))
             continue
         if kind == "ended":
-            events.put((kind, "prepare", what))  # `_end` waits for it
+            events.put((kind, "prepare", data))  # `_end` waits for it
             raise _ended(plan, site, roster, noise)
-        if not roster.hear(str(what)) and what:
-            noise.append(str(what))
-        if roster.lost and not roster.failed:
-            raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
-        if roster.failed and roster.settled:
-            raise _failed(roster)
+        if not roster.hear(str(data)) and data:
+            noise.append(str(data))
+        _refuse_failures(roster)
         if roster.failed:
             deadline = min(deadline, time.monotonic() + MOMENT)
         elif roster.pulling:
-            if not told:
-                screen.say(
-                    f"pulling {spec.container.image}, for {spec.container.pull_timeout} s at most (--pull-timeout)"
-                )
-                told = True
+            if not pulls:
+                screen.say(f"pulling {container.image}, for {container.pull_timeout} s at most (--pull-timeout)")
+                pulls = True
             if events.empty():  # thousands of nodes send too many words to show each
                 now = nodeset.folded(roster.pulling)
                 if now != shown:
@@ -102,7 +97,15 @@ def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Ev
                 shown = now
     for event in later:
         events.put(event)
-    return told
+    return pulls
+
+
+def _refuse_failures(roster: Roster) -> None:
+    """Raise the error of a node that is lost, or of nodes that failed once every node has answered."""
+    if roster.lost and not roster.failed:
+        raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
+    if roster.failed and roster.settled:
+        raise _failed(roster)
 
 
 def _late(plan: Plan, roster: Roster) -> LaunchError:
@@ -112,8 +115,8 @@ def _late(plan: Plan, roster: Roster) -> LaunchError:
         node: roster.pulling.get(node, "no answer from it") for node in roster.nodes if node not in roster.images
     }
     image, limit = plan.spec.container.image, plan.spec.container.pull_timeout
-    what = f"{image} is not there after {limit} s: {nodeset.folded(missing)}"
-    return DeadlineError(what, "--pull-timeout allows more time")
+    problem = f"{image} is not there after {limit} s: {nodeset.folded(missing)}"
+    return DeadlineError(problem, "--pull-timeout allows more time")
 
 
 def _failed(roster: Roster) -> LaunchError:
@@ -132,16 +135,16 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     over = job_over(site.job, SCHEDULERS[site.scheduler].ending(site))
     if over is not None:
         return over
-    said = " | ".join(noise[-3:]) or "without a message"
-    return NodeError(f"the step that pulls {plan.spec.container.image} ended ({said})")
+    messages = " | ".join(noise[-3:]) or "without a message"
+    return NodeError(f"the step that pulls {plan.spec.container.image} ended ({messages})")
 
 
 def _same(plan: Plan, roster: Roster) -> Image:
     """Return the image that all nodes share. Raise NodeError if their images differ."""
     digests = {node: digest for node, (digest, _) in roster.images.items()}
     if len(set(digests.values())) > 1:
-        what = f"{plan.spec.container.image} is not the same on all nodes: {nodeset.folded(digests)}"
-        raise NodeError(what, "use --pull always, or load the same image on each node")
+        problem = f"{plan.spec.container.image} is not the same on all nodes: {nodeset.folded(digests)}"
+        raise NodeError(problem, "use --pull always, or load the same image on each node")
     places = {place for _, place in roster.images.values()}
     kind = ImageKind.STORED if RUNTIMES[plan.spec.container.runtime].NAMED else ImageKind.FILE
     # Where places differ, the same image has another id on each node.

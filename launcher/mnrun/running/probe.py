@@ -36,17 +36,17 @@ UNASKED = "there are no nodes yet: `mnrun plan` in the job asks one, and remembe
 
 
 class Probe:
-    """The node to ask about one job: its first node, if it has one. Earlier answers of such nodes count too."""
+    """A question about one job to its first node, if it has one. Earlier answers of such nodes count too."""
 
     def __init__(
         self,
-        job: JobSpec,
+        spec: JobSpec,
         allocation: Allocation | None,
         site: Site,
         environ: Mapping[str, str],
         transport: Transport | None,
     ):
-        self.job = job
+        self.spec = spec
         self.allocation = allocation
         self.site = site
         self.environ = environ
@@ -69,7 +69,7 @@ class Probe:
         if self.allocation is None:
             self.origin = UNASKED
             return None
-        names = layout.lay_out(self.job, self.allocation).nodes[:1]
+        names = layout.lay_out(self.spec, self.allocation).nodes[:1]
         try:
             answer = self._answer(names, self._of_mpi())
         except LaunchError as error:
@@ -88,8 +88,8 @@ class Probe:
 
     def judge(self, facts: MpiFacts) -> Verdict:
         """Return the verdict on the job, for its real number of nodes."""
-        nodes = len(layout.lay_out(self.job, self.allocation).nodes) if self.allocation else self.job.resources.nodes
-        return compatibility.judge(replace(self.job, resources=replace(self.job.resources, nodes=nodes)), facts)
+        nodes = len(layout.lay_out(self.spec, self.allocation).nodes) if self.allocation else self.spec.resources.nodes
+        return compatibility.judge(replace(self.spec, resources=replace(self.spec.resources, nodes=nodes)), facts)
 
     def networks(self) -> list[str]:
         """Return lines about the ranks' networks and adapters, with reasons, and warnings of low limits.
@@ -98,27 +98,27 @@ class Probe:
         """
         if self.allocation is None:
             return []
-        names = layout.lay_out(self.job, self.allocation).nodes
+        names = layout.lay_out(self.spec, self.allocation).nodes
         try:
             answers = by_node(parse(self._answer(names, ("bash", "-p", "-c", kit.asking()))))
         except LaunchError:
             return []
         networks = {node: network_facts(facts) for node, facts in answers.items()}
         addresses = {node: values(facts, "node").get("address", "") for node, facts in answers.items()}
-        warnings = choose.warnings(self.job, networks, SCHEDULERS[self.site.scheduler].LIMITS)
-        choices = choose.of_job(self.job, networks, addresses)
+        warnings = choose.warnings(self.spec, networks, SCHEDULERS[self.site.scheduler].LIMITS)
+        choices = choose.of_job(self.spec, networks, addresses)
         return [*choose.reasons(choices), *(f"warning: {line}" for line in warnings)]
 
     def _of_mpi(self) -> Words:
-        job = self.job
+        spec = self.spec
         return (
             "bash",
             "-p",
             "-c",
             kit.asking_of_mpi(),
             kit.NODE,
-            job.container.runtime,
-            job.container.podman_root,
+            spec.container.runtime,
+            spec.container.podman_root,
             *self._container(),
         )
 
@@ -130,28 +130,28 @@ class Probe:
 
     def _container(self) -> Words:
         """Return the words that start a container like the job's, or () if no image is there yet."""
-        job, runtime = self.job, RUNTIMES[self.job.container.runtime]
+        spec, runtime = self.spec, RUNTIMES[self.spec.container.runtime]
         if not runtime.CONTAINED:
             return ("env",)
         image = self._image()
         if not image:
             return ()
         never = ("--pull=never",) if runtime.NAMED else ()
-        box = Box(image, job.container.binds, "", "/", (*never, *job.container.args), "facts")
-        path = [f"PATH={v.value}" for v in job.program.env if v.name == "PATH" and v.value]
+        box = Box(image, spec.container.binds, "", "/", (*never, *spec.container.args), "facts")
+        path = [f"PATH={v.value}" for v in spec.program.env if v.name == "PATH" and v.value]
         words = runtime.node(box)
         return (*words, "env", *path) if path else words
 
     def _image(self) -> str:
         """Return the image. For one of a registry, return its file in the cache, or "" if there is none."""
-        if not self.job.container.by_reference or RUNTIMES[self.job.container.runtime].NAMED:
-            return self.job.container.image_name
-        file = cache.find(Path(self.job.container.image_cache), self.job.container.image_name)
+        if not self.spec.container.by_reference or RUNTIMES[self.spec.container.runtime].NAMED:
+            return self.spec.container.image_name
+        file = cache.find(Path(self.spec.container.image_cache), self.spec.container.image_name)
         return str(file) if file else ""
 
     def _place(self) -> Path | None:
         """Return the file for this question, or None if this machine cannot tell whether the image has changed."""
-        job, image = self.job, self._image()
+        spec, image = self.spec, self._image()
         state: list[object] = []
         if re.search(r"/sha256-[0-9a-f]{64}\.sif$", image):
             state = [image]
@@ -160,14 +160,15 @@ class Probe:
                 with suppress(OSError):
                     status = os.stat(os.path.join(image, below) if below else image)
                     state += [below, status.st_ino, status.st_size, status.st_mtime_ns]
-        if not state and RUNTIMES[job.container.runtime].CONTAINED:
+        if not state and RUNTIMES[spec.container.runtime].CONTAINED:
             return None
-        path = [v.value for v in job.program.env if v.name == "PATH"]
-        where = ",".join(map(str, job.hosts.names)) or self._cluster()
-        question = (kit.asking_of_mpi(), job.container.runtime, image, *job.container.binds, *job.container.args, path)
+        path = [v.value for v in spec.program.env if v.name == "PATH"]
+        where = ",".join(map(str, spec.hosts.names)) or self._cluster()
+        box = spec.container
+        question = (kit.asking_of_mpi(), box.runtime, image, *box.binds, *box.args, path)
         words = (*question, *state, where, self.environ.get("PATH", ""))
         key = hashlib.sha256("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        return Path(job.container.image_cache) / cache.FACTS / key
+        return Path(spec.container.image_cache) / cache.FACTS / key
 
     def _cluster(self) -> str:
         with suppress(LaunchError):
@@ -175,23 +176,24 @@ class Probe:
         return ""
 
 
-def judged(probe: Probe, look: bool = False) -> tuple[JobSpec, Verdict | None]:
+def resolve(probe: Probe, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     """Return the job as it will run, and the verdict if one is known. `look` is for a plan, which refuses nothing.
 
-    An inside-out job asks nothing, since it needs nothing of the node. Raises Impossible.
+    An inside-out job needs nothing of the node, so it asks nothing and runs as it does without an earlier answer.
+    Raises Impossible.
     """
-    job = probe.job
-    direct = not (job.program.once or job.program.script or job.program.shell)
-    facts = probe.remembered() if direct or look else None
-    asks = look or (direct and job.start.mode == "outside-in")
+    spec, direct = probe.spec, probe.spec.program.direct
+    if not look and not (direct and spec.start.mode == "outside-in"):
+        return spec, None
+    facts = probe.remembered()
     fresh = False
-    if asks and (look or facts is None or not probe.judge(facts).chosen.works):
+    if look or facts is None or not probe.judge(facts).chosen.works:
         answer = probe.ask()
         fresh = answer is not None
         facts = answer or (probe.remembered() if facts else None)  # called again because it sets `origin`
     if facts is None:
-        return job, None
+        return spec, None
     verdict = probe.judge(facts)
     if not verdict.chosen.works and (look or not fresh):
-        return job, verdict  # a plan refuses nothing, and neither does a remembered answer
-    return (compatibility.decided(job, verdict) if direct else job), verdict
+        return spec, verdict  # a plan refuses nothing, and neither does a remembered answer
+    return (compatibility.decide(spec, verdict) if direct else spec), verdict

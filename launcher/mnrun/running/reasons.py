@@ -18,7 +18,7 @@ OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # wording 
 
 
 class Broken(Exception):
-    """The end of a launch that cannot go on. `why` may ask the scheduler, and is called after everything has ended."""
+    """Raised by a launch that cannot go on. `why` may ask the scheduler, and is called after everything has ended."""
 
     def __init__(self, why: Callable[[], LaunchError]) -> None:
         super().__init__(why)
@@ -31,13 +31,13 @@ class Reasons:
     def __init__(self, plan: Plan, site: Site, scheduler: Scheduler) -> None:
         self._plan, self._job, self._site, self._scheduler = plan, site.job, site, scheduler
 
-    def not_ready(self, roster: Roster, said: Sequence[str], late: bool) -> LaunchError:
+    def not_ready(self, roster: Roster, messages: Sequence[str], late: bool) -> LaunchError:
         """Return the error for the nodes that are not ready, by their reports and the scheduler's opinion of them."""
         missing = roster.missing
         refused = roster.failed or roster.gone or roster.lost
         thoughts = self._scheduler.why_down(missing)
         reasons = nodeset.folded({node: roster.why(node, thoughts) for node in missing})
-        words = [line for line in said if any(node in line for node in missing)] or said
+        words = [line for line in messages if any(node in line for node in missing)] or messages
         noise = f" ({' | '.join(words[-3:])})" if words else ""
         count = f"{len(missing)} of {len(roster.nodes)} nodes not ready"
         if late and not refused:
@@ -45,9 +45,9 @@ class Reasons:
             return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", "--start-timeout allows more time")
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
 
-    def cut_off(self, said: Sequence[str]) -> LaunchError:
+    def cut_off(self, messages: Sequence[str]) -> LaunchError:
         """Return the error for a serving step that ended unasked: the job ended, or its srun was killed."""
-        starved = [line for line in said if OOM.search(line)]
+        starved = [line for line in messages if OOM.search(line)]
         if starved:  # a site can have Slurm end a step after the kernel killed one of its processes
             return OutOfMemory(f"out of memory: {' | '.join(starved)}", LESS)
         state = self._scheduler.ending(self._site)
@@ -56,11 +56,11 @@ class Reasons:
             return over
         lost = self._scheduler.why_down(self._plan.layout.nodes)
         if lost:
-            told = nodeset.folded({node: f"Slurm says {thought}" for node, thought in lost.items()})
-            return NodeError(f"lost while the program ran: {told}")
+            states = nodeset.folded({node: f"Slurm says {state}" for node, state in lost.items()})
+            return NodeError(f"lost while the program ran: {states}")
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {self._job} failed")
-        words = " | ".join(said[-3:]) or "without a message"
+        words = " | ".join(messages[-3:]) or "without a message"
         return NodeError(f"the step with the containers ended while the program ran ({words})")
 
 

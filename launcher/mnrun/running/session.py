@@ -1,4 +1,4 @@
-"""The common part of the verbs that run a job: its specification, its plan on nodes, its launch."""
+"""Run a job for the verbs: read its specification, plan it on nodes, launch it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Outcome, Plan, Site
-from mnrun.planning import layout, plan, show, spec
+from mnrun.planning import layout, plan, show
+from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
 from mnrun.system.process import Signals, Starter
@@ -36,18 +37,18 @@ class View:
 
     plan: Plan
     site: Site
-    judged: show.Judged
+    judgement: show.Judgement
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchRequest:
     """A job on its nodes.
 
     `records` opens the records of the launch of that name. `starter` starts its commands. The signals in `forwarded` go
     on to its program.
     """
 
-    job: JobSpec
+    spec: JobSpec
     allocation: Allocation
     site: Site
     records: Callable[[str], AbstractContextManager[Records]]
@@ -55,55 +56,57 @@ class Launch:
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
 
 
-def launch(job: JobSpec, allocated: bool = False) -> int:
-    """Carry `job` out on the nodes that this process holds, and return its exit code.
+def launch(spec: JobSpec, allocated: bool = False) -> int:
+    """Carry `spec` out on the nodes that this process holds, and return its exit code.
 
     `allocated` says that mnrun got the nodes for this very job.
     """
     from mnrun.running import job_dir
 
-    screen = Screen(job.quiet, job.verbose)
-    if job.as_given and nodes.in_job():
-        return _launch_in_batch(job, screen)
-    opened = partial(job_dir.opened, job.job_dir, keep=job.keep)
-    if job.hosts.names:
-        with nodes.connected(job, screen) as hosts:
-            launched = Launch(hosts.job, hosts.allocation, hosts.site, opened, hosts.transport.start)
-            return _launch(launched, screen, hosts.transport, _ineffective(job)).code
-    launched = Launch(job, *nodes.current(job), opened)
-    return _launch(launched, screen, notes=_ineffective(job, allocated)).code
+    screen = Screen(spec.quiet, spec.verbose)
+    if spec.as_given and nodes.in_job():
+        return _launch_in_batch(spec, screen)
+    opened = partial(job_dir.opened, spec.job_dir, keep=spec.keep)
+    if spec.hosts.names:
+        with nodes.connected(spec, screen) as hosts:
+            request = LaunchRequest(hosts.spec, hosts.allocation, hosts.site, opened, hosts.transport.start)
+            return _launch(request, screen, hosts.transport, _ineffective(spec)).code
+    request = LaunchRequest(spec, *nodes.current(spec), opened)
+    return _launch(request, screen, notes=_ineffective(spec, allocated)).code
 
 
-def _launch_in_batch(job: JobSpec, screen: Screen) -> int:
+def _launch_in_batch(spec: JobSpec, screen: Screen) -> int:
     """Carry out a submitted job in its batch script, and return its exit code. Other verbs read its records."""
     from mnrun.running import batch
 
     start = batch.current(os.environ)
-    job = batch.apart(job, start)
-    with batch.recorded(job, start) as records:
-        launched = Launch(job, *nodes.current(job), lambda _: nullcontext(records))
+    spec = batch.apart(spec, start)
+    with batch.recorded(spec, start) as records:
+        request = LaunchRequest(spec, *nodes.current(spec), lambda _: nullcontext(records))
         if start.is_script:
-            launched = replace(launched, starter=batch.start, forwarded=batch.FORWARDED)
-        start.outcome = _launch(launched, screen)
+            request = replace(request, starter=batch.start, forwarded=batch.FORWARDED)
+        start.outcome = _launch(request, screen)
     return start.outcome.code
 
 
-def _launch(launched: Launch, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()) -> Outcome:
+def _launch(
+    request: LaunchRequest, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()
+) -> Outcome:
     from mnrun.running import execute, outputs, probe
 
-    job, allocation, site = launched.job, launched.allocation, launched.site
-    node_probe = probe.Probe(job, allocation, site, os.environ, transport)
-    job, verdict = probe.judged(node_probe)
-    launch_plan = _plan(job, allocation, site)
-    lines = [show.verdict_line(verdict, node_probe.origin)] if job.verbose else []
+    spec, allocation, site = request.spec, request.allocation, request.site
+    node_probe = probe.Probe(spec, allocation, site, os.environ, transport)
+    spec, verdict = probe.resolve(node_probe)
+    launch_plan = _plan(spec, allocation, site)
+    lines = [show.verdict_line(verdict, node_probe.origin)] if spec.verbose else []
     for note in (*_summary(launch_plan, allocation), *notes, *lines):
         screen.say(note)
-    begin = outputs.opened(launch_plan, site, os.environ, launched.starter)
-    with begin as starter, launched.records(launch_plan.job) as records:
+    begin = outputs.opened(launch_plan, site, os.environ, request.starter)
+    with begin as starter, request.records(launch_plan.job) as records:
         outcome = execute.execute(
-            launch_plan, allocation, site, os.environ, records, screen, starter, launched.forwarded
+            launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
         )
-        if job.keep:
+        if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
     return outcome
 
@@ -113,20 +116,20 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> View:
     from mnrun.running import probe
     from mnrun.schedulers import BATCH
 
-    job = spec_of(command, given)
+    spec = spec_of(command, given)
     allocation: Allocation | None
-    with nodes.connected(job, Screen(quiet=True), look=True) if job.hosts.names else nullcontext() as hosts:
+    with nodes.connected(spec, Screen(quiet=True), look=True) if spec.hosts.names else nullcontext() as hosts:
         if hosts is not None:
-            job, allocation, site, transport = hosts.job, hosts.allocation, hosts.site, hosts.transport
+            spec, allocation, site, transport = hosts.spec, hosts.allocation, hosts.site, hosts.transport
         else:
-            (allocation, site), transport = nodes.current_or_none(job), None
-        node_probe = probe.Probe(job, allocation, site, os.environ, transport)
-        job, verdict = probe.judged(node_probe, look=True)
+            (allocation, site), transport = nodes.current_or_none(spec), None
+        node_probe = probe.Probe(spec, allocation, site, os.environ, transport)
+        spec, verdict = probe.resolve(node_probe, look=True)
         networks = node_probe.networks()
-    launch_plan = _plan(job if allocation else layout.share_gpus(job), allocation, site)
+    launch_plan = _plan(spec if allocation else layout.share_gpus(spec), allocation, site)
     if allocation is None:
         site = BATCH[site.scheduler].with_gpus(site, launch_plan.spec, launch_plan.layout)
-    return View(launch_plan, site, show.Judged(verdict, node_probe.origin, launch_plan.spec, networks))
+    return View(launch_plan, site, show.Judgement(verdict, node_probe.origin, launch_plan.spec, networks))
 
 
 def spec_of(
@@ -162,7 +165,7 @@ def spec_of(
         as_given=frozen,
         there=os.path.exists,
     )
-    return spec.build(settings, command or ("" if shell else sources.command), around, shell)
+    return build(settings, command or ("" if shell else sources.command), around, shell)
 
 
 def _load_modules(names: object) -> None:
@@ -175,16 +178,16 @@ def _load_modules(names: object) -> None:
     os.environ.update(loaded)
 
 
-def _ineffective(job: JobSpec, allocated: bool = False) -> list[str]:
+def _ineffective(spec: JobSpec, allocated: bool = False) -> list[str]:
     """Return a note on options that have an effect only at submission. Options of the allocation had one if mnrun
     itself has `allocated` the nodes."""
     from mnrun.running.outputs import live_files
 
-    here = live_files(job)
+    here = live_files(spec)
     given = [
         name
-        for name in job.origins
-        if BY_NAME[name].batch and job.sets(name) and not here.get(f"--{name}")
+        for name in spec.origins
+        if BY_NAME[name].batch and spec.sets(name) and not here.get(f"--{name}")
         if not (allocated and "shell" in BY_NAME[name].verbs)
     ]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -215,15 +218,16 @@ def _read(path: str, option: str = "--env-file") -> str:
         raise UsageError(f"{option} {path}: {error.strerror}") from None
 
 
-def _plan(job: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
+def _plan(spec: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
     if (
-        not job.start.bind_to
-        and not job.resources.no_gpu
+        not spec.start.bind_to
+        and not spec.resources.no_gpu
         and allocation is not None
         and any(node.gpus for node in allocation.nodes)
     ):
-        job = replace(job, start=replace(job.start, bind_to="none"))  # by default, mpirun binds each rank to one core
-    return plan.make(job, layout.lay_out(job, allocation), f"{site.job}-{token()}")
+        # by default, mpirun binds each rank to one core
+        spec = replace(spec, start=replace(spec.start, bind_to="none"))
+    return plan.make(spec, layout.lay_out(spec, allocation), f"{site.job}-{token()}")
 
 
 def own_call() -> tuple[str, ...]:

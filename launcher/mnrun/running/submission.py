@@ -1,4 +1,4 @@
-"""A job as a batch script, and its way to the scheduler."""
+"""Write a job as a batch script, and hand it to the scheduler."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from mnrun.schedulers.model import Queue
 class Submission:
     """A job, its scheduler, and the text of its batch script."""
 
-    job: JobSpec
+    spec: JobSpec
     scheduler: BatchScheduler
     script: str
 
 
 def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     """Return the batch script of a job. Change and ask nothing. Raises LaunchError."""
-    job = layout.share_gpus(session.spec_of(command, given, batch=True))
-    if job.hosts.names:
+    spec = layout.share_gpus(session.spec_of(command, given, batch=True))
+    if spec.hosts.names:
         words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
         raise Impossible(
             "a job with --hosts cannot be submitted, since there is no scheduler",
             f"run it in tmux: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
         )
-    if job.hosts.local:
+    if spec.hosts.local:
         raise Impossible("a job with --local cannot be submitted", "leave out --local, or use mnrun run")
-    ranks = layout.lay_out(job, None)
-    paper = plan.make(job, script.on_paper(ranks), "JOB")
+    ranks = layout.lay_out(spec, None)
+    paper = plan.make(spec, script.on_paper(ranks), "JOB")
     scheduler = at_hand(os.environ)
     source = f" on {time.strftime('%Y-%m-%d')} by: {shlex.join(['mnrun', *_typed()])}"
-    call = (job.batch.mnrun,) if job.batch.mnrun else session.own_call()
-    gpus = str(layout.gpus(job.resources, ranks) or "")
+    call = (spec.batch.mnrun,) if spec.batch.mnrun else session.own_call()
+    gpus = str(layout.gpus(spec.resources, ranks) or "")
     text = script.write(paper, scheduler, call, source)
-    resources = replace(job.resources, nodes=ranks.nnodes, gpus=gpus)
-    return Submission(replace(job, resources=resources), scheduler, text)
+    resources = replace(spec.resources, nodes=ranks.nnodes, gpus=gpus)
+    return Submission(replace(spec, resources=resources), scheduler, text)
 
 
 def _typed() -> list[str]:
@@ -62,8 +62,8 @@ def hand_in(submission: Submission) -> tuple[str, str]:
     if not scheduler.is_here():
         remedy = f"submit where {scheduler.TITLE} is, or run here with mnrun run --local"
         raise UsageError(f"{scheduler.SUBMIT} is not on PATH", remedy)
-    job_dir.writable(submission.job.job_dir)
-    return scheduler.submit(submission.script, submission.job, os.environ)
+    job_dir.writable(submission.spec.job_dir)
+    return scheduler.submit(submission.script, submission.spec, os.environ)
 
 
 def record(number: str, submission: Submission) -> Queue:
@@ -72,17 +72,17 @@ def record(number: str, submission: Submission) -> Queue:
     def absolute(path: str) -> str:
         return os.path.abspath(path) if path else ""
 
-    job = submission.job
+    spec = submission.spec
     request = Submitted(
         id=number,
-        name=job_name(job),
+        name=job_name(spec),
         cluster=submission.scheduler.start(os.environ).cluster,
-        nodes=job.resources.nodes or 0,
-        output=absolute(job.batch.text("output") or submission.scheduler.OUTPUT),
-        error=absolute(job.batch.text("error")),
-        split_output=job.program.split_output,
+        nodes=spec.resources.nodes or 0,
+        output=absolute(spec.batch.text("output") or submission.scheduler.OUTPUT),
+        error=absolute(spec.batch.text("error")),
+        split_output=spec.program.split_output,
     )
-    job_dir.submitted(job, request, submission.script)
-    queue = submission.scheduler.user_queue(os.environ, Path.home(), float(job.slurm_poll))
+    job_dir.submitted(spec, request, submission.script)
+    queue = submission.scheduler.user_queue(os.environ, Path.home(), float(spec.slurm_poll))
     queue.forget()
     return queue

@@ -1,4 +1,4 @@
-"""The schedulers: each tells which nodes the job holds, how a step gets to them, and how a job is handed in."""
+"""Define the interface of a scheduler: the nodes of the job, the commands of its steps, and batch scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mnrun.system.screen import Screen
 
 
 class Scheduler(Protocol):
-    """The part that every launch needs: the command of a step, and the state of the job."""
+    """A scheduler as every launch needs it: the command of a step, and the state of the job."""
 
     CLIENT: bool  # a client of its own starts each step, which may die with mnrun, and has errors of its own (srun)
     SIGNALS: bool  # its signals reach every process of a step, so that the guards receive them
@@ -57,7 +57,7 @@ class Scheduler(Protocol):
 
 
 class BatchScheduler(Scheduler, Protocol):
-    """The further part of a scheduler that grants nodes and takes batch scripts."""
+    """A scheduler that also grants nodes and takes batch scripts."""
 
     TITLE: str  # its name, as people write it
     SUBMIT: str  # the program that takes batch scripts
@@ -123,5 +123,5 @@ def at_hand(environ: Mapping[str, str]) -> BatchScheduler:
     The first one writes scripts where no scheduler is, and says what is missing here.
     """
     around = (scheduler for scheduler in BATCH.values() if scheduler.job(environ))
-    here = (scheduler for scheduler in BATCH.values() if scheduler.is_here())
-    return next(around, None) or next(here, None) or next(iter(BATCH.values()))
+    on_machine = (scheduler for scheduler in BATCH.values() if scheduler.is_here())
+    return next(around, None) or next(on_machine, None) or next(iter(BATCH.values()))

@@ -1,4 +1,4 @@
-"""This one machine without a scheduler: a step starts directly."""
+"""Start steps directly on this machine, without a scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nouns of a scheduler that takes jobs: the jobs of its queue, the nodes of its partitions, one start of a job.
+"""Define the records of a batch scheduler: a job of its queue, a node of a partition, one start of a job.
 
 Times are seconds since the epoch, or 0 where there is none.
 """

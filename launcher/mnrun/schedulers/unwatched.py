@@ -1,4 +1,4 @@
-"""The word on a job that no scheduler holds: it goes on for as long as this process does."""
+"""Answer for a job without a scheduler: the job goes on for as long as this process does."""
 
 from __future__ import annotations
 

@@ -99,13 +99,13 @@ def test_tcp_beside_something_faster() -> None:
 def test_what_is_required() -> None:
     """Of all that was said; of several nodes, since one needs no network; and something must have been said."""
     for network, nnodes in (("any", 2), ("tcp", 2), ("ib", 1)):
-        transport.required(network, TCP, nnodes)
+        transport.check_network(network, TCP, nnodes)
     with pytest.raises(Impossible, match=r"--require ib: Open MPI by tcp on node\[01-02\]; .*ulimit -l"):
-        transport.required("ib", TCP, 2)
+        transport.check_network("ib", TCP, 2)
     with pytest.raises(Impossible, match="has reported a network"):
-        transport.required("ib", {}, 2)
+        transport.check_network("ib", {}, 2)
     with pytest.raises(Impossible, match="--require ib: Open MPI by tcp on node01;"):
-        transport.required("ib", {"node01": ["ib mlx5_0:1 NCCL", "tcp - Open MPI"]}, 2)
+        transport.check_network("ib", {"node01": ["ib mlx5_0:1 NCCL", "tcp - Open MPI"]}, 2)
 
 
 def test_who_starts_ranks_himself_is_not_listened_to() -> None:

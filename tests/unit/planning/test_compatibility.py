@@ -37,22 +37,22 @@ NONE = "image glibc glibc 2.41\n"
 OUTSIDE: dict[str, Any] = {"mode": "outside-in"}
 
 
-def told(image: str, node: str = NODE) -> MpiFacts:
+def facts_of(image: str, node: str = NODE) -> MpiFacts:
     lines = "".join(f"fact node01 {line}\n" for line in (node + image).splitlines())
-    found = mpi_facts(parse(f"a word of a login shell\n{lines}"))
-    assert found is not None
-    return found
+    facts = mpi_facts(parse(f"a word of a login shell\n{lines}"))
+    assert facts is not None
+    return facts
 
 
 def test_facts_are_read() -> None:
     """Kinds, versions, places and offers; a word that is none of ours is passed over."""
-    found = told(OMPI4)
-    assert [str(mpi) for mpi in found.node.mpis] == [
+    facts = facts_of(OMPI4)
+    assert [str(mpi) for mpi in facts.node.mpis] == [
         "Open MPI 5.0.7 (/usr/bin/mpirun)",
         "MPICH 4.2.1 (/usr/bin/mpiexec.hydra)",
     ]
-    assert (found.offers, found.node.pmix, found.image.pmix) == (("pmi2", "pmix", "pmix_v5"), "5.0.7", "4.2.2")
-    assert str(told(INTEL).image.mpis[0]) == "Intel MPI 2021.9 (/opt/intel/oneapi/mpi/2021.9.0/bin/mpirun)"
+    assert (facts.offers, facts.node.pmix, facts.image.pmix) == (("pmi2", "pmix", "pmix_v5"), "5.0.7", "4.2.2")
+    assert str(facts_of(INTEL).image.mpis[0]) == "Intel MPI 2021.9 (/opt/intel/oneapi/mpi/2021.9.0/bin/mpirun)"
     assert mpi_facts(parse("srun: error\n\n")) is None
 
 
@@ -80,9 +80,9 @@ def test_facts_are_read() -> None:
 )
 def test_what_will_be_done(given: dict[str, Any], image: str, chosen: tuple[str, str, str]) -> None:
     """What is left to us follows the image."""
-    job = build("./app", **given)
-    found = compatibility.decided(job, compatibility.judge(job, told(image)))
-    assert (found.start.mode, found.start.launcher, found.start.mpi) == chosen
+    spec = build("./app", **given)
+    decision = compatibility.decide(spec, compatibility.judge(spec, facts_of(image)))
+    assert (decision.start.mode, decision.start.launcher, decision.start.mpi) == chosen
 
 
 @pytest.mark.parametrize(
@@ -107,49 +107,49 @@ def test_what_will_be_done(given: dict[str, Any], image: str, chosen: tuple[str,
 )
 def test_what_is_known_to_fail_is_refused(given: dict[str, Any], image: str, said: tuple[str, ...]) -> None:
     """With the reason and what works; --force tries it all the same."""
-    job = build("./app", **given)
+    spec = build("./app", **given)
     with pytest.raises(Impossible) as refused:
-        compatibility.decided(job, compatibility.judge(job, told(image)))
+        compatibility.decide(spec, compatibility.judge(spec, facts_of(image)))
     for text in said:
         assert text in str(refused.value)
     forced = build("./app", **given, force=True)
-    assert compatibility.decided(forced, compatibility.judge(forced, told(image))).start.mode == forced.start.mode
+    assert compatibility.decide(forced, compatibility.judge(forced, facts_of(image))).start.mode == forced.start.mode
 
 
 @pytest.mark.parametrize("given", [{}, {"mode": "inside-out"}])
 def test_an_image_without_mpirun_leaves_the_starter_open(given: dict[str, Any]) -> None:
     """The head node looks for an mpirun itself, so that an earlier answer never changes the ranks' starter."""
     job = build("./app", **given)
-    verdict = compatibility.judge(job, told(NONE))
+    verdict = compatibility.judge(job, facts_of(NONE))
     assert (verdict.chosen.launcher, verdict.chosen.works) == ("env", True)
-    assert compatibility.decided(job, verdict).start.undecided == ("launcher",)
-    assert make(compatibility.decided(job, verdict), 1, 1).starter == "auto"
+    assert compatibility.decide(job, verdict).start.undecided == ("launcher",)
+    assert make(compatibility.decide(job, verdict), 1, 1).starter == "auto"
 
 
 def test_what_an_older_pmix_is_told_under_sruns() -> None:
     """Not to ask for what it has not; unless the user has said something else."""
     for env, value in (((), "native"), (("PMIX_SECURITY_MODE=munge",), "munge")):
-        job = build("./app", launcher="srun", env=env)
-        found = compatibility.decided(job, compatibility.judge(job, told(PMIX3))).program.env
-        assert [(v.name, v.value) for v in found if v.name.startswith("PMIX")] == [
+        spec = build("./app", launcher="srun", env=env)
+        variables = compatibility.decide(spec, compatibility.judge(spec, facts_of(PMIX3))).program.env
+        assert [(v.name, v.value) for v in variables if v.name.startswith("PMIX")] == [
             ("PMIX_SECURITY_MODE", value),
             ("PMIX_GDS_MODULE", "hash"),
         ]
-    job = build("./app", launcher="srun")
-    assert compatibility.decided(job, compatibility.judge(job, told(OMPI4))).program.env == job.program.env
+    spec = build("./app", launcher="srun")
+    assert compatibility.decide(spec, compatibility.judge(spec, facts_of(OMPI4))).program.env == spec.program.env
 
 
 def test_only_what_srun_offers() -> None:
     """A Slurm without PMIx starts no Open MPI; one without srun nothing; mpirun, where it is left to us, then does."""
     bare = NODE.replace(" pmix specific pmix plugin versions available: pmix_v5", "")
-    job = build("./app", launcher="srun")
-    way = compatibility.judge(job, told(OMPI5, bare)).chosen
-    assert (way.works, "needs pmix, srun --mpi offers pmi2: every rank" in way.why) == (False, True)
-    job = build("./app", mpi="pmix")
-    assert "offers pmi2, not pmix" in compatibility.judge(job, told(OMPI5, bare)).chosen.why
+    spec = build("./app", launcher="srun")
+    method = compatibility.judge(spec, facts_of(OMPI5, bare)).chosen
+    assert (method.works, "needs pmix, srun --mpi offers pmi2: every rank" in method.why) == (False, True)
+    spec = build("./app", mpi="pmix")
+    assert "offers pmi2, not pmix" in compatibility.judge(spec, facts_of(OMPI5, bare)).chosen.why
     none = "".join(line for line in NODE.splitlines(True) if not line.startswith("node mpi "))
-    job = build("./app", **OUTSIDE)
-    assert compatibility.judge(job, told(OMPI5, none)).chosen.launcher == "srun"
+    spec = build("./app", **OUTSIDE)
+    assert compatibility.judge(spec, facts_of(OMPI5, none)).chosen.launcher == "srun"
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_only_what_srun_offers() -> None:
 )
 def test_whether_ranks_can_copy_once(given: dict[str, Any], image: str, said: str) -> None:
     """By the containers as they will be, and as they were found to be."""
-    assert said in compatibility.single_copy(build("./app", **given), told(image))
+    assert said in compatibility.single_copy(build("./app", **given), facts_of(image))
 
 
 def test_two_images_of_one_mind_are_told_which_is_first() -> None:
     """The first on PATH is used; the other is named, with how to have it."""
-    why = compatibility.judge(build("./app"), told(OMPI4 + MPICH)).chosen.why
+    why = compatibility.judge(build("./app"), facts_of(OMPI4 + MPICH)).chosen.why
     assert "Open MPI 4.1.4 (/usr/bin/mpirun), the first on its PATH; it also has MPICH 4.2.1" in why
 
 
@@ -199,12 +199,12 @@ def test_driver_and_cuda(require: str, driver: str, cuda: str, enough: bool) -> 
 def test_a_driver_that_is_too_old_is_told_with_the_text_that_it_would_give() -> None:
     node = NODE + "node driver 470.57.02\nnode driver_cuda 11.4\n"
     image = OMPI5 + "image cuda 12.4.1\nimage require cuda>=12.4\n"
-    notes = compatibility.judge(build("./app"), told(image, node)).notes
+    notes = compatibility.judge(build("./app"), facts_of(image, node)).notes
     assert any("too old" in note and "CUDA driver version is insufficient" in note for note in notes)
     newer = NODE + "node driver 550.54\nnode driver_cuda 12.4\n"
     assert any(
         "is enough for the image's CUDA 12.4.1" in note
-        for note in compatibility.judge(build("./app"), told(image, newer)).notes
+        for note in compatibility.judge(build("./app"), facts_of(image, newer)).notes
     )
 
 
@@ -214,14 +214,14 @@ OLD = NODE.replace("pmix_v5\n", "pmix_v4\nnode unloadable pmix pmix_v4\n")  # De
 @pytest.mark.parametrize("given", [{"launcher": "srun"}, {"launcher": "srun", "mpi": "pmix"}])
 def test_a_plugin_that_is_listed_may_not_load(given: dict[str, Any]) -> None:
     """It is not counted among what srun offers, and what works instead is said; auto goes another way."""
-    found = told(OMPI4, OLD)
-    assert (found.offers, found.broken) == (("pmi2",), ("pmix", "pmix_v4"))
-    job = build("./app", **given)
+    facts = facts_of(OMPI4, OLD)
+    assert (facts.offers, facts.broken) == (("pmi2",), ("pmix", "pmix_v4"))
+    spec = build("./app", **given)
     with pytest.raises(Impossible) as refused:
-        compatibility.decided(job, compatibility.judge(job, found))
+        compatibility.decide(spec, compatibility.judge(spec, facts))
     for word in ("pmix", "cannot", "--mode inside-out works"):
         assert word in str(refused.value)
     auto = build("./app", **OUTSIDE)
-    assert compatibility.decided(auto, compatibility.judge(auto, found)).start.launcher == "mpirun"
-    job = build("./app", launcher="srun")
-    assert compatibility.judge(job, told(MPICH, OLD)).chosen.mpi == "pmi2"
+    assert compatibility.decide(auto, compatibility.judge(auto, facts)).start.launcher == "mpirun"
+    spec = build("./app", launcher="srun")
+    assert compatibility.judge(spec, facts_of(MPICH, OLD)).chosen.mpi == "pmi2"

@@ -90,7 +90,7 @@ def sent(made: Plan, site: Site) -> str:
         else kit.inside_environment(made, made.layout)
     )
     files = {**kit.files(made, {"launch.env": launch}), **({} if outside else kit.hostfiles(made.layout))}
-    known = {*kit.sent(), "rules.sh"}
+    known = {*kit.node_wrappers(), "rules.sh"}
     return "".join(f"--- {name}\n{text}" for name, text in files.items() if name not in known)
 
 

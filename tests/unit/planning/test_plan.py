@@ -52,10 +52,10 @@ def test_where_the_program_starts(kind: str, where: Where) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_step_has_a_nodes_name(kind: str) -> None:
     """A plan is complete before anyone holds nodes; names come with carry."""
-    made = planned(2, 1, **KINDS[kind])
-    assert not [step for step in made.steps if re.search(r"node0\d", " ".join(step.argv))]
-    paper = plan.make(made.spec, Layout((), (2, 1)), made.job)
-    assert paper.steps == made.steps
+    launch_plan = planned(2, 1, **KINDS[kind])
+    assert not [step for step in launch_plan.steps if re.search(r"node0\d", " ".join(step.argv))]
+    paper = plan.make(launch_plan.spec, Layout((), (2, 1)), launch_plan.job)
+    assert paper.steps == launch_plan.steps
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,8 +68,8 @@ def test_a_plan_is_pure(kind: str) -> None:
 def test_the_command_arrives_as_it_was_given(kind: str) -> None:
     """Its words are the last ones, unquoted and unread."""
     words = ("./app", "a b", "$HOME", "--", "-n", "", "it's", "*", "\n", "ü")
-    made = make(build(*words, **KINDS[kind]), 2, 2)
-    assert made.step(Phase.RUN).argv[-len(words) :] == words
+    launch_plan = make(build(*words, **KINDS[kind]), 2, 2)
+    assert launch_plan.step(Phase.RUN).argv[-len(words) :] == words
 
 
 @pytest.mark.parametrize(
@@ -112,18 +112,18 @@ def test_the_command_as_torchrun_takes_it(command: tuple[str, ...], words: tuple
 @pytest.mark.parametrize(("mpi", "starter"), [("auto", "mpirun"), ("openmpi", "mpirun"), ("mpich", "mpiexec.hydra")])
 def test_the_hosts_starter_goes_by_its_own_name(mpi: str, starter: str) -> None:
     """Outside-in it must be on the nodes, and it is what starts the ranks."""
-    made = planned(2, 1, **BY_MPIRUN, mpi=mpi)
-    argv = made.step(Phase.RUN).argv
+    launch_plan = planned(2, 1, **BY_MPIRUN, mpi=mpi)
+    argv = launch_plan.step(Phase.RUN).argv
     assert argv[argv.index("wait_go.sh") + 1 :][:3] == (starter, "-n", "3")
-    assert ("program", starter) in made.needs
+    assert ("program", starter) in launch_plan.needs
 
 
 def test_an_mpirun_of_the_users_own_is_not_started_by_ours() -> None:
     """It runs once, and says so."""
-    made = make(build("mpirun", "-n", "3", "./app"), 2, 2)
-    assert made.step(Phase.RUN).argv[-4:] == ("mpirun", "-n", "3", "./app")
-    assert made.step(Phase.RUN).argv.count("mpirun") == 1
-    assert "mpirun starts its own ranks: run once, in the master container" in made.notes
+    launch_plan = make(build("mpirun", "-n", "3", "./app"), 2, 2)
+    assert launch_plan.step(Phase.RUN).argv[-4:] == ("mpirun", "-n", "3", "./app")
+    assert launch_plan.step(Phase.RUN).argv.count("mpirun") == 1
+    assert "mpirun starts its own ranks: run once, in the master container" in launch_plan.notes
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_an_mpirun_of_the_users_own_is_not_started_by_ours() -> None:
 )
 def test_who_is_counted_and_who_reads(given: dict[str, Any], command: str, counted: bool, stdin: str) -> None:
     """Ranks that we start are counted; mpirun loses standard input, so that it goes around it; srun does not."""
-    made = planned(2, 2, command=command, **given)
-    assert (made.counted, made.stdin) == (counted, stdin)
+    launch_plan = planned(2, 2, command=command, **given)
+    assert (launch_plan.counted, launch_plan.stdin) == (counted, stdin)
 
 
 @pytest.mark.parametrize(
@@ -158,10 +158,10 @@ def test_who_is_counted_and_who_reads(given: dict[str, Any], command: str, count
 )
 def test_who_shares_a_container(given: dict[str, Any], ranks: tuple[int, ...], shared: bool, alone: bool) -> None:
     """A node's ranks do where there are several, unless asked otherwise."""
-    made = planned(*ranks, **given)
-    assert made.alone == alone
-    assert ("--sharens" in made.step(Phase.SERVE).argv) == shared
-    assert ("instance://sharens_instance_MNRUN_HOLDER" in made.step(Phase.RUN).argv) == shared
+    launch_plan = planned(*ranks, **given)
+    assert launch_plan.alone == alone
+    assert ("--sharens" in launch_plan.step(Phase.SERVE).argv) == shared
+    assert ("instance://sharens_instance_MNRUN_HOLDER" in launch_plan.step(Phase.RUN).argv) == shared
 
 
 def test_a_serving_container_has_pids_of_its_own() -> None:
@@ -184,10 +184,10 @@ def test_a_serving_container_has_pids_of_its_own() -> None:
 )
 def test_the_working_directory_is_there(given: dict[str, Any], mounted: bool) -> None:
     """Mounted by itself where home does not bring it."""
-    made = planned(1, **given)
-    chdir = made.spec.program.chdir
-    assert (f"{chdir}:{chdir}" in made.step(Phase.RUN).argv) == mounted
-    assert "--pwd" in made.step(Phase.RUN).argv
+    launch_plan = planned(1, **given)
+    chdir = launch_plan.spec.program.chdir
+    assert (f"{chdir}:{chdir}" in launch_plan.step(Phase.RUN).argv) == mounted
+    assert "--pwd" in launch_plan.step(Phase.RUN).argv
 
 
 def test_a_users_mounts_come_after_ours() -> None:
@@ -259,11 +259,11 @@ def test_two_jobs_have_nothing_in_common_on_a_node() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_carry_puts_the_schedulers_words_in_front(kind: str) -> None:
     """One command for each step that starts something; the step's own words unchanged behind."""
-    made = planned(2, 2, **KINDS[kind])
-    commands = carry.carry(made, SITE)
-    assert list(commands) == [s.phase for s in made.steps if s.where is not Where.HERE]
+    launch_plan = planned(2, 2, **KINDS[kind])
+    commands = carry.carry(launch_plan, SITE)
+    assert list(commands) == [s.phase for s in launch_plan.steps if s.where is not Where.HERE]
     for phase, command in commands.items():
-        words = made.step(phase).argv
+        words = launch_plan.step(phase).argv
         assert command.argv[0] == "srun"
         assert command.argv[len(command.argv) - len(words) :] == words
         assert command.nodes == ()
@@ -271,17 +271,19 @@ def test_carry_puts_the_schedulers_words_in_front(kind: str) -> None:
 
 def test_carry_without_a_scheduler() -> None:
     """The step's words are all there is."""
-    made = planned(2)
+    launch_plan = planned(2)
     local = dataclasses.replace(SITE, scheduler="local")
-    assert carry.carry(made, local) == {s.phase: Command(s.argv) for s in made.steps if s.where is not Where.HERE}
+    assert carry.carry(launch_plan, local) == {
+        s.phase: Command(s.argv) for s in launch_plan.steps if s.where is not Where.HERE
+    }
 
 
 def test_host_is_the_same_job_without_containers() -> None:
     """The baseline: the same steps, no runtime's word in them, and nothing that a node would need of one."""
-    made = make(job_spec(command=("./app",), runtime="host", chdir="/run"), 2, 2)
-    assert "apptainer" not in repr(made.steps)
-    assert made.needs == (("working directory", "/run"),)
-    assert "inside-bare" in made.step(Phase.RUN).argv
+    launch_plan = make(job_spec(command=("./app",), runtime="host", chdir="/run"), 2, 2)
+    assert "apptainer" not in repr(launch_plan.steps)
+    assert launch_plan.needs == (("working directory", "/run"),)
+    assert "inside-bare" in launch_plan.step(Phase.RUN).argv
 
 
 @pytest.mark.parametrize(
@@ -333,10 +335,10 @@ def test_a_directory_that_no_runtime_can_mount(option: str, path: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
     """A person reads which they are; a program is given the words as they are."""
-    made = planned(2, 2, **KINDS[kind])
-    judged = show.Judged(None, "", made.spec)
+    launch_plan = planned(2, 2, **KINDS[kind])
+    judgement = show.Judgement(None, "", launch_plan.spec)
     names = ("boot.sh", "into.sh") if kind == "by srun" else ("boot.sh", "await.sh", "into.sh")
-    text, data = show.as_steps(made, SITE, judged), show.as_json(made, SITE, judged)
+    text, data = show.as_steps(launch_plan, SITE, judgement), show.as_json(launch_plan, SITE, judgement)
     assert all(f"-c '<{name}>' /tmp/mnrun.7-abcdef " in text for name in names)
     assert "mnrun_back" not in text
     said = [word for step in json.loads(data)["steps"] for word in step["argv"]]
@@ -345,18 +347,18 @@ def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
 
 def test_a_plan_of_hosts_names_them() -> None:
     """For a person by what reaches them, ssh or pdsh; a program is given the nodes and a step's own words."""
-    made = make(job_spec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)
-    judged = show.Judged(None, "", made.spec)
-    text, data = show.as_steps(made, hosts.SITE, judged), show.as_json(made, hosts.SITE, judged)
+    launch_plan = make(job_spec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)
+    judgement = show.Judgement(None, "", launch_plan.spec)
+    text, data = show.as_steps(launch_plan, hosts.SITE, judgement), show.as_json(launch_plan, hosts.SITE, judgement)
     assert """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """ in text
     assert """   ssh node01 "env MNRUN_NODE=node01 bash -p -c '<await.sh>' /tmp/mnrun.7-abcdef """ in text
     shown = {step["phase"]: step for step in json.loads(data)["steps"]}
     assert [(shown[phase]["argv"], shown[phase].get("nodes")) for phase in ("serve", "await", "run")] == [
-        (list(made.step(Phase.SERVE).argv), ["node01", "node02"]),
+        (list(launch_plan.step(Phase.SERVE).argv), ["node01", "node02"]),
         ([], None),
-        (list(made.step(Phase.RUN).argv), ["node01"]),
+        (list(launch_plan.step(Phase.RUN).argv), ["node01"]),
     ]
-    assert '"nodes"' not in json.dumps(json.loads(show.as_json(made, SITE, judged))["steps"])
+    assert '"nodes"' not in json.dumps(json.loads(show.as_json(launch_plan, SITE, judgement))["steps"])
 
 
 @pytest.mark.parametrize("word", ["plain", "it's", "$HOME", 'a "b"', "`x`", "back\\slash", "!", "100%h"])

@@ -87,7 +87,9 @@ def test_an_image_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     """The steps that come after name its place; what goes down is the script; nothing is said of what is usual."""
     step = Step(*images("sha256:1", "sha256:1"))
     plan = carried_out(step)
-    assert step.sent == kit.fetched(plan.spec, {"APPTAINER_DOCKER_PASSWORD": "of no matter"}, pulse=True) + b"pulse"
+    assert (
+        step.sent == kit.prepare_input(plan.spec, {"APPTAINER_DOCKER_PASSWORD": "of no matter"}, pulse=True) + b"pulse"
+    )
     assert plan.spec.container.image_name == HERE
     assert HERE in plan.step(Phase.SERVE).argv
     assert IMAGE in step.argv

@@ -14,7 +14,7 @@ from mnrun.images import cache
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
 from mnrun.running import probe
-from mnrun.running.probe import Probe, judged
+from mnrun.running.probe import Probe, resolve
 from mnrun.schedulers import slurm
 from mnrun.system import process
 from unit.samples import RECORDED, SITE, build, held
@@ -29,10 +29,10 @@ class Node:
     """A node that says what it is told to, and counts the questions."""
 
     says: str = FACTS
-    asked: list[tuple[str, ...]] = field(default_factory=list)
+    questions: list[tuple[str, ...]] = field(default_factory=list)
 
     def __call__(self, allocation: object, names: object, words: tuple[str, ...], environ: object) -> str:
-        self.asked.append(words)
+        self.questions.append(words)
         if not self.says:
             raise SchedulerError("srun: no")
         return self.says
@@ -53,14 +53,14 @@ def image(tmp_path: Path) -> Path:
 
 
 def of(image: Path, **given: Any) -> Probe:
-    job = build("./app", **{"image": str(image), "image_cache": str(image.parent / "cache"), **given})
-    return Probe(job, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
+    spec = build("./app", **{"image": str(image), "image_cache": str(image.parent / "cache"), **given})
+    return Probe(spec, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
 
 
 def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
     """It needs nothing of the node."""
-    job, found = judged(of(image))
-    assert (node.asked, found, job.start.mode, job.start.undecided) == (
+    spec, verdict = resolve(of(image))
+    assert (node.questions, verdict, spec.start.mode, spec.start.undecided) == (
         [],
         None,
         "inside-out",
@@ -71,22 +71,22 @@ def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
 def test_outside_in_asks_once(node: Node, image: Path) -> None:
     """The first node, in the job's own container; the next job of this image knows it."""
     for _ in range(3):
-        job, found = judged(of(image, mode="outside-in"))
-        assert (job.start.launcher, job.start.mpi, job.start.undecided) == ("mpirun", "openmpi", ())
-        assert found is not None
-    (words,) = node.asked
+        spec, verdict = resolve(of(image, mode="outside-in"))
+        assert (spec.start.launcher, spec.start.mpi, spec.start.undecided) == ("mpirun", "openmpi", ())
+        assert verdict is not None
+    (words,) = node.questions
     assert words[:3] == ("bash", "-p", "-c")
     assert words[-1] == str(image)
     image.write_text("another")
-    judged(of(image, mode="outside-in"))
-    judged(of(image, mode="outside-in", bind=("/usr:/opt/x",)))
-    judged(replaced(of(image, mode="outside-in"), PATH="/opt/mpi/bin"))
-    assert len(node.asked) == 4
+    resolve(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in", bind=("/usr:/opt/x",)))
+    resolve(replaced(of(image, mode="outside-in"), PATH="/opt/mpi/bin"))
+    assert len(node.questions) == 4
 
 
 def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mocker: MockerFixture) -> None:
     """An older mnrun's, whose script may have written another format."""
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     assert of(image, mode="outside-in").remembered() is not None
     mocker.patch.object(kit, "asking_of_mpi", return_value="another script")
     assert of(image, mode="outside-in").remembered() is None
@@ -94,11 +94,11 @@ def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mock
 
 def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
     """What it is the name of today, only the node knows."""
-    job = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
-    assert judged(Probe(job, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
+    spec = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
+    assert resolve(Probe(spec, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
     node.says = MPICH
     with pytest.raises(Impossible, match="open file"):
-        judged(Probe(job, held("node01"), SITE, {}, None))
+        resolve(Probe(spec, held("node01"), SITE, {}, None))
 
 
 def replaced(probe: Probe, **environ: str) -> Probe:
@@ -108,60 +108,55 @@ def replaced(probe: Probe, **environ: str) -> Probe:
 
 def test_what_is_remembered_refuses_nothing(node: Node, image: Path) -> None:
     """The node is asked again before that."""
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     with pytest.raises(Impossible, match="0 of 1"):
-        judged(of(image, mpi="pmi2"))
+        resolve(of(image, mpi="pmi2"))
     node.says = MPICH
-    job, _ = judged(of(image, mpi="pmi2"))
-    assert (job.start.launcher, job.start.mpi, len(node.asked)) == ("srun", "pmi2", 3)
+    spec, _ = resolve(of(image, mpi="pmi2"))
+    assert (spec.start.launcher, spec.start.mpi, len(node.questions)) == ("srun", "pmi2", 3)
 
 
 def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
     """Each time, since it is there to tell what is."""
     for _ in range(2):
-        job, found = judged(of(image, mpi="pmi2"), look=True)
-        assert found is not None
-        assert not found.chosen.works
-        assert job.start.mpi == "pmi2"
-    assert len(node.asked) == 2
+        spec, verdict = resolve(of(image, mpi="pmi2"), look=True)
+        assert verdict is not None
+        assert not verdict.chosen.works
+        assert spec.start.mpi == "pmi2"
+    assert len(node.questions) == 2
 
 
 def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
     """The answer of a run that does not ask is the same: ranks without an MPI where the image has no mpirun."""
     node.says = NO_MPI
-    judged(of(image), look=True)
-    job, found = judged(of(image))
-    assert (job.start.mode, job.start.undecided, found is not None, len(node.asked)) == (
-        "inside-out",
-        ("launcher",),
-        True,
-        1,
-    )
+    resolve(of(image), look=True)
+    spec, verdict = resolve(of(image))
+    assert (spec.start.undecided, verdict, len(node.questions)) == (("mode", "launcher", "mpi"), None, 1)
 
 
 def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     paper = of(image, mode="outside-in")
     paper.allocation = None
-    _, found = judged(paper, look=True)
-    assert found is not None
+    _, verdict = resolve(paper, look=True)
+    assert verdict is not None
     assert paper.origin.startswith("as a node reported at 2")
     (image.parent / "cache" / cache.FACTS).rename(image.parent / "away")
     paper = of(image, mode="outside-in")
     paper.allocation = None
-    assert judged(paper, look=True)[1] is None
+    assert resolve(paper, look=True)[1] is None
     assert paper.origin == probe.UNASKED
 
 
 @pytest.mark.parametrize("says", ["", "srun: error\n"])
 def test_a_node_that_does_not_say_is_no_reason_to_end(node: Node, image: Path, says: str) -> None:
     node.says = says
-    job, found = judged(of(image, launcher="srun"))
-    assert (found, job.start.launcher, job.start.mpi) == (None, "srun", "pmix")
+    spec, verdict = resolve(of(image, launcher="srun"))
+    assert (verdict, spec.start.launcher, spec.start.mpi) == (None, "srun", "pmix")
 
 
 def test_what_is_old_or_anothers_is_not_believed(node: Node, image: Path, mocker: MockerFixture) -> None:
-    judged(of(image, mode="outside-in"))
+    resolve(of(image, mode="outside-in"))
     mocker.patch("time.time", return_value=9e9)
     assert of(image, mode="outside-in").remembered() is None
     mocker.stopall()
@@ -173,7 +168,7 @@ def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFi
     ask = mocker.patch.object(process, "ask", return_value=FACTS)
     probe = of(image, mode="outside-in")
     probe.site = replace(SITE, scheduler="local")
-    assert judged(probe)[0].start.mpi == "openmpi"
+    assert resolve(probe)[0].start.mpi == "openmpi"
     ask.assert_called_once()
 
 
@@ -181,42 +176,42 @@ def test_hosts_are_asked_by_their_transport(image: Path, mocker: MockerFixture) 
     probe = of(image, mode="outside-in")
     probe.transport = transport = mocker.Mock()
     transport.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
-    assert judged(probe)[0].start.mpi == "openmpi"
+    assert resolve(probe)[0].start.mpi == "openmpi"
     assert transport.ask.call_args.kwargs == {"only": ("node01",)}
 
 
-def words_of(job: JobSpec) -> tuple[str, ...]:
-    return Probe(job, held("node01"), SITE, {}, None)._container()
+def words_of(spec: JobSpec) -> tuple[str, ...]:
+    return Probe(spec, held("node01"), SITE, {}, None)._container()
 
 
 def test_the_image_is_asked_as_the_job_will_have_it(tmp_path: Path) -> None:
     """With its mounts and its PATH; one of a registry is not pulled for that."""
     assert words_of(build("./app", runtime="host")) == ("env",)
-    job = build("./app", bind=("/usr:/x",), env=("PATH=/x/bin",))
-    assert words_of(job)[-3:] == ("/home/alice/run/app.sif", "env", "PATH=/x/bin")
-    assert "/usr:/x" in words_of(job)
+    spec = build("./app", bind=("/usr:/x",), env=("PATH=/x/bin",))
+    assert words_of(spec)[-3:] == ("/home/alice/run/app.sif", "env", "PATH=/x/bin")
+    assert "/usr:/x" in words_of(spec)
     assert "--pull=never" in words_of(build("./app", runtime="docker", image="team/app:1"))
-    job = build("./app", image="docker://team/app:1", image_cache=str(tmp_path))
-    assert words_of(job) == ()
+    spec = build("./app", image="docker://team/app:1", image_cache=str(tmp_path))
+    assert words_of(spec) == ()
     file = tmp_path / f"sha256-{'a' * 64}.sif"
     file.touch()
     (tmp_path / "refs").mkdir()
     (tmp_path / "refs" / "docker___team_app_1-123").write_text(f"sha256:{'a' * 64} key job docker://team/app:1\n")
-    assert words_of(job)[-1] == str(file)
+    assert words_of(spec)[-1] == str(file)
 
 
 def test_a_script_follows_what_is_remembered(node: Node, image: Path) -> None:
     """It asks nobody as it is written; what it does not know, its ranks look at."""
     paper = of(image, launcher="srun")
     paper.allocation = None
-    assert judged(paper) == (paper.job, None)
+    assert resolve(paper) == (paper.spec, None)
     node.says = MPICH
-    judged(of(image, launcher="srun"))
-    assert judged(paper)[0].start.mpi == "pmi2"
-    assert len(node.asked) == 1
+    resolve(of(image, launcher="srun"))
+    assert resolve(paper)[0].start.mpi == "pmi2"
+    assert len(node.questions) == 1
     wrong = of(image, mpi="pmix")
     wrong.allocation = None
-    assert judged(wrong)[0] == wrong.job  # not refused by hearsay
+    assert resolve(wrong)[0] == wrong.spec  # not refused by hearsay
 
 
 def test_the_nodes_of_a_job_tell_of_networks(node: Node, image: Path) -> None:
@@ -233,7 +228,7 @@ def test_the_nodes_of_a_job_tell_of_networks(node: Node, image: Path) -> None:
     assert any(
         "OMPI_MCA_btl_tcp_if_include" in line and "not docker0 (172.17.0.1 on every node)" in line for line in told
     )
-    assert len(node.asked) == 1
+    assert len(node.questions) == 1
     assert of(image, fabric="off").networks() == []
 
 

@@ -1,4 +1,4 @@
-"""A channel: one command on one host, with its three streams and its exit code."""
+"""Define a channel: a command on a host, with its three streams and its exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Channel(Protocol):
 
 
 class Unopened:
-    """The channel in the place of one that did not open."""
+    """A channel that did not open, with the reason."""
 
     def __init__(self, why: str) -> None:
         self.why = why

@@ -1,4 +1,4 @@
-"""A lease on several hosts: one command on each, started, heard and written to together."""
+"""Keep a lease on several hosts: start one command on each, and read from and write to all of them together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOST = 30.0  # seconds without a word from a node, which speaks every few: the n
 
 
 class Lease(abc.ABC):
-    """The common part of all leases: it hears the guards, and notices silence. To its owner, it is one process."""
+    """A lease as one process: it reads the reports of the guards, and notices their silence."""
 
     def __init__(self, name: str, nodes: Iterable[str], events: queue.SimpleQueue[Event]) -> None:
         self.name = name

@@ -35,12 +35,12 @@ def installed() -> bool:
 class PdshTransport(Transport):
     """The transport by ssh for each host, and by pdsh for many. It connects at the first use."""
 
-    def __init__(self, job: JobSpec, environ: Mapping[str, str]) -> None:
-        super().__init__(tuple(host.name for host in job.hosts.names))
+    def __init__(self, spec: JobSpec, environ: Mapping[str, str]) -> None:
+        super().__init__(tuple(host.name for host in spec.hosts.names))
         # As with paramiko, no host key is taken on trust, whatever the user's own configuration says.
         options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x"]
-        options += ["-p", str(job.hosts.ssh_port)] if job.hosts.ssh_port else []
-        self._user = ("-l", job.hosts.ssh_user) if job.hosts.ssh_user else ()
+        options += ["-p", str(spec.hosts.ssh_port)] if spec.hosts.ssh_port else []
+        self._user = ("-l", spec.hosts.ssh_user) if spec.hosts.ssh_user else ()
         self._options = (*options, *self._user)
         self._environ = {
             **environ,

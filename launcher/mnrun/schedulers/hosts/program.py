@@ -1,4 +1,4 @@
-"""The user's program on the first host, with mnrun's own input, output and errors."""
+"""Run the user's program on the first host, with mnrun's own input, output and errors."""
 
 from __future__ import annotations
 

@@ -67,14 +67,14 @@ def place(name: str, user: str = "", port: int | None = None) -> Place:
         return "" if value == "none" else value
 
     timeout = first("connecttimeout")
-    own, common = first("userknownhostsfile", "~/.ssh/known_hosts"), first("globalknownhostsfile", SYSTEM_KNOWN_HOSTS)
+    home, common = first("userknownhostsfile", "~/.ssh/known_hosts"), first("globalknownhostsfile", SYSTEM_KNOWN_HOSTS)
     return Place(
         name,
         first("hostname", name),
         port or int(first("port") or SSH),
         user or first("user") or getpass.getuser(),
         tuple(os.path.expanduser(key) for key in settings.get("identityfile", _KEYS)),
-        tuple(map(os.path.expanduser, (*own.split(), *common.split()))),
+        tuple(map(os.path.expanduser, (*home.split(), *common.split()))),
         first("hostkeyalias"),
         first("proxyjump"),
         first("proxycommand"),
@@ -103,10 +103,10 @@ def _settings(name: str, user: str, port: int | None) -> Mapping[str, list[str]]
     return {key: values if isinstance(values, list) else [values] for key, values in config.items()}
 
 
-def places(job: JobSpec) -> list[Place]:
+def places(spec: JobSpec) -> list[Place]:
     """Return the settings of all hosts of the job."""
-    names = [host.name for host in job.hosts.names]
-    return list(each(names, lambda name: place(name, job.hosts.ssh_user, job.hosts.ssh_port)).values())
+    names = [host.name for host in spec.hosts.names]
+    return list(each(names, lambda name: place(name, spec.hosts.ssh_user, spec.hosts.ssh_port)).values())
 
 
 def _agents(where: Place) -> list[paramiko.AgentKey]:
@@ -114,8 +114,8 @@ def _agents(where: Place) -> list[paramiko.AgentKey]:
     import paramiko
 
     keys = paramiko.Agent().get_keys() if where.agent else ()
-    own = {_public(path) for path in where.keys}
-    return [key for key in keys if not where.only or key.asbytes() in own]
+    identities = {_public(path) for path in where.keys}
+    return [key for key in keys if not where.only or key.asbytes() in identities]
 
 
 def _public(path: str) -> bytes:
@@ -194,11 +194,11 @@ class PromptChannel(SshChannel):
     def __init__(self, channel: paramiko.Channel, line: str, term: str) -> None:
         channel.get_pty(term, *terminal.size())
         super().__init__(channel, line)
-        self._ours = terminal.RawTerminal(channel.resize_pty)
+        self._loan = terminal.RawTerminal(channel.resize_pty)
 
     def wait(self) -> int | None:
         code = super().wait()
-        self._ours.back()
+        self._loan.back()
         return code
 
 
@@ -259,14 +259,14 @@ class SshPool:
         client = paramiko.SSHClient()
         trust = self._trust(where)
         client.set_missing_host_key_policy(trust)  # type: ignore[arg-type]
-        own = _agents(where) if where.only else []
+        agent_keys = _agents(where) if where.only else []
         try:
             client.connect(
                 where.alias or where.address,
                 port=SSH if where.alias else where.port,
                 username=where.user,
                 key_filename=[key for key in where.keys if os.access(key, os.R_OK)],  # type: ignore[arg-type]
-                pkey=own[0] if own else None,
+                pkey=agent_keys[0] if agent_keys else None,
                 allow_agent=where.agent and not where.only,
                 look_for_keys=False,
                 sock=self._socket(where),
@@ -276,7 +276,7 @@ class SshPool:
                 disabled_algorithms={"keys": trust.unknown()},
             )
         except paramiko.SSHException:
-            if not trust.admits(client, where.user, own[1:]):
+            if not trust.admits(client, where.user, agent_keys[1:]):
                 raise
         with self._lock:
             self._clients.append(client)
@@ -291,13 +291,13 @@ class SshPool:
                 self._lines[where.known_hosts] = list(_read(where.known_hosts))
         bare = where.alias or where.address
         names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as with ssh
-        known = known_hosts.host_keys(self._lines[where.known_hosts], names)
+        known_keys = known_hosts.host_keys(self._lines[where.known_hosts], names)
         keys = []
-        for key in known.keys:
+        for key in known_keys.keys:
             with contextlib.suppress(Exception):  # a broken key: its line does not count
                 entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{names[0]} {key}")
                 keys += [entry.key] if entry is not None else []
-        if known.by_ca and not keys:
+        if known_keys.by_ca and not keys:
             raise paramiko.SSHException("known by a CA only")
         return Trust(tuple(keys))
 
@@ -372,7 +372,7 @@ def _session(client: paramiko.SSHClient) -> paramiko.Channel:
 
 
 @contextlib.contextmanager
-def connected(job: JobSpec) -> Iterator[ParamikoTransport]:
+def connected(spec: JobSpec) -> Iterator[ParamikoTransport]:
     """Yield the transport to the hosts of the job, and close it at the end.
 
     Raises NodeError with the name of each host that cannot be reached. In that case, nothing runs on the others.
@@ -385,14 +385,14 @@ def connected(job: JobSpec) -> Iterator[ParamikoTransport]:
     def client(name: str) -> paramiko.SSHClient | None:
         where = Place(name, name)
         try:
-            where = place(name, job.hosts.ssh_user, job.hosts.ssh_port)
+            where = place(name, spec.hosts.ssh_user, spec.hosts.ssh_port)
             return None if is_here(where) else pool.client(where)
         except Exception as error:  # errors of paramiko, the network, known_hosts and keys
-            reasons[name] = why_refused(where, why_unopened(error, len(job.hosts.names)))
+            reasons[name] = why_refused(where, why_unopened(error, len(spec.hosts.names)))
             return None
 
     try:
-        clients = each([host.name for host in job.hosts.names], client)
+        clients = each([host.name for host in spec.hosts.names], client)
         if reasons:
             raise unreachable.error({name: reasons[name] for name in clients if name in reasons}, len(clients))
         yield ParamikoTransport(clients)

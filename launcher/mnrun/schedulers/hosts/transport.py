@@ -1,4 +1,4 @@
-"""A transport: it starts commands on several hosts, without a scheduler that starts and watches them.
+"""Start commands on several hosts, without a scheduler that starts and watches them.
 
 Each transport opens channels in its own way, by paramiko or by an ssh client. A lease has one channel to every host.
 The program has one to the first.
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Transport(abc.ABC):
-    """The hosts of a job, and the way to start commands on them. `start` is a system.process.Starter."""
+    """A connection to the hosts of a job, which starts commands on them. `start` is a system.process.Starter."""
 
     def __init__(self, hosts: Words) -> None:
         self.hosts = hosts
@@ -44,7 +44,9 @@ class Transport(abc.ABC):
 
     def lease(self, name: str, command: Command, events: queue.SimpleQueue[Event]) -> Running:
         """Start a command on its nodes, with a lease."""
-        return ChannelLease(name, each(command.nodes, lambda node: self._channel(node, named(node, command))), events)
+        return ChannelLease(
+            name, each(command.nodes, lambda node: self._channel(node, with_node_name(node, command))), events
+        )
 
     def start(
         self,
@@ -62,7 +64,7 @@ class Transport(abc.ABC):
         if piped:
             return self.lease(name, command, events)
         (node,) = command.nodes
-        argv = named(node, command)
+        argv = with_node_name(node, command)
         if terminal:
             return self.prompt(name, node, argv, environ, events)
         return Program(name, node, self._channel(node, argv), events, output)
@@ -83,7 +85,7 @@ class Transport(abc.ABC):
             return Unopened(why_unopened(error, len(self.hosts)))
 
 
-def named(node: str, command: Command) -> Words:
+def with_node_name(node: str, command: Command) -> Words:
     """Return the words of a command with the name of its node, by which the node reports."""
     return ("env", f"MNRUN_NODE={node}", *command.argv)
 

@@ -1,4 +1,4 @@
-"""One error for all hosts that cannot be reached, with the meaning of each reason and the fix."""
+"""Return one error for all hosts that cannot be reached, with the meaning of each reason and the fix."""
 
 from __future__ import annotations
 

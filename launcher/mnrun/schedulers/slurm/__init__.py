@@ -52,8 +52,8 @@ def allocated(
 
     refuse(spec, Site("slurm", "", version()))
     # by default, salloc names the job after its command (salloc(1), --job-name)
-    named = () if spec.batch.text("job_name") else ("--job-name=mnrun",)
-    return allocate.allocated((*request(spec, options), *named), environ, screen)
+    job_name = () if spec.batch.text("job_name") else ("--job-name=mnrun",)
+    return allocate.allocated((*request(spec, options), *job_name), environ, screen)
 
 
 def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:

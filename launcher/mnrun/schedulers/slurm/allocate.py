@@ -1,4 +1,4 @@
-"""An allocation of our own, held by a pipe as its nodes are.
+"""Get an allocation for one job, and keep it by a pipe.
 
 salloc runs one small command, which waits for the end of its standard input. That is a pipe that mnrun holds. The pipe
 ends when the job is over, or when somebody kills mnrun, and the allocation ends with it.
@@ -66,14 +66,14 @@ def _variables(
             shown = len(lines)
             screen.phase(lines[-1])
         try:
-            kind, _, what = events.get(timeout=LOOK)
+            kind, _, data = events.get(timeout=LOOK)
         except queue.Empty:
             continue
         if kind == "signal":
-            raise SystemExit(128 + int(str(what)))
+            raise SystemExit(128 + int(str(data)))
         if kind == "ended":
             raise SchedulerError(f"salloc: {_reason(messages())}", f"the request was {' '.join(words[1:])}")
-        name, equals, value = str(what).partition("=")
+        name, equals, value = str(data).partition("=")
         if not equals:
             return variables
         variables[name] = value

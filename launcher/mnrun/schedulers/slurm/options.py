@@ -1,4 +1,4 @@
-"""A job in the options of sbatch and salloc, and their refusals of it. Runs no command."""
+"""Write a job in the options of sbatch and salloc, and explain their refusals. Runs no command."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
 def _refuse_lines(name: str, value: str, origin: str) -> None:
     """Raise if a value is more than its own line of the script: bash would run the rest of it."""
     if re.search(r"[\x00-\x1f\x7f]", value):
-        what = f"--{name.replace('_', '-')} {value!r} contains a tab, a newline or another control character ({origin})"
-        raise UsageError(what, "name the job with --job-name" if name == "job_name" else "")
+        option = f"--{name.replace('_', '-')}"
+        problem = f"{option} {value!r} contains a tab, a newline or another control character ({origin})"
+        raise UsageError(problem, "name the job with --job-name" if name == "job_name" else "")
 
 
 def _by_the_script(signal: str) -> str:
@@ -97,8 +98,8 @@ _REFUSALS = {
 def refusal(message: str, spec: JobSpec) -> SchedulerError:
     """Return sbatch's own words as an error, with the given options that they may be about."""
     about = {name for words, names in _REFUSALS.items() if words in message.lower() for name in names}
-    given = [name for name in spec.origins if name in about and spec.origins[name] != BUILT_IN]
-    options = [f"--{name.replace('_', '-')} ({spec.origins[name]})" for name in given]
+    names = [name for name in spec.origins if name in about and spec.origins[name] != BUILT_IN]
+    options = [f"--{name.replace('_', '-')} ({spec.origins[name]})" for name in names]
     return SchedulerError(" | ".join(message.splitlines()), f"see {' and '.join(options)}" if options else "")
 
 
@@ -112,8 +113,8 @@ def refuse(spec: JobSpec, site: Site) -> None:
     )
     words = any(re.match(r"gpus\b|(gres|tres-per-\w+)=.*\bgpu\b", word) for word in spec.batch.slurm)
     if site.slurm < (22, 5) and not spec.resources.no_gpu and (options or words or any(site.gpus.values())):
-        what = f"Slurm {site.slurm[0]}.{site.slurm[1]:02} does not let a job's steps share its GPUs"
-        raise Impossible(what, "use --no-gpu, or Slurm 22.05 or newer")
+        problem = f"Slurm {site.slurm[0]}.{site.slurm[1]:02} does not let a job's steps share its GPUs"
+        raise Impossible(problem, "use --no-gpu, or Slurm 22.05 or newer")
 
 
 def request(spec: JobSpec, options: Sequence[str]) -> Words:

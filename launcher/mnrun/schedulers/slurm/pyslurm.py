@@ -17,7 +17,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
     pyslurm has two quirks, seen with 24.11. Task 0 has no array_task_id. It tells of GPUs only if the job asks for them
     by node, so that --gpus and --gpus-per-task count as none.
     """
-    mine = []
+    user_jobs = []
     for job in loaded:
         if job.user_id != uid:
             continue
@@ -25,7 +25,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
         if job.array_id:
             waiting = getattr(job, "array_tasks_waiting", None)
             identity = f"{job.array_id}_[{waiting}]" if waiting else f"{job.array_id}_{job.array_task_id or 0}"
-        mine.append(
+        user_jobs.append(
             Job(
                 id=identity,
                 name=job.name or "",
@@ -44,7 +44,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
                 depends=_dependencies(job.dependencies),
             )
         )
-    return mine
+    return user_jobs
 
 
 def _dependencies(value: Mapping[str, Any] | str | None) -> str:

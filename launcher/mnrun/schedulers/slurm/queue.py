@@ -145,15 +145,15 @@ class UserQueue:
         """Return an answer that is younger than `poll`, else a new one. Processes that ask at the same time wait for
         it."""
         with self._book() as book:
-            mine = book.setdefault(self._site, {})
-            last = mine.get(question)
+            page = book.setdefault(self._site, {})
+            last = page.get(question)
             if not _fresh(last, self.poll):
                 last = {"time": time.time(), "failure": None, "entries": []}
                 try:
                     last["entries"] = [asdict(entry) for entry in ask()]
                 except SchedulerError as error:
                     last["failure"] = [error.message, error.remedy]
-                mine[question] = last
+                page[question] = last
         if last["failure"]:
             age = int(time.time() - last["time"])
             again = f" (asked {age} s ago; asked again {int(self.poll)} s after that)" if age > SECONDS else ""
@@ -175,7 +175,7 @@ class UserQueue:
             try:
                 yield book
             finally:
-                young = {site: mine for site, mine in book.items() if any(_fresh(last, 3600) for last in mine.values())}
+                young = {site: page for site, page in book.items() if any(_fresh(last, 3600) for last in page.values())}
                 with suppress(OSError):
                     os.fchmod(handle, 0o600)
                     file.seek(0)
@@ -216,7 +216,7 @@ def _read(text: str) -> dict[str, Any]:
     """Return the content of the file. The file of an earlier version, or half a file, counts as nothing."""
     try:
         book = json.loads(text)
-        shaped = all({"time", "failure", "entries"} <= set(last) for mine in book.values() for last in mine.values())
+        shaped = all({"time", "failure", "entries"} <= set(last) for page in book.values() for last in page.values())
     except (ValueError, AttributeError, TypeError):
         return {}
     return book if shaped else {}

@@ -98,8 +98,8 @@ def _tasks(names: list[str], counts: list[int]) -> list[str]:
     if len(set(counts)) == 1:
         return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.fold(names)}"]
     if sum(counts) > MOST_APART:
-        what = f"srun cannot start {sum(counts)} ranks if nodes have different numbers of them"
-        raise Impossible(what, "ask for the same number on each node, or use --mode inside-out")
+        problem = f"srun cannot start {sum(counts)} ranks if nodes have different numbers of them"
+        raise Impossible(problem, "ask for the same number on each node, or use --mode inside-out")
     # srun refuses this list together with --nodes: the list says how many.
     each = f"--nodelist={EACH}" if names[0] == NODES else _each(names, counts)
     return [words[1], "--distribution=arbitrary", each]
@@ -132,8 +132,8 @@ def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
 def _cpu_bind(spec: JobSpec, where: Where, site: Site) -> list[str]:
     """Return no option if Slurm binds nothing and nobody asks: up to 23.11, srun complains of the option itself."""
     bind = spec.start.bind_to if where is Where.RANKS else ""
-    named = {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
-    return [f"--cpu-bind={named}"] if site.binds or named != "none" else []
+    value = {"": "none", "core": "cores", "socket": "sockets", "hwthread": "threads"}.get(bind, bind)
+    return [f"--cpu-bind={value}"] if site.binds or value != "none" else []
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
