@@ -20,12 +20,15 @@ FORMATS = ("steps", "sbatch", "json")
     metavar="|".join(FORMATS),
     help="Format of the plan.  [default: steps]",
 )
+@click.option("--commands", is_flag=True, help="Show the words that start each step, and every default.")
 @job_options
-def plan(command: tuple[str, ...], form: str, **options: object) -> None:
-    """Show what run would do: every step, and every value with its origin."""
+def plan(command: tuple[str, ...], form: str, commands: bool, **options: object) -> None:
+    """Show what run would do: ranks, nodes, whether it will work, and the origin of each value."""
     if form == "sbatch":
         click.echo(submission.make(command, options).script, nl=False)
         return
     view = session.look(command, options)
-    as_text = show.as_json if form == "json" else show.as_steps
-    click.echo(as_text(view.plan, view.site, view.judgement), nl=False)
+    if form == "json":
+        click.echo(show.as_json(view.plan, view.site, view.judgement), nl=False)
+    else:
+        click.echo(show.as_text(view.plan, view.site, view.judgement, commands), nl=False)

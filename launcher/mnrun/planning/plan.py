@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from mnrun import environment, mpi
 from mnrun.errors import Impossible, UsageError
-from mnrun.jobspec import BUILT_IN, ContainerOptions, Image, JobSpec, Mount, Start
+from mnrun.jobspec import ContainerOptions, Image, JobSpec, Mount, Start
 from mnrun.model import Box, Layout, Phase, Plan, Step, Where, Words
 from mnrun.nodes import kit
 from mnrun.runtimes import RUNTIMES, SHARING
@@ -297,13 +297,8 @@ def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _notes(spec: JobSpec) -> Words:
-    program, start = spec.program, spec.start
+    start = spec.start
     notes = []
-    if spec.origins.get("mode") == BUILT_IN:
-        why = "auto" if start.mode == "inside-out" else f"as {start.launcher} starts ranks that way"
-        notes.append(f"mode is {start.mode} ({why})")
-    if program.once:
-        notes.append(f"{program.command[0]} starts its own ranks: run once, in the master container")
     cpus = spec.resources.cpus_per_task or 1
     if start.launcher == "mpirun" and start.bind_to == "core" and cpus > 1:
         words = f"--mpi-args '--map-by slot:PE={cpus}'"

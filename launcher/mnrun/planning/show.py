@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mnrun.jobspec import JobSpec
+from mnrun import nodeset
+from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import MARK, Command, Plan, Site, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
@@ -45,24 +46,58 @@ def verdict_line(verdict: Verdict | None, origin: str) -> str:
     return f"verdict: {verdict.chosen}; {verdict.notes[0]}; {origin}"
 
 
-def as_steps(plan: Plan, site: Site, judgement: Judgement) -> str:
-    """Return each step with the words that start it, the facts on the MPIs, then every value with its origin."""
-    lines: list[str] = []
-    commands = carry(plan, site)
+def summary(plan: Plan) -> str:
+    """Return the layout with its reasons, and how the ranks start, in one line."""
+    layout, program = plan.layout, plan.spec.program
+    ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
+    nodes = nodeset.fold(layout.nodes) if layout.nodes else "no nodes yet"
+    size = f"{nodeset.counted(layout.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
+    start = f"ranks by {'mpirun' if plan.starter == 'auto' else plan.starter}"
+    if program.once:
+        start = f"{program.command[0]} starts its own ranks"
+    elif not program.direct:
+        start = "a shell in the master container" if program.shell else "the script in the master container"
+    how = f"{plan.spec.start.mode}, {plan.spec.container.runtime}, {start}"
+    return f"{size} ({layout.why_ranks}) on {nodes} ({layout.why_nodes}); {how}"
+
+
+def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False) -> str:
+    """Return the answer first: nodes, ranks, the verdict and the values that somebody set. Then come the steps.
+
+    `commands` adds the words that start each step, and every value that nobody set.
+    """
+    lines = [
+        f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})",
+        f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})",
+        *(f"  {node}: {ranks}" for node, ranks in zip(plan.layout.nodes, plan.layout.ranks)),
+        f"start: {plan.spec.start.mode}, {plan.spec.container.runtime}",
+        *judgement.lines,
+        *(f"note: {note}" for note in plan.notes),
+        "",
+        *_assignments(plan, commands),
+        "",
+        *_steps(plan, site, commands),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _assignments(plan: Plan, every: bool) -> list[str]:
+    """Return `option = value` with its origin for each option that somebody set, or for every option."""
+    values = {name: pair for name, pair in _values(plan).items() if every or plan.spec.origins[name] != BUILT_IN}
+    rest = len(plan.spec.origins) - len(values)
+    more = [f"{nodeset.counted(rest, 'default')}, which --commands shows"] if rest else []
+    return [*(f"{name} = {value}    # {origin}" for name, (value, origin) in values.items()), *more]
+
+
+def _steps(plan: Plan, site: Site, commands: bool) -> list[str]:
+    lines = []
+    words = carry(plan, site) if commands else {}
     for number, step in enumerate(plan.steps, 1):
         where = "" if step.where is Where.HERE else f" on {step.where.value}"
         lines.append(f"{number}. {step.phase.value}{where}: {step.why}")
-        if step.phase in commands:
-            lines.append("   " + kit.typed(_shown(commands[step.phase])) + (" &" if step.background else ""))
-    lines.append("")
-    lines.append(f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})")
-    lines.append(f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})")
-    for node, ranks in zip(plan.layout.nodes, plan.layout.ranks):
-        lines.append(f"  {node}: {ranks}")
-    lines += [f"note: {note}" for note in plan.notes]
-    lines += ["", *judgement.lines, ""]
-    lines += [f"{name} = {value}    # {origin}" for name, (value, origin) in _values(plan).items()]
-    return "\n".join(lines) + "\n"
+        if step.phase in words:
+            lines.append("   " + kit.typed(_shown(words[step.phase])) + (" &" if step.background else ""))
+    return lines
 
 
 def as_json(plan: Plan, site: Site, judgement: Judgement) -> str:

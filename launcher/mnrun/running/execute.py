@@ -205,7 +205,7 @@ class Launch:
         request, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(request, without)
         if request == "auto":
-            self.screen.say(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
+            self.screen.detail(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
         return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:
@@ -359,11 +359,11 @@ class Launch:
         return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
 
     def _tell_proof(self) -> None:
-        """Record where ranks ran and which network they used. Show it where it is known or asked for."""
+        """Record where ranks ran and which network they used, and show it if asked. Warn of a slow network."""
         text = transport.summary(self.roster.counts, self.roster.used)
         self.records.prove(text, self.roster.topologies)
-        if self.roster.counts and (self.roster.used or self.screen.verbose):
-            self.screen.say(text)
+        if self.roster.counts:
+            self.screen.detail(text)
         if slow := transport.slow(self.roster.used):
             self.screen.warn(slow)
 

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mnrun import nodeset
 from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
@@ -99,7 +98,7 @@ def _launch(
     spec, verdict = probe.resolve(node_probe)
     launch_plan = _plan(spec, allocation, site)
     lines = [show.verdict_line(verdict, node_probe.origin)] if spec.verbose else []
-    for note in (*_summary(launch_plan, allocation), *notes, *lines):
+    for note in (show.summary(launch_plan), *launch_plan.notes, *notes, *lines):
         screen.say(note)
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
     with begin as starter, request.records(launch_plan.job) as records:
@@ -241,17 +240,3 @@ def own_call() -> tuple[str, ...]:
 def token() -> str:
     """Return six random characters, which make a launch's name unique."""
     return "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(6))
-
-
-def _summary(launch_plan: Plan, allocation: Allocation | None) -> list[str]:
-    """Return the chosen layout with its reasons, in a line or two."""
-    chosen = launch_plan.layout
-    ranks = "-".join(str(n) for n in sorted(set(chosen.ranks)))
-    nodes = nodeset.fold(chosen.nodes) if chosen.nodes else "no nodes yet"
-    starter = "mpirun" if launch_plan.starter == "auto" else launch_plan.starter
-    how = f"{launch_plan.spec.start.mode}, {launch_plan.spec.container.runtime}, ranks by {starter}"
-    size = f"{nodeset.counted(chosen.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
-    return [
-        f"{size} ({chosen.why_ranks}) on {nodes} ({chosen.why_nodes}); {how}",
-        *launch_plan.notes,
-    ]

@@ -225,7 +225,6 @@ def test_what_was_chosen_is_said(mnrun: Terminal, job: Launched) -> None:
     assert answer.err == (
         "mnrun: 3 nodes x 2-3 ranks (--ntasks (command line)) on node[01-03] (--nodes 3: the first of 4); "
         "inside-out, apptainer, ranks by mpirun\n"
-        "mnrun: mode is inside-out (auto)\n"
     )
 
 

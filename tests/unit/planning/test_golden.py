@@ -1,8 +1,8 @@
 """Whole plans, and whole kits, of stories that users tell: nothing about them changes unseen.
 
 Each folder of golden/ is a story: `command` is what is typed, with the recorded job in which
-it is typed; plan.txt (or plan.json) is what `mnrun plan` answers, and kit.txt what each node
-is sent. One on paper has its job.toml and its script.sh, too; any may have site/profiles as in /etc/mnrun.
+it is typed; plan.txt (or plan.json) is what `mnrun plan` answers, commands.txt what it answers with
+--commands, and kit.txt what each node is sent. One on paper has its job.toml and its script.sh, too; any may have site/profiles as in /etc/mnrun.
 `pytest tests/unit/test_golden.py --accept` takes what there is now.
 """
 
@@ -53,6 +53,9 @@ def read(folder: Path) -> Story:
     return Story(first.split()[-1], dict(word.split("=", 1) for word in words[:start]), tuple(words[start + 1 :]))
 
 
+TEXTS = [name for name in STORIES if read(GOLDEN / name).file == "plan.txt"]
+
+
 @pytest.fixture
 def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> Story:
     """The story's surroundings: alice in /home/alice/run, a fixed token, Slurm and a node as they were recorded."""
@@ -81,6 +84,10 @@ def answer(story: Story) -> str:
     return done.stdout
 
 
+def with_commands(story: Story) -> Story:
+    return replace(story, words=("plan", "--commands", *story.words[1:]))
+
+
 def sent(made: Plan, site: Site) -> str:
     """What each node of the job gets, but for the wrappers and the rules, which are files of their own."""
     outside = made.spec.start.mode == "outside-in"
@@ -96,16 +103,22 @@ def sent(made: Plan, site: Site) -> str:
 
 @pytest.mark.parametrize("told", STORIES, indirect=True)
 def test_a_storys_plan(told: Story, expected: Expected, request: pytest.FixtureRequest) -> None:
-    """The whole text of `mnrun plan`: every step, every word of it, every value with its origin."""
+    """The whole text of `mnrun plan`: the answer, each value that somebody set with its origin, every step."""
     folder = GOLDEN / request.node.callspec.params["told"]
     expected(folder / told.file, answer(told))
+
+
+@pytest.mark.parametrize("told", TEXTS, indirect=True)
+def test_a_storys_commands(told: Story, expected: Expected, request: pytest.FixtureRequest) -> None:
+    """The whole text with --commands: every word of every step, and every default."""
+    expected(GOLDEN / request.node.callspec.params["told"] / "commands.txt", answer(with_commands(told)))
 
 
 @pytest.mark.parametrize("told", STORIES, indirect=True)
 def test_a_storys_kit(told: Story, expected: Expected, request: pytest.FixtureRequest, mocker: MockerFixture) -> None:
     """The whole text of what every node is sent: values, variables, hosts."""
     carried = mocker.spy(show, "carry")
-    answer(told)
+    answer(with_commands(told))
     expected(GOLDEN / request.node.callspec.params["told"] / "kit.txt", sent(*carried.call_args.args))
 
 
@@ -128,5 +141,6 @@ def test_every_folder_is_a_story() -> None:
     """No golden text is left behind by a story that is no longer told."""
     for folder in GOLDEN.iterdir():
         known = {"command", read(folder).file, "kit.txt"}
+        known |= {"commands.txt"} if folder.name in TEXTS else set()
         known |= {"script.sh", "job.toml"} if folder.name in PAPER else set()
         assert {path.name for path in folder.iterdir()} - {"site"} == known

@@ -123,7 +123,7 @@ def test_an_mpirun_of_the_users_own_is_not_started_by_ours() -> None:
     launch_plan = make(build("mpirun", "-n", "3", "./app"), 2, 2)
     assert launch_plan.step(Phase.RUN).argv[-4:] == ("mpirun", "-n", "3", "./app")
     assert launch_plan.step(Phase.RUN).argv.count("mpirun") == 1
-    assert "mpirun starts its own ranks: run once, in the master container" in launch_plan.notes
+    assert show.summary(launch_plan).endswith("inside-out, apptainer, mpirun starts its own ranks")
 
 
 @pytest.mark.parametrize(
@@ -236,15 +236,15 @@ def test_what_needs_an_open_file(mpi: str, launcher: str) -> None:
 @pytest.mark.parametrize(
     ("given", "notes"),
     [
-        ({}, ("mode is inside-out (auto)",)),
+        ({}, ()),
         (INSIDE, ()),
         (BY_SRUN, ()),
         ({**INSIDE, "launcher": "env", "mpi_args": ("-v",)}, ("--mpi-args: no effect on ranks that no MPI starts",)),
         ({**INSIDE, "launcher": "env", "script": "x"}, ("--launcher env: no effect on ranks that you start yourself",)),
     ],
 )
-def test_a_mode_that_nobody_chose_is_told(given: dict[str, Any], notes: tuple[str, ...]) -> None:
-    """--mode auto says what it became."""
+def test_notes_are_about_options_without_effect(given: dict[str, Any], notes: tuple[str, ...]) -> None:
+    """A run that takes every option as it is prints none."""
     assert planned(1, **given).notes == notes
 
 
@@ -338,7 +338,7 @@ def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
     launch_plan = planned(2, 2, **KINDS[kind])
     judgement = show.Judgement(None, "", launch_plan.spec)
     names = ("boot.sh", "into.sh") if kind == "by srun" else ("boot.sh", "await.sh", "into.sh")
-    text, data = show.as_steps(launch_plan, SITE, judgement), show.as_json(launch_plan, SITE, judgement)
+    text, data = show.as_text(launch_plan, SITE, judgement, True), show.as_json(launch_plan, SITE, judgement)
     assert all(f"-c '<{name}>' /tmp/mnrun.7-abcdef " in text for name in names)
     assert "mnrun_back" not in text
     said = [word for step in json.loads(data)["steps"] for word in step["argv"]]
@@ -349,7 +349,10 @@ def test_a_plan_of_hosts_names_them() -> None:
     """For a person by what reaches them, ssh or pdsh; a program is given the nodes and a step's own words."""
     launch_plan = make(job_spec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)
     judgement = show.Judgement(None, "", launch_plan.spec)
-    text, data = show.as_steps(launch_plan, hosts.SITE, judgement), show.as_json(launch_plan, hosts.SITE, judgement)
+    text, data = (
+        show.as_text(launch_plan, hosts.SITE, judgement, True),
+        show.as_json(launch_plan, hosts.SITE, judgement),
+    )
     assert """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """ in text
     assert """   ssh node01 "env MNRUN_NODE=node01 bash -p -c '<await.sh>' /tmp/mnrun.7-abcdef """ in text
     shown = {step["phase"]: step for step in json.loads(data)["steps"]}

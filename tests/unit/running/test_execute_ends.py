@@ -279,7 +279,6 @@ def test_a_node_that_says_no_farewell(
     assert slurm.ended_steps == ["7.3"]
     assert stage.started["serve"].signals == [signal.SIGKILL]
     assert capsys.readouterr().err == (
-        "mnrun: connected by ssh\n"
         "mnrun: warning: no final report from node02: Slurm ends what is left there once it can\n"
     )
 
@@ -331,7 +330,7 @@ def test_nothing_is_swept_where_everyone_said_farewell(launch: Launcher, stage: 
 def test_processes_that_could_not_be_ended_are_named(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
     """A process in an uninterruptible sleep outlives its SIGKILL."""
     launch(Play(close=say(BYE[0], "bye node02 17 18 ") + ended("serve", 0)))
-    said = "mnrun: connected by ssh\nmnrun: warning: on node02 these processes could not be ended: 17 18\n"
+    said = "mnrun: warning: on node02 these processes could not be ended: 17 18\n"
     assert capsys.readouterr().err == said
 
 
