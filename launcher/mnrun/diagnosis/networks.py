@@ -22,7 +22,7 @@ ENTRIES = (
     ),
     Entry(
         name="ucx-unreachable",
-        pattern=r"UCX +ERROR +no active messages transport to ",
+        pattern=r"UCX +ERROR +no active messages transport",
         cause="UCX found no network that leads to another rank",
         remedy="unset UCX_TLS and UCX_NET_DEVICES, and mnrun chooses the adapters",
         anchor="ucx",
