@@ -7,7 +7,7 @@ from mnrun.diagnosis.entry import Entry
 ENTRIES = (
     Entry(
         name="apptainer-image",
-        pattern=r"could not open image (?P<image>\S+): failed to retrieve path for ",
+        pattern=r"could not open image (?P<image>\S+): failed to retrieve path for",
         cause="there is no image {image} on the node",
         remedy="name an image that each node sees, or use --stage with --hosts",
         anchor="no-such-image",
@@ -70,7 +70,7 @@ ENTRIES = (
     ),
     Entry(
         name="user-namespaces",
-        pattern=r"Failed to create user namespace: ",
+        pattern=r"Failed to create user namespace:",
         cause="the node does not allow user namespaces, which the runtime needs",
         remedy="an administrator raises user.max_user_namespaces, or installs apptainer-suid",
         anchor="user-namespaces",
