@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, OutOfMemory
-from mnrun.model import Plan, Worker
+from mnrun.model import Culprit, Plan, Worker
 
 LESS = "ask for more with --mem, or run fewer ranks a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
@@ -57,6 +57,7 @@ class Roster:
         self._spoken: set[str] = set()  # nodes that have said whether they can take part
         self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.first_told = False  # srun told that rank to end because of another
+        self.culprit: Culprit | None = None  # that rank
         self.warned = False
         self.alone: list[str] = []
         self.memory: dict[str, tuple[int, str]] = {}  # node -> (limit in bytes, ranks), if the memory was used up
@@ -117,7 +118,7 @@ class Roster:
             if code == KILLED:
                 self.killed.setdefault(node, []).append(rank)
             if code and (not self.first_bad or (self.first_told and not told)):
-                self.first_bad, self.first_told = code, told
+                self.first_bad, self.first_told, self.culprit = code, told, Culprit(rank, node)
         elif word == "warned":
             self.warned = True
         elif word == "alone":

@@ -352,7 +352,8 @@ class Launch:
         if self.code == 0:
             transport.required(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
         # after one rank failed, srun's exit code is that of the ranks that it ended
-        return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
+        code = self.code and (self.roster.first_bad or self.code)
+        return Outcome(code, self.roster.counts, culprit=self.roster.culprit)
 
     def _tell_proof(self) -> None:
         """Record where ranks ran and which network they used. Show it where it is known or asked for."""

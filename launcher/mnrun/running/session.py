@@ -85,7 +85,7 @@ def _launch_in_batch(job: JobSpec, screen: Screen) -> int:
 
 
 def _launch(launched: Launch, screen: Screen, way: Any = None, notes: Sequence[str] = ()) -> Outcome:
-    from mnrun.running import execute, outputs, probe
+    from mnrun.running import execute, outputs, probe, reasons
 
     job, allocation, site = launched.job, launched.allocation, launched.site
     asker = probe.Asker(job, allocation, site, os.environ, way)
@@ -95,10 +95,15 @@ def _launch(launched: Launch, screen: Screen, way: Any = None, notes: Sequence[s
     for note in (*_summary(made, allocation), *notes, *told):
         screen.say(note)
     begin = outputs.opened(made, site, os.environ, launched.starter)
-    with begin as starter, launched.records(made.job) as records:
+    with begin as (starter, files), launched.records(made.job) as records:
+        heard = outputs.Heard(files)
         outcome = execute.execute(made, allocation, site, os.environ, records, screen, starter, launched.forwarded)
         if job.keep:
             screen.say(f"kept: {records.path}, and {made.node_dir} on the nodes")
+        if outcome.code and not outcome.why and not job.program.shell:
+            why, remedy = reasons.told(outcome, heard.lines(made.spec.program.split_output, outcome.culprit))
+            screen.error("; ".join(filter(None, (why, remedy))))
+            outcome = replace(outcome, why=why)
     return outcome
 
 
