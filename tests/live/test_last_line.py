@@ -51,8 +51,9 @@ def test_the_cause_in_the_files_of_ranks(cluster: Cluster, desk: Desk) -> None:
 def test_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     """The line is in its output, and status knows it."""
     words = ("submit", "--wait", "-o", "out", "-N2", "--image", OMPI5, "--launcher", "env")
-    assert cluster.alice(["mnrun", *words, "--", *LACKING], cwd=desk.path).code == 1
+    done = cluster.alice(["mnrun", *words, "--", *LACKING], cwd=desk.path)
+    assert done.code == 1, done
     assert CAUSE in desk.read("out").decode().splitlines()[-1]
-    (shown,) = json.loads(cluster.alice(["mnrun", "status", "--json"]).out)
+    (shown,) = json.loads(cluster.alice(["mnrun", "status", "--json", done.out.strip()]).out)
     assert re.fullmatch(rf"rank \d on node0\d {CAUSE}", shown["why"]), shown
     forget(cluster)
