@@ -180,12 +180,21 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Culprit:
+    """The first rank that failed by itself."""
+
+    rank: int
+    node: str
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The end of a launch: the exit code, and the number of ranks that reported, by node."""
 
     code: int
     ranks: Mapping[str, int] = field(default_factory=dict)
-    why: str = field(default="", compare=False)  # reason, if the program did not end by itself
+    why: str = field(default="", compare=False)  # reason of a failure, or of an end by somebody else
+    culprit: Culprit | None = field(default=None, compare=False)  # known where ranks report their ends
 
 
 def job_name(spec: JobSpec) -> str:

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, OutOfMemory
 from mnrun.facts import Fact, parse
-from mnrun.model import Plan, Worker
+from mnrun.model import Culprit, Plan, Worker
 
 LESS = "ask for more with --mem, or run fewer ranks on a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
@@ -58,6 +58,7 @@ class Roster:
         self._settled: set[str] = set()  # nodes of which it is clear whether they can take part
         self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.first_by_srun = False  # srun had sent that rank a TERM because of another
+        self.culprit: Culprit | None = None  # that rank
         self.warned = False
         self.starter = ""  # the starter that the head has chosen, if the plan left it open
         self.alone: list[str] = []
@@ -122,7 +123,7 @@ class Roster:
             if code == KILLED:
                 self.killed.setdefault(node, []).append(rank)
             if code and (not self.first_bad or (self.first_by_srun and not by_srun)):
-                self.first_bad, self.first_by_srun = code, by_srun
+                self.first_bad, self.first_by_srun, self.culprit = code, by_srun, Culprit(rank, node)
         elif word == "alone":
             self.alone.append(text)
         elif word == "memory":

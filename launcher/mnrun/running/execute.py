@@ -356,7 +356,9 @@ class Launch:
         if self.code == 0:
             transport.check_network(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
         # after one rank failed, srun's exit code is that of the ranks that it ended
-        return Outcome(self.code and (self.roster.first_bad or self.code), self.roster.counts)
+        return Outcome(
+            self.code and (self.roster.first_bad or self.code), self.roster.counts, culprit=self.roster.culprit
+        )
 
     def _tell_proof(self) -> None:
         """Record where ranks ran and which network they used, and show it if asked. Warn of a slow network."""

@@ -1,42 +1,51 @@
 """Open the files for a live run's output, by --output and --error: one file of all ranks, as with srun.
 
 The names are Slurm's patterns (sbatch(1), FILENAME PATTERN).
+
+The program's output does not pass through mnrun. After a failure, mnrun reads its last part again where it went to a
+file: of a batch job, of a redirection, of --output or of --split-output. A terminal and a pipe cannot be read again.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from mnrun.errors import Impossible, UsageError
+from mnrun.jobs import archive
 from mnrun.jobs.records import NO_ARRAY
 from mnrun.jobspec import JobSpec, Layer
-from mnrun.model import Plan, Site, job_name
+from mnrun.model import Culprit, Plan, Site, job_name
 from mnrun.schedulers import SCHEDULERS, at_hand
-from mnrun.system.process import Starter, start
+from mnrun.system.process import Signals, Starter, start
 
+PART = 1 << 20  # bytes at the end of a file that are read again
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
 
 
 @contextmanager
-def opened(plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter | None) -> Iterator[Starter | None]:
-    """Yield a starter whose programs write to the files. Without --output and --error, it is `starter` itself.
+def opened(
+    plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter | None
+) -> Iterator[tuple[Starter | None, Collection[int]]]:
+    """Yield a starter, and the open files that its programs write to. Without --output and --error, these are `starter`
+    itself, and mnrun's own output and errors.
 
     Raises UsageError if a file cannot be written, and Impossible if the pattern asks for several files.
     """
     spec = plan.spec
     paths = [name(flag, pattern, plan, site, environ) for flag, pattern in live_files(spec).items()]
     if not any(paths):
-        yield starter
+        yield starter, Signals.OUTPUTS
         return
     out, err = paths
     files = {path: _open(path) for path in dict.fromkeys(filter(None, paths))}
     try:
         # srun(1), --error: without it, errors go to the file of --output
-        yield partial(starter or start, output=(files.get(out), files.get(err or out)))
+        yield partial(starter or start, output=(files.get(out), files.get(err or out))), files.values()
     finally:
         for file in files.values():
             os.close(file)
@@ -87,3 +96,37 @@ def _open(path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}", "name another with --output or --error") from None
+
+
+class Written:
+    """The files that the program writes to, from their present end on. What stands there now is not the program's."""
+
+    def __init__(self, files: Collection[int]) -> None:
+        self._begins: dict[tuple[int, int], tuple[int, int]] = {}  # the file's identity -> (open file, its size now)
+        for file in files:
+            with suppress(OSError):
+                found = os.fstat(file)
+                if stat.S_ISREG(found.st_mode):
+                    self._begins.setdefault((found.st_dev, found.st_ino), (file, found.st_size))
+
+    def lines(self, split_output: str, culprit: Culprit | None) -> list[str]:
+        """Return the last lines of the program, with those of the culprit's own files last."""
+        texts = [_end(f"/proc/self/fd/{file}", size) for file, size in self._begins.values()]
+        if split_output and culprit is not None:
+            files = archive.rank_files(split_output)
+            texts += [_end(str(path), 0) for (rank, _), path in files.items() if rank == culprit.rank]
+        return [line for text in texts for line in text.split("\n") if not line.startswith("mnrun: ")]
+
+
+def _end(path: str, begin: int) -> str:
+    """Return the end of a file, in whole lines, from `begin` on at the earliest."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        start = max(begin, os.fstat(file).st_size - PART)
+        text = os.pread(file, PART, start).decode("utf-8", "replace")
+        return text if start == begin else text.partition("\n")[2]
+    finally:
+        os.close(file)

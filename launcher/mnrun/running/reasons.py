@@ -6,11 +6,14 @@ The launcher asks the scheduler only after everything has ended: nothing may com
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from mnrun import nodeset
+from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
-from mnrun.model import Plan, Site
+from mnrun.model import Outcome, Plan, Site
 from mnrun.nodes.status import LESS, Roster
 from mnrun.schedulers import Scheduler
 
@@ -69,3 +72,21 @@ def failure(roster: Roster) -> LaunchError:
     if roster.failed:
         return RuntimeFailed(nodeset.folded(roster.failed))
     return NodeError(nodeset.folded({node: roster.why(node, {}) for node in (*roster.gone, *roster.lost)}))
+
+
+def last_line(outcome: Outcome, lines: Iterable[str]) -> tuple[str, str]:
+    """Return the rank, the node and the end of a program that failed, with the cause that its output names, and the
+    remedy. Without a known cause, there is no remedy.
+    """
+    culprit = outcome.culprit
+    who = f"rank {culprit.rank} on {culprit.node}" if culprit is not None else "the program"
+    diagnosis = diagnose(lines, outcome.code)
+    end = f"{who} {_how(outcome.code)}"
+    return (f"{end}: {diagnosis.cause}", diagnosis.remedy) if diagnosis is not None else (end, "")
+
+
+def _how(code: int) -> str:
+    """Return the kind of the end, by the shell's exit codes (bash(1), EXIT STATUS)."""
+    with suppress(ValueError):
+        return f"was killed by signal {code - 128} ({signal.Signals(code - 128).name[3:]})"
+    return f"exited with {code}"

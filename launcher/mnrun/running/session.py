@@ -101,13 +101,25 @@ def _launch(
     for note in (show.summary(launch_plan), *launch_plan.notes, *notes, *lines):
         screen.say(note)
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
-    with begin as starter, request.records(launch_plan.job) as records:
+    with begin as (starter, files), request.records(launch_plan.job) as records:
+        written = outputs.Written(files)
         outcome = execute.execute(
             launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
         )
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
+        if outcome.code and not outcome.why and not spec.program.shell:
+            outcome = _explained(outcome, written.lines(spec.program.split_output, outcome.culprit), screen)
     return outcome
+
+
+def _explained(outcome: Outcome, lines: Sequence[str], screen: Screen) -> Outcome:
+    """Show which rank failed, where and why, by the program's last lines. Return the outcome with that reason."""
+    from mnrun.running import reasons
+
+    why, remedy = reasons.last_line(outcome, lines)
+    screen.error("; ".join(filter(None, (why, remedy))))
+    return replace(outcome, why=why)
 
 
 def look(command: tuple[str, ...], given: dict[str, object]) -> View:

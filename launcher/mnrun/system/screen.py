@@ -24,6 +24,9 @@ class Screen:
     def warn(self, text: str) -> None:
         self._print(f"mnrun: warning: {text}")
 
+    def error(self, text: str) -> None:
+        self._print(f"mnrun: {text}")
+
     def detail(self, text: str) -> None:
         """Show a text only if `verbose`."""
         if self.verbose:

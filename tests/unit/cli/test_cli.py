@@ -49,6 +49,14 @@ def test_options_end_at_the_first_word_that_is_none(
     assert job.plan.spec.program.command == command
 
 
+@pytest.mark.parametrize(("code", "line"), [(0, ""), (3, "mnrun: the program exited with 3\n")])
+def test_a_program_that_fails_has_a_last_line(mnrun: Terminal, job: Launched, code: int, line: str) -> None:
+    """A quiet run has nothing else."""
+    job.code = code
+    answer = mnrun("-Q", "--image", "/app.sif", "./app")
+    assert (answer.code, answer.out, answer.err) == (code, "", line)
+
+
 def test_a_verb_counts_as_the_very_first_word_alone(mnrun: Terminal, job: Launched) -> None:
     """A program may be called plan."""
     assert mnrun("--", "plan", "x").code == 2  # no image: it was read as a command

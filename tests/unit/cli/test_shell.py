@@ -280,6 +280,7 @@ def test_the_verb_allocates_and_gives_back(mnrun: Terminal, salloc: Salloc, laun
     assert salloc.done == [signal.SIGHUP, "close"]
     job = launched.plan.spec
     assert job.program.shell == "input"
+    assert "exited with" not in answer.err, "the code of the shell's last command is no failure"
     assert {v.name: v.value for v in job.program.env}["SLURM_JOB_ID"] == "8", "its programs know their job"
 
 

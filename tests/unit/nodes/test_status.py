@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mnrun.model import Worker
+from mnrun.model import Culprit, Worker
 from mnrun.nodes.status import Roster
 from unit.samples import build, make
 
@@ -134,6 +134,20 @@ def test_the_code_of_the_first_rank_that_failed(roster: Roster, ends: tuple[str,
     for rank, one in enumerate(ends):
         assert roster.hear(f"ended node01 {rank} {one}") == "ended"
     assert roster.first_bad == code
+
+
+@pytest.mark.parametrize(
+    ("ends", "culprit"),
+    [
+        (("node01 0 0", "node02 2 7", "node01 1 1"), Culprit(2, "node02")),
+        (("node01 1 143 told", "node02 2 9"), Culprit(2, "node02")),
+        (("node01 0 0",), None),
+    ],
+)
+def test_the_first_rank_that_failed(roster: Roster, ends: tuple[str, ...], culprit: Culprit | None) -> None:
+    for end in ends:
+        roster.hear(f"ended {end}")
+    assert roster.culprit == culprit
 
 
 def test_farewell(roster: Roster) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.model import Command, Site
+from mnrun.model import Command, Culprit, Site
 from mnrun.running import outputs
 from unit.samples import SITE, build, make
 
@@ -70,7 +70,7 @@ def test_where_the_program_writes(
                 os.write(fd, text)
 
     before = len(os.listdir("/proc/self/fd"))
-    with outputs.opened(make(build("./app", **given), 1), SITE, {}, starter) as start:
+    with outputs.opened(make(build("./app", **given), 1), SITE, {}, starter) as (start, _):
         assert start is not None
         start("run", Command(()), {}, queue.SimpleQueue(), piped=False)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -91,3 +91,38 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_prompt_writes_to_its_terminal() -> None:
     assert not any(outputs.live_files(build(shell="input", output="x")).values())
+
+
+def test_what_the_program_wrote_is_read_again(tmp_path: Path) -> None:
+    """From its own begin on, once for a file of both streams, and without mnrun's own lines."""
+    path = tmp_path / "out"
+    path.write_bytes(b"before\n")
+    with open(path, "ab") as out, open(path, "ab") as err:
+        written = outputs.Written((out.fileno(), err.fileno()))
+        out.write(b"mnrun: a line\nfirst\n\xff\n")
+        out.flush()
+        err.write(b"last\n")
+        err.flush()
+        assert written.lines("", None) == ["first", "\ufffd", "last", ""]
+        out.write(b"x" * outputs.PART + b"\nend\n")
+        out.flush()
+        assert written.lines("", None) == ["end", ""]
+
+
+def test_a_pipe_is_not_read_again() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"text\n")
+    assert outputs.Written((writer, -1)).lines("", None) == []
+    assert os.read(reader, 9) == b"text\n"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_files_of_the_rank_that_failed(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        for stream in ("out", "err"):
+            (tmp_path / f"rank.{rank}.{stream}").write_text(f"{stream} of {rank}")
+    written = outputs.Written(())
+    assert sorted(written.lines(str(tmp_path), Culprit(1, "node01"))) == ["err of 1", "out of 1"]
+    assert written.lines(str(tmp_path), None) == []
+    assert written.lines(str(tmp_path / "none"), Culprit(1, "node01")) == []

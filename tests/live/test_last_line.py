@@ -1,0 +1,59 @@
+"""The last line about a program that failed: which rank, on which node, how, and why if its output is in a file."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from .batch import forget
+from .cells import INSIDE, MPIRUN, OMPI5, SRUN, Way
+from .reports import mine
+from .stage import Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+LACKING = ("python3", "-c", "import no_such_module")
+CAUSE = "exited with 1: Python in the container has no module no_such_module"
+ONE_FAILS = '[ "$PMIX_RANK" != 2 ] || {}; sleep 600'
+
+
+@pytest.mark.parametrize(
+    ("fails", "end"), [("exit 7", "exited with 7"), ("kill -9 $$", "was killed by signal 9 (KILL)")]
+)
+def test_the_rank_and_its_node(cluster: Cluster, fails: str, end: str) -> None:
+    """Nothing is guessed about a program that ends by itself."""
+    result = cluster.mnrun(*SRUN.words, "--", "sh", "-c", ONE_FAILS.format(fails), nodes=2, tasks=2)
+    assert re.fullmatch(rf"rank 2 on node0\d {re.escape(end)}", mine(result)[-1]), result
+
+
+def test_a_program_that_ends_well(cluster: Cluster, desk: Desk) -> None:
+    words = ("-Q", "-o", "out", *SRUN.words, "--", "sh", "-c", "echo 'cp: x: No space left on device'")
+    result = cluster.mnrun(*words, nodes=2, cwd=desk.path)
+    assert (result.code, mine(result)) == (0, []), result
+
+
+@pytest.mark.parametrize("way", [INSIDE, MPIRUN, SRUN], ids=str)
+def test_the_cause(cluster: Cluster, desk: Desk, way: Way) -> None:
+    result = cluster.mnrun("-Q", "-o", "out", *way.words, "--", *LACKING, nodes=2, cwd=desk.path)
+    (line,) = mine(result)
+    who = r"rank \d on node0\d" if way is SRUN else "the program"
+    assert re.match(f"{who} {re.escape(CAUSE)}; install it in the image", line), result
+
+
+def test_the_cause_in_the_files_of_ranks(cluster: Cluster, desk: Desk) -> None:
+    words = ("--image", OMPI5, "--launcher", "env", "--split-output", f"{desk.path}/split")
+    result = cluster.mnrun(*words, "--", *LACKING, nodes=2, cwd=desk.path)
+    assert CAUSE in mine(result)[-1], result
+
+
+def test_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
+    """The line is in its output, and status knows it."""
+    words = ("submit", "--wait", "-o", "out", "-N2", "--image", OMPI5, "--launcher", "env")
+    done = cluster.alice(["mnrun", *words, "--", *LACKING], cwd=desk.path)
+    assert done.code == 1, done
+    assert CAUSE in desk.read("out").decode().splitlines()[-1]
+    (shown,) = json.loads(cluster.alice(["mnrun", "status", "--json", done.out.strip()]).out)
+    assert re.fullmatch(rf"rank \d on node0\d {CAUSE}", shown["why"]), shown
+    forget(cluster)

@@ -1,0 +1,38 @@
+"""The last line about a program that failed: which rank, on which node, how, and why if its output names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mnrun.model import Culprit, Outcome
+from mnrun.running import reasons
+
+MISSING = (
+    "app: error while loading shared libraries: libm.so.9: cannot open shared object file: No such file or directory"
+)
+RANK = Culprit(5, "node03")
+
+
+@pytest.mark.parametrize(
+    ("code", "culprit", "end"),
+    [
+        (1, RANK, "rank 5 on node03 exited with 1"),
+        (125, None, "the program exited with 125"),
+        (128, RANK, "rank 5 on node03 exited with 128"),
+        (137, RANK, "rank 5 on node03 was killed by signal 9 (KILL)"),
+        (139, None, "the program was killed by signal 11 (SEGV)"),
+        (255, RANK, "rank 5 on node03 exited with 255"),
+    ],
+)
+def test_an_end_without_a_known_cause(code: int, culprit: Culprit | None, end: str) -> None:
+    assert reasons.last_line(Outcome(code, culprit=culprit), ["step 1", "error: 0.01"]) == (end, "")
+
+
+def test_an_end_with_its_cause() -> None:
+    why, remedy = reasons.last_line(Outcome(127, culprit=RANK), [MISSING])
+    assert why == "rank 5 on node03 exited with 127: the library libm.so.9 is missing in the container"
+    assert remedy.startswith("install it in the image")
+
+
+def test_a_cause_that_does_not_fit_the_exit_code() -> None:
+    assert reasons.last_line(Outcome(3, culprit=RANK), [MISSING]) == ("rank 5 on node03 exited with 3", "")
