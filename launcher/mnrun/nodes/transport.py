@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, NodeError, RuntimeFailed
-from mnrun.model import Layout
+from mnrun.model import Layout, Plan
+from mnrun.nodes.status import Roster
 
 FAST, SLOW = "ib", "tcp"
 THERE = "there"  # the word for a FAST network of a node that used TCP
@@ -67,6 +68,13 @@ def slow(reports: Reports) -> str:
         if wasted:
             return f"{use}, though a faster network exists: {nodeset.folded(wasted)}; {REMEDY[FAST]}"
     return ""
+
+
+def check(plan: Plan, roster: Roster) -> None:
+    """Raise LaunchError if a program that ended well ran with other ranks, or by another network, than was asked for."""
+    if plan.counted:
+        check_ranks(plan.layout, roster.ranks, roster.alone, bool(roster.starter))
+    check_network(plan.spec.start.require, roster.used, plan.layout.nnodes)
 
 
 def check_ranks(

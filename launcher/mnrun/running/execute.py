@@ -351,10 +351,8 @@ class Launch:
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
-        if self.code == 0 and self.plan.counted:
-            transport.check_ranks(self.plan.layout, self.roster.ranks, self.roster.alone, bool(self.roster.starter))
         if self.code == 0:
-            transport.check_network(self.plan.spec.start.require, self.roster.used, self.plan.layout.nnodes)
+            transport.check(self.plan, self.roster)
         # after one rank failed, srun's exit code is that of the ranks that it ended
         return Outcome(
             self.code and (self.roster.first_bad or self.code), self.roster.counts, culprit=self.roster.culprit
