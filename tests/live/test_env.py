@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one, turn
-from .reports import check, shown
+from .reports import check, mine, shown
 from .stage import LOGIN, Cluster, Desk
 
 pytestmark = pytest.mark.live
@@ -287,7 +287,8 @@ def test_env_sets_options(cluster: Cluster) -> None:
 
 
 def test_env_default_mode_says_so(cluster: Cluster) -> None:
-    """--mode auto is the default, and what it came to is said."""
+    """--mode auto is the default, and the one line before the run says what it came to."""
     result = cluster.mnrun("--image", OMPI5, "--", HELLO, nodes=1, tasks=1)
     check(result, "node01", tasks=1)
-    assert "mode is inside-out (auto)" in result.err, result
+    (line,) = mine(result)
+    assert line.endswith("; inside-out, apptainer, ranks by mpirun"), result

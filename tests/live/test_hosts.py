@@ -134,7 +134,7 @@ def test_hosts_may_be_this_machine(cluster: Cluster) -> None:
     cluster.root("login", "mv", "/usr/sbin/sshd", "/usr/sbin/sshd.away")
     try:
         for way in (INSIDE, MPIRUN):
-            result = launch(cluster, *way, "--", HELLO, hosts="login,node01")
+            result = launch(cluster, *way, "-v", "--", HELLO, hosts="login,node01")
             check(result, spread={"login": 1, "node01": 1})
         assert "connected by pipe: login: this host has no sshd" in mine(result), result
     finally:

@@ -69,7 +69,7 @@ def test_pipe_without_sshd_key_or_port(cluster: Cluster, desk: Desk, way: Way) -
 def test_pipe_any_image(cluster: Cluster, image: str) -> None:
     """No openssh, no bash and no user but root; nothing but busybox; a glibc newer than the nodes'."""
     # Open MPI 6, a release candidate there, takes lo for a way to the others
-    words = ["-x", "OMPI_MCA_btl_tcp_if_include=eth0", "--image", f"/images/{image}.sif", "--", HELLO]
+    words = ["-v", "-x", "OMPI_MCA_btl_tcp_if_include=eth0", "--image", f"/images/{image}.sif", "--", HELLO]
     result = cluster.mnrun(*words, nodes=3)
     check(result, *cluster.nodes[:3])
     assert "connected by pipe: node[01-03]: the image has no sshd" in mine(result), result
@@ -199,8 +199,8 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("image", [OMPI5, NOSSHD])
 def test_pipe_auto(cluster: Cluster, image: str) -> None:
-    """ssh where the image has sshd, else the pipe; and which of them is said."""
-    result = cluster.mnrun("--image", image, "--", HELLO, nodes=2)
+    """ssh where the image has sshd, else the pipe; and which of them is said with -v."""
+    result = cluster.mnrun("-v", "--image", image, "--", HELLO, nodes=2)
     check(result, *cluster.nodes[:2])
     why = {
         OMPI5: "connected by ssh",

@@ -205,7 +205,9 @@ class Launch:
         request, without = self.plan.connect, self.roster.without_ssh
         chosen = connect.choose(request, without)
         if request == "auto":
-            self.screen.detail(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
+            # Nobody expects ssh on some nodes and not on the others.
+            show = self.screen.say if 0 < len(without) < len(self.roster.nodes) else self.screen.detail
+            show(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
         return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:
@@ -363,7 +365,8 @@ class Launch:
         text = transport.summary(self.roster.counts, self.roster.used)
         self.records.prove(text, self.roster.topologies)
         if self.roster.counts:
-            self.screen.detail(text)
+            show = self.screen.detail if self.plan.spec.start.require == "any" else self.screen.say
+            show(text)
         if slow := transport.slow(self.roster.used):
             self.screen.warn(slow)
 
