@@ -71,7 +71,7 @@ def slow(reports: Reports) -> str:
 
 
 def check(plan: Plan, roster: Roster) -> None:
-    """Raise LaunchError if a program that ended well ran with other ranks, or by another network, than was asked for."""
+    """Raise LaunchError if a program that ended well had other ranks, or used another network, than was asked for."""
     if plan.counted:
         check_ranks(plan.layout, roster.ranks, roster.alone, bool(roster.starter))
     check_network(plan.spec.start.require, roster.used, plan.layout.nnodes)

@@ -67,8 +67,14 @@ class Launch:
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
-        script = forwarded != Signals.PROGRAMS
-        self.forward = Forward(self.scheduler, site, self.events, script=script, send=self._send, begun=self._has_begun)
+        self.forward = Forward(
+            self.scheduler,
+            site,
+            self.events,
+            script=forwarded != Signals.PROGRAMS,
+            send=self._send,
+            begun=self._has_begun,
+        )
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {}
         self.prompt = plan.spec.program.shell == "terminal"
@@ -106,10 +112,8 @@ class Launch:
                 self._ask_to_end()
                 self._stop()
         if stopped is not None:
-            name = signal.Signals(stopped.signum).name
-            return Outcome(
-                128 + stopped.signum, why=f"ended by {name}" + ("" if self.went else " before the program began")
-            )
+            when = "" if self.went else " before the program began"
+            return Outcome(128 + stopped.signum, why=f"ended by {signal.Signals(stopped.signum).name}{when}")
         if broken is not None:
             raise broken.why()
         self._tell_proof()
@@ -347,9 +351,9 @@ class Launch:
         if self.forward.preempted and not self.cut_off and (self.code == 0 or not self._is_over()):
             self.screen.say(f"job {self.site.job} was preempted; its program ended with {self.code}")
             return Outcome(self.code, self.roster.counts, REQUEUED)
-        if self.cut_off or self._is_over():  # an mpirun that Slurm ends may exit with 0
-            raise self._why_cut_off()
-        if self.code == 0 and self.silent and not self.scheduler.runs(self.site.job):  # Slurm may have lost the node
+        silent = self.code == 0 and self.silent
+        # An mpirun that Slurm ends may exit with 0, and Slurm may have lost a silent node.
+        if self.cut_off or self._is_over() or (silent and not self.scheduler.runs(self.site.job)):
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
@@ -365,8 +369,7 @@ class Launch:
         text = transport.summary(self.roster.counts, self.roster.used)
         self.records.prove(text, self.roster.topologies)
         if self.roster.counts:
-            show = self.screen.detail if self.plan.spec.start.require == "any" else self.screen.say
-            show(text)
+            (self.screen.detail if self.plan.spec.start.require == "any" else self.screen.say)(text)
         if slow := transport.slow(self.roster.used):
             self.screen.warn(slow)
 
