@@ -42,13 +42,15 @@ unpulled() { # Report a fault of the image, and exit
 # Both have had SPARE as their working directory since it was made. They use its name in /tmp only once more, to remove
 # it if it is still this very directory.
 clean() { # SPARE LOCK OWNER JOB: End and remove all that was started here
-  local group=''
+  # The undertaker finishes a removal in which the main shell was killed. So both use the same name for the lock.
+  local group='' away=$2.${3// /.}.gone
   grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
   { read -r group <./group; } 2>/dev/null
   [[ ! $group =~ ^[0-9]+$ ]] || ((group < 2)) || kill -KILL -- "-$group" 2>/dev/null
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
-    mv "$2" "$2.$$.gone" && rm -rf "$2.$$.gone"
+    mv "$2" "$away"
   fi
+  [[ -z $2 || ! -e $away ]] || rm -rf -- "$away"
   if [[ -O . && . -ef $1 ]]; then # the user owns this directory, and it is the working directory
     chmod -R u+rwX . 2>/dev/null
     rm -rf -- "$1"
@@ -189,7 +191,7 @@ take() { # Take the lock. Return false where another node has converted the imag
       # Several nodes may find the lock stale. mkdir lets one of them claim it. That one removes the lock if it is still
       # the same.
       if mkdir "$lock/claim" 2>/dev/null && [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
-        mv "$lock" "$lock.$$.gone" && rm -rf "$lock.$$.gone"
+        mv "$lock" "$lock.${owner// /.}.gone" && rm -rf "$lock.${owner// /.}.gone"
       fi
       seen=$SECONDS
       continue

@@ -301,8 +301,8 @@ def _toml(value: Any) -> str:
 def _remedy(option: Option, value: Any, key: str) -> str:
     if option.kind in ("list", "words") and isinstance(value, str):
         return f"write {key} = [{_toml(value)}]"
-    if option.kind == "number" and isinstance(value, str) and value.isdecimal():
-        return f"write {key} = {value}"
+    if option.kind == "number":
+        return f"write {key} = {value if isinstance(value, str) and value.isdecimal() else 4}"
     if option.kind in ("text", "seconds", "choice") and not isinstance(value, (bool, list, dict)):
         return f'write {key} = "{value}"'
     return option.help

@@ -4,7 +4,7 @@ sha256-DIGEST.sif   an image. A job that takes it touches it first
 refs/NAME           the digest of a reference, and at the end of the line the reference
 facts/KEY           a node's report of an image's MPI (running/probe.py)
 refs/NAME.lock/     a conversion in progress, with all its half-done files
-refs/NAME.lock.PID.gone   such a lock during its removal
+refs/NAME.lock.NODE.PID.gone   such a lock during its removal
 """
 
 from __future__ import annotations

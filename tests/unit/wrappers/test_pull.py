@@ -157,3 +157,15 @@ def test_what_a_version_of_docker_adds_to_an_image_is_no_difference(node: Node) 
     assert line.startswith("image node01 sha256:") and line.endswith(" sha256:1234"), line
     asked = (node.place / "asked").read_text()
     assert ".RootFS.Layers" in asked and ".Config.Env" in asked and "json .Config}}" not in asked, asked
+
+
+def test_an_undertaker_finishes_the_removal_of_a_lock(node: Node) -> None:
+    """The main shell may be killed after it has renamed the lock, and before all of it is removed."""
+    script = """\
+eval "$(sed -n '/^clean() {/,/^}/p' pull_image.sh)"
+mkdir -p spare x.lock.node01.7.gone/cache y.lock
+cd spare
+clean "$PWD" "$OLDPWD/x.lock" "node01 7" "$1"
+clean "$PWD" "$OLDPWD/y.lock" "node01 7" "$1"
+cd .. && ls -d *lock* spare 2>/dev/null"""
+    assert node.sh(f"{script} || :", node.job, shell="bash").decode().split() == ["y.lock"]
