@@ -146,7 +146,12 @@ print(world.rank, got.value.decode() or "nothing")
     [
         ((), OMPI5, "", True),
         (OUTSIDE, OMPI5, "single copy: on, the ranks of a node share one container", True),
-        ((*OUTSIDE, "--container-per", "rank"), OMPI4, "single copy: off, each rank has a container in its own user namespace", False),
+        (
+            (*OUTSIDE, "--container-per", "rank"),
+            OMPI4,
+            "single copy: off, each rank has a container in its own user namespace",
+            False,
+        ),
     ],
 )
 def test_verdict_on_single_copies(
