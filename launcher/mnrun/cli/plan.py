@@ -20,9 +20,11 @@ FORMATS = ("steps", "sbatch", "json")
     metavar="|".join(FORMATS),
     help="Format of the plan.  [default: steps]",
 )
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @job_options
-def plan(command: tuple[str, ...], form: str, **options: object) -> None:
+def plan(command: tuple[str, ...], form: str, as_json: bool, **options: object) -> None:
     """Show what run would do: every step, and every value with its origin."""
+    form = "json" if as_json else form
     if form == "sbatch":
         click.echo(submission.make(command, options).script, nl=False)
         return

@@ -56,8 +56,8 @@ def gather(
     Raises UsageError for an error in a file or a value, and Impossible for a request that the site's policy forbids.
     """
     shelf = find(environ, home)
-    line = settings.from_command_line(options)
-    variables = settings.from_environment(environ)
+    line = settings.of_home(settings.from_command_line(options), home)
+    variables = settings.of_home(settings.from_environment(environ), home)
     file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
     # Inside an allocation, SBATCH_* variables do not matter: the job runs.
     sbatch = settings.from_sbatch(environ) if batch or not at_hand(environ).job(environ) else {}
@@ -80,7 +80,11 @@ def gather(
         merged,
         _command(file, merged),
         profiles.whys(contents, partition),
-        (*shelf.warnings, *(f"{name} is ignored: use --slurm instead" for name in unknown)),
+        (
+            *shelf.warnings,
+            *(f"{name} is ignored: use --slurm instead" for name in unknown),
+            *settings.notes(line, merged),
+        ),
         sheet.name if sheet else "",
     )
 
