@@ -27,6 +27,7 @@ FILES = {
     "app": "a program",
     "job.toml": 'command = ["./app", "x"]\nimage = "/images/app.sif"\n',
     "bare.toml": 'image = "/images/app.sif"\n',
+    "script.toml": 'script = "run.sh"\nimage = "/images/app.sif"\n',
     "job.sh": "#!/bin/bash\n#SBATCH -N 2\nsrun ./app\n",
     "run.sh": "#!/bin/bash\nmpirun ./app\n",
     "hosts": "node01\n",
@@ -64,9 +65,9 @@ class Desk:
             for word in (*words[:place], *(("SLURM_JOB_ID=7",) if in_job else ())):
                 patch.setenv(*word.partition("=")[::2])
             found = self._mnrun(*words[place + 1 :])
-        said = [text.removeprefix("mnrun: ") for text in found.err.splitlines()]
-        if found.code:
-            lines = [f"{found.code}: {said[0]}", *said[1:]]
+        said = found.err.removeprefix("mnrun: ").rstrip("\n").split("\nmnrun: ")
+        if found.code:  # lines about nodes and ranks may stand in front
+            lines = f"{found.code}: {said[-1]}".splitlines()
         else:
             lines = [*self._done(found.out), *(text for text in said if text.startswith("warning: "))]
         return "".join(f"      {text}\n" for text in lines).replace(str(self._home), "/home/me")
@@ -89,7 +90,7 @@ def shown(spec: JobSpec) -> str:
         for name, origin in sorted(spec.origins.items())
         if origin.layers & set(SHOWN) and name not in ("image", "script")
     ]
-    program = shlex.join(spec.program.command) or spec.program.script or "a shell"
+    program = shlex.join((*((spec.program.script,) if spec.program.script else ()), *spec.program.command)) or "a shell"
     image = f"in {spec.container.image_name}" if spec.container.image else "without a container"
     return "  ".join([program, image, *values])
 

@@ -48,8 +48,11 @@ class Line:
 
 
 def refuse(line: Line, verbs: Collection[str]) -> None:
-    """Raise UsageError if the command is not meant as one. The words after -- are believed, as far as they can work."""
-    if not line.command:
+    """Raise UsageError if the command is not meant as one. The words after -- are believed, as far as they can work.
+
+    With --script, the words are the script's arguments, and any words will do.
+    """
+    if not line.command or line.has("--script"):
         return
     if line.plain:
         _refuse_verb(line, verbs)
@@ -165,9 +168,10 @@ def _program(words: Sequence[str]) -> tuple[str, ...]:
 
 def _refuse_quoted(line: Line) -> None:
     """Raise UsageError for one word with blanks: no shell splits it."""
-    if len(line.command) != 1 or not re.search(r"\S\s+\S", line.command[0]) or os.path.exists(line.command[0]):
-        return
     word = line.command[0]
+    may_be_an_argument = line.job_file or len(line.command) > 1  # a job file may have a script
+    if may_be_an_argument or not re.search(r"\S\s+\S", word) or os.path.exists(word):
+        return
     if re.search(r"[|&;<>$`*?]", word):
         right = line.with_words(command=("bash", "-c", word))
         raise UsageError(f"{word!r} is one word, and no shell reads it", f"write {right}")
