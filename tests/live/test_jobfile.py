@@ -196,7 +196,7 @@ def test_two_profiles_that_match(cluster: Cluster, site: str, desk: Desk) -> Non
     ("text", "said"),
     [
         ("\n\nnodez = 2\n", "line 3: unknown key nodez; did you mean nodes (a number)?"),
-        ('[resources]\nnodes = "two"\n', 'line 2: nodes = "two" is not a number; Nodes to run on.'),
+        ('[resources]\nnodes = "two"\n', 'line 2: nodes = "two" is not a number; Number of nodes.'),
         ('image = "app.sif\nnodes = 2\n', "line 1: a quote is missing; strings stand in quotes, lists in []"),
         ("\ufeffnodes = 2\n", "line 1: it begins with a byte order mark; save it as UTF-8 without one"),
         ('image = "${NOWHERE}/app.sif"', "line 1: ${NOWHERE} is not set; set it, or write $${NOWHERE} for the text"),

@@ -29,7 +29,7 @@ FIRST = {
     "ntasks_per_node": "number of ranks on each node",
     "cpus_per_task": "number of CPUs for each rank",
     "gpus_per_node": "number of GPUs on each node",
-    "time": "time limit of a batch job",
+    "time": "time limit of the job",
     "bind": "path to mount in the container",
     "env": "variable for every rank",
     "chdir": "directory to start in",
@@ -47,7 +47,7 @@ def page() -> str:
     lines += [f"  {line.ljust(width)}{purpose}" for line, purpose in EXAMPLES]
     lines += ["", *(f"{purpose + ':':8}{'  '.join(verbs)}" for purpose, verbs in PURPOSES.items()), ""]
     lines += [f"  {_spelt(name):28}{text}" for name, text in FIRST.items()]
-    return "\n".join([*lines, MORE])
+    return "\n".join([*lines, "", MORE])
 
 
 def _spelt(name: str) -> str:
