@@ -27,6 +27,8 @@ FILES = {
     "app": "a program",
     "job.toml": 'command = ["./app", "x"]\nimage = "/images/app.sif"\n',
     "bare.toml": 'image = "/images/app.sif"\n',
+    "there/job.toml": 'command = ["./app", "x"]\nimage = "app.sif"\n',
+    "there/set.toml": 'command = ["./app", "x"]\nimage = "app.sif"\nchdir = "."\n',
     "script.toml": 'script = "run.sh"\nimage = "/images/app.sif"\n',
     "job.sh": "#!/bin/bash\n#SBATCH -N 2\nsrun ./app\n",
     "run.sh": "#!/bin/bash\nmpirun ./app\n",
@@ -48,6 +50,7 @@ class Desk:
         mocker.patch.object(submission, "record")
         monkeypatch.setenv("PATH", str(home / "bin"))
         (home / "bin").mkdir()
+        (home / "there").mkdir()
         for name, text in FILES.items():
             (home / name).write_text(text)
         for name in ("ps", "kill", "hostname", "node"):
