@@ -8,13 +8,16 @@ noderank=${SLURM_PROCID:-0}
 for word in "$@"; do [[ $word != --noderank=* ]] || noderank=${word#*=}; done
 
 usage() {
+  local start="srun $name" image='a SIF file or an unpacked directory'
+  [[ $name != pdsh_* ]] || start="pdsh -w \$NODES NODES=\$NODES $name --noderank=%n"
+  [[ $name != *_docker.sh ]] || image="an image's name"
   cat <<END
-usage: srun $name --container=IMAGE --script=FILE [OPTIONS] [WORDS FOR THE SCRIPT]
+usage: $start --container=IMAGE --script=FILE [OPTIONS] [WORDS FOR THE SCRIPT]
 
 Run FILE once, in a container on the first node of the step. In FILE, \`mpirun ./app\` and \`ssh NODE\` reach all
 nodes, and \$hostlist, \$np and \$ENVLIST are set. Start this script with one task per node.
 
-  --container=IMAGE      a SIF file or an unpacked directory
+  --container=IMAGE      $image
   --script=FILE          an executable file. A relative name begins at the current directory
   --datamnts=DIR,…       directories to mount in the container at the same paths
   --envlist=NAME,…       variables to forward
@@ -78,7 +81,7 @@ own() { # NAME [VALUE]: Translate one option of this script into options of mnru
 image='' script='' nodelist='' options=() words=() help=()
 while (($#)); do
   case $1 in
-    -h | --help) ! first || usage; exit 2 ;;
+    -h | --help) ! first || usage; exit 0 ;;
     --script_help | --privileged) own "$1" ;;
     --container=* | --script=* | --slots_per_node=* | --nodelist=* | --singopts=* | --datamnts=* | --envlist=* | \
       --dockopts=* | --workingdir=* | --noderank=* | --ibdevices=* | --dockname=* | \

@@ -2,6 +2,7 @@
 
     LaunchError
     ├── UsageError      2    the command line or a value in it is wrong
+    │   └── NoImageError    2    nothing names an image
     ├── NodeError       121  a node was lost, or never became ready
     ├── Impossible      122  the request cannot work, for a known reason
     ├── SchedulerError  123  the scheduler refused or failed
@@ -37,6 +38,10 @@ class LaunchError(Exception):
 
 class UsageError(LaunchError):
     code = 2
+
+
+class NoImageError(UsageError):
+    pass
 
 
 class NodeError(LaunchError):

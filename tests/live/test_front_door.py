@@ -124,10 +124,14 @@ def test_front_door_refuses(cluster: Cluster, words: tuple[str, ...], said: str)
 
 
 def test_front_door_shows_its_usage(cluster: Cluster) -> None:
-    """Without any Slurm job, too."""
-    result = cluster.alice([DOOR, "--help"])
-    assert result.code == 2, result
-    assert result.out.startswith(f"usage: srun {DOOR} --container="), result
+    """Without any Slurm job, too, and in the words of each."""
+    for door, image in (("srun_singularity.sh", "a SIF file"), ("srun_docker.sh", "an image's name")):
+        result = cluster.alice([door, "--help"])
+        assert (result.code, result.err) == (0, ""), result
+        assert result.out.startswith(f"usage: srun {door} --container="), result
+        assert f"--container=IMAGE      {image}" in result.out, result
+    result = cluster.alice(["pdsh_docker.sh", "--help"])
+    assert result.out.startswith("usage: pdsh -w $NODES NODES=$NODES pdsh_docker.sh --noderank=%n --container="), result
 
 
 @pytest.mark.parametrize("how", one(2, ["scancel", "the step", "kill -9"]))

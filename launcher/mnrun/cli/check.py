@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from mnrun import nodeset
+from mnrun.cli.parsing import json_option
 from mnrun.config.options import BY_NAME
 from mnrun.errors import Impossible
 from mnrun.facts import by_node, parse
@@ -39,7 +40,7 @@ def _options(verb: Any) -> Any:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def check(as_json: bool, **options: object) -> None:
     """Show the runtimes, GPUs and MPIs of nodes, what is missing, and how to get it.
 

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from mnrun import nodeset
+from mnrun.cli.parsing import json_option
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import records, state
@@ -27,7 +28,6 @@ LOOK = 0.5  # seconds between two reads of the files
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _ids = click.argument("ids", nargs=-1, metavar="[ID]…")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 job_dir_option = click.option(
     "--job-dir", metavar="DIR", help="Directory for the records of jobs.  [default: ~/.mnrun/jobs]"
 )
@@ -35,7 +35,7 @@ job_dir_option = click.option(
 
 @click.command(context_settings=CONTEXT)
 @_ids
-@_json
+@json_option
 @job_dir_option
 def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.
@@ -83,7 +83,7 @@ def _row(view: JobView) -> tuple[str, ...]:
 
 @click.command(context_settings=CONTEXT)
 @click.option("-p", "--partition", metavar="NAME", default="", help="Show this partition alone.")
-@_json
+@json_option
 def nodes(partition: str, as_json: bool) -> None:
     """Show partitions, and how many of their nodes and GPUs are free."""
     entries = user_queue().nodes()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
+import shutil
 import sys
 import traceback
 from typing import NoReturn
@@ -12,6 +14,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from mnrun import __version__
+from mnrun.cli.words import first
+from mnrun.cli.words.help import page
+from mnrun.cli.words.options import of_verb
 from mnrun.errors import BUG, LaunchError, UsageError
 
 # verb -> its module in this package. Only the module of the verb in use is imported.
@@ -30,6 +35,8 @@ VERBS = {
     "clean": "clean",
     "shell": "shell",
     "check": "check",
+    "help": "words.help",
+    "version": "words.help",
 }
 
 
@@ -57,26 +64,24 @@ class DefaultVerb(click.Group):
         if not args:
             args = ["--help"]
         if args[0] not in (*VERBS, "-h", "--help", "-V", "--version"):
+            if not ctx.resilient_parsing:
+                first.refuse(args[0], VERBS, _exists)
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return page()
+
+
+def _exists(word: str) -> bool:
+    """Return whether a word is a file or a program on this machine."""
+    return os.path.exists(word) or shutil.which(word) is not None
 
 
 @click.group(cls=DefaultVerb, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="mnrun", message="%(prog)s %(version)s")
 def main() -> None:
-    """Run one job on many nodes, in containers.
-
-    \b
-    mnrun [run] [OPTIONS] COMMAND…    run COMMAND on the nodes of the Slurm job that you are in
-    mnrun [run] --hosts LIST …        run it on hosts that you can log in to
-    mnrun plan [OPTIONS] COMMAND…     show what run would do
-    mnrun submit [OPTIONS] COMMAND…   submit it as a batch job; JOB.toml can replace OPTIONS, here as above
-    mnrun status | logs | wait | cancel ID…   follow and end submitted jobs
-    mnrun shell [OPTIONS]             open a prompt in the job's container; it gets an allocation if there is none
-    mnrun check [OPTIONS]             show what the nodes have, and what is missing
-
-    mnrun's options end at the first word that is not an option. The rest is the program and its arguments.
-    """
+    """Run one job on many nodes, in containers."""
 
 
 def entry() -> NoReturn:
@@ -89,8 +94,10 @@ def entry() -> NoReturn:
         code = 0
     except LaunchError as error:
         code = _complain(str(error), error.code)
+    except click.NoSuchOption as error:
+        code = _complain(str(_lacking(error)), UsageError.code)
     except click.ClickException as error:
-        code = _complain(error.format_message(), UsageError.code)
+        code = _complain(" ".join(error.format_message().split()), UsageError.code)  # a choice has several lines
     except (click.Abort, KeyboardInterrupt):
         code = 130
     except BrokenPipeError:
@@ -100,6 +107,15 @@ def entry() -> NoReturn:
     if sys.stdout is not None:
         sys.stdout.flush()
     sys.exit(code)
+
+
+def _lacking(error: click.NoSuchOption) -> UsageError:
+    context = error.ctx
+    if context is None:
+        return UsageError(f"there is no option {error.option_name}", "mnrun --help shows the most used ones")
+    flags = [flag for param in context.command.get_params(context) for flag in (*param.opts, *param.secondary_opts)]
+    verb = context.command_path[len(context.find_root().command_path) + 1 :]
+    return of_verb(verb, error.option_name, [flag for flag in flags if flag.startswith("-")])
 
 
 def _complain(message: str, code: int, before: str = "") -> int:

@@ -1,15 +1,20 @@
-"""Turn the table of options into click's, and explain other tools' options."""
+"""Turn the table of options into click's, and read the line of a verb that has it."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from mnrun.config.options import FOREIGN, OPTIONS, Option
-from mnrun.errors import UsageError
+from mnrun.cli.words import command
+from mnrun.cli.words.command import Line
+from mnrun.cli.words.help import help_all, write_options
+from mnrun.cli.words.line import Flags, end_of_options
+from mnrun.config.options import OPTIONS, Option
+from mnrun.errors import NoImageError
 
 COMMAND = {
     "ignore_unknown_options": False,
@@ -19,46 +24,53 @@ COMMAND = {
 
 
 class JobVerb(click.Command):
-    """A verb whose options end at the first other word. Other tools' options get an answer of their own."""
+    """A verb whose options end at the first other word. A line that would be misread gets an answer of its own."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), help_all()]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_options(self, ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # a shell asks for completions
             return super().parse_args(ctx, args)
-        options = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
-        valued = {flag for option in options for flag in option.opts}
-        end = refuse_foreign(args, valued)
+        verb = str(ctx.info_name)
+        flags = self._flags(ctx)
+        end = end_of_options(args, flags, verb)
         file = ""
         if end < len(args) and args[end].endswith(".toml"):
             file = args[end]
             args = [*args[:end], *args[end + 1 :]]
-            refuse_foreign(args, valued)
+            end = end_of_options(args, flags, verb, file)
+        plain = args[end : end + 1] != ["--"]
+        words = tuple(args[end:] if plain else args[end + 1 :])
+        line = Line(verb, (*((file,) if file else ()), *args[:end]), words, plain, file)
+        asks_for_help = {"-h", "--help", "--help-all"} & set(args[:end])
+        if not asks_for_help:
+            command.refuse(line, self._verbs(ctx))
         rest = super().parse_args(ctx, args)
         ctx.params["job_file"] = file
+        ctx.obj = line
         return rest
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NoImageError as error:
+            raise command.options_behind(ctx.obj) or error from None
 
-def refuse_foreign(args: Sequence[str], valued: Container[str]) -> int:
-    """Return the index of the first word that is no option. The flags in `valued` take the word after them.
+    def _flags(self, ctx: click.Context) -> Flags:
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        return Flags(
+            every=frozenset(flag for option in options for flag in (*option.opts, *option.secondary_opts)),
+            valued=frozenset(flag for option in options if not option.is_flag for flag in option.opts),
+            words=frozenset(flag for option in OPTIONS if option.kind == "words" for flag in option.flags),
+        )
 
-    Raises UsageError at another tool's option.
-    """
-    words = iter(range(len(args)))
-    for place in words:
-        word = args[place]
-        following = args[place + 1] if place + 1 < len(args) else ""
-        if word == "--" or not word.startswith("-"):
-            return place
-        name = word.partition("=")[0]
-        if name in FOREIGN:
-            raise UsageError(f"{name} is another tool's option", f"use {FOREIGN[name]}")
-        if word == "-v" and ":" in following:
-            raise UsageError(f"-v is --verbose here, and not docker's volume {following}", f"write --bind {following}")
-        if word.startswith("-e") and "=" in (following if word == "-e" else word):
-            variable = word[2:] or following or "NAME=VALUE"
-            raise UsageError("-e is another tool's option", f"for a variable write -x {variable}")
-        if word in valued:
-            next(words, None)
-    return len(args)
+    def _verbs(self, ctx: click.Context) -> list[str]:
+        group = ctx.parent.command if ctx.parent is not None else None
+        return group.list_commands(ctx) if isinstance(group, click.Group) else []
 
 
 def job_options(verb: Any) -> Any:
@@ -100,3 +112,22 @@ def _completed(option: Option, incomplete: str) -> list[CompletionItem]:
 
 def _help(option: Option) -> str:
     return option.help + (f"  [default: {option.default}]" if option.default else "")
+
+
+def json_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """Put --json on a click command, and its other spelling."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @click.option(
+        "--format",
+        "form",
+        type=click.Choice(("table", "json")),
+        default="table",
+        metavar="table|json",
+        help="Format of the answer.  [default: table]",
+    )
+    @functools.wraps(verb)
+    def run(*words: Any, as_json: bool, form: str, **options: Any) -> None:
+        verb(*words, as_json=as_json or form == "json", **options)
+
+    return run

@@ -21,9 +21,11 @@ FORMATS = ("steps", "sbatch", "json")
     help="Format of the plan.  [default: steps]",
 )
 @click.option("--commands", is_flag=True, help="Show the words that start each step, and every default.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @job_options
-def plan(command: tuple[str, ...], form: str, commands: bool, **options: object) -> None:
+def plan(command: tuple[str, ...], form: str, commands: bool, as_json: bool, **options: object) -> None:
     """Show what run would do: ranks, nodes, whether it will work, and the origin of each value."""
+    form = "json" if as_json else form
     if form == "sbatch":
         click.echo(submission.make(command, options).script, nl=False)
         return

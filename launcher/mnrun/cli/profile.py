@@ -30,9 +30,12 @@ def init(file: str) -> None:
     click.echo(file)
 
 
-@click.group()
-def profile() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def profile(context: click.Context) -> None:
     """Show the values that this site and you have set for every job."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @profile.command("list")

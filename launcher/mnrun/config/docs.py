@@ -36,7 +36,8 @@ def table(verbs: Sequence[Verb]) -> str:
     lines = [
         "# Verbs and options",
         "",
-        "`mnrun VERB --help` prints the same texts. Without a verb, `mnrun` is `mnrun run`.",
+        "`mnrun VERB --help` prints the most used options, and `mnrun VERB --help-all` all. Without a verb, `mnrun` is",
+        "`mnrun run`.",
         "",
         "| verb | its own options | meaning |",
         "|---|---|---|",
@@ -58,7 +59,9 @@ _ALL = """\
 {} take a job file and every option below; a job file's key is the long option with `_` for `-`."""
 _DESCRIPTION = """\
 mnrun's options end at the first word that is not an option. The rest is the program and its arguments. If this word
-ends in .toml, it is a job file, and options may follow. Without a verb, the verb is run."""
+ends in .toml, it is a job file, and options may follow. Words after -- that begin with an option are appended to the
+file's command, and others replace it. A ~ at the beginning of a path is the home directory, also after = and in a
+variable. Without a verb, the verb is run."""
 _LAYERS = """\
 A value is taken from the last of these that has one: built in, the site's defaults, the one profile that is
 chosen, the user's own, the job file, MNRUN_ variables, SBATCH_ variables, the command line. Lists and variables

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mnrun.config.layers import EXCLUSIVE, Setting, parse
-from mnrun.config.options import ALIASES, BY_NAME, Option
+from mnrun.config.options import ALIASES, BY_NAME, PATHS, Option
 from mnrun.environment import NAME
 from mnrun.errors import UsageError
 from mnrun.images.reference import clearly
@@ -29,10 +29,6 @@ else:
     import tomli as tomllib
 
 PROFILE_TABLES = ("match", "site", "policy", "partition")  # tables that a profile has, and a job file has not
-PATHS = (
-    *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
-    *("output", "error", "hostfile", "podman_root"),
-)
 # In a profile, these paths are relative to the directory of the person who submits: a user cannot write beside a
 # profile.
 OUTPUTS = ("output", "error", "split_output")

@@ -9,10 +9,10 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Union
 
-from mnrun.config.options import BY_NAME, OPTIONS, Option
+from mnrun.config.options import BY_NAME, OPTIONS, PATHS, Option
 from mnrun.errors import UsageError
 from mnrun.jobspec import BUILT_IN, COMMAND_LINE, Layer, Origin
 
@@ -60,6 +60,39 @@ def from_command_line(options: Mapping[str, object]) -> Settings:
         for name, raw in options.items()
         if raw not in (None, ())  # False is --no-X
     }
+
+
+def of_home(settings: Settings, home: str) -> Settings:
+    """Return the settings with the home directory for a leading `~` of a path: no shell expands it after `=`."""
+
+    def expanded(word: str) -> str:
+        return re.sub(r"^(!?)~(?=[/:]|$)", lambda match: match[1] + home, word)
+
+    def typed(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(expanded(word) for word in value)
+        return expanded(value) if isinstance(value, str) else value
+
+    return {
+        name: replace(setting, value=typed(setting.value)) if name in PATHS else setting
+        for name, setting in settings.items()
+    }
+
+
+def notes(line: Settings, merged: Settings) -> list[str]:
+    """Return warnings of values on the command line that have another meaning than another tool's, or none."""
+    lines = []
+    if "image" in line and merged["runtime"].value == "host":
+        lines.append("--image has no effect, since --runtime host runs without containers")
+    for word, _ in line["env"].words if "env" in line else ():
+        names = _SEVERAL.fullmatch(word)
+        if names:
+            lines.append(f"-x {names[1]}=…,{names[2]}=… sets {names[1]} alone; for two variables write -x twice")
+    return lines
+
+
+# As apptainer exec --env takes several variables in one word.
+_SEVERAL = re.compile(r"([A-Za-z_]\w*)=[^,=]*,([A-Z_][A-Z0-9_]*)=.*", re.DOTALL)
 
 
 # Variables of sbatch (sbatch(1), INPUT ENVIRONMENT VARIABLES). sbatch puts them above the script's lines.
@@ -208,7 +241,11 @@ def parse(option: Option, raw: object, origin: str) -> Value:
     if option.kind == "seconds":
         return _seconds(name, text, origin)
     if option.choices and text not in option.choices:
-        near = difflib.get_close_matches(text, option.choices, 1)
+        near = (
+            ["host"]
+            if (option.name, text) == ("runtime", "none")
+            else difflib.get_close_matches(text, option.choices, 1)
+        )
         hint = (f"did you mean {near[0]}? " if near else "") + "use one of " + ", ".join(option.choices)
         raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
     if not text and not option.batch:  # an empty value takes back that of a layer below

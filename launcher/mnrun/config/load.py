@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,8 +56,8 @@ def gather(
     Raises UsageError for an error in a file or a value, and Impossible for a request that the site's policy forbids.
     """
     shelf = find(environ, home)
-    line = settings.from_command_line(options)
-    variables = settings.from_environment(environ)
+    line = settings.of_home(settings.from_command_line(options), home)
+    variables = settings.of_home(settings.from_environment(environ), home)
     file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
     # Inside an allocation, SBATCH_* variables do not matter: the job runs.
     sbatch = settings.from_sbatch(environ) if batch or not at_hand(environ).job(environ) else {}
@@ -80,9 +80,23 @@ def gather(
         merged,
         _command(file, merged),
         profiles.whys(contents, partition),
-        (*shelf.warnings, *(f"{name} is ignored: use --slurm instead" for name in unknown)),
+        (
+            *shelf.warnings,
+            *(f"{name} is ignored: use --slurm instead" for name in unknown),
+            *settings.notes(line, merged),
+            *_of_another_directory(path, file.command, merged, cwd),
+        ),
         sheet.name if sheet else "",
     )
+
+
+def _of_another_directory(path: str, command: Sequence[str], merged: Settings, cwd: str) -> list[str]:
+    """Return a warning for a job file elsewhere whose command is relative: its paths begin there, the command here."""
+    folder = os.path.dirname(os.path.join(cwd, path))
+    relative = bool(command) and command[0].startswith(("./", "../"))
+    if not relative or "chdir" in merged or os.path.realpath(folder) == os.path.realpath(cwd):
+        return []
+    return [f'{path}: {command[0]} begins at {cwd}; chdir = "." in the file makes it begin beside the file']
 
 
 def as_given(options: Mapping[str, object], environ: Mapping[str, str]) -> JobSettings:

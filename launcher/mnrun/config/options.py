@@ -359,35 +359,18 @@ OPTIONS: tuple[Option, ...] = (
 BY_NAME = {option.name: option for option in OPTIONS}
 BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 
-# Spellings of other tools, and the right ones here. A value in the key must match, too: -v alone is ours, -v a:b is
-# docker's.
-FOREIGN = {
-    "-npernode": "--ntasks-per-node N",
-    "--npernode": "--ntasks-per-node N",
-    "-N/rank": "--ntasks-per-node N",
-    "-hostfile": "--nodelist NODES inside an allocation, else --hostfile FILE",
-    "-machinefile": "--nodelist NODES inside an allocation, else --hostfile FILE",
-    "--machinefile": "--nodelist NODES inside an allocation, else --hostfile FILE",
-    "--host": "--nodelist NODES inside an allocation, else --hosts LIST",
-    "-mca": "--mpi-args '--mca KEY VALUE'",
-    "--mca": "--mpi-args '--mca KEY VALUE'",
-    "--prtemca": "--mpi-args '--prtemca KEY VALUE'",
-    "-genv": "-x NAME=VALUE",
-    "-oversubscribe": "--force",
-    "--oversubscribe": "--force",
-    "--container-image": "--image REF",
-    "--container": "--image REF",
-    "--container-mounts": "--bind SRC:DST",
-    "--container-workdir": "--chdir DIR",
-    "--container-env": "-x NAME",
-    "--volume": "--bind SRC:DST",
-    "--mount": "--bind SRC:DST",
-    "--datamnts": "--bind DIR",
-    "--envlist": "-x NAME",
-    "--singopts": "--container-args WORDS",
-    "--dockopts": "--container-args WORDS",
-    "--slots_per_node": "--ntasks-per-node N",
-    "--cleanenv": "-x NAME for each variable that ranks need",
-    "--timeout": "--start-timeout TIME",
-    "-time": "--time TIME",
-}
+# Options that --help shows. --help-all shows all of them.
+COMMON = frozenset(
+    (
+        *("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node", "nodelist", "hosts", "local"),
+        *("image", "runtime", "bind", "chdir", "env", "no_home", "container_args"),
+        *("mode", "launcher", "mpi_args", "script", "module", "label", "require"),
+        *("job_name", "partition", "account", "time", "mem", "array", "output", "slurm"),
+        *("profile", "force", "verbose", "quiet"),
+    )
+)
+# Options whose values are paths.
+PATHS = (
+    *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
+    *("output", "error", "hostfile", "podman_root"),
+)

@@ -35,6 +35,11 @@ def _has_host_or_tag(text: str) -> bool:
     return bool(match and (match["host"] or match["tag"] or match["digest"]))
 
 
+def is_path(text: str) -> bool:
+    """Return whether `text` is written as a path: from a directory, or with the ending of an image file."""
+    return bool(_PATH.match(text))
+
+
 def is_reference(text: str, exists: bool) -> bool:
     """Return whether `text` names an image of a registry. `exists`: a path of that name exists here.
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mnrun import nodeset
-from mnrun.errors import DeadlineError, OutOfMemory
+from mnrun.errors import DeadlineError, NodeError, OutOfMemory
 from mnrun.facts import Fact, parse
 from mnrun.model import Culprit, Plan, Worker
 
@@ -172,12 +172,13 @@ class Roster:
         refusing = {*self.failed, *self.gone, *self.lost, *(set(unready) - self.here)}
         return tuple(node for node in unready if node in refusing) or unready
 
-    @property
-    def images_apart(self) -> dict[str, str]:
-        """Return node -> size and header of its image file, if they differ between nodes. Otherwise it is empty."""
+    def check_images(self, plan: Plan) -> None:
+        """Raise NodeError if size or header of the image file differ between nodes."""
         images = {node: worker.image.partition(".") for node, worker in self.workers.items()}
         texts = {node: f"{size} bytes, header {total}" if dot else size for node, (size, dot, total) in images.items()}
-        return texts if len(set(texts.values())) > 1 else {}
+        if len(set(texts.values())) > 1:
+            problem = f"{plan.spec.container.image} is not the same on all nodes: {nodeset.folded(texts)}"
+            raise NodeError(problem, "copy one of them to all, or name one that all nodes see")
 
     @property
     def counts(self) -> dict[str, int]:

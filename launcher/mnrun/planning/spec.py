@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from mnrun.config.layers import Settings
 from mnrun.config.options import BY_NAME, OPTIONS
-from mnrun.errors import Impossible, UsageError
-from mnrun.images.reference import is_reference
+from mnrun.errors import Impossible, NoImageError, UsageError
+from mnrun.images.reference import is_path, is_reference
 from mnrun.jobspec import (
     COMMAND_LINE,
     Batch,
@@ -220,9 +220,13 @@ def _image(reference: str, runtime: str, around: Surroundings) -> Image | None:
     if not room.CONTAINED:
         return None
     if not reference:
-        raise UsageError("no image", "name one with --image FILE, or run without containers: --runtime host")
-    if not room.NAMED and not is_reference(reference, around.there(absolute(reference, around))):
+        raise NoImageError("no image", "name one with --image FILE, or run without containers: --runtime host")
+    there = around.there(absolute(reference, around))
+    if not room.NAMED and not is_reference(reference, there):
         return Image(ImageKind.FILE, absolute(reference, around))
+    if room.NAMED and there and is_path(reference):
+        problem = f"--image {reference} is a file, and {runtime} takes the name of an image"
+        raise UsageError(problem, "use --runtime apptainer for a file")
     refusal = room.refuse(reference)
     if refusal is not None:
         raise refusal

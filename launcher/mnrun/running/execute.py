@@ -67,14 +67,8 @@ class Launch:
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
-        self.forward = Forward(
-            self.scheduler,
-            site,
-            self.events,
-            script=forwarded != Signals.PROGRAMS,
-            send=self._send,
-            begun=self._has_begun,
-        )
+        script = forwarded != Signals.PROGRAMS
+        self.forward = Forward(self.scheduler, site, self.events, script=script, send=self._send, begun=self._has_begun)
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {}
         self.prompt = plan.spec.program.shell == "terminal"
@@ -162,9 +156,7 @@ class Launch:
             if not self._next(deadline):
                 self._ask_for_logs()
                 raise self._not_ready(late=True)
-        if apart := nodeset.folded(self.roster.images_apart):
-            problem = f"{self.plan.spec.container.image} is not the same on all nodes: {apart}"
-            raise NodeError(problem, "copy one of them to all, or name one that all nodes see")
+        self.roster.check_images(self.plan)
         for worker in self.roster.in_order():
             self.records.ready(worker)
 

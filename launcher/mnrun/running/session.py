@@ -176,7 +176,22 @@ def spec_of(
         as_given=frozen,
         there=os.path.exists,
     )
-    return build(settings, command or ("" if shell else sources.command), around, shell)
+    if not shell:
+        command = _command(command, sources.command, path, "script" in settings)
+    return build(settings, command, around, shell)
+
+
+def _command(typed: tuple[str, ...], of_file: tuple[str, ...], job_file: str, script: bool) -> tuple[str, ...]:
+    """Return the command of a line and its job file. Words that begin with an option are appended to the file's.
+
+    With a script, they are its arguments.
+    """
+    if not job_file or not typed or not typed[0].startswith("-"):
+        return typed or of_file
+    if not of_file and not script:
+        problem = f"{job_file} has no command to append {typed[0]} to"
+        raise UsageError(problem, f"write the program before it: mnrun {job_file} -- ./app {typed[0]}")
+    return (*of_file, *typed)
 
 
 def _load_modules(names: object) -> None:

@@ -11,7 +11,6 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun import __version__
-from mnrun.config.options import FOREIGN
 from mnrun.errors import LaunchError, NodeError
 from mnrun.running import execute
 from mnrun.schedulers import slurm
@@ -89,12 +88,11 @@ def test_spellings(mnrun: Terminal, job: Launched, words: tuple[str, ...], name:
     assert job.plan.spec.value(name) == value
 
 
-@pytest.mark.parametrize("spelling", FOREIGN)
-def test_another_tools_option_is_answered_with_ours(mnrun: Terminal, job: Launched, spelling: str) -> None:
-    """One line that names it and ours, wherever it stands among the options."""
+@pytest.mark.parametrize("spelling", ["--container-image", "-npernode", "--mca", "--comment", "--fakeroot", "--rm"])
+def test_another_tools_option_is_answered_wherever_it_stands(mnrun: Terminal, job: Launched, spelling: str) -> None:
+    """One line that names it, in front of the others, behind them, and with its value attached."""
     for words in ((spelling, "2"), (*IMAGE, "-n", "2", spelling, "2"), (f"{spelling}=2",)):
-        said = complaint(mnrun(*words, "./app"))
-        assert said == f"{spelling} is another tool's option; use {FOREIGN[spelling]}"
+        assert complaint(mnrun(*words, "./app")).startswith(f"{spelling} is an option of ")
     assert job.plans == []
 
 
@@ -337,16 +335,15 @@ def test_help(mnrun: Terminal, words: tuple[str, ...]) -> None:
     """Of the whole, and of each verb with all options."""
     answer = mnrun(*words)
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith("Usage: ")
-    assert ("--image" in answer.out) == (len(words) == 2)
-    assert len(words) == 2 or "\n  mnrun plan [OPTIONS] COMMAND…     show what run would do\n" in answer.out
+    assert answer.out.startswith("Usage: " if len(words) == 2 else "mnrun: ")
+    assert "--image" in answer.out
 
 
 def test_nothing_at_all(mnrun: Terminal) -> None:
-    """`mnrun` alone is answered with the help (which click calls a mistake from 8.2 on)."""
+    """`mnrun` alone is answered with the first page."""
     answer = mnrun()
-    assert answer.code in (0, 2)
-    assert "Usage: " in answer.out + answer.err
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == mnrun("--help").out
 
 
 def test_words_that_are_no_utf8(mnrun: Terminal, job: Launched) -> None:

@@ -84,7 +84,7 @@ def test_a_verbs_own_option_before_the_job_file(mnrun: Terminal, job: Launched, 
 def test_another_tools_option_after_the_job_file(mnrun: Terminal, tmp_path: Path) -> None:
     """Answered as before it."""
     write(tmp_path / "job.toml", FILE)
-    assert "-npernode is another tool's option" in complaint(mnrun("job.toml", "-npernode", "2"))
+    assert "-npernode is an option of Open MPI" in complaint(mnrun("job.toml", "-npernode", "2"))
 
 
 def test_plan_shows_every_origin(

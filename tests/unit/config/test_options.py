@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mnrun.config.layers import parse
-from mnrun.config.options import BY_FLAG, BY_NAME, FOREIGN, LIVE, OPTIONS, Option
+from mnrun.config.options import BY_FLAG, BY_NAME, COMMON, LIVE, OPTIONS, PATHS, Option
 from mnrun.jobspec import FIELDS, SECTIONS, JobSpec
 from mnrun.planning.spec import HANDED_ON
 
@@ -71,16 +71,10 @@ def test_flags_that_fingers_know(flag: str, name: str) -> None:
     assert BY_FLAG[flag].name == name
 
 
-def test_a_foreign_spelling_is_none_of_ours() -> None:
-    """FOREIGN answers what would be misread; a flag of ours is never among it."""
-    assert sorted(set(FOREIGN) & set(BY_FLAG)) == []
-
-
-@pytest.mark.parametrize("spelling", FOREIGN)
-def test_a_foreign_spelling_is_answered_with_an_option_of_ours(spelling: str) -> None:
-    """The first word of the answer can be typed (but for salloc's own)."""
-    answer = FOREIGN[spelling].split()[0].rstrip(",")
-    assert answer in BY_FLAG or FOREIGN[spelling] == "--time of salloc"
+def test_the_shorter_lists_name_options() -> None:
+    """What --help shows, and what holds paths."""
+    assert {*COMMON, *PATHS} <= set(BY_NAME)
+    assert all(BY_NAME[name].kind in ("text", "list") for name in PATHS)
 
 
 def test_what_repeats() -> None:

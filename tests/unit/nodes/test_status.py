@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from mnrun.errors import NodeError
 from mnrun.model import Culprit, Worker
 from mnrun.nodes.status import Roster
 from unit.samples import build, make
@@ -183,20 +186,30 @@ def test_a_stranger_never_takes_anothers_place(roster: Roster) -> None:
     assert roster.missing == ("node01",)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "apart"),
-    [
-        ("1.7", "1.7", {}),
-        ("", "", {}),
-        ("1.7", "directory", {"node01": "1 bytes, header 7", "node02": "directory"}),
-        ("1.7", "1.8", {"node01": "1 bytes, header 7", "node02": "1 bytes, header 8"}),
-    ],
-)
-def test_image_files_that_differ(roster: Roster, first: str, second: str, apart: dict[str, str]) -> None:
-    """What each says of its own; nothing where they are the same, or there is none."""
+PLAN = make(build("./app"), 1, 1)
+
+
+@pytest.mark.parametrize(("first", "second"), [("1.7", "1.7"), ("", "")])
+def test_image_files_that_are_alike(roster: Roster, first: str, second: str) -> None:
+    """Or that are not there."""
     roster.hear(f"ready node01 image={first}")
     roster.hear(f"ready node02 image={second}")
-    assert roster.images_apart == apart
+    roster.check_images(PLAN)
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [
+        ("directory", "node01: 1 bytes, header 7; node02: directory"),
+        ("1.8", "node01: 1 bytes, header 7; node02: 1 bytes, header 8"),
+    ],
+)
+def test_image_files_that_differ(roster: Roster, second: str, text: str) -> None:
+    """Each node says of its own."""
+    roster.hear("ready node01 image=1.7")
+    roster.hear(f"ready node02 image={second}")
+    with pytest.raises(NodeError, match=rf"app\.sif is not the same on all nodes: {re.escape(text)}; copy one"):
+        roster.check_images(PLAN)
 
 
 def test_ranks_that_do_not_come(roster: Roster) -> None:

@@ -105,7 +105,7 @@ class UserQueue:
         if jobs is not None:
             return jobs
         words = ("squeue", "-t", "all", "-u", str(self._uid))
-        if scontrol.version(self._run("squeue", "--version")) >= answers.JSON_SINCE:
+        if scontrol.version(self._run("squeue", "--version"), "squeue") >= answers.JSON_SINCE:
             done = self._start([*words, "--json"])
             commands.refuse_silence(done)
             with suppress(ValueError, KeyError, TypeError, AttributeError):  # built without JSON, or another shape

@@ -14,11 +14,11 @@ from mnrun.schedulers.model import RUNNING
 _NO_STEPS = ("4294967290", "4294967291", "4294967293")
 
 
-def version(text: str) -> tuple[int, int]:
-    """Turn `slurm 24.11.5` into (24, 11)."""
+def version(text: str, command: str = "srun") -> tuple[int, int]:
+    """Turn `slurm 24.11.5`, which the command printed, into (24, 11)."""
     match = re.search(r"(\d+)\.(\d+)", text)
     if not match:
-        raise SchedulerError(f"srun --version says {text.strip()!r}, which is not a version of Slurm")
+        raise SchedulerError(f"{command} --version says {text.strip()!r}, which is not a version of Slurm")
     return int(match[1]), int(match[2])
 
 

@@ -1,0 +1,179 @@
+"""Refuse a command that is not meant as one: an image, a batch script, a container tool, one quoted line."""
+
+from __future__ import annotations
+
+import os.path
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from mnrun.config.options import BY_FLAG
+from mnrun.environment import masked
+from mnrun.errors import UsageError
+from mnrun.images.reference import SCHEMES
+
+IMAGE = re.compile(r".+\.(sif|simg|sqsh|sqfs|squashfs)|[a-z]+://.+|[a-z0-9._/-]+:[A-Za-z0-9][\w.-]*")
+OTHER_JOB_FILE = re.compile(r".+\.(ya?ml|json|tml|ini|conf)")
+# The words by which another tool starts a container. A path, such as /usr/bin/docker, is a program like any other.
+CONTAINERS = {
+    "apptainer": ("exec", "run", "shell"),
+    "singularity": ("exec", "run", "shell"),
+    "docker": ("run", "exec"),
+    "podman": ("run", "exec"),
+    "enroot": ("start", "exec"),
+}
+# The commands of Slurm -> the line to write in their place. After -- they are the image's own.
+SLURM = {"srun": "{}", "salloc": "salloc -N 2 {}", "sbatch": "mnrun submit --image app.sif -- ./app"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A typed line in its parts. `plain` says that no -- stands before the command."""
+
+    verb: str
+    options: tuple[str, ...]
+    command: tuple[str, ...]
+    plain: bool
+    job_file: str = ""
+
+    def has(self, *flags: str) -> bool:
+        return any(word.partition("=")[0] in flags for word in self.options)
+
+    def with_words(self, *words: str, command: Sequence[str]) -> str:
+        """Return the line with more options and another command, for a person to type. Values of -x stay out."""
+        verb = () if self.verb == "run" else (self.verb,)
+        end = ("--", *command) if command else ()
+        return shlex.join(("mnrun", *verb, *masked(self.options), *words, *end))
+
+
+def refuse(line: Line, verbs: Collection[str]) -> None:
+    """Raise UsageError if the command is not meant as one. The words after -- are believed, as far as they can work.
+
+    With --script, the words are the script's arguments, and any words will do.
+    """
+    if not line.command or line.has("--script"):
+        return
+    if line.plain:
+        _refuse_verb(line, verbs)
+        _refuse_job_file(line)
+        _refuse_image(line)
+        _refuse_batch_script(line)
+    _refuse_container_tool(line)
+    _refuse_quoted(line)
+
+
+def options_behind(line: Line) -> UsageError | None:
+    """Return the error for a line without an image, in which an option of mnrun's own stands after the command."""
+    if not line.command or not line.plain:
+        return None
+    found, rest = _sorted(line.command[1:])
+    if not any(word.partition("=")[0] in ("--image", "--runtime") for word in found):
+        return None
+    first = line.command[0]
+    flag = found[0].partition("=")[0]
+    right = line.with_words(*found, command=(first, *rest))
+    return UsageError(f"{flag} after {first} is an option of {first}", f"mnrun's own come first: {right}")
+
+
+def _sorted(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options of mnrun's own with their values, and the other words."""
+    found: list[str] = []
+    rest: list[str] = []
+    place = 0
+    while place < len(words):
+        flag, equals, _ = words[place].partition("=")
+        option = BY_FLAG.get(flag)
+        taken = 2 if option is not None and option.takes_value and not equals else 1
+        if option is None and re.match("-[A-Za-z].", flag):  # a value may stand beside its letter: -N2
+            option = BY_FLAG.get(flag[:2])
+        (rest if option is None else found).extend(words[place : place + taken])
+        place += taken
+    return found, rest
+
+
+def _refuse_verb(line: Line, verbs: Collection[str]) -> None:
+    word = line.command[0]
+    if word not in verbs or line.options or os.path.exists(word):
+        return
+    if word == "help":
+        raise UsageError(f"{line.verb} and help are both verbs", f"write mnrun help {line.verb}")
+    problem = f"{line.verb} and {word} are both verbs, and a line has one"
+    raise UsageError(problem, f"for a program of that name: mnrun {line.verb} -- {word}")
+
+
+def _refuse_job_file(line: Line) -> None:
+    word = line.command[0]
+    if word.endswith(".toml"):
+        raise UsageError(f"{line.job_file} and {word} are both job files", "one job has one file")
+    if OTHER_JOB_FILE.fullmatch(word):
+        raise UsageError(f"{word} is neither a program nor a job file", "job files are TOML, and end in .toml")
+
+
+def _refuse_image(line: Line) -> None:
+    word, *command = line.command
+    if line.has("--image", "--runtime") or not IMAGE.fullmatch(word):
+        return
+    if "://" not in word and ":" in word and os.path.exists(word):
+        return
+    image = word if "://" in word or ":" not in word else f"docker://{word}"
+    if image.partition("://")[0] not in SCHEMES and "://" in image:
+        return
+    right = line.with_words("--image", image, command=() if line.verb == "shell" else command or ("./app",))
+    raise UsageError(f"{word} is an image, and no program", right)
+
+
+def _refuse_batch_script(line: Line) -> None:
+    """Raise UsageError for a file with #SBATCH lines, which would have no effect."""
+    word = line.command[0]
+    if not re.search(r"^#SBATCH\s", _head(word), re.MULTILINE):
+        return
+    problem = f"{word} is a batch script, and mnrun reads no #SBATCH lines"
+    image = () if line.has("--image") else ("--image", "app.sif")
+    once = line.with_words(*image, "--script", word, command=())
+    raise UsageError(problem, f"write mnrun into it and use sbatch {word}, or run it once in the image: {once}")
+
+
+def _head(path: str) -> str:
+    """Return the first lines of a file of text, or "" for any other."""
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(16384)
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _refuse_container_tool(line: Line) -> None:
+    word, *rest = line.command
+    if "host" in line.options or line.has("--runtime=host"):
+        return
+    image = () if line.has("--image") else ("--image", "app.sif")
+    if word in SLURM and line.plain:
+        right = line.with_words(*image, command=_program(rest))
+        raise UsageError(f"{word} inside mnrun would run in the container", f"write {SLURM[word].format(right)}")
+    if word in CONTAINERS and rest and rest[0] in CONTAINERS[word]:
+        place = next((i for i, word in enumerate(rest) if i and IMAGE.fullmatch(word)), 0)
+        if place and image:
+            image = ("--image", rest[place])
+        right = line.with_words(*image, command=(rest[place + 1 :] if place else ()) or ("./app",))
+        raise UsageError(f"mnrun starts the container itself, without {word} {rest[0]}", f"write {right}")
+
+
+def _program(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words from the first that is no option. An option with a value apart hides it, so ./app stands in."""
+    return tuple(words) if words and not words[0].startswith("-") else ("./app",)
+
+
+def _refuse_quoted(line: Line) -> None:
+    """Raise UsageError for one word with blanks: no shell splits it."""
+    word = line.command[0]
+    may_be_an_argument = line.job_file or len(line.command) > 1  # a job file may have a script
+    if may_be_an_argument or not re.search(r"\S\s+\S", word) or os.path.exists(word):
+        return
+    if re.search(r"[|&;<>$`*?]", word):
+        right = line.with_words(command=("bash", "-c", word))
+        raise UsageError(f"{word!r} is one word, and no shell reads it", f"write {right}")
+    problem = f"{word!r} is one word, the name of a program"
+    raise UsageError(problem, f"leave the quotes out, or write -- bash -c {shlex.quote(word)}")

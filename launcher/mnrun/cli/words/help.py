@@ -1,0 +1,117 @@
+"""Show the help: one page for mnrun, and the options of a verb in groups. Its verbs are help and version."""
+
+from __future__ import annotations
+
+import click
+
+from mnrun import __version__
+from mnrun.cli.words.near import nearest
+from mnrun.config import docs
+from mnrun.config.options import BY_NAME, COMMON, OPTIONS
+from mnrun.errors import UsageError
+
+EXAMPLES = (
+    ("mnrun --image app.sif -- ./app", "on the nodes of this Slurm job"),
+    ("mnrun submit -N 4 --image org/app:1 -- ./app", "as a batch job"),
+    ("mnrun shell -N 1 --image app.sif", "a prompt in the container"),
+)
+# Verbs by their purpose.
+PURPOSES = {
+    "Run": ("run", "plan", "submit", "shell"),
+    "Follow": ("status", "logs", "wait", "cancel"),
+    "Set up": ("check", "nodes", "init", "profile", "completion", "clean", "help", "version"),
+}
+# The options of the first page, with fewer words than in the table.
+FIRST = {
+    "image": "image: a file, or docker://NAME:TAG",
+    "nodes": "number of nodes",
+    "ntasks": "number of ranks in all",
+    "ntasks_per_node": "number of ranks on each node",
+    "cpus_per_task": "number of CPUs for each rank",
+    "gpus_per_node": "number of GPUs on each node",
+    "time": "time limit of the job",
+    "bind": "path to mount in the container",
+    "env": "variable for every rank",
+    "chdir": "directory to start in",
+    "launcher": "starter of the ranks: mpirun, srun, env, torchrun",
+    "verbose": "show the commands that mnrun runs",
+}
+MORE = "More: mnrun VERB --help, mnrun help VERB, and all options: mnrun run --help-all"
+SHOWN = "mnrun.every_option"  # a key of click's Context.meta
+
+
+def page() -> str:
+    """Return the help of mnrun, for one screen."""
+    width = max(len(line) for line, _ in EXAMPLES) + 2
+    lines = ["mnrun: run one job on many nodes, in containers. The usual verb is run.", ""]
+    lines += [f"  {line.ljust(width)}{purpose}" for line, purpose in EXAMPLES]
+    lines += ["", *(f"{purpose + ':':8}{'  '.join(verbs)}" for purpose, verbs in PURPOSES.items()), ""]
+    lines += [f"  {_spelt(name):28}{text}" for name, text in FIRST.items()]
+    return "\n".join([*lines, "", MORE])
+
+
+def _spelt(name: str) -> str:
+    """Return an option as a person types it: one letter if it has one, and the long spelling."""
+    option = BY_NAME[name]
+    long = next(flag for flag in option.flags if flag.startswith("--"))
+    short = next((flag for flag in option.flags if len(flag) == 2), "")
+    return ", ".join(part for part in (short, long) if part) + (
+        f" {option.metavar or 'NAME'}" if option.takes_value else ""
+    )
+
+
+def write_options(verb: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the options of a verb in the groups of the table: those that most people need, or all of them."""
+    every = bool(context.meta.get(SHOWN))
+    records: dict[str, tuple[str, str]] = {}
+    for param in verb.get_params(context):
+        record = param.get_help_record(context) if isinstance(param, click.Option) else None
+        if record is not None:
+            records[str(param.name)] = record
+    own = [record for name, record in records.items() if name not in BY_NAME]
+    with formatter.section("Options"):
+        formatter.write_dl(own)
+    for title, group in sorted(docs.sections(), key=lambda section: section[0] != "Container"):
+        shown = [records[option.name] for option in group if every or option.name in COMMON]
+        with formatter.section(title):
+            formatter.write_dl(shown)
+    if not every:
+        rest = len(OPTIONS) - len(COMMON)
+        formatter.write(f"\nmnrun {context.info_name} --help-all shows {rest} more options.\n")
+
+
+def _every(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        context.meta[SHOWN] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+def help_all() -> click.Option:
+    """Return the option that shows all options."""
+    text = "Show all options, and exit."
+    return click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_every, help=text)
+
+
+@click.command()
+@click.argument("verb", nargs=-1, metavar="[VERB]")
+@click.pass_context
+def help(context: click.Context, verb: tuple[str, ...]) -> None:
+    """Show the help of mnrun, or of a verb."""
+    assert context.parent is not None
+    group = context.parent.command
+    assert isinstance(group, click.Group)
+    if not verb:
+        click.echo(page())
+        return
+    verbs = group.list_commands(context)
+    if verb[0] not in verbs:
+        near = nearest(verb[0], verbs)
+        raise UsageError(f"there is no verb {verb[0]}", f"did you mean {near}?" if near else "mnrun help lists them")
+    group.main([*verb, "--help"], prog_name="mnrun", standalone_mode=False)
+
+
+@click.command()
+def version() -> None:
+    """Show mnrun's version."""
+    click.echo(f"mnrun {__version__}")
