@@ -165,7 +165,7 @@ def _refs(names: Mapping[str, str]) -> dict[str, object]:
 
 def job_file(settings: Mapping[str, Setting]) -> str:
     """Return a first job file: command and image are set, and every other key is a comment."""
-    lines = ["# A job of mnrun: `mnrun job.toml` runs it in an allocation, `mnrun submit job.toml` submits it.",
+    lines = ["# A job of mnrun: `mnrun job.toml` runs it on nodes of Slurm, `mnrun submit job.toml` submits it.",
              "# Every key is a long option with _ for -; sections only group keys.",
              "", 'command = ["./app"]  # a list of words, which no shell reads', 'image = "app.sif"']  # fmt: skip
     for name, options in sections():

@@ -49,6 +49,15 @@ def _lives(group: int) -> bool:
     return True
 
 
+def controls() -> bool:
+    """Return whether this process has a controlling terminal (tty(4)), whatever its standard input is."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 def size() -> tuple[int, int]:
     """Return the terminal's columns and lines."""
     return shutil.get_terminal_size()

@@ -13,7 +13,7 @@ from mnrun import environment
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
-from mnrun.schedulers.model import RUNNING, BatchStart
+from mnrun.schedulers.model import RUNNING, BatchStart, StepTask
 from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
 
@@ -51,6 +51,15 @@ def start(environ: Mapping[str, str]) -> BatchStart:
         nodelist=environ.get("SLURM_JOB_NODELIST", ""),
         head=environ.get("SLURMD_NODENAME", ""),
     )
+
+
+def step(environ: Mapping[str, str]) -> StepTask:
+    """Return the task of a step of srun that this process is, by the step's variables (srun(1), OUTPUT ENVIRONMENT
+    VARIABLES). The shell of salloc and a batch script are no such task."""
+    if not scontrol.in_step(environ):
+        return StepTask()
+    tasks, nodes = _number(environ, "SLURM_STEP_NUM_TASKS"), _number(environ, "SLURM_STEP_NUM_NODES")
+    return StepTask(_number(environ, "SLURM_PROCID"), max(tasks, 1), max(nodes, 1))
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, tuple[int, str]]:
