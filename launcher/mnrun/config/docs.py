@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mnrun import __version__
+from mnrun.config import syntax
 from mnrun.config.layers import EXCLUSIVE, Setting
 from mnrun.config.options import ALIASES, OPTIONS, Option
 
@@ -212,5 +213,6 @@ def _toml(value: object) -> str:
 
 def _sample(option: Option) -> str:
     kind = _TOML_TYPES.get(option.kind, "string")
-    text = option.default or (option.choices[0] if option.choices else option.metavar)
+    form = syntax.FORMATS.get(option.name)
+    text = form.sample if form else option.default or (option.choices[0] if option.choices else option.metavar)
     return {"boolean": "true", "integer": "1", "array": "[]"}.get(kind, json.dumps(text))

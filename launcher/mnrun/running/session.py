@@ -19,10 +19,11 @@ from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Outcome, Plan, Site
-from mnrun.planning import layout, plan, show
+from mnrun.planning import layout, needs, plan, show
 from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
+from mnrun.system import paths
 from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
 
@@ -61,9 +62,26 @@ def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "
     spec = spec_of(command, dict(given), shell, live=True)
     if not nodes.allocates(spec):
         return launch(spec)
+    _prove(spec)
     with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
         os.environ.update(variables)
         return launch(spec_of(command, dict(given), shell, again=True), allocated=True)
+
+
+def _prove(spec: JobSpec) -> None:
+    """Refuse a job that cannot run, before it waits in a queue for its nodes."""
+    from mnrun.running import job_dir, outputs
+
+    plan.make(spec, layout.lay_out(spec, None), "JOB")
+    outputs.refuse_apart(outputs.live_files(spec))
+    job_dir.writable(spec.job_dir)
+    warn_of_files(spec)
+
+
+def warn_of_files(spec: JobSpec) -> None:
+    """Show a warning about each file of the job that this machine lacks."""
+    for line in needs.warnings(spec, paths.fault):
+        Screen().warn(line)
 
 
 def launch(spec: JobSpec, allocated: bool = False) -> int:

@@ -118,7 +118,10 @@ def test_a_run_without_an_allocation_gets_one(outside: Terminal, salloc: Salloc,
     assert salloc.argv[:-3] == (*request, "--job-name=app")
     assert salloc.done == [signal.SIGHUP, "close"]
     assert granted.plan.layout.ntasks == 4
-    first, *rest = answer.err.splitlines()
+    warning, first, *rest = answer.err.splitlines()
+    assert warning == (
+        "mnrun: warning: the image /app.sif is not on this machine; the job will fail unless its nodes have it"
+    )
     assert first == f"mnrun: no Slurm allocation here; mnrun gets one: {' '.join(request)}"
     assert not [line for line in rest if "no effect" in line], rest
 
@@ -130,6 +133,25 @@ def test_a_file_forbids_allocations(outside: Terminal, salloc: Salloc, granted: 
     (folder / "config.toml").write_text("alloc = false\n")
     assert outside(*IMAGE, "./app").code == 2
     assert outside("--alloc", *IMAGE, "./app").code == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("-t", "1h"), 2, "--time '1h' is not a time limit"),
+        (("-o", "out.%t"), 122, "--output out.%t: a file for each rank; mnrun writes one file"),
+        (("-N", "4", "-n", "3"), 2, "3 ranks"),
+        (("--job-dir", "taken"), 2, "/taken: File exists; name another with --job-dir"),
+    ],
+)
+def test_a_run_is_refused_before_it_allocates(
+    outside: Terminal, salloc: Salloc, words: tuple[str, ...], code: int, said: str
+) -> None:
+    """A wait in a queue must not end in a refusal that was known before it."""
+    Path("taken").touch()
+    answer = outside(*words, *IMAGE, "./app")
+    assert (answer.code, answer.out, salloc.argv) == (code, "", ())
+    assert said in answer.err
 
 
 @pytest.mark.parametrize(("failure", "code"), [(NodeError("lost"), 121), (KeyboardInterrupt(), 130)])
