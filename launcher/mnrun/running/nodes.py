@@ -46,12 +46,12 @@ def in_job() -> bool:
 
 def refuse_copies(given: Mapping[str, object]) -> None:
     """Raise UsageError in the first of several tasks of a step, and SystemExit in the others: each would run the whole
-    job. A prompt of srun --pty belongs to the first task alone."""
+    job. Of `srun --pty mnrun`, the first task has the terminal and runs the job, and the others end well."""
     task = at_hand(os.environ).step(os.environ)
     if task.tasks == 1 or terminal.controls():
         return
     if task.number:
-        raise SystemExit(UsageError.code)
+        raise SystemExit(0 if task.prompt and terminal.is_device() else UsageError.code)
     size = [] if given.get("nodes") else ["-N", str(task.nodes)]
     if task.tasks != task.nodes and not given.get("ntasks") and not given.get("ntasks_per_node"):
         size += ["-n", str(task.tasks)]

@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import signal
+import stat
 import termios
 import threading
 import tty
@@ -56,6 +57,14 @@ def controls() -> bool:
     except OSError:
         return False
     return True
+
+
+def is_device() -> bool:
+    """Return whether standard input is a terminal or /dev/null, which srun --pty gives to all tasks but the first."""
+    try:
+        return stat.S_ISCHR(os.fstat(INPUT).st_mode)
+    except OSError:
+        return False
 
 
 def size() -> tuple[int, int]:

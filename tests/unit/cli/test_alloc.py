@@ -274,3 +274,34 @@ def test_the_prompt_of_srun_pty_runs_the_job(copies: Terminal, granted: Launched
     """`srun -N2 --pty bash` gives the terminal to the first task alone."""
     mocker.patch.object(terminal, "controls", return_value=True)
     assert copies(*IMAGE, "./app").code == 7
+
+
+@pytest.mark.parametrize(("variable", "device", "code"), [(True, True, 0), (True, False, 2), (False, True, 2)])
+def test_the_other_tasks_of_srun_pty_end_well(
+    copies: Terminal,
+    granted: Launched,
+    mocker: MockerFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: bool,
+    device: bool,
+    code: int,
+) -> None:
+    """Else srun would end with their code. Their input is /dev/null, and in a step inside of such a prompt a pipe."""
+    mocker.patch.object(terminal, "is_device", return_value=device)
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    if variable:
+        monkeypatch.setenv("SLURM_PTY_PORT", "33333")
+    answer = copies(*IMAGE, "./app")
+    assert (answer.code, answer.out, answer.err) == (code, "", "")
+    assert granted.plans == []
+
+
+@pytest.mark.parametrize(("title", "code"), [("slurmstepd: [271.batch]", 7), ("slurmstepd: [271.0]", 2)])
+def test_a_batch_script_that_was_submitted_in_a_step(
+    copies: Terminal, granted: Launched, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch, title: str, code: int
+) -> None:
+    """It has the variables of that step."""
+    files = {"/proc/11/status": "Name:\tbash\nPPid:\t10\nTracerPid:\t0\n", "/proc/10/cmdline": title}
+    monkeypatch.setenv("SLURM_TASK_PID", "11")
+    mocker.patch.object(Path, "read_text", lambda path, **_: files[str(path)])
+    assert copies(*IMAGE, "./app").code == code
