@@ -1,6 +1,6 @@
 """Refuse a value of a Slurm option that Slurm cannot read, before the job is queued. Runs no command.
 
-The formats are those of sbatch(1). A value that only a site can judge passes.
+The formats are those of sbatch(1), and as generous as sbatch of Slurm 24.11. A value that only a site can judge passes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Format:
     others: str
 
 
-_MEMORY = Format(r"\d+([kmgtp](i?b)?)?", "an amount of memory", "64G", "1T or 4000 (MB)")
+_MEMORY = Format(r"\d+([kmgt]b?)?", "an amount of memory", "64G", "1T or 4000 (MB)")
 _RANGE = r"\d+(-\d+(:\d+)?)?"
 _ID = r"\d+(_(\d+|\*))?(\+\d+)?"
 _TYPES = "after|afterany|afterburstbuffer|aftercorr|afternotok|afterok|expand"
 _ONE = rf"(singleton|{_ID}|({_TYPES})(:{_ID})+)"
 FORMATS = {
     "time": Format(
-        r"(\d+-)?\d+(:\d+){0,2}|-1|infinite|unlimited", "a time limit", "12:00:00", "30 (minutes) or 2-0 (days)"
+        r"(\d+-)?\d+(:\d+){0,2}|\d+-|-1|infinite|unlimited", "a time limit", "12:00:00", "30 (minutes) or 2-0 (days)"
     ),
     "mem": _MEMORY,
     "mem_per_cpu": _MEMORY,
     "mem_per_gpu": _MEMORY,
-    "array": Format(rf"\[?{_RANGE}(,{_RANGE})*\]?(%\d+)?\]?", "a list of array tasks", "0-9", "1,3,7 or 0-99%5"),
+    "array": Format(rf"\[?{_RANGE}(, *{_RANGE})*\]?(%\d*)?\]?", "a list of array tasks", "0-9", "1,3,7 or 0-99%5"),
     "dependency": Format(rf"{_ONE}([,?]{_ONE})*", "a list of dependencies", "afterok:123", "afterany:123:124"),
 }
 
