@@ -193,8 +193,8 @@ trap : TERM INT HUP USR1 USR2 # mnrun has received the signal too, and says when
 tie=() # mnrun would go on alone where this script is killed
 if setpriv=$(command -v setpriv); then tie=("$setpriv" --pdeathsig TERM); fi
 code=0
-${tie[@]+"${tie[@]}"} env -u SLURM_NTASKS_PER_NODE -u SLURM_NTASKS "$mnrun" run "${options[@]}" --mode inside-out \
-  --image "$image" --script "$script" -- ${words[@]+"${words[@]}"} ${help[@]+"${help[@]}"} {lease}>&- || code=$?
+${tie[@]+"${tie[@]}"} env -u SLURM_NTASKS_PER_NODE -u SLURM_NTASKS -u SLURM_STEP_NUM_TASKS "$mnrun" run \
+  "${options[@]}" --mode inside-out --image "$image" --script "$script" -- ${words[@]+"${words[@]}"} ${help[@]+"${help[@]}"} {lease}>&- || code=$?
 if ((tasks > 1)); then
   echo "$code" >&"$lease" || true
   exec {lease}>&-

@@ -182,6 +182,7 @@ class Resources:
     gpu_bind: str = ""
     nodelist: str = ""
     exclude: str = ""
+    alloc: bool = True  # whether mnrun may get an allocation for the job
 
     @property
     def gpus_asked(self) -> int:

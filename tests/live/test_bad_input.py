@@ -115,10 +115,11 @@ def test_bad_input_line_of_an_env_file(cluster: Cluster, held: str, desk: Desk) 
 
 
 def test_bad_input_without_an_allocation(cluster: Cluster) -> None:
-    """--nodes 4 and no allocation: refused, with the salloc line for these options (which test_places runs)."""
-    result = cluster.alice(["mnrun", "--nodes", "4", "--gres", "gpu:2", *BOX, "--", HELLO, "-e", "A B"])
+    """--nodes 4, no allocation, --no-alloc: refused, with the salloc line for these options (test_places runs it)."""
+    words = ["--no-alloc", "--nodes", "4", "--gres", "gpu:2", *BOX, "--", HELLO, "-e"]
+    result = cluster.alice(["mnrun", *words, "A B"])
     assert (result.code, result.out) == (2, ""), result
-    assert f"salloc -N 4 --gres gpu:2 mnrun --nodes 4 --gres gpu:2 --image {OMPI5} -- {HELLO} -e 'A B'" in result.err
+    assert f"salloc -N 4 --gres gpu:2 mnrun {' '.join(words)} 'A B'" in result.err
     assert "--local" in result.err
 
 

@@ -6,10 +6,15 @@ import json
 
 import pytest
 
-from .reports import only_line
-from .stage import Cluster
+from .batch import of_modules
+from .cells import HELLO, OMPI5
+from .reports import mine, only_line
+from .stage import LOGIN, Cluster, Desk
 
 pytestmark = pytest.mark.live
+
+AWAY = "/usr/hidden"
+RUNTIMES = ("/usr/bin/apptainer", "/usr/bin/podman", "/usr/bin/ch-run")
 
 
 def test_check_of_this_machine_and_of_an_allocation(cluster: Cluster) -> None:
@@ -60,3 +65,46 @@ def test_check_of_hosts(cluster: Cluster) -> None:
     assert found.code == 0, found
     assert {row["node"] for row in json.loads(found.out)} == {"node01", "node02"}
     only_line(cluster.alice(["mnrun", "check", "--hosts", "nowhere"]), 121, "nowhere")
+
+
+def test_check_of_a_login_node(cluster: Cluster) -> None:
+    """It says that it asked the login node only, with and without a runtime there."""
+    here = cluster.alice(["mnrun", "check"])
+    assert here.err == "mnrun: this is the login node only; ask the nodes: salloc -N 2 mnrun check\n", here
+    cluster.root(LOGIN, "sh", "-c", f"mkdir {AWAY}; mv {' '.join(RUNTIMES)} {AWAY}")
+    try:
+        only = cluster.alice(["mnrun", "check"])
+    finally:
+        cluster.root(LOGIN, "sh", "-c", f"mv {AWAY}/* /usr/bin; rmdir {AWAY}")
+    assert only.code == 122, only
+    said = "no container runtime works on this machine, and this is the login node only; ask the nodes: salloc -N 2"
+    assert only.err == f"mnrun: {said} mnrun check\n", only
+
+
+def test_check_gets_the_nodes_that_it_asks(cluster: Cluster) -> None:
+    """By -N and -w, with the verdict on an image. The nodes go back."""
+    found = cluster.alice(["mnrun", "check", "-N", "2", "-w", "node[02-03]", "--image", OMPI5])
+    assert found.code == 0, found
+    assert "node[02-03]" in found.out and "\nverdict: inside-out: works: the image's Open MPI" in found.out, found
+    assert mine(found) == ["no Slurm allocation here; mnrun gets one: salloc -N 2 -w 'node[02-03]'"]
+    rows = json.loads(cluster.alice(["mnrun", "check", "-p", "main", "--image", OMPI5, "--json"]).out)
+    assert [row["state"] for row in rows if row["subject"] == "image"] == ["ok"]
+    assert cluster.root(LOGIN, "squeue", "-h") == ""
+
+
+def test_check_of_nodes_that_do_not_answer(cluster: Cluster, desk: Desk) -> None:
+    """One line of srun's own words, and no word of what it was to run, in check and in a plan."""
+    words = "srun: error: Unable to create step for job: Requested nodes are busy"
+    script = f'#!/bin/sh\n[ "$1" = --version ] && exec /usr/bin/srun --version\necho "{words}" >&2\nexit 1\n'
+    desk.put("srun", script, 0o755)
+    line = f"export PATH={desk.path}:$PATH; mnrun check; mnrun plan --image {OMPI5} -- {HELLO} | grep ^verdict"
+    result = cluster.alice(["salloc", "-Q", "-N1", "-w", "node01", "sh", "-c", line])
+    assert result.err == f"mnrun: {words}\n", result
+    assert result.out == f"verdict: none, node01 could not be asked: {words}\n", result
+
+
+def test_check_loads_a_module(cluster: Cluster) -> None:
+    """As the finding on a missing runtime proposes."""
+    with of_modules(cluster, {"tool/1": "prepend-path PATH /nowhere\n"}):
+        assert cluster.alice(["mnrun", "check", "--local", "--module", "tool/1"]).code == 0
+        only_line(cluster.alice(["mnrun", "check", "--local", "--module", "none/1"]), (2, 122, 123), "none/1")

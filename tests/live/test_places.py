@@ -159,8 +159,9 @@ def test_places_a_machine_without_slurm(cluster: Cluster, way: Way) -> None:
 
 
 def test_places_without_an_allocation_the_line_to_type(cluster: Cluster) -> None:
-    """On a Slurm site mnrun refuses, and prints the salloc line for these very options; that line runs."""
+    """Under --no-alloc, mnrun refuses, and prints the salloc line for these very options; that line runs."""
     words = [
+        "--no-alloc",
         "-N",
         "4",
         "--ntasks-per-node",

@@ -9,7 +9,7 @@ import pytest
 
 from .batch import USR1, end, forget, output, programs, state, submit
 from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way, one
-from .reports import ranks, refusal
+from .reports import mine, only_line, ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
 pytestmark = pytest.mark.live
@@ -186,7 +186,7 @@ def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
         (("-p", "none"), ("invalid partition", "--partition (command line)")),
         (("--gpus-per-node", "9"), ("node configuration", "--gpus-per-node (command line)")),
         (("-N", "9"), ("--nodes (command line)",)),
-        (("-d", "afterok:x"), ("ependency", "--dependency (command line)")),
+        (("-d", "afterok:999999"), ("ependency", "--dependency (command line)")),
     ],
 )
 def test_submit_what_sbatch_refuses(
@@ -293,3 +293,67 @@ def test_submit_and_wait_at_once(cluster: Cluster, desk: Desk) -> None:
     assert result.code == 7, result
     assert result.out.strip().isdecimal(), result
     end(cluster, desk, result.out.strip())
+
+
+def test_submit_warns_of_files_and_names_the_output(cluster: Cluster, desk: Desk) -> None:
+    """The job is handed in all the same. The line that it prints follows the job."""
+    desk.put("job.sh", "#!/bin/sh\n")
+    words = ["--image", "/etc/passwd", "--bind", f"{desk.path}/none:/d", "--script", "job.sh"]
+    held = cluster.alice(["mnrun", "submit", "--slurm", "--hold", "-N", "1", *words], cwd=desk.path)
+    assert held.code == 0, held
+    warnings = [line.removeprefix("warning: the ") for line in mine(held)[:-1]]
+    assert [line.partition(";")[0] for line in warnings] == [
+        "image /etc/passwd is not a container image (SIF, squashfs or directory) on this machine",
+        f"bind source {desk.path}/none is not on this machine",
+        f"script {desk.path}/job.sh cannot be executed on this machine (chmod +x)",
+    ]
+    cluster.alice(["scancel", held.out.strip()])
+    handed = cluster.alice(["mnrun", "submit", "-N", "1", *INSIDE.words, "--", "./none"], cwd=desk.path)
+    job = handed.out.strip()
+    warning, said = mine(handed)
+    assert warning.startswith(f"warning: the program {desk.path}/none is not on this machine; the job will fail")
+    assert said == f"output: none-{job}.out; follow it: mnrun logs -f {job}"
+    logs = cluster.alice(said.partition("follow it: ")[2].split())
+    assert logs.code == 0 and "none" in logs.out, logs
+    end(cluster, desk, job)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("-t", "1h"), 2, "--time '1h' is not a time limit"),
+        (("--mem", "lots"), 2, "--mem 'lots' is not an amount of memory"),
+        (("-a", "1-"), 2, "--array '1-' is not a list of array tasks"),
+        (("-d", "afterok:"), 2, "--dependency 'afterok:' is not a list of dependencies"),
+        (("--slurm", "nodes=4"), 2, "--slurm nodes=4: mnrun sets --nodes itself"),
+        (("--slurm", "-N4"), 2, "--slurm '-N4' is not a long option"),
+        (("-o", "out.%t"), 122, "--output out.%t: a file for each rank"),
+    ],
+)
+def test_submit_refuses_at_once(cluster: Cluster, words: tuple[str, ...], code: int, said: str) -> None:
+    """Nothing is handed in."""
+    only_line(cluster.alice(["mnrun", "submit", "-N2", *words, *INSIDE.words, "--", "hostname"]), code, said)
+    assert cluster.root(LOGIN, "squeue", "-h") == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-t", "1-12:30"),
+        ("-t", "5:30"),
+        ("-t", "infinite"),
+        ("--mem", "100MB"),
+        ("--mem", "1G"),
+        ("-a", "[0-3]%2"),
+        ("-a", "1,3-9:2"),
+        ("-d", "singleton"),
+        ("--slurm", "--switches=1@30:00"),
+    ],
+)
+def test_submit_takes_what_slurm_takes(cluster: Cluster, desk: Desk, words: tuple[str, ...]) -> None:
+    """Slurm reads these formats, so that mnrun must not refuse them."""
+    dry = cluster.alice(["mnrun", "submit", "--dry-run", "-N", "2", *words, *INSIDE.words, "--", "hostname"])
+    assert dry.code == 0, dry
+    desk.put("script", dry.out)
+    tested = cluster.alice(["sbatch", "--test-only", f"{desk.path}/script"])
+    assert tested.code == 0, tested

@@ -19,6 +19,9 @@ from . import texts
 from .played import launch as launch
 from .played import slurm as slurm
 from .played import stage as stage
+from .salloc import granted as granted
+from .salloc import outside as outside
+from .salloc import salloc as salloc
 from .typed import job as job
 from .typed import mnrun as mnrun
 from .world import World, rooms

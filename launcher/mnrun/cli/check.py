@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +19,7 @@ from mnrun.errors import Impossible
 from mnrun.facts import by_node, parse
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit, survey
-from mnrun.nodes.survey import NO, OK, Finding, NodeSurvey, node_survey
+from mnrun.nodes.survey import NO, OK, PART, Finding, NodeSurvey, node_survey
 from mnrun.planning import layout
 from mnrun.running import nodes as where
 from mnrun.running import session
@@ -25,14 +27,18 @@ from mnrun.schedulers import at_hand
 from mnrun.system import process, screen
 from mnrun.system.screen import Screen
 
-OPTIONS = ("nodes", "nodelist", "exclude", "hosts", "hostfile", "ssh_user", "ssh_port", "local")
+# Options that ask Slurm for nodes, if there are none.
+REQUEST = ("nodes", "nodelist", "exclude", "partition", "account", "qos", "time", "constraint", "reservation")
+OPTIONS = (*REQUEST, "module", "image", "runtime", "hosts", "hostfile", "ssh_user", "ssh_port", "local")
 
 
 def _options(verb: Any) -> Any:
     for name in reversed(OPTIONS):
         option = BY_NAME[name]
         rest: dict[str, Any] = (
-            {"is_flag": True, "default": None} if option.kind == "flag" else {"metavar": option.metavar}
+            {"is_flag": True, "default": None}
+            if option.kind == "flag"
+            else {"metavar": "|".join(option.choices) or option.metavar, "multiple": option.repeats}
         )
         verb = click.option(*option.flags, name, help=option.help, **rest)(verb)
     return verb
@@ -44,18 +50,68 @@ def _options(verb: Any) -> Any:
 def check(as_json: bool, **options: object) -> None:
     """Show the runtimes, GPUs and MPIs of nodes, what is missing, and how to get it.
 
-    The nodes are those of the Slurm job that you are in, of --hosts, or else this machine.
-    The exit code is 122 if no runtime works on all of them.
+    The nodes are those of the Slurm job that you are in, of --hosts, or else this machine. Outside a job, -N, -p, -w
+    and the like get nodes from Slurm. --image also shows whether that image fits the nodes. The exit code is 122 if no
+    runtime works on all of them, or the image does not fit.
     """
-    spec = session.spec_of(("check",), {**options, "runtime": "host"}, live=True)
-    findings = [row for node, answer in _surveys(spec).items() for row in survey.findings(node, answer)]
+    # Without an image, no runtime is chosen: all of them are shown.
+    given = options if options["image"] else {**options, "runtime": "host"}
+    spec = session.spec_of(("check",), dict(given), live=True)
+    with _held(spec, any(options[name] for name in REQUEST)):
+        rows = [row for node, answer in _surveys(spec).items() for row in survey.findings(node, answer)]
+        view = session.look(("check",), dict(given)) if options["image"] else None
+        _show(rows, view, as_json)
+        _refuse(rows, view, login=where.could_be_allocated(spec))
+
+
+@contextmanager
+def _held(spec: JobSpec, wanted: bool) -> Iterator[None]:
+    """Hold an allocation if one is wanted and there is none."""
+    if not wanted or not where.could_be_allocated(spec):
+        yield
+        return
+    if not where.allocates(spec):
+        where.current(spec)  # raises the refusal
+    with where.allocated(spec, Screen()) as variables:
+        os.environ.update(variables)
+        yield
+
+
+def _show(rows: list[Finding], view: session.View | None, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in findings], indent=2))
-    else:
-        screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(findings))
-    if not survey.usable(findings):
-        sys.stdout.flush()
-        raise Impossible("no container runtime works on all of these nodes", "--runtime host runs without one")
+        click.echo(json.dumps([asdict(row) for row in (*rows, *_of_image(view))], indent=2))
+        return
+    screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(rows))
+    for line in _verdict(view):
+        click.echo(line)
+
+
+def _verdict(view: session.View | None) -> list[str]:
+    return [line.rstrip() for line in view.judgement.lines if line.strip()] if view else []
+
+
+def _of_image(view: session.View | None) -> list[Finding]:
+    """Return the verdict on the image as a finding about no single node."""
+    if view is None:
+        return []
+    verdict = view.judgement.verdict
+    state = PART if verdict is None else OK if verdict.chosen.works else NO
+    return [Finding("", "image", state, "; ".join(map(str.strip, _verdict(view))))]
+
+
+def _refuse(rows: list[Finding], view: session.View | None, login: bool) -> None:
+    """Raise Impossible if no job could run. Say where to ask if only the login node was asked."""
+    sys.stdout.flush()
+    elsewhere = "ask the nodes: salloc -N 2 mnrun check"
+    if not survey.usable(rows):
+        problem = "no container runtime works on "
+        if login:
+            raise Impossible(f"{problem}this machine, and this is the login node only", elsewhere)
+        raise Impossible(f"{problem}all of these nodes", "--runtime host runs without one")
+    if view and view.judgement.verdict and not view.judgement.verdict.chosen.works:
+        raise Impossible("this image does not fit these nodes", "the verdict above says why, and what works")
+    if login:
+        Screen().say(f"this is the login node only; {elsewhere}")
 
 
 def _surveys(spec: JobSpec) -> dict[str, NodeSurvey]:
@@ -64,8 +120,8 @@ def _surveys(spec: JobSpec) -> dict[str, NodeSurvey]:
     if spec.hosts.names:
         from mnrun.running import hosts
 
-        with where.connected(spec, Screen()) as session:
-            answers = session.transport.ask(words)
+        with where.connected(spec, Screen()) as connection:
+            answers = connection.transport.ask(words)
             hosts.refuse_silent(answers)
             return {node: node_survey(parse(answer.out)) for node, answer in answers.items()}
     if where.in_job() and not spec.hosts.local:

@@ -84,8 +84,8 @@ def job_options(verb: Any) -> Any:
 
 
 def _flags(option: Option) -> tuple[str, ...]:
-    """Return an option's flags, with --no-X for a flag that a job file or a site may set for every batch job."""
-    return tuple(f"{flag}/--no-{flag[2:]}" if option.batch and option.kind == "flag" else flag for flag in option.flags)
+    """Return an option's flags, with --no-X for a flag that has it."""
+    return tuple(f"{flag}/--no-{flag[2:]}" if option.negatable else flag for flag in option.flags)
 
 
 def _click(option: Option) -> dict[str, Any]:

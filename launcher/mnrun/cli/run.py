@@ -14,5 +14,5 @@ from mnrun.running import session
 @job_options
 @click.option("--as-given", is_flag=True, help="Read no profile, no configuration and no MNRUN_* variable.")
 def run(command: tuple[str, ...], **options: object) -> None:
-    """Run COMMAND on every rank, and exit with its code."""
-    sys.exit(session.launch(session.spec_of(command, options, live=True)))
+    """Run COMMAND on every rank, and exit with its code. Without an allocation, get one, and return it at the end."""
+    sys.exit(session.carry_out(command, options))

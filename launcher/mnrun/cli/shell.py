@@ -8,8 +8,7 @@ import sys
 import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
-from mnrun.running import nodes, session
-from mnrun.system.screen import Screen
+from mnrun.running import session
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
@@ -20,13 +19,7 @@ def shell(command: tuple[str, ...], **options: object) -> None:
     Without an allocation, it gets one, and returns it at the end. Commands may also come from a pipe.
     """
     kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
-    spec = session.spec_of(command, dict(options), kind, live=True)
-    if not nodes.could_be_allocated(spec):
-        sys.exit(session.launch(spec))
-    with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
-        os.environ.update(variables)
-        code = session.launch(session.spec_of(command, options, kind), allocated=True)
-    sys.exit(code)
+    sys.exit(session.carry_out(command, options, kind))
 
 
 __all__ = ["shell"]

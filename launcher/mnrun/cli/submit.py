@@ -29,5 +29,6 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
     for line in messages.splitlines():
         Screen().say(line)
     queue = submission.record(number, batch)
+    Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; follow it: mnrun logs -f {number}")
     if wait:
         sys.exit(waiting.wait((number,), [Path(batch.spec.job_dir)], queue))

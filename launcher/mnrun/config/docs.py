@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mnrun import __version__
+from mnrun.config import syntax
 from mnrun.config.layers import EXCLUSIVE, Setting
 from mnrun.config.options import ALIASES, OPTIONS, Option
 
@@ -168,7 +169,7 @@ def _refs(names: Mapping[str, str]) -> dict[str, object]:
 
 def job_file(settings: Mapping[str, Setting]) -> str:
     """Return a first job file: command and image are set, and every other key is a comment."""
-    lines = ["# A job of mnrun: `mnrun job.toml` runs it in an allocation, `mnrun submit job.toml` submits it.",
+    lines = ["# A job of mnrun: `mnrun job.toml` runs it on nodes of Slurm, `mnrun submit job.toml` submits it.",
              "# Every key is a long option with _ for -; sections only group keys.",
              "", 'command = ["./app"]  # a list of words, which no shell reads', 'image = "app.sif"']  # fmt: skip
     for name, options in sections():
@@ -215,5 +216,6 @@ def _toml(value: object) -> str:
 
 def _sample(option: Option) -> str:
     kind = _TOML_TYPES.get(option.kind, "string")
-    text = option.default or (option.choices[0] if option.choices else option.metavar)
+    form = syntax.FORMATS.get(option.name)
+    text = form.sample if form else option.default or (option.choices[0] if option.choices else option.metavar)
     return {"boolean": "true", "integer": "1", "array": "[]"}.get(kind, json.dumps(text))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
+from mnrun.config import syntax
 from mnrun.config.options import BY_NAME, OPTIONS, PATHS, Option
 from mnrun.errors import UsageError
 from mnrun.jobspec import BUILT_IN, COMMAND_LINE, Layer, Origin
@@ -228,6 +229,8 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         words = [raw] if isinstance(raw, str) else [str(word) for word in raw]  # type: ignore[attr-defined]
         if option.name in ("slurm", "module", "ulimit"):
             _refuse_control(name, words, origin)
+        if option.name == "slurm":
+            words = [syntax.long_option(word, origin) for word in words]
         return _split(name, words, origin) if option.kind == "words" else tuple(words)
     text = str(raw)
     if option.kind == "number":
@@ -252,6 +255,7 @@ def parse(option: Option, raw: object, origin: str) -> Value:
         raise UsageError(f"{name} is empty ({origin})")
     if option.batch:
         _refuse_control(name, [text], origin)
+        syntax.refuse(option.name, text, origin)
     if option.name == "signal" and text:
         _refuse_signal(text, origin)
     return text

@@ -39,8 +39,13 @@ class Option:
 
     @property
     def batch(self) -> bool:
-        """Return whether the option asks sbatch for something, and so has no meaning inside an allocation."""
+        """Return whether the option is a request to Slurm, and so has no meaning inside an allocation."""
         return self.section == _BATCH
+
+    @property
+    def negatable(self) -> bool:
+        """Return whether --no-X exists: for a flag that a file may set for every job, or that is on by default."""
+        return self.kind == "flag" and (self.batch or self.name == "alloc")
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -49,7 +54,7 @@ class Option:
             return ("run", "plan", "submit", "shell")
         if self.name in LIVE:
             return ("run", "plan", "submit")
-        return ("plan", "submit") if self.name in _SCRIPTS_OWN else ("plan", "submit", "shell")
+        return ("plan", "submit") if self.name in _SCRIPTS_OWN else ("run", "plan", "submit", "shell")
 
     @property
     def takes_value(self) -> bool:
@@ -115,7 +120,7 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "-w --nodelist",
         "text",
-        "Nodes of the allocation to use; submit and shell request them: node[01-02].",
+        "Nodes of the allocation to use. Without an allocation, they are requested: node[01-02].",
         _WHERE,
         metavar="NODES",
     ),
@@ -142,6 +147,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option("--stage", "flag", "Copy the image file to --hosts that lack it.", _WHERE),
     _option("--local", "flag", "Use this machine alone, without a scheduler.", _WHERE),
+    _option("--alloc", "flag", "Get nodes from Slurm if there are none (the default); --no-alloc forbids it.", _WHERE),
     _option("-J --job-name", "text", "Name of the job. Default: the program's name.", _BATCH, metavar="NAME"),
     _option("-p --partition", "text", "Partition of the job.", _BATCH, metavar="NAME"),
     _option("-A --account", "text", "Account that the job is charged to.", _BATCH, metavar="NAME"),

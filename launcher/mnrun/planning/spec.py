@@ -138,6 +138,7 @@ def _resources(values: Values, launcher: str) -> Resources:
         gpu_bind=gpu_bind(values.text("gpu_bind"), launcher),
         nodelist=values.text("nodelist"),
         exclude=values.text("exclude"),
+        alloc=values.flag("alloc") or not values.has("alloc"),
     )
 
 

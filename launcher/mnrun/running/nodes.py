@@ -15,13 +15,15 @@ from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
 from mnrun.schedulers import at_hand, local
+from mnrun.system import terminal
 from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
     from mnrun.running.hosts import HostSession
 
-# The options that `mnrun shell` hands to the scheduler, and that no other live run has use for.
+# The options of an allocation that mnrun gets. They have no effect on a job that has its nodes already.
 _OF_ALLOCATIONS = tuple(option.name for option in OPTIONS if option.batch and "shell" in option.verbs)
+VERBS = ("run", "shell", "submit", "check")  # the verbs that take the size of a job
 
 
 def connected(spec: JobSpec, screen: Screen, look: bool = False) -> AbstractContextManager[HostSession]:
@@ -42,9 +44,36 @@ def in_job() -> bool:
     return at_hand(os.environ).job(os.environ) != ""
 
 
+def refuse_copies(given: Mapping[str, object]) -> None:
+    """Raise UsageError in the first of several tasks of a step, and SystemExit in the others: each would run the whole
+    job. Of `srun --pty mnrun`, the first task has the terminal and runs the job, and the others end well."""
+    task = at_hand(os.environ).step(os.environ)
+    if task.tasks == 1 or terminal.controls():
+        return
+    if task.number:
+        raise SystemExit(0 if task.prompt and terminal.is_device() else UsageError.code)
+    size = [] if given.get("nodes") else ["-N", str(task.nodes)]
+    if task.tasks != task.nodes and not given.get("ntasks") and not given.get("ntasks_per_node"):
+        size += ["-n", str(task.tasks)]
+    words = environment.masked(sys.argv[1:])
+    verb = words[:1] if words[:1] and words[0] in VERBS else []
+    line = shlex.join(["mnrun", *verb, *size, *words[len(verb) :]])
+    raise UsageError(f"srun has started mnrun {task.tasks} times", f"leave srun away, mnrun starts the ranks: {line}")
+
+
 def could_be_allocated(spec: JobSpec) -> bool:
     """Return whether the job needs nodes that a scheduler can give, and has none."""
     return not spec.hosts.local and not spec.hosts.names and not in_job() and at_hand(os.environ).is_here()
+
+
+def allocates(spec: JobSpec) -> bool:
+    """Return whether mnrun gets an allocation for the job. A call in a batch script never does."""
+    return could_be_allocated(spec) and spec.resources.alloc and not spec.as_given
+
+
+def request(spec: JobSpec) -> str:
+    """Return the line that gets an allocation for the job."""
+    return shlex.join(at_hand(os.environ).request(spec, _OF_ALLOCATIONS))
 
 
 def current(spec: JobSpec) -> tuple[Allocation, Site]:
@@ -55,14 +84,19 @@ def current(spec: JobSpec) -> tuple[Allocation, Site]:
         scheduler.refuse(spec, site)
         return allocation, site
     if could_be_allocated(spec):
-        words = (*scheduler.request(spec, _OF_ALLOCATIONS), "mnrun", *environment.masked(sys.argv[1:]))
+        line = f"{request(spec)} {shlex.join(['mnrun', *environment.masked(sys.argv[1:])])}"
         raise UsageError(
-            f"there is no {scheduler.TITLE} allocation here",
-            f"get one with\n    {shlex.join(words)}\nor run on this machine alone with --local",
+            f"there is no {scheduler.TITLE} allocation here{_why_none(spec)}",
+            f"get one with\n    {line}\nor run on this machine alone with --local",
         )
     if spec.start.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
     return local.allocation(), Site("local", "local")
+
+
+def _why_none(spec: JobSpec) -> str:
+    """Return the reason that mnrun gets no allocation."""
+    return "" if spec.resources.alloc else f", and --no-alloc forbids one ({spec.origins['alloc']})"
 
 
 def current_or_none(spec: JobSpec) -> tuple[Allocation | None, Site]:
@@ -76,4 +110,6 @@ def current_or_none(spec: JobSpec) -> tuple[Allocation | None, Site]:
 
 def allocated(spec: JobSpec, screen: Screen) -> AbstractContextManager[Mapping[str, str]]:
     """Return a context that holds an allocation for the job, and yields its variables. Raises LaunchError."""
-    return at_hand(os.environ).allocated(spec, _OF_ALLOCATIONS, os.environ, screen)
+    scheduler = at_hand(os.environ)
+    screen.say(f"no {scheduler.TITLE} allocation here; mnrun gets one: {request(spec)}")
+    return scheduler.allocated(spec, _OF_ALLOCATIONS, os.environ, screen)

@@ -62,12 +62,22 @@ def live_files(spec: JobSpec) -> dict[str, str]:
     return {f"--{o}": spec.batch.text(o) if here(o) else "" for o in ("output", "error")}
 
 
+def refuse_apart(patterns: Mapping[str, str], letters: str = "tnNs") -> None:
+    """Raise Impossible if a pattern asks for a file for each rank, node or step, by one of `letters`."""
+    for flag, pattern in patterns.items():
+        for letter in re.findall(r"%\d*(.)", pattern) if "\\" not in pattern else ():
+            if letter in letters:
+                problem = f"{flag} {pattern}: a file for each {_APART[letter]}"
+                raise Impossible(problem, "mnrun writes one file for all ranks; --split-output DIR writes one for each")
+
+
 def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, str]) -> str:
     """Return the file that `pattern` names in this job, or "" if it names none."""
     if pattern in ("", "none"):
         return os.devnull if pattern else ""
     if "\\" in pattern:  # a backslash turns all patterns off (sbatch(1), FILENAME PATTERN)
         return pattern.replace("\\", "")
+    refuse_apart({flag: pattern})
     job = site.job if SCHEDULERS[site.scheduler].NUMBERS else plan.job
     start = at_hand(environ).start(environ)
     values = {
@@ -82,9 +92,6 @@ def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, 
 
     def filled(match: re.Match[str]) -> str:
         width, letter = match[1], match[2]
-        if letter in _APART:
-            problem = f"{flag} {pattern}: a file for each {_APART[letter]}"
-            raise Impossible(problem, "mnrun writes one file for all ranks; --split-output DIR writes one for each")
         value = values.get(letter, match[0])
         return value.zfill(min(int(width or 0), 10)) if value.isdecimal() else value
 

@@ -18,10 +18,11 @@ from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Outcome, Plan, Site
-from mnrun.planning import layout, plan, show
+from mnrun.planning import layout, needs, plan, show
 from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
+from mnrun.system import paths
 from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
 
@@ -53,6 +54,33 @@ class LaunchRequest:
     records: Callable[[str], AbstractContextManager[Records]]
     starter: Starter | None = None
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
+
+
+def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "") -> int:
+    """Carry out the job of a command line, in an allocation of its own if it has no nodes. Return its exit code."""
+    spec = spec_of(command, dict(given), shell, live=True)
+    if not nodes.allocates(spec):
+        return launch(spec)
+    _prove(spec)
+    with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
+        os.environ.update(variables)
+        return launch(spec_of(command, dict(given), shell, again=True), allocated=True)
+
+
+def _prove(spec: JobSpec) -> None:
+    """Refuse a job that cannot run, before it waits in a queue for its nodes."""
+    from mnrun.running import job_dir, outputs
+
+    plan.make(spec, layout.lay_out(spec, None), "JOB")
+    outputs.refuse_apart(outputs.live_files(spec))
+    job_dir.writable(spec.job_dir)
+    warn_of_files(spec)
+
+
+def warn_of_files(spec: JobSpec) -> None:
+    """Show a warning about each file of the job that this machine lacks."""
+    for line in needs.warnings(spec, paths.fault):
+        Screen().warn(line)
 
 
 def launch(spec: JobSpec, allocated: bool = False) -> int:
@@ -139,19 +167,36 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> View:
         networks = node_probe.networks()
     launch_plan = _plan(spec if allocation else layout.share_gpus(spec), allocation, site)
     if allocation is None:
+        launch_plan = replace(launch_plan, notes=(*launch_plan.notes, _of_no_nodes(spec)))
         site = BATCH[site.scheduler].with_gpus(site, launch_plan.spec, launch_plan.layout)
     return View(launch_plan, site, show.Judgement(verdict, node_probe.origin, launch_plan.spec, networks))
 
 
+def _of_no_nodes(spec: JobSpec) -> str:
+    """Return a note on a run where there are no nodes yet."""
+    if nodes.allocates(spec):
+        return f"no allocation here: run gets one with {nodes.request(spec)}"
+    return "no allocation here, and --no-alloc: run refuses"
+
+
 def spec_of(
-    command: tuple[str, ...], given: dict[str, object], shell: str = "", *, batch: bool = False, live: bool = False
+    command: tuple[str, ...],
+    given: dict[str, object],
+    shell: str = "",
+    *,
+    batch: bool = False,
+    live: bool = False,
+    again: bool = False,
 ) -> JobSpec:
     """Return the job of these options and all other sources of settings.
 
-    `batch` is for sbatch, and `live` for a run that starts now. Raises UsageError or Impossible.
+    `batch` is for sbatch, and `live` for a run that starts now. `again` is for the same job in its new allocation: its
+    warnings were shown. Raises UsageError or Impossible.
     """
     from mnrun.config.load import as_given, gather
 
+    if live or batch:
+        nodes.refuse_copies(given)
     path = str(given.pop("job_file", "") or "")
     here, home = cwd(), str(Path.home())
     frozen = bool(given.pop("as_given", False))
@@ -159,7 +204,7 @@ def spec_of(
     settings = sources.settings
     files = settings["env_file"].value if "env_file" in settings else ()
     assert isinstance(files, tuple)
-    for warning in sources.warnings:
+    for warning in () if again else sources.warnings:
         Screen().warn(warning)
     if live and "module" in settings and not {"hosts", "hostfile"} & set(settings):
         _load_modules(settings["module"].value)

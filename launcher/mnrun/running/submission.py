@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -16,7 +17,7 @@ from mnrun.jobs.records import Submitted
 from mnrun.jobspec import JobSpec
 from mnrun.model import job_name
 from mnrun.planning import layout, plan, script
-from mnrun.running import job_dir, session
+from mnrun.running import job_dir, outputs, session
 from mnrun.schedulers import BatchScheduler, at_hand
 from mnrun.schedulers.model import Queue
 
@@ -41,6 +42,8 @@ def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
         )
     if spec.hosts.local:
         raise Impossible("a job with --local cannot be submitted", "leave out --local, or use mnrun run")
+    files = {f"--{option}": spec.batch.text(option) for option in ("output", "error")}
+    outputs.refuse_apart(files, "tn")  # %N is one file, named after the first node
     ranks = layout.lay_out(spec, None)
     paper = plan.make(spec, script.on_paper(ranks), "JOB")
     scheduler = at_hand(os.environ)
@@ -63,7 +66,18 @@ def hand_in(submission: Submission) -> tuple[str, str]:
         remedy = f"submit where {scheduler.TITLE} is, or run here with mnrun run --local"
         raise UsageError(f"{scheduler.SUBMIT} is not on PATH", remedy)
     job_dir.writable(submission.spec.job_dir)
+    session.warn_of_files(submission.spec)
     return scheduler.submit(submission.script, submission.spec, os.environ)
+
+
+def output(number: str, submission: Submission) -> str:
+    """Return the file of the job's output, with the names that are known before the job starts."""
+    spec = submission.spec
+    pattern = spec.batch.text("output") or submission.scheduler.OUTPUT
+    known = {"%x": job_name(spec), "%A": number}
+    if not spec.batch.text("array"):  # each task of an array has a number of its own
+        known["%j"] = number
+    return re.sub("%.", lambda match: known.get(match[0], match[0]), pattern)
 
 
 def record(number: str, submission: Submission) -> Queue:

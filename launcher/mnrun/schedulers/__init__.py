@@ -10,7 +10,7 @@ from typing import Protocol
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
-from mnrun.schedulers.model import BatchStart, Queue
+from mnrun.schedulers.model import BatchStart, Queue, StepTask
 from mnrun.system.screen import Screen
 
 
@@ -77,6 +77,9 @@ class BatchScheduler(Scheduler, Protocol):
 
     def start(self, environ: Mapping[str, str]) -> BatchStart:
         """Return this start of the job. Each value that the environment lacks is "" or 0."""
+
+    def step(self, environ: Mapping[str, str]) -> StepTask:
+        """Return the task of a step that this process is. Outside of steps, it is the only task."""
 
     def settings(self, environ: Mapping[str, str]) -> Mapping[str, tuple[int, str]]:
         """Return option -> (value, its origin) of the job's request, as far as its ranks depend on it."""

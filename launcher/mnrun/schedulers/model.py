@@ -129,6 +129,19 @@ class Queue(Protocol):
 
 
 @dataclass(frozen=True)
+class StepTask:
+    """A task of a step: its number, and the tasks and nodes of the step. A process outside of steps is alone.
+
+    `prompt` says that the step is for the terminal of a user, which the first task has.
+    """
+
+    number: int = 0
+    tasks: int = 1
+    nodes: int = 1
+    prompt: bool = False
+
+
+@dataclass(frozen=True)
 class BatchStart:
     """One start of a job, as the environment of its script tells.
 

@@ -83,8 +83,15 @@ def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
     """Raise SchedulerError if a command could not reach slurmctld: another command would not reach it either."""
     if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
         kind = NoAnswerError if "timed out" in done.stderr else SchedulerError
-        problem = f"{done.args[0]}: {last_line(done.stderr)}"
-        raise kind(problem, "slurmctld does not answer: ask the cluster's admins")
+        raise kind(complaint(done), "slurmctld does not answer: ask the cluster's admins")
+
+
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """Return one line of a failed command's own words, with the name of its program. The command itself stays out."""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\berror\b", line)]
+    line = (errors or lines[-1:] or [f"exit code {done.returncode}"])[0]
+    return line if line.startswith(f"{done.args[0]}: ") else f"{done.args[0]}: {line}"
 
 
 def last_line(text: str) -> str:

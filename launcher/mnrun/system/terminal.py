@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import signal
+import stat
 import termios
 import threading
 import tty
@@ -47,6 +48,23 @@ def _lives(group: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def controls() -> bool:
+    """Return whether this process has a controlling terminal (tty(4)), whatever its standard input is."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def is_device() -> bool:
+    """Return whether standard input is a terminal or /dev/null, which srun --pty gives to all tasks but the first."""
+    try:
+        return stat.S_ISCHR(os.fstat(INPUT).st_mode)
+    except OSError:
+        return False
 
 
 def size() -> tuple[int, int]:

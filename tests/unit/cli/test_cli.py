@@ -279,19 +279,6 @@ def test_the_records_go_whatever_happens(mnrun: Terminal, job: Launched, tmp_pat
     assert f"mnrun: kept: {kept}, and /tmp/mnrun.{kept.name} on the nodes\n" in answer.err
 
 
-def test_no_allocation_prints_the_salloc_line(mnrun: Terminal) -> None:
-    """On a Slurm site mnrun never runs on the login node by itself: the line asks for these very options."""
-    answer = mnrun("-N", "4", "-n", "7", "-c", "2", "--gpus-per-node", "a100:2", *IMAGE, "--", "./app", "two words")
-    assert answer == Answer(
-        2,
-        "",
-        "mnrun: there is no Slurm allocation here; get one with\n"
-        "    salloc -N 4 -n 7 -c 2 --gpus-per-node a100:2 mnrun -N 4 -n 7 -c 2 --gpus-per-node a100:2 "
-        "--image /app.sif -- ./app 'two words'\n"
-        "or run on this machine alone with --local\n",
-    )
-
-
 def test_local_runs_here(mnrun: Terminal, mocker: MockerFixture) -> None:
     """--local, or a machine without Slurm."""
     launched = Launched()

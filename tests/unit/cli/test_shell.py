@@ -6,36 +6,27 @@ salloc and srun are played. Whether a real prompt works is for the live tests.
 from __future__ import annotations
 
 import os
-import queue
 import re
 import signal
-import tempfile
 import termios
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.cli import main
-from mnrun.errors import Impossible, LaunchError, SchedulerError, UsageError
+from mnrun.errors import Impossible, LaunchError, UsageError
 from mnrun.files import folder
-from mnrun.model import Command, Where, Words
+from mnrun.model import Where, Words
 from mnrun.planning import show
-from mnrun.running import execute
-from mnrun.schedulers import slurm
-from mnrun.schedulers.slurm import allocate, cluster, steps
+from mnrun.schedulers.slurm import steps
 from mnrun.system import terminal
-from mnrun.system.process import Event
-from mnrun.system.screen import Screen
 from unit.conftest import Shell
-from unit.samples import SITE, build, held, make
+from unit.salloc import Salloc
+from unit.samples import SITE, build, make
 from unit.typed import Answer, Launched, Terminal
 from unit.wrappers.test_wrappers import SHELLS, Node
-
-GRANTED = ["SLURM_JOB_ID=8", "SLURM_JOB_NAME=a = b", ""]
-
 
 # What is made of it
 
@@ -124,185 +115,42 @@ def test_a_prompt_that_shares_its_users_session_does_not_end_it(node: Node, kind
     assert sessions.exists() == noted
 
 
-# The allocation
-
-
-class Salloc:
-    """Plays it: what it says, on its errors and on its output, and how it ends."""
-
-    def __init__(self) -> None:
-        self.argv: Words = ()
-        self.said = ""
-        self.events: list[Event] = [("line", "salloc", line) for line in GRANTED]
-        self.returncode: int | None = 0
-        self.done: list[object] = []
-        self.process = self
-        self.stubborn = False
-
-    def start(
-        self,
-        name: str,
-        command: Command,
-        environ: Mapping[str, str],
-        events: queue.SimpleQueue[Event],
-        piped: bool,
-        errors: IO[bytes],
-    ) -> Salloc:
-        assert piped
-        assert command.argv[0] == "tied to HUP", "it ends with us, and so does the job"
-        self.argv = command.argv[1:]
-        errors.write(self.said.encode())
-        errors.flush()
-        for event in self.events:
-            events.put(event)
-        return self
-
-    def close(self) -> None:
-        self.done.append("close")
-
-    def wait(self, seconds: float) -> bool:
-        return not self.stubborn
-
-    def end(self, signum: int) -> None:
-        self.done.append(signum)
-
-
-@pytest.fixture
-def salloc(mocker: MockerFixture, tmp_path: Path) -> Iterator[Salloc]:
-    played = Salloc()
-    mocker.patch.object(tempfile, "tempdir", str(tmp_path))
-    mocker.patch.object(allocate, "start", played.start)
-    mocker.patch.object(allocate, "tied", lambda argv, signum: (f"tied to {signum.name[3:]}", *argv))
-    mocker.patch.object(cluster, "end", side_effect=played.done.append)
-    mocker.patch.object(slurm, "version", return_value=(24, 11))
-    before = signal.getsignal(signal.SIGINT)
-    yield played
-    assert signal.getsignal(signal.SIGINT) == before
-    assert played.done[:2] in ([], [signal.SIGHUP, "close"])
-
-
-def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
-    """The job's variables, for as long as the pipe is open."""
-    with allocate.allocated(("salloc", "-N", "2"), {}, Screen(quiet=True)) as found:
-        assert found == {"SLURM_JOB_ID": "8", "SLURM_JOB_NAME": "a = b"}
-        assert salloc.argv[:5] == ("salloc", "-N", "2", "sh", "-c")
-        assert salloc.done == []
-    assert salloc.done == [signal.SIGHUP, "close"]
-
-
-def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> None:
-    """By scancel, since nobody else would."""
-    salloc.returncode = -9
-    with allocate.allocated(("salloc",), {}, Screen(quiet=True)):
-        pass
-    assert salloc.done == [signal.SIGHUP, "close", "8"]
-
-
-def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
-    """By force, and its job by scancel."""
-    salloc.stubborn, salloc.returncode = True, None
-    with pytest.raises(ValueError), allocate.allocated(("salloc",), {}, Screen(quiet=True)):
-        raise ValueError
-    assert salloc.done == [signal.SIGHUP, "close", signal.SIGKILL, "8"]
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        ("salloc: error: invalid partition specified: x\nsalloc: error: Job submit/allocate failed: no\n", None),
-        ("salloc: Job allocation 4 has been revoked.\n", "Job allocation 4 has been revoked."),
-        ("", "no message"),
-    ],
-)
-def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | None) -> None:
-    """salloc's own reasons, and what it was asked for."""
-    salloc.said, salloc.events = said, [("ended", "salloc", 1)]
-    with pytest.raises(SchedulerError) as raised, allocate.allocated(("salloc", "-p", "x"), {}, Screen(quiet=True)):
-        pass
-    reason = reason or "invalid partition specified: x; Job submit/allocate failed: no"
-    assert str(raised.value) == f"salloc: {reason}; the request was -p x"
-    assert salloc.done == [signal.SIGHUP, "close"]
-
-
-def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:
-    """And is mnrun's code."""
-    salloc.events = [("signal", "", 2)]
-    with pytest.raises(SystemExit) as raised, allocate.allocated(("salloc",), {}, Screen(quiet=True)):
-        pass
-    assert raised.value.code == 130
-    assert salloc.done == [signal.SIGHUP, "close"]
-
-
-def test_no_salloc(salloc: Salloc, mocker: MockerFixture) -> None:
-    """Slurm's module is not loaded."""
-    mocker.patch.object(allocate, "start", side_effect=FileNotFoundError)
-    with (
-        pytest.raises(SchedulerError, match="salloc is not on PATH"),
-        allocate.allocated(("salloc",), {}, Screen(True)),
-    ):
-        pass
-
-
 # The verb
 
 
-@pytest.fixture
-def mnrun(
-    mocker: MockerFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Terminal:
-    """On a Slurm site, in no job; standard input is no terminal."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PWD", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("SLURM_JOB_ID", "SLURM_JOB_NAME"):
-        monkeypatch.setenv(name, "")  # so that they are as before after the test
-        monkeypatch.delenv(name)
-    mocker.patch.object(slurm, "is_here", return_value=True)
-    mocker.patch.object(os, "isatty", return_value=False)
-    return Terminal(mocker, capsys)
-
-
-@pytest.fixture
-def launched(mocker: MockerFixture) -> Launched:
-    mocker.patch.object(slurm, "current", return_value=(held("node01", "node02"), SITE))
-    launched = Launched(code=7)
-    mocker.patch.object(execute, "execute", launched)
-    return launched
-
-
-def test_the_verb_allocates_and_gives_back(mnrun: Terminal, salloc: Salloc, launched: Launched) -> None:
+def test_the_verb_allocates_and_gives_back(outside: Terminal, salloc: Salloc, granted: Launched) -> None:
     """Options that salloc understands go to it, the rest is the launch's; the shell's code is ours."""
     words = ("-N", "2", "--ntasks-per-node=2", "-w", "node01,node02", "--mem", "96G", "-t", "8:00:00", "-p", "gpu")
-    answer: Answer = mnrun("shell", *words, "-A", "abc", "--image", "/app.sif")
+    answer: Answer = outside("shell", *words, "-A", "abc", "--image", "/app.sif")
     assert answer.code == 7, answer
     asked = {"-N", "2", "--ntasks-per-node", "-w", "node01,node02", "--mem=96G", "--time=8:00:00", "--partition=gpu"}
     assert set(salloc.argv[1:-3]) == {*asked, "--account=abc", "--job-name=mnrun"}
     assert salloc.done == [signal.SIGHUP, "close"]
-    job = launched.plan.spec
+    job = granted.plan.spec
     assert job.program.shell == "input"
     assert "exited with" not in answer.err, "the code of the shell's last command is no failure"
     assert {v.name: v.value for v in job.program.env}["SLURM_JOB_ID"] == "8", "its programs know their job"
 
 
 def test_the_verb_in_an_allocation(
-    mnrun: Terminal, salloc: Salloc, launched: Launched, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture
+    outside: Terminal, salloc: Salloc, granted: Launched, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture
 ) -> None:
     """That one is used; what only salloc could give is said to have no effect, once."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     mocker.patch.object(os, "isatty", return_value=True)
-    answer = mnrun("shell", "--mem", "96G", "--image", "/app.sif")
+    answer = outside("shell", "--mem", "96G", "--image", "/app.sif")
     assert answer.code == 7, answer
     assert answer.err.count("--mem: no effect here") == 1
     assert salloc.argv == ()
-    assert launched.plan.spec.program.shell == "terminal"
+    assert granted.plan.spec.program.shell == "terminal"
 
 
-def test_the_verb_refuses_before_it_allocates(mnrun: Terminal, salloc: Salloc) -> None:
+def test_the_verb_refuses_before_it_allocates(outside: Terminal, salloc: Salloc) -> None:
     """Nobody waits in a queue for a mistake."""
-    answer = mnrun("shell", "--image", "/app.sif", "--mode", "outside-in")
+    answer = outside("shell", "--image", "/app.sif", "--mode", "outside-in")
     assert (answer.code, answer.out, salloc.argv) == (122, "", ())
     assert answer.err.startswith("mnrun: a shell runs in the first node's container")
-    assert mnrun("shell", "--image", "/app.sif", "./app").code == 2
+    assert outside("shell", "--image", "/app.sif", "./app").code == 2
     assert "shell" in main.VERBS
 
 

@@ -86,14 +86,23 @@ def test_what_repeats() -> None:
 
 @each
 def test_the_verbs_of_an_option(option: Option) -> None:
-    """What asks sbatch for something is of no effect in a job that runs; a plan shows everything."""
-    assert "plan" in option.verbs
-    assert ("run" in option.verbs) != (option.batch and option.name not in LIVE)
-    assert "submit" in option.verbs
+    """An option of a batch script has no effect on a run. Options of an allocation have one on run and on shell."""
+    assert {"plan", "submit"} <= set(option.verbs)
+    if option.batch and option.name not in LIVE:
+        assert ("run" in option.verbs) == ("shell" in option.verbs)
+    else:
+        assert "run" in option.verbs
+
+
+@each
+def test_a_flag_that_is_on_by_default_can_be_taken_back(option: Option) -> None:
+    """--no-X, for --alloc and for flags that a file may set for every job."""
+    wanted = option.kind == "flag" and (option.batch or option.name == "alloc")
+    assert option.negatable == wanted
 
 
 def test_what_salloc_is_asked_for() -> None:
-    """`mnrun shell` hands on what salloc has, and nothing that needs a script."""
+    """run and shell hand on the options that salloc has, and nothing that needs a script."""
     assert {option.name for option in OPTIONS if option.batch and "shell" in option.verbs} == {
         *("job_name", "partition", "account", "qos", "time", "constraint", "reservation", "exclusive", "licenses"),
         *("mem", "mem_per_cpu", "mem_per_gpu", "gpus", "gpus_per_task"),

@@ -47,3 +47,19 @@ def test_silence_is_no_refusal(said: str, kind: type[SchedulerError]) -> None:
         commands.refuse_silence(subprocess.CompletedProcess(["sbatch"], 1, "", said))
     assert type(failure.value) is kind
     commands.refuse_silence(subprocess.CompletedProcess(["sbatch"], 1, "", "invalid partition"))
+
+
+@pytest.mark.parametrize(
+    ("errors", "line"),
+    [
+        ("srun: error: Unable to create step: busy\nsrun: error: more\n", "srun: error: Unable to create step: busy"),
+        ("bash: line 3: x\nsrun: error: node01: task 0: Exited\n", "srun: error: node01: task 0: Exited"),
+        ("slurm_load_jobs error: Invalid job id\n", "srun: slurm_load_jobs error: Invalid job id"),
+        ("first\nlast\n", "srun: last"),
+        ("", "srun: exit code 3"),
+    ],
+)
+def test_a_complaint_is_one_line_without_the_command(errors: str, line: str) -> None:
+    """The words may be a whole script."""
+    done = subprocess.CompletedProcess(["srun", "bash", "-c", "a script\nof many lines"], 3, "", errors)
+    assert commands.complaint(done) == line

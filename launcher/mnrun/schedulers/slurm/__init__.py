@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from mnrun.jobspec import JobSpec
-from mnrun.model import Site
+from mnrun.model import Site, job_name
 from mnrun.schedulers.model import Queue
 from mnrun.schedulers.slurm.cluster import (
     ENDS,
@@ -24,6 +24,7 @@ from mnrun.schedulers.slurm.cluster import (
     settings,
     site,
     start,
+    step,
     submit,
     version,
     why_down,
@@ -52,8 +53,10 @@ def allocated(
 
     refuse(spec, Site("slurm", "", version()))
     # by default, salloc names the job after its command (salloc(1), --job-name)
-    job_name = () if spec.batch.text("job_name") else ("--job-name=mnrun",)
-    return allocate.allocated((*request(spec, options), *job_name), environ, screen)
+    name = "mnrun" if spec.program.shell else job_name(spec)
+    named = () if spec.batch.text("job_name") else (f"--job-name={name}",)
+    queue = user_queue(environ, Path.home(), float(spec.slurm_poll))
+    return allocate.allocated((*request(spec, options), *named), environ, screen, queue)
 
 
 def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
@@ -65,6 +68,6 @@ def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
 
 __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "client_environment", "command", "launch_environment", "with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
-__all__ += ["settings", "site", "start", "submit", "why_down"]
+__all__ += ["settings", "site", "start", "step", "submit", "why_down"]
 __all__ += ["OUTPUT", "TEMPLATE", "directives", "refuse", "request"]
 __all__ += ["TITLE", "allocated", "user_queue"]

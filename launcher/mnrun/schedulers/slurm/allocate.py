@@ -12,28 +12,34 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from mnrun.errors import SchedulerError
 from mnrun.model import Command, Words
 from mnrun.nodes import kit
+from mnrun.schedulers.model import Queue
 from mnrun.schedulers.slurm import cluster
 from mnrun.system.process import Child, Event, Signals, start, starting, tied
 from mnrun.system.screen import Screen
 
 LOOK = 0.2  # seconds between two reads of salloc's errors
 FAREWELL = 10.0  # seconds for salloc to give the nodes back
+PATIENCE = 1.0  # seconds before the first question why the job waits
+_PENDING = re.compile(r"^Pending job allocation (\d+)")  # salloc's words (src/salloc/salloc.c)
 
 
 @contextmanager
-def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Iterator[dict[str, str]]:
+def allocated(words: Words, environ: Mapping[str, str], screen: Screen, user_queue: Queue) -> Iterator[dict[str, str]]:
     """Yield the variables of the job that salloc grants, and give the job back at the end. `words` are its command.
 
-    Raises SchedulerError if there is no salloc or if salloc refuses. A signal raises SystemExit(128+n).
+    While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses. A
+    signal raises SystemExit(128+n).
     """
     argv = (*words, "sh", "-c", kit.spoken(kit.ALLOCATION))
     screen.command(kit.typed(Command(argv)))
@@ -43,31 +49,70 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen) -> Itera
             command = Command(tied(argv, signal.SIGHUP))
             lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
         variables: dict[str, str] = {}
+        wait = Wait(events, user_queue)
         try:
             with Signals(events):
-                variables = _variables(events, words, screen, lambda: _lines(errors))
+                variables = _variables(events, words, screen, lambda: _lines(errors), wait)
             screen.done()
             yield variables
         finally:
+            wait.over()
             screen.done()
             _give_back(lease, cluster.job(variables))
 
 
+class Wait:
+    """A job's time in the queue. A thread asks why it waits, since the question may take long."""
+
+    def __init__(self, events: queue.SimpleQueue[Event], user_queue: Queue) -> None:
+        self._events = events
+        self._queue = user_queue
+        self._over = threading.Event()
+        self._job = ""
+
+    def begin(self, job: str) -> None:
+        """Ask about this job from now on. Each answer becomes an event ("reason", job, text)."""
+        if not self._job:
+            self._job = job
+            threading.Thread(target=self._ask, daemon=True).start()
+
+    def over(self) -> None:
+        """Ask no more."""
+        self._over.set()
+
+    def _ask(self) -> None:
+        pause = PATIENCE
+        self._queue.forget()  # no earlier answer knows the job
+        while not self._over.wait(pause):
+            pause = max(self._queue.poll, PATIENCE)
+            with suppress(SchedulerError):  # salloc itself tells of a lost slurmctld
+                for job in self._queue.jobs().jobs:
+                    if (job.id, job.state) == (self._job, "PENDING"):
+                        self._events.put(("reason", job.id, job.reason))
+
+
 def _variables(
-    events: queue.SimpleQueue[Event], words: Words, screen: Screen, messages: Callable[[], list[str]]
+    events: queue.SimpleQueue[Event], words: Words, screen: Screen, messages: Callable[[], list[str]], wait: Wait
 ) -> dict[str, str]:
     """Return the variables that the job's first command prints, once the job has nodes."""
     screen.phase("waiting for an allocation")
     variables: dict[str, str] = {}
-    shown = 0
+    shown, reason = 0, ""
     while True:
         lines = messages()
-        if len(lines) > shown:
-            shown = len(lines)
-            screen.phase(lines[-1])
+        for line in lines[shown:]:
+            screen.phase(line)
+            if pending := _PENDING.match(line):
+                wait.begin(pending[1])
+        shown = len(lines)
         try:
-            kind, _, data = events.get(timeout=LOOK)
+            kind, job, data = events.get(timeout=LOOK)
         except queue.Empty:
+            continue
+        if kind == "reason":
+            if data != reason:
+                screen.say(f"job {job} is queued: {data}")
+            reason = str(data)
             continue
         if kind == "signal":
             raise SystemExit(128 + int(str(data)))

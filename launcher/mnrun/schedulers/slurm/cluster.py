@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from mnrun import environment
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
-from mnrun.schedulers.model import RUNNING, BatchStart
+from mnrun.schedulers.model import RUNNING, BatchStart, StepTask
 from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
 
@@ -53,6 +54,25 @@ def start(environ: Mapping[str, str]) -> BatchStart:
     )
 
 
+def step(environ: Mapping[str, str]) -> StepTask:
+    """Return the task of a step of srun that this process is, by the step's variables (srun(1), OUTPUT ENVIRONMENT
+    VARIABLES). The shell of salloc and a batch script are no such task."""
+    tasks, nodes = _number(environ, "SLURM_STEP_NUM_TASKS"), _number(environ, "SLURM_STEP_NUM_NODES")
+    if not scontrol.in_step(environ) or tasks < 2 or _in_script(environ):
+        return StepTask()
+    return StepTask(_number(environ, "SLURM_PROCID"), tasks, max(nodes, 1), "SLURM_PTY_PORT" in environ)
+
+
+def _in_script(environ: Mapping[str, str]) -> bool:
+    """Return whether this process is in a batch script. A script that was handed in from a step has the variables of
+    that step, too (seen with Slurm 24.11). Its parent is called `slurmstepd: [271.batch]`."""
+    with contextlib.suppress(OSError, IndexError):
+        status = Path("/proc", environ.get("SLURM_TASK_PID", "none"), "status").read_text(encoding="utf-8")
+        parent = status.split("PPid:")[1].split()[0]
+        return ".batch]" in Path("/proc", parent, "cmdline").read_text(encoding="utf-8", errors="replace")
+    return False
+
+
 def settings(environ: Mapping[str, str]) -> dict[str, tuple[int, str]]:
     """Return the job's CPUs for each rank. Slurm tells of them if the script's #SBATCH lines ask for them."""
     cpus = _number(environ, "SLURM_CPUS_PER_TASK")
@@ -67,7 +87,7 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     """Return the Slurm job that mnrun is in. Raises SchedulerError if Slurm does not know it."""
     number = job(environ)
-    answer = _ask("scontrol", "-d", "-o", "show", "job", number)
+    answer = _ask("scontrol", "-d", "-o", "show", "job", number, about=f"job {number}: ")
     allocation = scontrol.allocation(scontrol.of_job(number, answer), environ)
     gpus = {node.name: node.gpus for node in allocation.nodes}
     release = version()
@@ -228,13 +248,10 @@ def end(job: str) -> None:
         subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
 
 
-def _ask(*argv: str, environ: Mapping[str, str] | None = None) -> str:
-    return _run(*argv, environ=environ).stdout
-
-
-def _run(*argv: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def _ask(*argv: str, environ: Mapping[str, str] | None = None, about: str = "") -> str:
+    """Return the output of a command of Slurm's. `about` begins the message if the command fails."""
     done = commands.run(argv, 60, environ)
     commands.refuse_silence(done)
     if done.returncode:
-        raise SchedulerError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
-    return done
+        raise SchedulerError(about + commands.complaint(done))
+    return done.stdout

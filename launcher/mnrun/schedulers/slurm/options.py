@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.jobspec import BUILT_IN, JobSpec
@@ -44,8 +44,21 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         if value not in ("", None, False):
             text = f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
             options.append((shlex.quote(text), origin))
+    _refuse_twice(spec, {*_SHAPE, *(text.split("=")[0].strip("'-") for text, _ in options)})
     options += [(shlex.quote(f"--{word}"), str(spec.word_origins["slurm", word])) for word in spec.batch.slurm]
     return [(f"#SBATCH {option}", origin) for option, origin in options]
+
+
+_SHAPE = ("nodes", "ntasks", "ntasks-per-node")  # mnrun chooses them for each job
+
+
+def _refuse_twice(spec: JobSpec, written: Collection[str]) -> None:
+    """Raise UsageError if a word of --slurm names an option that mnrun writes into the script itself."""
+    for word in spec.batch.slurm:
+        name, equals, value = word.partition("=")
+        if name in written and not (name == "exclusive" and value):  # a value that mnrun has no option for
+            problem = f"--slurm {word}: mnrun sets --{name} itself ({spec.word_origins['slurm', word]})"
+            raise UsageError(problem, f"write --{name}{' ' if equals else ''}{value}")
 
 
 def _refuse_lines(name: str, value: str, origin: str) -> None:

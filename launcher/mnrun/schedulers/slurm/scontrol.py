@@ -65,8 +65,12 @@ def _tasks(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
     per_node = environ.get("SLURM_NTASKS_PER_NODE", "")
     if per_node.isdecimal():
         return None, int(per_node)
-    inside_step = environ.get("SLURM_STEP_ID", _NO_STEPS[0]) not in _NO_STEPS
     ntasks = environ.get("SLURM_NTASKS", "")
-    if ntasks.isdecimal() and not inside_step:
+    if ntasks.isdecimal() and not in_step(environ):
         return int(ntasks), None
     return None, None
+
+
+def in_step(environ: Mapping[str, str]) -> bool:
+    """Return whether this process is a task of a step that srun has started."""
+    return environ.get("SLURM_STEP_ID", _NO_STEPS[0]) not in _NO_STEPS

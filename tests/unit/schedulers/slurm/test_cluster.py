@@ -49,11 +49,11 @@ def test_the_job_that_we_are_in(slurm: dict[str, str]) -> None:
 
 
 def test_a_job_of_which_slurm_knows_nothing(slurm: dict[str, str]) -> None:
-    """Slurm's own words, with the command that they answer."""
+    """Slurm's own words, with the job and the program that they answer."""
     slurm.update({"srun": "slurm 24.11.5", "scontrol": "!slurm_load_jobs error: Invalid job id specified\n"})
     with pytest.raises(SchedulerError) as wrong:
         cluster.current({"SLURM_JOB_ID": "99"})
-    assert str(wrong.value) == "scontrol -d -o show job 99: slurm_load_jobs error: Invalid job id specified"
+    assert str(wrong.value) == "job 99: scontrol: slurm_load_jobs error: Invalid job id specified"
 
 
 def test_what_is_handed_in(mocker: MockerFixture) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mnrun.errors import Impossible
+from mnrun.errors import Impossible, UsageError
 from mnrun.model import Site
+from mnrun.planning import layout
 from mnrun.schedulers.slurm import options
 from unit.samples import build
 
@@ -56,3 +57,29 @@ def test_gpus_where_steps_cannot_share_them(given: dict[str, Any], gpus: tuple[i
     said = "Slurm 20.11 does not let a job's steps share its GPUs; use --no-gpu, or Slurm 22.05 or newer"
     with pytest.raises(Impossible, match=said) if refused else nullcontext():
         options.refuse(job, replace(site, slurm=(20, 11)))
+
+
+@pytest.mark.parametrize(
+    ("word", "given", "refused"),
+    [
+        ("nodes=4", {}, "--nodes 4"),
+        ("ntasks=4", {}, "--ntasks 4"),
+        ("ntasks-per-node=4", {"ntasks": "3"}, "--ntasks-per-node 4"),
+        ("job-name=a", {}, "--job-name a"),
+        ("time=5", {"time": "9"}, "--time 5"),
+        ("time=5", {}, ""),
+        ("exclusive", {"exclusive": True}, "--exclusive"),
+        ("exclusive=user", {"exclusive": True}, ""),
+        ("comment=nodes=4", {}, ""),
+    ],
+)
+def test_a_word_of_slurms_that_mnrun_writes_itself(word: str, given: dict[str, Any], refused: str) -> None:
+    """sbatch would take the last of two directives, and the job would have other nodes than its plan."""
+    job = build("./app", slurm=(word,), **given)
+    laid = layout.lay_out(job, None)
+    with pytest.raises(UsageError) if refused else nullcontext() as raised:
+        options.directives(job, laid)
+    if raised is not None:
+        assert str(raised.value) == (
+            f"--slurm {word}: mnrun sets --{word.partition('=')[0]} itself (command line); write {refused}"
+        )

@@ -1,0 +1,62 @@
+"""List the files that a job needs, and say what is wrong with them on this machine. Pure: the caller looks at files."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mnrun.jobspec import JobSpec
+from mnrun.runtimes import RUNTIMES
+
+# kind of a file, its path -> the fault of the file here, or ""
+Look = Callable[[str, str], str]
+
+
+@dataclass(frozen=True)
+class Need:
+    """A file that every node must have. `kind` is image, program or path."""
+
+    subject: str
+    path: str
+    kind: str = "path"
+
+
+def files(spec: JobSpec) -> Iterator[Need]:
+    """Yield the files of a job that this machine may see, too."""
+    program, container = spec.program, spec.container
+    if container.image_file:
+        yield Need("image", container.image_file, "image")
+    for mount in container.binds:
+        yield Need("bind source", mount.source)
+    yield Need("working directory", program.chdir)
+    if program.script:
+        yield Need("script", program.script, "program")
+    elif program.command and (path := _host_path(spec, program.command[0])):
+        # torchrun reads its program, and does not execute it
+        yield Need("program", path, "path" if spec.start.launcher == "torchrun" else "program")
+
+
+def warnings(spec: JobSpec, look: Look) -> list[str]:
+    """Return a line about each file that is missing or wrong here. Nodes may have other files, so it is no error."""
+    lines = []
+    for need in files(spec):
+        if fault := look(need.kind, need.path):
+            lines.append(f"the {need.subject} {need.path} {fault}; the job will fail unless its nodes have it")
+    return lines
+
+
+def _host_path(spec: JobSpec, word: str) -> str:
+    """Return the program's path on the nodes, or "" if the image may have the program, or PATH finds it."""
+    if "/" not in word:
+        return ""
+    path = os.path.normpath(os.path.join(spec.program.chdir, word))
+    if not RUNTIMES[spec.container.runtime].CONTAINED:
+        return path
+    shared = {place: place for place in (spec.container.home, spec.program.chdir) if place not in ("", "/")}
+    shared.update({mount.target or mount.source: mount.source for mount in spec.container.binds})
+    covering = [target for target in shared if (path + "/").startswith(target.rstrip("/") + "/")]
+    if not covering:
+        return ""
+    target = max(covering, key=len)
+    return os.path.normpath(shared[target] + "/" + path[len(target.rstrip("/")) :])

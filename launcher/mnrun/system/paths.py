@@ -1,0 +1,33 @@
+"""Look at files on this machine."""
+
+from __future__ import annotations
+
+import os
+
+
+def fault(kind: str, path: str) -> str:
+    """Return the fault of an image, a program or any other path on this machine, or "" if it has none."""
+    if not os.path.exists(path):
+        return "is not on this machine"
+    if kind == "image" and not os.access(path, os.R_OK):
+        return "cannot be read"
+    if kind == "image" and not _is_image(path):
+        return "is not a container image (SIF, squashfs or directory) on this machine"
+    if kind == "program" and not os.access(path, os.X_OK):
+        return "cannot be executed on this machine (chmod +x)"
+    return ""
+
+
+def _is_image(path: str) -> bool:
+    """Return whether guards would take the path for an image (is_image in guard.sh)."""
+    if os.path.isdir(path):
+        return os.path.lexists(f"{path}/bin/sh")
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        head = os.read(file, 512)
+    finally:
+        os.close(file)
+    return b"SIF_MAGIC" in head or head.startswith(b"hsqs")

@@ -1,0 +1,95 @@
+"""`mnrun submit` as it is typed: what is refused, what is warned of, and what is printed. sbatch is played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.schedulers import slurm
+from unit.typed import Terminal, complaint
+
+HOST = ("--runtime", "host", "-N", "2")
+
+
+@pytest.fixture
+def sbatch(mocker: MockerFixture) -> MagicMock:
+    """sbatch takes every script, as job 271."""
+    mocker.patch.object(slurm, "name", return_value="c1")
+    return mocker.patch.object(slurm, "submit", return_value=("271", ""))
+
+
+def test_the_id_and_the_way_to_its_output(mnrun: Terminal, sbatch: MagicMock) -> None:
+    """The id is all there is on standard output."""
+    answer = mnrun("submit", *HOST, "--", "hostname")
+    assert (answer.code, answer.out) == (0, "271\n")
+    assert answer.err == "mnrun: output: hostname-271.out; follow it: mnrun logs -f 271\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (("-o", "%x/%j-%N.txt", "-J", "mine"), "mine/271-%N.txt"),
+        (("-a", "0-3"), "hostname-%j.out"),
+        (("-a", "0-3", "-o", "%A_%a.out"), "271_%a.out"),
+        (("-o", "100%%j"), "100%%j"),
+    ],
+)
+def test_the_file_as_far_as_it_is_known(mnrun: Terminal, sbatch: MagicMock, words: tuple[str, ...], file: str) -> None:
+    """The task of an array and the first node are not known yet."""
+    assert f"output: {file}; follow it" in mnrun("submit", *HOST, *words, "--", "hostname").err
+
+
+def test_quiet_prints_the_id_alone(mnrun: Terminal, sbatch: MagicMock) -> None:
+    """For scripts."""
+    answer = mnrun("submit", "-Q", *HOST, "--", "hostname")
+    assert (answer.out, answer.err) == ("271\n", "")
+
+
+def test_faults_of_files_are_warnings(mnrun: Terminal, sbatch: MagicMock, tmp_path: Path) -> None:
+    """The nodes may have other files, so the job is handed in."""
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "job.sh").chmod(0o600)
+    (tmp_path / "app.sif").write_text("no image")
+    words = ("--image", "app.sif", "-B", "data:/d", "--chdir", "/nowhere", "--script", "job.sh")
+    answer = mnrun("submit", "-N", "2", *words)
+    assert answer.out == "271\n"
+    ends = "; the job will fail unless its nodes have it"
+    assert answer.err.splitlines()[:4] == [
+        f"mnrun: warning: the image {tmp_path}/app.sif is not a container image (SIF, squashfs or directory) on this "
+        f"machine{ends}",
+        f"mnrun: warning: the bind source {tmp_path}/data is not on this machine{ends}",
+        f"mnrun: warning: the working directory /nowhere is not on this machine{ends}",
+        f"mnrun: warning: the script {tmp_path}/job.sh cannot be executed on this machine (chmod +x){ends}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-t", "1h"), "--time '1h' is not a time limit (command line); write 12:00:00, 30 (minutes) or 2-0 (days)"),
+        (("--slurm", "nodes=4"), "--slurm nodes=4: mnrun sets --nodes itself (command line); write --nodes 4"),
+        (
+            ("--slurm", "-N4"),
+            "--slurm '-N4' is not a long option of sbatch (command line); write it as comment=test",
+        ),
+    ],
+)
+def test_what_sbatch_would_misread_is_refused(
+    mnrun: Terminal, sbatch: MagicMock, words: tuple[str, ...], said: str
+) -> None:
+    """Before anything is handed in."""
+    assert complaint(mnrun("submit", *HOST, *words, "--", "hostname")) == said
+    assert not sbatch.called
+
+
+@pytest.mark.parametrize(("letter", "subject"), [("t", "rank"), ("n", "node")])
+def test_a_file_for_each_rank_is_refused(mnrun: Terminal, sbatch: MagicMock, letter: str, subject: str) -> None:
+    """%N is one file, by the name of the first node."""
+    answer = mnrun("submit", *HOST, "-o", f"out.%{letter}", "--", "hostname")
+    assert (answer.code, answer.out) == (122, "")
+    assert answer.err.startswith(f"mnrun: --output out.%{letter}: a file for each {subject}; ")
+    assert not sbatch.called
+    assert mnrun("submit", *HOST, "-o", "out.%N", "--", "hostname").code == 0
