@@ -103,6 +103,7 @@ def _launch(
         screen.say(note)
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
     with begin as starter, request.records(launch_plan.job) as records:
+        records.launched(launch_plan, site)
         outcome = execute.execute(
             launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
         )
