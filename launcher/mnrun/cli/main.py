@@ -27,6 +27,8 @@ VERBS = {
     "wait": "jobs",
     "cancel": "jobs",
     "nodes": "jobs",
+    "exec": "exec",
+    "why": "why",
     "clean": "clean",
     "shell": "shell",
     "check": "check",
@@ -72,6 +74,8 @@ def main() -> None:
     mnrun plan [OPTIONS] COMMAND…     show what run would do
     mnrun submit [OPTIONS] COMMAND…   submit it as a batch job; JOB.toml can replace OPTIONS, here as above
     mnrun status | logs | wait | cancel ID…   follow and end submitted jobs
+    mnrun exec [ID] [--rank R] -- CMD  run CMD in the container of a running job
+    mnrun why ID                      show where the ranks of a job stand, or how it ended
     mnrun shell [OPTIONS]             open a prompt in the job's container; it gets an allocation if there is none
     mnrun check [OPTIONS]             show what the nodes have, and what is missing
 

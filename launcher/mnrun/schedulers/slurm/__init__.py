@@ -34,6 +34,7 @@ from mnrun.schedulers.slurm.steps import (
     LIMITS,
     NUMBERS,
     SIGNALS,
+    beside,
     client_environment,
     command,
     launch_environment,
@@ -63,7 +64,8 @@ def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
     return queue.UserQueue(environ, home, poll)
 
 
-__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "client_environment", "command", "launch_environment", "with_gpus"]
+__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command", "launch_environment"]
+__all__ += ["with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
 __all__ += ["settings", "site", "start", "submit", "why_down"]
 __all__ += ["OUTPUT", "TEMPLATE", "directives", "refuse", "request"]
