@@ -113,6 +113,25 @@ def test_nothing_of_exec_outlives_the_job(cluster: Cluster, way: Way, how: str) 
         clean_soon(cluster, begin, killed=how == "SIGKILL")
 
 
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_exec_ends_with_its_caller(cluster: Cluster, how: str) -> None:
+    """The job goes on."""
+
+    def asleep() -> bool:
+        return any("7200" in p.argv for p in cluster.processes() if p.node != LOGIN)
+
+    with under_way(cluster, "--image", "/images/ompi5.sif") as job:
+        with cluster.running(["mnrun", "exec", "--rank", "3", "--", "sleep", "7200"]):
+            wait_for(asleep, "asleep beside rank 3")
+            names = ("mnrun", "srun") if how == "SIGINT" else ("mnrun",)  # a terminal signals the whole group
+            callers = [p for p in cluster.processes() if p.node == LOGIN and "7200" in p.argv]
+            for caller in callers:
+                if any(word.endswith(names) for word in caller.argv[:2]):
+                    os.kill(caller.pid, getattr(signal, how))
+            wait_for(lambda: not asleep(), "without the command")
+        assert job.process.poll() is None
+
+
 def test_exec_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     """It is known by its id, before its begin and after its end as well."""
     shape = ["-N", "2", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes[:2]), "--image", "/images/ompi5.sif"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from mnrun.model import Words
-from mnrun.system.process import starting
+from mnrun.system.process import starting, tied
 
 PASSED = (signal.SIGTERM, signal.SIGHUP)
 
@@ -19,7 +19,7 @@ PASSED = (signal.SIGTERM, signal.SIGHUP)
 def run(words: Words, environ: Mapping[str, str], own: re.Pattern[bytes]) -> int:
     """Return the exit code of a command. Whole lines of its errors that match `own` are left out."""
     with starting(words[0]):
-        process = subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, bufsize=0)
+        process = subprocess.Popen(tied(words), env=environ, stderr=subprocess.PIPE, bufsize=0)
     assert process.stderr is not None
     with _patient(process):
         for data in without(_chunks(process.stderr.fileno()), own):
