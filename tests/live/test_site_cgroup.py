@@ -19,6 +19,7 @@ from .reports import everybody_spoke, mine
 from .stage import LOGIN, Cluster, Process, wait_for
 from .test_ends import FOREVER, act, clean_soon, files_of, launcher, test_end_from_outside
 from .test_env import test_env_of_the_host_stays_there, test_env_of_the_job, test_env_temporary_directory
+from .test_exec import test_nothing_of_exec_outlives_the_job
 from .test_exit_codes import test_exit_code_is_the_programs, test_exit_of_one_rank_ends_the_others
 from .test_parity import test_submit_is_a_run
 from .test_signals import (
@@ -38,6 +39,7 @@ __all__ = [
     "test_env_temporary_directory",
     "test_exit_code_is_the_programs",
     "test_exit_of_one_rank_ends_the_others",
+    "test_nothing_of_exec_outlives_the_job",
     "test_submit_an_array_and_a_chain",
     "test_submit_and_scancel",
     "test_submit_is_a_run",

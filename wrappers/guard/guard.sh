@@ -148,19 +148,6 @@ listen() { # Read one line of the lease. Return false at its end, and after too 
   mnrun_name=${line%% *} mnrun_data=${line#"${line%% *}"} mnrun_data=${mnrun_data# }
 }
 
-outer() { # PID BEGAN [NAMESPACE]: Print the node's pid of the process with this PID in its container
-  local status pid
-  [[ $1 =~ ^[0-9]+$ ]] || return 0
-  if [[ -z ${3-} ]]; then
-    ! lives "$1" "$2" || echo "$1"
-    return
-  fi
-  while read -r status; do
-    pid=${status//[!0-9]/}
-    if [[ $(readlink "/proc/$pid/ns/pid") == "$3" ]] && lives "$pid" "$2"; then echo "$pid"; fi
-  done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
-}
-
 serves() { # Test whether the container's first process lives
   # The runtime around that process may take longer to end.
   local pid start names

@@ -18,6 +18,19 @@ lives() { # PID BEGAN: Test whether that very process lives
   [[ $1 =~ ^[0-9]+$ ]] && began "$1" && [[ $REPLY == "$2" ]]
 }
 
+outer() { # PID BEGAN [NAMESPACE]: Print the node's pid of the process with this PID in its container
+  local status pid
+  [[ $1 =~ ^[0-9]+$ ]] || return 0
+  if [[ -z ${3-} ]]; then
+    ! lives "$1" "$2" || echo "$1"
+    return
+  fi
+  while read -r status; do
+    pid=${status//[!0-9]/}
+    if [[ $(readlink "/proc/$pid/ns/pid") == "$3" ]] && lives "$pid" "$2"; then echo "$pid"; fi
+  done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
+}
+
 session() { # Set REPLY to this shell's session and the start time of its leader
   # The start time is 0 where the leader is hidden. REPLY is empty where the leader is outside this container. Its pid
   # is then 0 for all processes inside.

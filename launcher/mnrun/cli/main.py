@@ -32,6 +32,8 @@ VERBS = {
     "wait": "jobs",
     "cancel": "jobs",
     "nodes": "jobs",
+    "exec": "exec",
+    "why": "why",
     "clean": "clean",
     "shell": "shell",
     "check": "check",

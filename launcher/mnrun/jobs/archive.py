@@ -100,9 +100,14 @@ def log(record: JobRecord) -> Path:
 
 def ranks(record: JobRecord) -> dict[str, set[int]]:
     """Return node -> the ranks that have started there in the job's last start."""
+    return started(log(record))
+
+
+def started(path: Path) -> dict[str, set[int]]:
+    """Return node -> the ranks that have started there, by the guards' lines in this file."""
     by_node: dict[str, set[int]] = {}
     with suppress(OSError):
-        for line in log(record).read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
+        for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
             words = line.split(" ")
             if words[0] == "rank" and len(words) == 4 and words[2].isdecimal():
                 by_node.setdefault(words[1], set()).add(int(words[2]))

@@ -92,6 +92,11 @@ def node(plan_dir: str, script: str, *words: str) -> Words:
     return ("bash", "-p", "-c", spoken(INTO), plan_dir, script, *words)
 
 
+def enter(plan_dir: str, rank: str, words: Words) -> Words:
+    """Return the words that run `words` in the container of a rank, or of the node's first rank if `rank` is ""."""
+    return node(plan_dir, "enter.sh", rank, *words)
+
+
 def inside(plan_dir: str, script: str, *words: str) -> Words:
     """Return the same for a container, which may have no bash."""
     return ("sh", "-c", spoken(INTO), plan_dir, script, *words)

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from mnrun.errors import UsageError
-from mnrun.jobs import archive
+from mnrun.jobs import archive, launches
+from mnrun.jobs.launches import OWNER as OWNER
 from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted, text
 from mnrun.jobspec import JobSpec
-from mnrun.model import Worker
-
-OWNER = "launcher"  # names host and pid while a launch is under way
+from mnrun.model import Plan, Site, Worker
 
 
 class Records:
@@ -61,6 +60,23 @@ class Records:
         """Record the networks chosen for the ranks, with the reasons. The log has the facts that the nodes reported."""
         with suppress(OSError):
             self.write("fabric", "".join(f"{line}\n" for line in lines))
+
+    def launched(self, plan: Plan, site: Site) -> None:
+        """Record where the launch runs, for commands that enter it."""
+        gpus = {} if plan.spec.resources.no_gpu else {n: site.gpus[n] for n in plan.layout.nodes if site.gpus.get(n)}
+        hosts = plan.spec.hosts
+        record = launches.LaunchRecord(
+            job=plan.job,
+            scheduler=site.scheduler,
+            number=site.job,
+            node_dir=plan.node_dir,
+            nodes=plan.layout.nodes,
+            gpus=gpus,
+            ssh_user=hosts.ssh_user,
+            ssh_port=hosts.ssh_port or 0,
+        )
+        with suppress(OSError):
+            self.write(launches.LAUNCH, launches.text(record))
 
     def ready(self, worker: Worker) -> None:
         with suppress(OSError):

@@ -130,6 +130,7 @@ def _launch(
         screen.say(note)
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
     with begin as (starter, files), request.records(launch_plan.job) as records:
+        records.launched(launch_plan, site)
         written = outputs.Written(files)
         outcome = execute.execute(
             launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded

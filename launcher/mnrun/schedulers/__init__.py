@@ -10,7 +10,7 @@ from typing import Protocol
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
-from mnrun.schedulers.model import BatchStart, Queue, StepTask
+from mnrun.schedulers.model import BatchStart, Beside, Queue, StepTask
 from mnrun.system.screen import Screen
 
 
@@ -39,6 +39,9 @@ class Scheduler(Protocol):
         self, allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]
     ) -> str:
         """Return the output of a short command on these nodes. Raises SchedulerError."""
+
+    def beside(self, place: Beside, words: Words) -> list[Words]:
+        """Return the commands that run `words` once on each of these nodes of a running job, beside its ranks."""
 
     def why_down(self, names: Sequence[str]) -> dict[str, str]:
         """Return node -> state, for the nodes that are not well."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mnrun import environment
 from mnrun.jobspec import Variable
-from mnrun.model import Allocation, Command, Node, Plan, Site, Step
+from mnrun.model import Allocation, Command, Node, Plan, Site, Step, Words
+from mnrun.schedulers.model import Beside
 from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, why_down
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
@@ -28,6 +29,10 @@ def command(step: Step, plan: Plan, site: Site) -> Command:
     return Command(step.argv)
 
 
+def beside(place: Beside, words: Words) -> list[Words]:
+    return [words]
+
+
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
     return ()
 
@@ -38,6 +43,6 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, s
     return {name: value for name, value in environ.items() if name not in others}
 
 
-__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "allocation", "client_environment", "command"]
+__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "allocation", "beside", "client_environment", "command"]
 __all__ += ["launch_environment"]
 __all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "why_down"]

@@ -95,6 +95,22 @@ class PartitionNode:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Nodes of a running job, for a command beside its ranks.
+
+    `job` is the scheduler's id, and `gpus` the number of the job's GPUs on each of the nodes. `user` and `port` are for
+    hosts without a scheduler: "" and 0 leave them to ssh. `terminal` gives the command a terminal.
+    """
+
+    job: str
+    nodes: tuple[str, ...]
+    gpus: int = 0
+    user: str = ""
+    port: int = 0
+    terminal: bool = False
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """Jobs, as the scheduler knew them at `time`."""
 

@@ -5,11 +5,13 @@ from mnrun.schedulers.hosts.steps import (
     LIMITS,
     NUMBERS,
     SIGNALS,
+    beside,
     client_environment,
     command,
     launch_environment,
 )
 from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, why_down
 
-__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "client_environment", "command", "launch_environment"]
+__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command"]
+__all__ += ["launch_environment"]
 __all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "why_down"]

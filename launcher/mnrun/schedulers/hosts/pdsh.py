@@ -23,6 +23,8 @@ from mnrun.system import process
 from mnrun.system.process import Event, ProcessChannel, Running, starting, tied
 
 SSH_FAILED = 255  # the exit code of ssh itself (ssh(1))
+# As with paramiko, no host key is taken on trust, whatever the user's own configuration says.
+OPTIONS = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x")
 GREETING = 30.0  # seconds: a guard bears two minutes of silence
 PLAIN = re.compile(rb"(go|log|alive|end|signal [A-Z0-9]+)\n")
 COMPLAINT = re.compile(r"pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
@@ -37,8 +39,7 @@ class PdshTransport(Transport):
 
     def __init__(self, spec: JobSpec, environ: Mapping[str, str]) -> None:
         super().__init__(tuple(host.name for host in spec.hosts.names))
-        # As with paramiko, no host key is taken on trust, whatever the user's own configuration says.
-        options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x"]
+        options = list(OPTIONS)
         options += ["-p", str(spec.hosts.ssh_port)] if spec.hosts.ssh_port else []
         self._user = ("-l", spec.hosts.ssh_user) if spec.hosts.ssh_user else ()
         self._options = (*options, *self._user)

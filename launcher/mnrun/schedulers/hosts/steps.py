@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mnrun.jobspec import HostRequest, Variable
-from mnrun.model import Allocation, Command, Node, Phase, Plan, Site, Step, Where
+from mnrun.model import Allocation, Command, Node, Phase, Plan, Site, Step, Where, Words
 from mnrun.schedulers.hosts.facts import HostFacts
+from mnrun.schedulers.model import Beside
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 
@@ -23,6 +24,21 @@ def command(step: Step, plan: Plan, site: Site) -> Command:
     nodes = plan.layout.nodes[:1] if step.where is Where.HEAD else plan.layout.nodes
     # boot.sh and sweep.sh remove the directory by this name.
     return Command(step.argv, nodes, f"{plan.node_dir}.lease" if step.phase is Phase.SERVE else "")
+
+
+def beside(place: Beside, words: Words) -> list[Words]:
+    return [_on_host(place, name, words) for name in place.nodes]
+
+
+def _on_host(place: Beside, name: str, words: Words) -> Words:
+    from mnrun.schedulers.hosts import login_shell, pdsh, remote  # imported here, since few verbs need them
+
+    if remote.is_here(remote.place(name, place.user, place.port or None)):
+        return words
+    options = ("-tt", "-o", "LogLevel=ERROR") if place.terminal else ("-T",)
+    user = ("-l", place.user) if place.user else ()
+    port = ("-p", str(place.port)) if place.port else ()
+    return ("ssh", *options, *pdsh.OPTIONS, *port, *user, "--", name, login_shell.line(words))
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

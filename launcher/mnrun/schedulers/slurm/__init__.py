@@ -35,6 +35,7 @@ from mnrun.schedulers.slurm.steps import (
     LIMITS,
     NUMBERS,
     SIGNALS,
+    beside,
     client_environment,
     command,
     launch_environment,
@@ -66,7 +67,8 @@ def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
     return queue.UserQueue(environ, home, poll)
 
 
-__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "client_environment", "command", "launch_environment", "with_gpus"]
+__all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command", "launch_environment"]
+__all__ += ["with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
 __all__ += ["settings", "site", "start", "step", "submit", "why_down"]
 __all__ += ["OUTPUT", "TEMPLATE", "directives", "refuse", "request"]

@@ -14,6 +14,7 @@ from mnrun import environment, nodeset
 from mnrun.errors import Impossible
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import MARK, NODES, Command, Layout, Listed, Plan, Site, Step, Where, Words
+from mnrun.schedulers.model import Beside
 
 CLIENT = SIGNALS = LIMITS = NUMBERS = True
 
@@ -65,6 +66,15 @@ def once_each(names: Sequence[str], gpus: int) -> Words:
     granted = [f"--gres=gpu:{gpus}"] if gpus else []
     client = ("srun", "--quiet", "--overlap")
     return (*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/tmp")
+
+
+def beside(place: Beside, words: Words) -> list[Words]:
+    """Return one `srun …`: Slurm starts the command on all of the nodes."""
+    client = ("srun", "--quiet", f"--jobid={place.job}", "--overlap", "--quit-on-interrupt")
+    granted = (f"--gres=gpu:{place.gpus}",) if place.gpus else ()
+    shape = _tasks(list(place.nodes), [1] * len(place.nodes))
+    terminal = ("--pty",) if place.terminal else ()
+    return [(*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/tmp", *terminal, *words)]
 
 
 def _input(where: Where, spec: JobSpec) -> str:

@@ -1,0 +1,61 @@
+"""Tell how a submitted job ended, by the records that it has left."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnrun.jobs import archive
+from mnrun.jobs.state import JobRecord
+
+LINES = 200  # of the job's output: as many as a diagnosis reads
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """The rank that failed first by itself, with its node and its exit code."""
+
+    rank: int
+    node: str
+    code: int
+
+
+def first_failure(record: JobRecord) -> RankEnd | None:
+    """Return the rank that failed first by itself. The guards' line of a rank that had a TERM before ends in `told`."""
+    try:
+        text = archive.log(record).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^ended (\S+) (\d+) ([1-9]\d*)$", text, re.MULTILINE | re.ASCII)
+    return RankEnd(int(match[2]), match[1], int(match[3])) if match else None
+
+
+def summary(record: JobRecord) -> str:
+    """Return the line about the job's ranks and the network that they used, or "" if there is none."""
+    try:
+        text = Path(record.folder, str(record.restart), "summary").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return text.strip()
+
+
+def last_lines(record: JobRecord) -> list[str]:
+    """Return the last lines of the job's output and errors."""
+    begun = record.begun
+    paths = dict.fromkeys(path for path in (begun.output, begun.error) if path) if begun is not None else {}
+    return [line for path in paths for line in _tail(Path(path))]
+
+
+def _tail(path: Path) -> list[str]:
+    """Return the last lines of a file, or nothing if it is no regular file or cannot be read."""
+    try:
+        if not path.is_file():
+            return []
+        with open(path, encoding="utf-8", errors="replace") as file:
+            file.seek(max(0, os.path.getsize(path) - 1000 * LINES))
+            return [line.rstrip("\n") for line in deque(file, LINES)]
+    except OSError:
+        return []

@@ -1,0 +1,123 @@
+"""Ask the nodes of a running launch where its ranks stand, and read the answers of why.sh."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnrun.attach import enter
+from mnrun.errors import NodeError
+from mnrun.jobs.launches import LaunchRecord
+from mnrun.nodes import kit
+from mnrun.system import commands
+
+SECONDS = 90  # seconds for all nodes: a stack takes 40 at most
+# In stacks of py-spy and gdb: addresses, and the numbers of threads and processes.
+_NUMBERS = re.compile(r"0x[0-9a-f]+|(?<=Thread )\S+|(?<=LWP )\d+|(?<=Process )\d+")
+AT_ONCE = 32  # connections to hosts at the same time
+STATES = {
+    "R": "runs",
+    "S": "sleeps",
+    "D": "waits for a device",
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "Z": "zombie",
+    "X": "dead",
+    "I": "idle",
+}  # proc(5), stat, field 3
+
+
+@dataclass(frozen=True)
+class RankState:
+    """A program of a rank. `state` is proc(5)'s letter, or "" if the rank has ended or its node did not answer.
+
+    `cpu` is the CPU time of one second, in hundredths. `wchan` and `syscall` are "" where nobody may read them.
+    """
+
+    rank: int
+    node: str
+    pid: int = 0
+    state: str = ""
+    cpu: int = 0
+    wchan: str = ""
+    syscall: str = ""
+    program: str = ""
+    stack: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Return the state in a person's words."""
+        return STATES.get(self.state, self.state) if self.state else "ended"
+
+    @property
+    def place(self) -> str:
+        """Return the place in the kernel where the program waits, or ""."""
+        if self.wchan:
+            return self.wchan
+        return f"system call {self.syscall}" if self.syscall.isdecimal() else ""
+
+
+def standing(target: LaunchRecord, environ: Mapping[str, str]) -> tuple[list[RankState], list[str]]:
+    """Return the programs of all ranks, and a note for each node that did not answer. Raises NodeError if none did."""
+    words = kit.node(target.node_dir, "why.sh")
+    calls = enter.on_nodes(target, target.nodes, words)
+
+    def ask(call: Sequence[str]) -> tuple[str, str]:
+        done = commands.run(call, SECONDS, environ, instead="go to a machine that has it")
+        return done.stdout, commands.last_line(done.stderr) if done.returncode else ""
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = list(pool.map(ask, calls))
+    found = parse(line for text, _ in answers for line in text.splitlines())
+    complaints = list(dict.fromkeys(complaint for _, complaint in answers if complaint))
+    if complaints and not found:
+        raise NodeError(f"no node of job {target.name} answered: {complaints[0]}", "see mnrun status")
+    return found, complaints
+
+
+def parse(lines: Iterable[str]) -> list[RankState]:
+    """Return the programs that why.sh has reported, in the order of their ranks."""
+    found: dict[tuple[int, int], RankState] = {}
+    stacks: dict[tuple[int, int], list[str]] = {}
+    for line in lines:
+        word, *rest = line.split("\t")
+        with suppress(ValueError):
+            if word == "rank" and len(rest) == 8:
+                node, rank, pid, state, cpu, wchan, syscall, program = rest
+                state = "" if state == "gone" else state
+                place = "" if wchan == "0" else wchan, "" if syscall == "-" else syscall
+                found[int(rank), int(pid)] = RankState(
+                    int(rank), node, int(pid), state, int(cpu), *place, program.strip()
+                )
+            elif word == "gone" and len(rest) == 2:
+                found[int(rest[1]), 0] = RankState(int(rest[1]), rest[0])
+            elif word == "stack" and len(rest) >= 4:
+                stacks.setdefault((int(rest[1]), int(rest[2])), []).append("\t".join(rest[3:]))
+    with_stacks = {key: _with_stack(one, stacks.get(key, ())) for key, one in found.items()}
+    return [with_stacks[key] for key in sorted(with_stacks)]
+
+
+def _with_stack(one: RankState, lines: Iterable[str]) -> RankState:
+    return RankState(**{**one.__dict__, "stack": tuple(lines)})
+
+
+def alike(states: Iterable[RankState]) -> dict[tuple[str, ...], list[RankState]]:
+    """Return stack -> the programs that have it. Numbers of processes and addresses count as equal."""
+    groups: dict[tuple[str, ...], list[RankState]] = {}
+    for one in states:
+        if one.stack:
+            key = tuple(_NUMBERS.sub("#", line) for line in one.stack)
+            groups.setdefault(key, []).append(one)
+    return {members[0].stack: members for members in groups.values()}
+
+
+def networks(target: LaunchRecord) -> list[str]:
+    """Return the networks that mnrun has chosen for the ranks, with the reasons."""
+    try:
+        return (Path(target.folder) / "fabric").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,89 @@
+"""Choose the running launch and the node that a command enters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from mnrun import nodeset
+from mnrun.errors import NodeError, UsageError
+from mnrun.jobs import archive, launches, records
+from mnrun.jobs.launches import LaunchRecord
+from mnrun.jobs.state import JobRecord
+from mnrun.schedulers import SCHEDULERS
+
+
+def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
+    """Return the running launch of this id, or the only one if `identity` is "". Raises UsageError."""
+    found = [one for one in launches.running(bases) if not identity or one.has(identity)]
+    found = [one for one in found if SCHEDULERS[one.scheduler].runs(one.number)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(one.job if identity else one.name for one in found)
+    if found and identity:
+        raise UsageError(f"job {identity} has {len(found)} launches", f"name one of {names}")
+    if found:
+        raise UsageError(f"{len(found)} jobs of yours run", f"name one of {names}")
+    if not identity:
+        raise UsageError("no job of yours runs here", f"name another place for records than {_text(bases)}: --job-dir")
+    raise absence(identity, bases)
+
+
+def absence(identity: str, bases: Sequence[Path]) -> UsageError:
+    """Return the error for a job without a launch that runs."""
+    record = _record(identity, bases)
+    if record is None:
+        problem = f"{identity} is no running job of yours: {_text(bases)} has no records of it"
+        return UsageError(problem, "mnrun status shows your jobs; --job-dir names another place for records")
+    if record.ended is not None:
+        return UsageError(f"job {identity} has ended, with code {record.ended.code}", f"see mnrun why {identity}")
+    if record.begun is None:
+        return UsageError(f"job {identity} has not begun", f"see mnrun status {identity}")
+    return UsageError(f"job {identity} does not run", f"see mnrun status {identity}")
+
+
+def _record(identity: str, bases: Sequence[Path]) -> JobRecord | None:
+    return archive.read(bases, [identity]).get(identity) if records.is_id(identity) else None
+
+
+def _text(bases: Sequence[Path]) -> str:
+    return archive.named(bases)
+
+
+def ranks(target: LaunchRecord) -> dict[int, str]:
+    """Return rank -> its node, for the ranks that have started."""
+    by_node = archive.started(Path(target.folder, records.LOG))
+    return dict(sorted((rank, name) for name, numbers in by_node.items() for rank in numbers))
+
+
+def node(target: LaunchRecord, rank: int | None, name: str) -> str:
+    """Return the node of a rank, or the named node, or else the first one. Raises UsageError or NodeError."""
+    if rank is None:
+        chosen = name or target.nodes[0]
+        if chosen not in target.nodes:
+            problem = f"job {target.name} has no node {chosen}"
+            raise UsageError(problem, f"its nodes are {nodeset.fold(target.nodes)}")
+    else:
+        started = ranks(target)
+        if rank not in started:
+            problem = f"rank {rank} of job {target.name} has not started"
+            raise UsageError(problem, f"ranks that have are {_numbers(started)}" if started else "no rank has")
+        chosen = started[rank]
+    refuse_down(target, [chosen])
+    return chosen
+
+
+def refuse_down(target: LaunchRecord, names: Sequence[str]) -> None:
+    """Raise NodeError if the scheduler says that one of these nodes does not work."""
+    down: Mapping[str, str] = SCHEDULERS[target.scheduler].why_down(names)
+    dead = {name: state for name, state in down.items() if name in names and state.startswith(("down", "fail"))}
+    if dead:
+        raise NodeError(f"no command can start on {nodeset.folded(dead)}", "choose another with --node")
+
+
+def _numbers(numbers: Collection[int]) -> str:
+    """Return numbers for a message, as `0-7` if none is missing."""
+    whole = list(range(min(numbers), max(numbers) + 1))
+    if sorted(numbers) == whole and len(whole) > 1:
+        return f"{whole[0]}-{whole[-1]}"
+    return ", ".join(map(str, sorted(numbers)))

@@ -1,0 +1,129 @@
+"""`mnrun why`: show where the ranks of a running job stand, or how a job has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from mnrun import environment
+from mnrun.attach import history, standing, target
+from mnrun.attach.standing import RankState
+from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
+from mnrun.diagnosis.recognise import diagnose
+from mnrun.errors import UsageError
+from mnrun.jobs import archive, launches, state
+from mnrun.jobs.launches import LaunchRecord
+from mnrun.jobs.state import JobRecord
+from mnrun.schedulers import SCHEDULERS
+from mnrun.system.screen import Screen, table
+
+VERSION = 1  # of the JSON
+SHOWN = 5  # last lines of an ended job's output
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("identity", metavar="[ID]", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@job_dir_option
+def why(identity: str, as_json: bool, job_dir: str | None) -> None:
+    """Show where each rank of a running job stands: its state, its CPU time, and its stack by py-spy or gdb.
+
+    Of a job that has ended, it shows how. Without an ID, the job is your only one that runs.
+    """
+    if identity and not launches.is_name(identity):
+        raise UsageError(f"{identity!r} is not the ID of a job", "write 123, or 123_4 for a task of an array")
+    bases = bases_of(job_dir)
+    record = archive.read(bases, [identity]).get(identity) if identity else None
+    if record is not None and not _runs(record):
+        _tell_end(record, as_json)
+        return
+    _tell_standing(target.launch(identity, bases), as_json)
+
+
+def _runs(record: JobRecord) -> bool:
+    """Return whether the job of these records runs. A job that was killed hard has left no record of its end."""
+    return any(SCHEDULERS[launch.scheduler].runs(launch.number) for launch in launches.of_job(record))
+
+
+def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
+    states, complaints = standing.standing(launch, environment.for_srun(os.environ))
+    for complaint in complaints:
+        Screen().warn(complaint)
+    networks = standing.networks(launch)
+    silent = {rank: node for rank, node in target.ranks(launch).items() if rank not in {one.rank for one in states}}
+    states += [RankState(rank, node) for rank, node in silent.items()]
+    if as_json:
+        ranks = [{**asdict(one), "stack": list(one.stack)} for one in states]
+        _print_json({"job": launch.name, "state": "RUNNING", "ranks": ranks, "network": networks})
+        return
+    click.echo(f"job {launch.name} runs on {len(launch.nodes)} nodes; CPU is of one second")
+    table(("RANK", "NODE", "PID", "STATE", "CPU", "WAITS IN", "PROGRAM"), [_row(one) for one in states])
+    for stack, members in standing.alike(states).items():
+        click.echo(f"\nstack of {_ranks(members)}:")
+        for line in stack:
+            click.echo(f"  {line}")
+    if states and not any(one.stack for one in states):
+        click.echo("\nno stacks: neither the image nor a node has py-spy or gdb that may look at these programs")
+    for line in networks:
+        click.echo(f"network: {line}")
+
+
+def _row(one: RankState) -> tuple[str, ...]:
+    if not one.state:
+        return (str(one.rank), one.node, "", one.words, "", "", "")
+    return (str(one.rank), one.node, str(one.pid), one.words, f"{one.cpu} %", one.place, one.program[:60])
+
+
+def _ranks(members: Sequence[RankState]) -> str:
+    numbers = list(dict.fromkeys(one.rank for one in members))
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+
+
+def _tell_end(record: JobRecord, as_json: bool) -> None:
+    """Tell the end of a submitted job, and its cause if its output names one that is known."""
+    view = _view(record)
+    # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
+    first = history.first_failure(record) if view.state == "FAILED" else None
+    lines, network = history.last_lines(record), history.summary(record)
+    diagnosis = diagnose(lines, view.code) if view.state == "FAILED" and view.code else None
+    if as_json:
+        end = {"job": record.id, "state": view.state, "code": view.code, "reason": view.why}
+        end["cause"] = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis else ""
+        _print_json({**end, "first": asdict(first) if first else None, "network": network, "output": lines[-SHOWN:]})
+        return
+    code = "" if view.code is None else f", with code {view.code}"
+    click.echo(f"job {record.id}: {view.words}{code}{f': {view.why}' if view.why else ''}")
+    if first is not None:
+        click.echo(f"rank {first.rank} on {first.node} failed first, with code {first.code}")
+    if diagnosis is not None and diagnosis.cause not in view.why:
+        click.echo(f"cause: {diagnosis.cause}; {diagnosis.remedy}")
+    if network:
+        click.echo(network)
+    if lines:
+        click.echo("last lines of its output:")
+    for line in lines[-SHOWN:]:
+        click.echo(f"  {line}")
+
+
+def _view(record: JobRecord) -> state.JobView:
+    jobs: tuple[Any, ...] = ()
+    past: tuple[Any, ...] = ()
+    if state.final(record) is None:
+        queue = user_queue()
+        jobs = queue.jobs().jobs
+        past = queue.history([record.id])
+    views, _ = state.gather([record.id], jobs, past, {record.id: record}, time.time())
+    return views[0]
+
+
+def _print_json(values: dict[str, Any]) -> None:
+    click.echo(json.dumps({"version": VERSION, **values}, indent=2))
+
+
+__all__ = ["why"]

@@ -1,0 +1,64 @@
+"""Run a scheduler's client in mnrun's place: its streams are mnrun's, but for lines that are only the client's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+from mnrun.model import Words
+from mnrun.system.process import starting, tied
+
+PASSED = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run(words: Words, environ: Mapping[str, str], own: re.Pattern[bytes]) -> int:
+    """Return the exit code of a command. Whole lines of its errors that match `own` are left out."""
+    with starting(words[0]):
+        process = subprocess.Popen(tied(words), env=environ, stderr=subprocess.PIPE, bufsize=0)
+    assert process.stderr is not None
+    with _patient(process):
+        for data in without(_chunks(process.stderr.fileno()), own):
+            os.write(2, data)
+        code = process.wait()
+    return 128 - code if code < 0 else code
+
+
+def _chunks(source: int) -> Iterator[bytes]:
+    while data := os.read(source, 65536):
+        yield data
+
+
+def without(chunks: Iterator[bytes], own: re.Pattern[bytes]) -> Iterator[bytes]:
+    """Yield the bytes as they come, without whole lines that match `own`.
+
+    The begin of a line waits for the rest only if it may be such a line: `own` begins with the text `srun: `.
+    """
+    begin, rest = b"srun: ", b""
+    for data in chunks:
+        *lines, rest = (rest + data).split(b"\n")
+        yield b"".join(line + b"\n" for line in lines if not own.fullmatch(line))
+        if not rest.startswith(begin[: len(rest)]):
+            yield rest
+            rest = b""
+    yield rest
+
+
+@contextmanager
+def _patient(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave a Ctrl-C to the command, which gets it from the terminal, and pass on the signals that end it."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in PASSED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,272 @@
+"""`mnrun exec` and `mnrun why`: a command in the container of a running job, which goes with the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from .batch import forget, submit
+from .cells import PIPE, WAYS, Way, one
+from .reports import only_line
+from .stage import LOGIN, Cluster, Desk, Job, wait_for
+from .terminal import Terminal
+from .test_ends import SECONDS, clean_soon
+
+pytestmark = pytest.mark.live
+
+UP = ("sh", "-c", "echo up; exec sleep 3600")
+VALUE = 'it\'s\n"$HOME"'
+# Prints the processes `sleep 3600` that share this process's files, and so are in its container.
+BESIDE = """
+for exe in /proc/[0-9]*/cmdline; do
+  process=${exe%/cmdline}
+  [ "$(tr '\\0' ' ' <"$exe" 2>/dev/null)" != "sleep 3600 " ] ||
+    [ "$(readlink "$process/ns/mnt")" != "$(readlink /proc/self/ns/mnt)" ] || echo "$process"
+done
+"""
+# Prints what a command finds around it.
+AROUND = f"""printf '%s|' "$V" "$PWD" "$(id -u)" "$(uname -n)" "$(cat)"; {BESIDE}"""
+ALONE = tuple(way for way in (*WAYS, PIPE) if way.image in ("ompi5", "host") or way == PIPE)
+RUNTIMES = [
+    Way(start, "ompi5", runtime=runtime)
+    for runtime in ("docker", "podman", "charliecloud", "singularity")
+    for start in ("inside", "mpirun", "srun")
+]
+
+
+def stop(cluster: Cluster, how: str) -> None:
+    """Cancel the job, or signal its launcher, which is not the mnrun that is in the job."""
+    if how == "scancel":
+        cluster.alice(["scancel", *cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()])
+        return
+    (launcher,) = [found for found in cluster.mnruns() if "exec" not in found.argv]
+    os.kill(launcher.pid, getattr(signal, how))
+
+
+@contextmanager
+def under_way(cluster: Cluster, *words: str, nodes: int = 2) -> Iterator[Job]:
+    """A job of two ranks on each node, all of them up."""
+    with cluster.running(cluster.launch(*words, "-x", f"V={VALUE}", "--", *UP, nodes=nodes)) as job:
+        job.saying(lambda said: said.out.count("up\n") >= 2 * nodes, "up on all ranks")
+        yield job
+
+
+def enters(cluster: Cluster, *words: str, node: str) -> None:
+    """A command finds a rank beside itself, and the job's surroundings; its streams and its code are its own."""
+    done = cluster.alice(["mnrun", "exec", *words, "--", "sh", "-c", AROUND + "\nexit 7"], b"given")
+    assert (done.code, done.err) == (7, ""), done
+    *around, beside = done.out.split("|")
+    assert around == [VALUE, "/home/alice", "1500", node, "given"], done
+    assert beside.strip(), done
+
+
+@pytest.mark.parametrize("way", ALONE, ids=str)
+def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None:
+    with under_way(cluster, *way.words):
+        enters(cluster, "--rank", "3", node=cluster.nodes[1])
+        enters(cluster, "--node", cluster.nodes[1], node=cluster.nodes[1])
+        enters(cluster, node=cluster.nodes[0])
+        program = cluster.alice(["mnrun", "exec", "--rank", "2", "--", "sh", "-c", "cat /proc/$MNRUN_RANK_PID/cmdline"])
+        assert program.raw == b"sleep\0003600\0", program
+        rank = cluster.alice(["mnrun", "exec", "--rank", "1", "--", "env"])
+        assert any(line.split("=")[0].endswith("RANK") for line in rank.out.splitlines()), rank
+
+
+@pytest.mark.xdist_group("engines")
+@pytest.mark.parametrize("way", RUNTIMES, ids=str)
+def test_exec_enters_the_container_of_each_runtime(engines: Cluster, way: Way) -> None:
+    with under_way(engines, *way.words) as job:
+        enters(engines, "--rank", "2", node=engines.nodes[1])
+        enters(engines, node=engines.nodes[0])
+        lacking = engines.alice(["mnrun", "exec", "--", "nothing-of-that-name"])
+        assert "nothing-of-that-name" in only_line(lacking, 127), lacking
+        with engines.running(["mnrun", "exec", "--rank", "3", "--", "sleep", "7200"]):
+            wait_for(
+                lambda: any("7200" in p.argv for p in engines.processes() if p.node != LOGIN), "asleep beside rank 3"
+            )
+            begin = time.monotonic()
+            stop(engines, "SIGTERM")
+            job.end(SECONDS)
+        clean_soon(engines, begin)
+    assert engines.containers() == []
+
+
+@pytest.mark.parametrize("how", ["scancel", "SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("way", one(0, ALONE), ids=str)
+def test_nothing_of_exec_outlives_the_job(cluster: Cluster, way: Way, how: str) -> None:
+    """The command is in a session of its own, as a debugger may be."""
+    with under_way(cluster, *way.words) as job:
+        with cluster.running(["mnrun", "exec", "--rank", "3", "--", "setsid", "sleep", "7200"]):
+            wait_for(
+                lambda: any("7200" in p.argv for p in cluster.processes() if p.node != LOGIN), "asleep beside rank 3"
+            )
+            begin = time.monotonic()
+            stop(cluster, how)
+            job.end(SECONDS)
+        clean_soon(cluster, begin, killed=how == "SIGKILL")
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_exec_ends_with_its_caller(cluster: Cluster, how: str) -> None:
+    """The job goes on."""
+
+    def asleep() -> bool:
+        return any("7200" in p.argv for p in cluster.processes() if p.node != LOGIN)
+
+    with under_way(cluster, "--image", "/images/ompi5.sif") as job:
+        with cluster.running(["mnrun", "exec", "--rank", "3", "--", "sleep", "7200"]):
+            wait_for(asleep, "asleep beside rank 3")
+            names = ("mnrun", "srun") if how == "SIGINT" else ("mnrun",)  # a terminal signals the whole group
+            callers = [p for p in cluster.processes() if p.node == LOGIN and "7200" in p.argv]
+            for caller in callers:
+                if any(word.endswith(names) for word in caller.argv[:2]):
+                    os.kill(caller.pid, getattr(signal, how))
+            wait_for(lambda: not asleep(), "without the command")
+        assert job.process.poll() is None
+
+
+def test_exec_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
+    """It is known by its id, before its begin and after its end as well."""
+    shape = ["-N", "2", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes[:2]), "--image", "/images/ompi5.sif"]
+    number = submit(cluster, desk, *shape, "-x", f"V={VALUE}", "--", *UP)
+    output = cluster.path(desk.path)
+    wait_for(lambda: any("up\nup\nup\nup\n" in path.read_text() for path in output.glob("*.out")), "up")
+    done = cluster.alice(["mnrun", "exec", number, "--rank", "3", "--", "sh", "-c", AROUND], b"given")
+    assert done.out.split("|")[:5] == [VALUE, desk.path, "1500", cluster.nodes[1], "given"], done
+    waiting = submit(cluster, desk, *shape, "-d", f"afterany:{number}", "--", *UP)
+    early = cluster.alice(["mnrun", "exec", waiting, "--", "true"])
+    assert only_line(early, 2) == f"job {waiting} has not begun; see mnrun status {waiting}"
+    assert cluster.alice(["scancel", waiting, number]).code == 0
+    assert cluster.alice(["mnrun", "wait", number]).code == 143
+    late = cluster.alice(["mnrun", "exec", number, "--", "true"])
+    assert only_line(late, 2) == f"job {number} has ended, with code 143; see mnrun why {number}"
+    reason = cluster.alice(["mnrun", "why", number])
+    assert reason.out.splitlines()[0] == f"job {number}: cancelled, with code 143: job {number} was cancelled", reason
+    forget(cluster)
+
+
+def test_why_of_a_failed_job_names_the_rank(cluster: Cluster, desk: Desk) -> None:
+    fail = 'if [ "$SLURM_PROCID" = 2 ]; then echo "cannot go on" >&2; exit 9; fi; sleep 60'
+    words = ["-N", "2", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes[:2]), "--image", "/images/ompi5.sif"]
+    number = submit(cluster, desk, *words, "--mode", "outside-in", "--launcher", "srun", "--", "sh", "-c", fail)
+    assert cluster.alice(["mnrun", "wait", number]).code == 9
+    reason = cluster.alice(["mnrun", "why", number])
+    assert reason.out.splitlines()[:2] == [
+        f"job {number}: failed, with code 9",
+        f"rank 2 on {cluster.nodes[1]} failed first, with code 9",
+    ], reason
+    assert "  cannot go on" in reason.out.splitlines(), reason
+    found = json.loads(cluster.alice(["mnrun", "why", "--json", number]).out)
+    assert (found["version"], found["code"], found["first"]["rank"]) == (1, 9, 2)
+    forget(cluster)
+
+
+def test_exec_with_a_terminal(cluster: Cluster) -> None:
+    """A shell on a terminal, in the container."""
+    with under_way(cluster, "--image", "/images/ompi5.sif"):
+        words = [
+            "mnrun",
+            "exec",
+            "-t",
+            "--rank",
+            "2",
+            "--",
+            "sh",
+            "-c",
+            "tty; stty size; read -r word; echo got=$word; exit 5",
+        ]
+        with Terminal(cluster.argv(LOGIN, "alice", words)) as terminal:
+            terminal.expect("/dev/pts/")
+            terminal.expect("50 200")
+            terminal.write("word\n")
+            terminal.expect("got=word")
+            assert terminal.process.wait(30) == 5
+
+
+def test_exec_refuses_a_strangers_job(cluster: Cluster) -> None:
+    with under_way(cluster, "--image", "/images/ompi5.sif"):
+        number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
+        done = cluster.alice(["mnrun", "exec", number, "--", "id"], user="bob")
+        assert only_line(done, 2).startswith(f"{number} is no running job of yours: "), done
+        cluster.root(LOGIN, "rm", "-rf", "/home/bob/.mnrun")
+
+
+@pytest.mark.parametrize("rsh", ["pdsh", "paramiko"])
+def test_exec_on_hosts(cluster: Cluster, rsh: str) -> None:
+    """Without a scheduler, ssh leads to the host of the rank; nothing of the command outlives the job."""
+    words = [
+        "mnrun",
+        "--hosts",
+        "node[01-02]:2",
+        "--rsh",
+        rsh,
+        "--image",
+        "/images/ompi5.sif",
+        "-x",
+        f"V={VALUE}",
+        "--",
+        *UP,
+    ]
+    with cluster.running(words) as job:
+        job.saying(lambda said: said.out.count("up\n") == 4, "up on all hosts")
+        enters(cluster, "--rank", "3", node=cluster.nodes[1])
+        states = json.loads(cluster.alice(["mnrun", "why", "--json"]).out)["ranks"]
+        assert [(rank["rank"], rank["node"], rank["program"]) for rank in states] == [
+            *((rank, cluster.nodes[rank // 2], "sleep 3600") for rank in range(4)),
+        ]
+        with cluster.running(["mnrun", "exec", "--rank", "3", "--", "sleep", "7200"]):
+            wait_for(
+                lambda: any("7200" in p.argv for p in cluster.processes() if p.node != LOGIN), "asleep beside rank 3"
+            )
+            begin = time.monotonic()
+            stop(cluster, "SIGTERM")
+            job.end(SECONDS)
+            clean_soon(cluster, begin)
+
+
+def test_exec_on_this_machine(cluster: Cluster) -> None:
+    words = ["mnrun", "--local", "-n", "2", "--image", "/images/ompi5.sif", "-x", f"V={VALUE}", "--", *UP]
+    with cluster.running(words) as job:
+        job.saying(lambda said: said.out.count("up\n") == 2, "up")
+        enters(cluster, "--rank", "1", node=LOGIN)
+
+
+# In place of gdb, which the nodes lack: it prints the program that it was pointed to.
+GDB = """#!/bin/sh
+while [ "$1" != -p ]; do shift; done
+echo "Reading symbols"
+echo "#0 main of $(tr '\\0' ' ' <"/proc/$2/cmdline")"
+"""
+
+
+@pytest.mark.parametrize("way", one(1, ALONE), ids=str)
+def test_why_shows_where_ranks_stand(cluster: Cluster, way: Way) -> None:
+    """One rank computes, one sleeps and one is stopped; each with its stack, by the node's debugger."""
+    name = "rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-$SLURM_PROCID}}}"
+    program = f"{name}; echo up; case $rank in 0) exec yes >/dev/null ;; 3) kill -STOP $$ ;; esac; sleep 3600"
+    for node in cluster.nodes[:2]:
+        cluster.root(
+            node, "sh", "-c", f"printf %s {shlex.quote(GDB)} >/usr/local/bin/gdb; chmod 755 /usr/local/bin/gdb"
+        )
+    try:
+        with cluster.running(cluster.launch(*way.words, "--", "sh", "-c", program, nodes=2)) as job:
+            job.saying(lambda said: said.out.count("up\n") >= 4, "up on all ranks")
+            done = cluster.alice(["mnrun", "why", "--json"])
+            assert done.code == 0, done
+            found = {rank["rank"]: rank for rank in json.loads(done.out)["ranks"]}
+            assert [found[rank]["state"] for rank in (1, 2, 3)] == ["S", "S", "T"], done
+            assert [found[rank]["program"] for rank in (1, 2)] == ["sleep 3600"] * 2, done
+            assert found[0]["cpu"] > 30, done
+            assert found[2]["stack"] == ["#0 main of sleep 3600 "], done
+            table = cluster.alice(["mnrun", "why"])
+            assert "stack of ranks 1, 2:\n  #0 main of sleep 3600" in table.out, table
+    finally:
+        for node in cluster.nodes[:2]:
+            cluster.root(node, "rm", "/usr/local/bin/gdb")

@@ -1,0 +1,58 @@
+"""A scheduler's client in mnrun's place: its output, its exit code and its own lines."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from mnrun.attach.enter import EXITED
+from mnrun.errors import SchedulerError
+from mnrun.system import client
+from unit.conftest import Shell
+
+LINE = b"srun: error: node01: task 0: Exited with exit code 3\n"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shown"),
+    [
+        ([b"a\nb", b"c\n"], [b"a\n", b"b", b"c\n"]),
+        ([b"a prompt: "], [b"a prompt: "]),
+        ([LINE[:9], LINE[9:]], []),
+        ([b"\xff\n" + LINE + b"b\n"], [b"\xff\nb\n"]),
+        ([b"srun: error: no such job\n"], [b"srun: error: no such job\n"]),
+        ([b"sru", b"nning\n"], [b"srunning\n"]),
+        ([b"srun: half"], [b"srun: half"]),
+    ],
+)
+def test_the_clients_own_line_is_left_out(chunks: list[bytes], shown: list[bytes]) -> None:
+    """All other bytes go on as they come."""
+    assert list(filter(None, client.without(iter(chunks), EXITED))) == shown
+
+
+SCRIPT = """
+import os, re, sys
+from mnrun.system import client
+sys.exit(client.run(tuple(sys.argv[1:]), os.environ, re.compile(rb"srun: x")))
+"""
+
+
+@pytest.mark.parametrize(("last", "code"), [("exit 7", 7), ("kill -TERM $$", 143)])
+def test_its_streams_and_its_code_are_the_commands(sh: Shell, last: str, code: int) -> None:
+    script = 'python=$1 text=$2; shift 2; PYTHONPATH=$1 "$python" -c "$text" sh -c "$2" 2>&1'
+    inner = f"cat; echo 'srun: x' >&2; echo err >&2; {last}"
+    path = next(entry for entry in sys.path if entry.endswith("/launcher"))
+    assert sh(script, sys.executable, SCRIPT, path, inner, stdin=b"in\n", code=code) == b"in\nerr\n"
+
+
+def test_a_client_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the scheduler's code."""
+
+    def absent(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("subprocess.Popen", absent)
+    with pytest.raises(SchedulerError, match="srun is not on PATH"):
+        client.run(("srun",), {}, re.compile(b""))
