@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import test_ends, test_env, test_exit_codes, test_signals, test_sites, test_submit
+from . import test_ends, test_env, test_exec, test_exit_codes, test_signals, test_sites, test_submit
 from .cells import HELLO, Way, cells, one, some
 from .conftest import NAME, up
 from .reports import check, everybody_spoke, mine
@@ -42,6 +42,11 @@ def test_older_slurm_runs(cluster: Cluster) -> None:
 def test_older_slurm_exit_codes(cluster: Cluster, start: str, end: str) -> None:
     "The program's own code."
     test_exit_codes.test_exit_code_is_the_programs(cluster, end, start, "host", "auto")
+
+
+@pytest.mark.parametrize("way", HOSTS, ids=str)
+def test_older_slurm_enters_a_job(cluster: Cluster, way: Way) -> None:
+    test_exec.test_exec_enters_the_container_of_a_rank(cluster, way)
 
 
 @pytest.mark.parametrize(

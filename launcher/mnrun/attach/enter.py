@@ -31,6 +31,7 @@ def on_nodes(target: LaunchRecord, nodes: Sequence[str], words: Words, terminal:
         job=target.number,
         nodes=tuple(nodes),
         gpus=gpus.pop() if len(gpus) == 1 else 0,
+        binds=target.binds,
         user=target.ssh_user,
         port=target.ssh_port,
         terminal=terminal,

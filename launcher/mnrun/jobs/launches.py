@@ -29,7 +29,8 @@ class LaunchRecord:
     """The place where a launch runs.
 
     `job` is mnrun's own name of it, and `number` its scheduler's. `gpus` holds node -> GPUs of the job there.
-    `ssh_port` is 0 without one. `folder` is the directory of the record, and `submitted` the id of a submitted job.
+    `binds` says whether Slurm binds tasks to CPUs. `ssh_port` is 0 without one. `folder` is the record's directory, and
+    `submitted` the id of a submitted job.
     """
 
     job: str
@@ -38,6 +39,7 @@ class LaunchRecord:
     node_dir: str
     nodes: tuple[str, ...]
     gpus: Mapping[str, int] = field(default_factory=dict)
+    binds: bool = True
     ssh_user: str = ""
     ssh_port: int = 0
     folder: str = ""

@@ -72,6 +72,7 @@ class Records:
             node_dir=plan.node_dir,
             nodes=plan.layout.nodes,
             gpus=gpus,
+            binds=site.binds,
             ssh_user=hosts.ssh_user,
             ssh_port=hosts.ssh_port or 0,
         )

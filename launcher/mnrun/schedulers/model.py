@@ -98,13 +98,15 @@ class PartitionNode:
 class Beside:
     """Nodes of a running job, for a command beside its ranks.
 
-    `job` is the scheduler's id, and `gpus` the number of the job's GPUs on each of the nodes. `user` and `port` are for
-    hosts without a scheduler: "" and 0 leave them to ssh. `terminal` gives the command a terminal.
+    `job` is the scheduler's id, and `gpus` the number of the job's GPUs on each of the nodes. `binds` says whether the
+    scheduler binds tasks to CPUs. `user` and `port` are for hosts without a scheduler: "" and 0 leave them to ssh.
+    `terminal` gives the command a terminal.
     """
 
     job: str
     nodes: tuple[str, ...]
     gpus: int = 0
+    binds: bool = True
     user: str = ""
     port: int = 0
     terminal: bool = False

@@ -73,8 +73,9 @@ def beside(place: Beside, words: Words) -> list[Words]:
     client = ("srun", "--quiet", f"--jobid={place.job}", "--overlap", "--quit-on-interrupt")
     granted = (f"--gres=gpu:{place.gpus}",) if place.gpus else ()
     shape = _tasks(list(place.nodes), [1] * len(place.nodes))
+    unbound = ("--cpu-bind=none",) if place.binds else ()  # _cpu_bind
     terminal = ("--pty",) if place.terminal else ()
-    return [(*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/tmp", *terminal, *words)]
+    return [(*client, *shape, *granted, "--mem=0", *unbound, "--mpi=none", "--chdir=/tmp", *terminal, *words)]
 
 
 def _input(where: Where, spec: JobSpec) -> str:
