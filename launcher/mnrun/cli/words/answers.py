@@ -191,7 +191,6 @@ VERBS = {
     "delete": "use mnrun cancel ID, or mnrun clean for old records",
     "describe": "use mnrun status ID",
     "down": "use mnrun cancel ID",
-    "exec": "use mnrun --image app.sif -- ./app",
     "execute": "use mnrun --image app.sif -- ./app",
     "images": "use mnrun clean --images --dry-run, which lists them",
     "info": "use mnrun check for nodes, or mnrun status ID for a job",
