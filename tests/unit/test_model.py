@@ -13,6 +13,7 @@ from unit.samples import job_spec, make
 
 CODES = {
     "UsageError": 2,
+    "NoImageError": 2,
     "NodeError": 121,
     "Impossible": 122,
     "SchedulerError": 123,
