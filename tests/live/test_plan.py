@@ -197,13 +197,14 @@ def test_plan_of_every_step_says_everything(cluster: Cluster, way: Way) -> None:
 
 
 def test_help_and_version_answer_at_once(cluster: Cluster) -> None:
-    """-h of mnrun and of its verbs names every option; -V is the version."""
-    for words in (["-h"], ["run", "--help"], ["plan", "-h"]):
+    """-h of mnrun and of its verbs names common options, and --help-all names every option. -V is the version."""
+    for words in (["-h"], ["run", "--help"], ["plan", "-h"], ["run", "--help-all"], ["plan", "--help-all"]):
         result = cluster.alice(["mnrun", *words])
         assert result.code == 0, result
         assert "Traceback" not in result.err, result
-        if words[0] != "-h":
-            for option in ("--image", "--ntasks-per-node", "--container-per", "--start-timeout", "--gpus-per-node"):
-                assert option in result.out, result
+        for option in ("--image", "--ntasks-per-node", "--gpus-per-node"):
+            assert option in result.out, result
+        for option in ("--container-per", "--start-timeout"):
+            assert (option in result.out) == ("--help-all" in words), result
     result = cluster.alice(["mnrun", "--version"])
     assert re.fullmatch(r"mnrun \d+\.\d+\.\d+\n", result.out), result
