@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import sys
@@ -103,7 +104,8 @@ def entry() -> NoReturn:
 
 
 def _complain(message: str, code: int, before: str = "") -> int:
-    print(f"{before}mnrun: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads the message, and the exit code counts all the same
+        print(f"{before}mnrun: {message}", file=sys.stderr, flush=True)
     return code
 
 

@@ -106,10 +106,7 @@ class Launch:
                 self._ask_to_end()
                 self._stop()
         if stopped is not None:
-            name = signal.Signals(stopped.signum).name
-            return Outcome(
-                128 + stopped.signum, why=f"ended by {name}" + ("" if self.went else " before the program began")
-            )
+            return self.reasons.stopped(stopped.signum, self.went, self.screen)
         if broken is not None:
             raise broken.why()
         self._tell_proof()
