@@ -93,6 +93,7 @@ def test_end_from_outside(cluster: Cluster, how: str, start_as: str) -> None:
             wanted = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}.get(how)
             assert result.code == wanted or wanted is None, result
             assert "Traceback" not in result.err, result
+            assert how not in ("SIGTERM", "SIGHUP") or f"mnrun: ended by {how}" in result.err, result
             assert result.code != 0 or how == "SIGKILL", result  # salloc makes 0 of a kill -9
         clean_soon(cluster, begin, killed=how == "SIGKILL")
 

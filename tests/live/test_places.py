@@ -36,6 +36,21 @@ def test_places_a_shell_on_the_login_node(cluster: Cluster, way: Way) -> None:
     assert len(set(lines)) == 8, result
 
 
+@pytest.mark.parametrize("way", one(0, MAIN), ids=str)
+def test_places_a_shell_whose_job_is_cancelled(cluster: Cluster, way: Way) -> None:
+    """salloc sends HUP to a program at its prompt: the reason is the job's end, as without a prompt."""
+    with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-N2", "--ntasks-per-node=2", "bash"])) as terminal:
+        job = terminal.expect(r"Granted job allocation (\d+)")[1]
+        terminal.write(f"mnrun {' '.join(way.words)} -- {HELLO} -s 3600; echo code=$?\n")
+        terminal.expect("rank 3 of 4")
+        assert cluster.alice(["scancel", job]).code == 0
+        terminal.expect(f"mnrun: job {job} was cancelled")
+        terminal.expect("code=143")
+        terminal.write("exit\n")
+        terminal.end()
+    assert cluster.wait_clean(20) == []
+
+
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_places_a_shell_on_a_compute_node(cluster: Cluster, way: Way) -> None:
     """The prompt that `salloc` gives on the job's first node (LaunchParameters=use_interactive_step)."""

@@ -16,7 +16,7 @@ import pytest
 from .cells import HELLO, INSIDE, MPIRUN, SRUN, Way, cells, one, some
 from .conftest import NAME, up
 from .reports import everybody_spoke, mine
-from .stage import LOGIN, Cluster, Process, wait_for
+from .stage import LOGIN, Cluster, Desk, Process, wait_for
 from .test_ends import FOREVER, act, clean_soon, files_of, launcher, test_end_from_outside
 from .test_env import test_env_of_the_host_stays_there, test_env_of_the_job, test_env_temporary_directory
 from .test_exec import test_nothing_of_exec_outlives_the_job
@@ -112,6 +112,23 @@ def test_ends_by_itself(cluster: Cluster, way: Way) -> None:
         result = cluster.mnrun(*way.words, "--", *words, nodes=2)
         assert result.code == code, result
         assert cluster.wait_clean(SOON) == []
+
+
+@pytest.mark.parametrize("before", ["", "exec "])
+def test_ends_of_a_script_of_ones_own(cluster: Cluster, desk: Desk, before: str) -> None:
+    """Slurm's TERM comes to the script's shell alone, whose end kills mnrun: the guards miss its pulse before Slurm's
+    KILL. After exec mnrun is that process, and says why it ends."""
+    line = f"{before}mnrun {' '.join(INSIDE.words)} -- {HELLO} -s 3600"
+    path = desk.put("job.sh", f"#!/bin/bash\n{line}\n", 0o755)
+    shape = ("-N2", "--ntasks-per-node=2", "-o", f"{desk.path}/out", "-e", f"{desk.path}/err")
+    number = cluster.alice(["sbatch", "--parsable", *shape, path]).out.strip()
+    wait_for(lambda: "out" in desk.names() and desk.read("out").count(b"\n") == 4, "running on all ranks")
+    assert cluster.alice(["scancel", number]).code == 0
+    wait_for(lambda: not files_of(cluster), "clean", 28, lambda: "\n".join(cluster.leftovers()))
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h", "-o", "%i"), "without the job", 60)
+    assert not cluster.processes()
+    cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")  # of an mnrun that was killed
+    assert (f"mnrun: job {number} was cancelled" in desk.read("err").decode()) == bool(before)
 
 
 @pytest.mark.parametrize("way", some(MODES, (MPIRUN,)), ids=str)

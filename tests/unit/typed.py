@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +59,13 @@ class Launched:
     def plan(self) -> Plan:
         (plan,) = self.plans
         return plan
+
+
+class ClosedTerminal(io.StringIO):
+    """Standard error after its terminal was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
 
 
 class Terminal:

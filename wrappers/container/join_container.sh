@@ -1,6 +1,7 @@
 #!/bin/bash
 # `join_container.sh WORDS…` runs on the node, in front of WORDS of a container runtime. It waits for the container that
-# this node's ranks share. Then it becomes WORDS, with the container in place of MNRUN_HOLDER.
+# this node's ranks share. Then it becomes WORDS, with the container in place of MNRUN_HOLDER. It knows the spellings of
+# ch-run and Apptainer.
 set -euo pipefail
 mnrun_here=$(cd "${0%/*}" && pwd)
 until [[ -e $mnrun_here/held ]]; do sleep 0.02; done # the guard ends this process where the container cannot come

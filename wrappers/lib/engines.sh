@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # some names are for who sources it, others are job.sh's
 # The guard and the wrappers of images, probes and containers source this file on the node, after job.sh and from
 # the job's directory.
-# It defines how docker and podman run here, and whether the node can use Charliecloud.
+# It defines how docker and podman run here. `usable` tests whether the job's runtime works on this node.
 # Containers of docker and podman are no children of the job's processes. The job's label identifies them.
 
 # These files of the driver, the kernel, dockerd and CDI tell the facts of this node.
@@ -41,7 +41,7 @@ ask_boxes() { # SECONDS WORDS: Run the engine of the job's containers, with the 
   MNRUN_JOB_ID=$mnrun_id timeout -k 1 "$1" "${mnrun_boxes[@]}" "${@:2}" </dev/null
 }
 
-usable() { # Test whether the engine is usable here. Print the reason where it is not
+usable() { # Test whether the job's runtime is usable here. Print the reason where it is not
   local said code=0
   if [[ $mnrun_runtime == charliecloud ]]; then
     ch-run --help 2>&1 | grep -qe --write-fake && return
@@ -63,6 +63,10 @@ usable() { # Test whether the engine is usable here. Print the reason where it i
     ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp"
     subordinate && return
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
+    return 1
+  fi
+  if [[ $mnrun_runtime != docker ]]; then
+    echo "mnrun cannot test $mnrun_runtime on a node: add a branch for it to usable in wrappers/lib/engines.sh"
     return 1
   fi
   if own_tmp; then

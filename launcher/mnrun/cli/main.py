@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
@@ -121,7 +122,8 @@ def _lacking(error: click.NoSuchOption) -> UsageError:
 
 
 def _complain(message: str, code: int, before: str = "") -> int:
-    print(f"{before}mnrun: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads the message, and the exit code counts all the same
+        print(f"{before}mnrun: {message}", file=sys.stderr, flush=True)
     return code
 
 

@@ -13,7 +13,8 @@ from mnrun.network.facts import NetworkFacts, fast, network_facts, too_small
 Values = Mapping[str, str]
 OK, PART, NO = "ok", "partly", "no"
 BASH = (4, 4)  # the first bash with all that guards use
-RUNTIMES = ("apptainer", "singularity", "docker", "podman", "charliecloud")
+# The runtimes of runtimes.RUNTIMES that have containers. This package lies below that one.
+SURVEYED = ("apptainer", "singularity", "docker", "podman", "charliecloud")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def usable(rows: Sequence[Finding]) -> bool:
     nodes = {row.node for row in rows}
     if any(row.subject == "bash" for row in rows):
         return False
-    works = [{row.node for row in rows if row.subject == name and row.state != NO} for name in RUNTIMES]
+    works = [{row.node for row in rows if row.subject == name and row.state != NO} for name in SURVEYED]
     return any(names == nodes for names in works)
 
 

@@ -239,9 +239,8 @@ def _rights(values: Values, runtime: str) -> None:
     if len(rights) > 1:
         raise UsageError("--privileged and --hardened exclude each other")
     if rights and not RUNTIMES[runtime].NAMED:
-        raise Impossible(
-            f"--{rights[0]} works only with docker and podman, and the runtime is {runtime}", "leave it out"
-        )
+        engines = " and ".join(name for name, module in RUNTIMES.items() if module.NAMED)
+        raise Impossible(f"--{rights[0]} works only with {engines}, and the runtime is {runtime}", "leave it out")
 
 
 def _default_binding(settings: Settings) -> str:

@@ -106,8 +106,7 @@ class Launch:
                 self._ask_to_end()
                 self._stop()
         if stopped is not None:
-            when = "" if self.went else " before the program began"
-            return Outcome(128 + stopped.signum, why=f"ended by {signal.Signals(stopped.signum).name}{when}")
+            return self.reasons.stopped(stopped.signum, self.went, self.screen)
         if broken is not None:
             raise broken.why()
         self._tell_proof()

@@ -16,6 +16,7 @@ from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, Run
 from mnrun.model import Outcome, Plan, Site
 from mnrun.nodes.status import LESS, Roster
 from mnrun.schedulers import Scheduler
+from mnrun.system.screen import Screen
 
 OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # wording of slurmstepd and srun
 
@@ -47,6 +48,19 @@ class Reasons:
             seconds = self._plan.spec.start.timeout
             return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", "--start-timeout allows more time")
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
+
+    def stopped(self, signum: int, went: bool, screen: Screen) -> Outcome:
+        """Return the outcome of a launch that a signal ended. Raise the error of its job if the job is over.
+
+        Slurm sends TERM to a batch script, and salloc sends HUP to a command at its prompt (salloc.c).
+        """
+        why = f"ended by {signal.Signals(signum).name}" + ("" if went else " before the program began")
+        if signum != signal.SIGINT:  # whoever presses Ctrl-C knows the reason
+            over = job_over(self._job, self._scheduler.ending(self._site))
+            if over is not None:
+                raise over
+            screen.say(why)
+        return Outcome(128 + signum, why=why)
 
     def cut_off(self, messages: Sequence[str]) -> LaunchError:
         """Return the error for a serving step that ended unasked: the job ended, or its srun was killed."""

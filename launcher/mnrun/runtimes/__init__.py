@@ -15,11 +15,11 @@ class Runtime(Protocol):
     BINARY: str  # the program that must be on every node, "" for none
     CONTAINED: bool  # whether it has containers at all
     NAMED: bool  # whether an image is a name in the runtime's own store, and not a file on the nodes
-    ADVERB: str  # the wrapper that adds facts of the node to its words
-    APART: bool  # whether user namespaces keep the containers of a node from each other's memory
-    FILES: bool  # whether a rank inherits open files of its starter, as PMI2 needs
-    TRIED: bool  # whether every node shows before the start that the runtime can run there, beside having its program
-    USERS: bool  # whether mnrun mounts its own /etc/passwd and /etc/group, for ranks too
+    ADVERB: str  # the script in wrappers/container/ that adds facts of the node to its words, and becomes them
+    APART: bool  # whether each container has its own user namespace, so that ranks cannot read each other's memory
+    FILES: bool  # whether open file descriptors above 2 reach the container, as PMI2 and MPICH's Hydra need
+    TRIED: bool  # whether the guard calls `usable` (engines.sh) before the start. If NAMED, it always does
+    USERS: bool  # whether a rank's own container gets mnrun's /etc/passwd and /etc/group, too
 
     def node(self, box: Box) -> Words:
         """Return the words of a container for all processes of one node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -67,7 +68,8 @@ class Screen:
         if self._status is not None:
             self._status.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # a closed terminal (EIO), or a pipe without a reader (EPIPE)
+                print(text, file=sys.stderr, flush=True)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -14,7 +14,7 @@ from mnrun import __version__
 from mnrun.errors import LaunchError, NodeError
 from mnrun.running import execute
 from mnrun.schedulers import slurm
-from unit.typed import Answer, Launched, Terminal, complaint
+from unit.typed import Answer, ClosedTerminal, Launched, Terminal, complaint
 
 IMAGE = ("--image", "/app.sif")
 
@@ -386,3 +386,9 @@ def test_a_plan_goes_into_any_terminal(mnrun: Terminal, job: Launched, monkeypat
     monkeypatch.setattr(sys, "stdout", narrow)
     assert mnrun("plan", *IMAGE, "./app", "漢", os.fsdecode(b"a\xffb")).code == 0
     narrow.flush()
+
+
+def test_exit_code_with_a_closed_terminal(mnrun: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can read the message, and the exit code is the same."""
+    monkeypatch.setattr(sys, "stderr", ClosedTerminal())
+    assert mnrun("run", "--runtime", "host", "--mode", "sideways", "./app").code == 2

@@ -12,6 +12,7 @@ from mnrun.facts import parse
 from mnrun.network.facts import network_facts
 from mnrun.nodes import survey
 from mnrun.nodes.survey import NO, OK, PART, NodeSurvey, node_survey
+from mnrun.runtimes import RUNTIMES
 from mnrun.system import modules
 from unit.typed import Terminal
 
@@ -132,6 +133,11 @@ def test_each_runtime_that_cannot_give_gpus_is_named() -> None:
     assert lacking(**podman) == {"GPUs by podman": "no CDI"}
     assert lacking(**podman, cdi="yes") == {}
     assert list(lacking(ch_run="0.38")) == ["GPUs by charliecloud"]
+
+
+def test_the_runtimes_that_count() -> None:
+    """All that have containers: one that is added needs findings, too."""
+    assert set(survey.SURVEYED) == {name for name, module in RUNTIMES.items() if module.CONTAINED}
 
 
 def test_one_runtime_has_to_work_everywhere() -> None:

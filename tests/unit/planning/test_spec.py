@@ -12,6 +12,7 @@ from mnrun.errors import Impossible, LaunchError, UsageError
 from mnrun.jobspec import JobSpec, Mount, Variable
 from mnrun.planning import spec
 from mnrun.planning.values import Surroundings
+from mnrun.runtimes import RUNTIMES
 from unit.samples import build, job_spec, make, setting
 
 
@@ -468,6 +469,13 @@ def test_rights_are_of_docker_and_podman(option: str, runtime: str) -> None:
     ):
         build("./app", **given, runtime=runtime)
     assert build("./app", **given, runtime="podman").value(option)
+
+
+def test_rights_of_a_runtime_that_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names every runtime with a store."""
+    monkeypatch.setitem(RUNTIMES, "invented", RUNTIMES["docker"])
+    with pytest.raises(Impossible, match="works only with docker and podman and invented, and"):
+        build("./app", privileged=True)
 
 
 def test_modules_are_not_the_hosts() -> None:

@@ -226,6 +226,39 @@ def test_a_signal_while_the_program_runs(launch: Launcher, stage: Stage, signum:
     assert stage.lease.lines[-1] == b"end"
 
 
+@pytest.mark.parametrize(
+    ("signum", "said"),
+    [
+        (signal.SIGINT, ""),
+        (signal.SIGTERM, "mnrun: ended by SIGTERM\n"),
+        (signal.SIGHUP, "mnrun: ended by SIGHUP\n"),
+    ],
+)
+def test_a_signal_is_named(launch: Launcher, capsys: pytest.CaptureFixture[str], signum: int, said: str) -> None:
+    """All but the user's own Ctrl-C: somebody else has sent it."""
+    launch(Play(go=say(*RANKS) + signalled(signum)))
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(("ending", "code"), [("CANCELLED", 143), ("TIMEOUT", 124)])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_because_the_job_is_over(
+    launch: Launcher, stage: Stage, slurm: Slurm, signum: int, ending: str, code: int
+) -> None:
+    """Slurm's TERM to a batch script and salloc's HUP to its prompt: the job's own end is the reason."""
+    slurm.ending = ending
+    with pytest.raises(LaunchError, match=r"^job 7 (was cancelled|reached its time limit)") as wrong:
+        launch(Play(go=say(*RANKS) + signalled(signum)))
+    assert wrong.value.code == code
+    assert stage.lease.closed
+
+
+def test_ctrl_c_asks_nobody(launch: Launcher, slurm: Slurm) -> None:
+    """Its reason is known, also where the job ends at the same time."""
+    slurm.ending = "CANCELLED"
+    assert launch(Play(go=say(*RANKS) + signalled(signal.SIGINT))) == Outcome(130)
+
+
 def test_a_program_that_does_not_end_is_killed(launch: Launcher, stage: Stage) -> None:
     """After its moment, and after the guards had theirs."""
     assert launch(Play(go=say(*RANKS) + signalled(signal.SIGTERM), term=[])) == Outcome(143)

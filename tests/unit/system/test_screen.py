@@ -10,6 +10,7 @@ from pytest_mock import MockerFixture
 from mnrun.model import Command
 from mnrun.nodes import kit
 from mnrun.system.screen import Screen
+from unit.typed import ClosedTerminal
 
 
 def everything(screen: Screen) -> None:
@@ -74,3 +75,11 @@ def test_quiet_has_no_live_line(mocker: MockerFixture) -> None:
     console = mocker.patch("rich.console.Console")
     Screen(quiet=True).phase("waiting")
     console.assert_not_called()
+
+
+def test_a_terminal_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that nobody can read stops nothing."""
+    monkeypatch.setattr(sys, "stderr", ClosedTerminal())
+    with pytest.raises(OSError):
+        print("it is closed", file=sys.stderr, flush=True)
+    Screen().say("ended by SIGHUP")

@@ -259,6 +259,16 @@ def test_whether_docker_can_be_used(node: Node, script: str, said: str) -> None:
     assert said in "".join(line)
 
 
+def test_a_runtime_that_nobody_can_test(node: Node) -> None:
+    """One that was added without a branch in usable fails by its name, and no program called `info` is run."""
+    node.fill("docker")
+    for name in ("invented", "info"):
+        node.program(name, f"echo x >>{node.has}/asked")
+    (line,) = node.run("source ./job.sh; mnrun_runtime=invented; source ./engines.sh; usable", code=1)
+    assert line.startswith("mnrun cannot test invented on a node: ")
+    assert not (node.has / "asked").exists()
+
+
 def test_who_is_root_inside_a_rootless_docker_is_the_user(node: Node) -> None:
     """As engines.sh found it."""
     node.fill("docker")
