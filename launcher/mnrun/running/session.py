@@ -27,6 +27,7 @@ from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
+    from mnrun.config.layers import Settings
     from mnrun.running.job_dir import Records
     from mnrun.schedulers.hosts.transport import Transport
 
@@ -203,8 +204,6 @@ def spec_of(
     frozen = bool(given.pop("as_given", False))
     sources = as_given(given, os.environ) if frozen else gather(given, path, os.environ, here, home, batch=batch)
     settings = sources.settings
-    files = settings["env_file"].value if "env_file" in settings else ()
-    assert isinstance(files, tuple)
     for warning in () if again else sources.warnings:
         Screen().warn(warning)
     if live and "module" in settings and not {"hosts", "hostfile"} & set(settings):
@@ -213,7 +212,7 @@ def spec_of(
         cwd=here,
         home=home,
         environ=os.environ,
-        env_files={path: _read(path) for path in files},
+        env_files=_env_files(settings),
         umask=_umask(),
         whys=sources.whys,
         job_file=path,
@@ -238,6 +237,13 @@ def _command(typed: tuple[str, ...], of_file: tuple[str, ...], job_file: str, sc
         problem = f"{job_file} has no command to append {typed[0]} to"
         raise UsageError(problem, f"write the program before it: mnrun {job_file} -- ./app {typed[0]}")
     return (*of_file, *typed)
+
+
+def _env_files(settings: Settings) -> dict[str, str]:
+    """Return path -> text of each --env-file."""
+    files = settings["env_file"].value if "env_file" in settings else ()
+    assert isinstance(files, tuple)
+    return {path: _read(path) for path in files}
 
 
 def _load_modules(names: object) -> None:
