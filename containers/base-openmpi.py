@@ -4,6 +4,7 @@
 #   openmpi=              a version to build from source, such as 5.0.8, and not from the packages
 #   ucx=1.18.0            the version of UCX for an Open MPI from source
 #   cuda=                 a version of CUDA, such as 12.6.3: Open MPI 5.0.8 from source, on NVIDIA's image of that CUDA
+#   packages=             more packages, separated by commas
 
 release = USERARG["openmpi"] or ("5.0.8" if USERARG["cuda"] else "")
 nvidia = "nvcr.io/nvidia/cuda:" + USERARG["cuda"]
@@ -14,6 +15,7 @@ runtime = {
     "_distro": "ubuntu24",
 }
 ssh = ["openssh-client", "openssh-server"]
+more = list(filter(None, USERARG["packages"].split(",")))
 
 if release:
     devel = dict(runtime, image=nvidia + "-devel-ubuntu24.04") if USERARG["cuda"] else runtime
@@ -28,8 +30,8 @@ if release:
         ucx="/usr/local/ucx",
     )
     Stage1 += baseimage(**runtime)
-    Stage1 += packages(apt=["libibverbs1", "librdmacm1", "ibverbs-providers", *ssh])
+    Stage1 += packages(apt=["libibverbs1", "librdmacm1", "ibverbs-providers", *ssh, *more])
     Stage1 += Stage0.runtime(_from="build")
 else:
     Stage0 += baseimage(**runtime)
-    Stage0 += packages(apt=["openmpi-bin", *ssh])
+    Stage0 += packages(apt=["openmpi-bin", *ssh, *more])

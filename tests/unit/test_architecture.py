@@ -29,6 +29,7 @@ DOORS = {
     "tomli": {"mnrun.config.jobfile"},
     "pyslurm": {"mnrun.schedulers.slurm.queue"},
     "hpccm": {"mnrun.images.recipes"},
+    "spython": {"mnrun.images.definitions"},
 }
 HEAVY = ("hpccm", "jinja2", "rich", "paramiko", "cryptography", "ClusterShell", "psutil", "spython", "subprocess")
 

@@ -30,6 +30,7 @@ VERBS = {
     "clean": "clean",
     "shell": "shell",
     "check": "check",
+    "image": "image",
 }
 
 

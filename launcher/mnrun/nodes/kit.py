@@ -128,6 +128,11 @@ def asking_of_mpi() -> str:
     return f"{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
+def building() -> str:
+    """Return the script by which `mnrun image build` fills a store of Docker or Podman on this machine."""
+    return f"engines() {{\n{wrapper(ENGINES)}}}\n{wrapper('build_image.sh')}"
+
+
 def puller(settings: str = "") -> str:
     """Return the script that pulls an image on a node. Its own values and `settings` come first."""
     engines, pull = wrapper(ENGINES), wrapper(PULL)

@@ -53,6 +53,11 @@ class Probe:
         self.transport = transport  # to hosts without a scheduler
         self.origin = ""  # source of the last answer, in words
 
+    @property
+    def there(self) -> bool:
+        """Return whether the image can be asked: one of a registry must be in the cache or in a store."""
+        return self._image() != ""
+
     def remembered(self) -> MpiFacts | None:
         """Return the earlier answer about this image on such nodes."""
         place = self._place()
