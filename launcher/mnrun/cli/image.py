@@ -16,13 +16,16 @@ from mnrun.cli.clean import age_of, cache_of, remove_images, size_of
 from mnrun.cli.jobs import CONTEXT
 from mnrun.config import load
 from mnrun.errors import RuntimeFailed, UsageError
+from mnrun.facts import parse
 from mnrun.images import build as building
 from mnrun.images import builders, cache, definitions, inspection, recipes
 from mnrun.jobspec import JobSpec
+from mnrun.nodes import kit
 from mnrun.planning import layout, plan, show
 from mnrun.running import nodes, probe, session
 from mnrun.running import prepare as preparation
 from mnrun.runtimes import RUNTIMES
+from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.model import span
 from mnrun.system import process, screen
 from mnrun.system.process import Event, Signals, Stopped
@@ -230,24 +233,58 @@ def _pulled(spec: JobSpec, shown: Screen) -> str:
     return pulled.spec.container.image_name
 
 
+def _asked(name: str, runtime: str | None) -> tuple[probe.Probe, str]:
+    """Return a question about an image to the first node of this Slurm job, or here, and the image's name there.
+
+    Raises UsageError if this machine can tell that the image is not there.
+    """
+    options = {"image": name, "local": not nodes.in_job(), **({"runtime": runtime} if runtime else {})}
+    spec = session.spec_of(("true",), options)
+    allocation, site = nodes.current(spec)
+    node_probe = probe.Probe(spec, allocation, site, os.environ, None)
+    place = node_probe.image
+    if not place:
+        raise UsageError(f"{name} is not in {spec.container.image_cache}", f"mnrun image pull {name}")
+    if spec.hosts.local and place.startswith("/") and not os.path.exists(place):
+        raise UsageError(f"{place} does not exist", "name a file, a directory or a reference")
+    return node_probe, place
+
+
 @image.command()
 @click.argument("name", metavar="IMAGE")
 @_runtime
 def inspect(name: str, runtime: str | None) -> None:
     """Show what an image has for mnrun, and whether its MPI works here: in a Slurm job on its first node."""
-    options = {"image": name, "local": not nodes.in_job(), **({"runtime": runtime} if runtime else {})}
-    spec = session.spec_of(("true",), options)
-    allocation, site = nodes.current(spec)
-    node_probe = probe.Probe(spec, allocation, site, os.environ, None)
-    if spec.hosts.local and spec.container.image_name.startswith("/") and not os.path.exists(spec.container.image_name):
-        raise UsageError(f"{spec.container.image_name} does not exist", "name a file, a directory or a reference")
-    if not node_probe.there:
-        raise UsageError(f"{name} is not in {spec.container.image_cache}", f"mnrun image pull {name}")
+    node_probe, _ = _asked(name, runtime)
     facts = node_probe.ask()
     if facts is None or facts.silent:
         raise RuntimeFailed(f"no container of {name} answers: {facts.silent if facts else node_probe.origin}")
     width = max(len(label) for label, _ in inspection.rows(facts))
     for label, value in inspection.rows(facts):
         click.echo(f"{label.ljust(width)}  {value}")
-    for line in show.Judgement(node_probe.judge(facts), node_probe.origin, spec).lines:
+    for line in show.Judgement(node_probe.judge(facts), node_probe.origin, node_probe.spec).lines:
         click.echo(line)
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE")
+@click.option("--key", metavar="FILE", default="", help="Demand a signature by this public key (PEM).")
+@_runtime
+def verify(name: str, key: str, runtime: str | None) -> None:
+    """Compare the digests of an image file on all nodes of the Slurm job, or show it here, and check its signature."""
+    node_probe, place = _asked(name, runtime)
+    container = node_probe.spec.container
+    if RUNTIMES[container.runtime].NAMED:
+        raise UsageError(f"{container.runtime} has no file of {name}", "each launch compares the images of stores")
+    if key and not os.path.isfile(key):
+        raise UsageError(f"--key {key} is not a file", "name a public key in PEM format")
+    allocation = node_probe.allocation
+    assert allocation is not None
+    names = [node.name for node in allocation.nodes]
+    program = container.runtime if container.runtime in builders.FILES else ""
+    words = ("bash", "-p", "-c", kit.verifying(), kit.NODE, place, os.path.abspath(key) if key else "", program)
+    answer = SCHEDULERS[node_probe.site.scheduler].on_each(allocation, names, words, os.environ)
+    found = inspection.copies(parse(answer), names)
+    screen.table(("NODES", "DIGEST", "SIGNATURE"), inspection.table(found))
+    sys.stdout.flush()
+    inspection.refuse(name, found, bool(key))

@@ -133,6 +133,11 @@ def building() -> str:
     return f"engines() {{\n{wrapper(ENGINES)}}}\n{wrapper('build_image.sh')}"
 
 
+def verifying() -> str:
+    """Return the script by which `mnrun image verify` asks a node for the digest and signature of an image."""
+    return wrapper(FACTS) + wrapper("verify_image.sh")
+
+
 def puller(settings: str = "") -> str:
     """Return the script that pulls an image on a node. Its own values and `settings` come first."""
     engines, pull = wrapper(ENGINES), wrapper(PULL)
