@@ -18,7 +18,7 @@ import pytest
 
 from rehearsal import trees
 
-from .cells import HELLO
+from .cells import HELLO, OMPI5, one
 from .reports import check, refusal
 from .stage import USERS, Cluster, Desk, wait_for
 
@@ -172,3 +172,34 @@ def test_image_build_for_a_store(engines: Cluster, desk: Desk, engine: str) -> N
     desk.put("Dockerfile", "FROM localhost/ompi5\nRUN nosuch\n")
     wrong = engines.alice([*words, "-Q"], node="node01", cwd=desk.path)
     refusal(wrong, 125, "`RUN nosuch`: /bin/sh: 1: nosuch: not found")
+
+
+@pytest.mark.xdist_group("engines")
+@pytest.mark.parametrize("engine", one(0, ["docker", "podman"]))
+def test_image_convert(engines: Cluster, desk: Desk, engine: str) -> None:
+    """A file becomes an image of a store, with its variables, and that a file again. Jobs run in both."""
+    variables = "export PLAIN='two words'\n  export NASTY='a \"b\" $'"
+    desk.put("app.def", f"Bootstrap: localimage\nFrom: {OMPI5}\n%environment\n  {variables}\n")
+    convert = ["mnrun", "image", "convert", "--store", engine]
+    steps = (
+        ["mnrun", "image", "build", "app.def", "-o", "app.sif"],
+        [*convert, "app.sif", "--tag", "localhost/app:1"],
+        [*convert, "localhost/app:1", "-o", "again.sif"],
+    )
+    for words in steps:
+        done = engines.alice(words, node="node01", cwd=desk.path)
+        assert done.code == 0 and done.out.strip().endswith(words[-1]), done
+    assert desk.names() == ["again.sif", "app.def", "app.sif"]
+    # Apptainer 1.4 adds backslashes to the quotes of an image of a store.
+    images = {
+        ("--runtime", engine, "--image", "localhost/app:1"): 'a "b" $',
+        ("--image", f"{desk.path}/again.sif"): None,
+    }
+    for image, nasty in images.items():
+        check(engines.mnrun(*image, "--", HELLO, nodes=1), "node01")
+        show = ("--launcher", "env", "--", "sh", "-c", 'echo "$PLAIN"; echo "$NASTY"')
+        plain, other = engines.mnrun(*image, *show, nodes=1, tasks=1).out.splitlines()
+        assert plain == "two words" and nasty in (None, other), other
+    unknown = engines.alice([*convert, "nosuch", "-o", "x.sif"], node="node01", cwd=desk.path)
+    refusal(unknown, 125, f"{engine} has no image nosuch on this node")
+    refusal(engines.alice([*convert, "nosuch", "--tag", "x"], node="node01"), 2, "nosuch does not exist")

@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -288,3 +289,49 @@ def verify(name: str, key: str, runtime: str | None) -> None:
     screen.table(("NODES", "DIGEST", "SIGNATURE"), inspection.table(found))
     sys.stdout.flush()
     inspection.refuse(name, found, bool(key))
+
+
+@image.command()
+@click.argument("source", metavar="FILE|NAME")
+@click.option("-o", "--output", metavar="FILE", default="", help="Make this SIF file of an image in a store.")
+@click.option("-t", "--tag", metavar="NAME", default="", help="Make an image of this name in a store, of a file.")
+@click.option("--store", type=click.Choice(builders.STORES), default=None, help="Use this store.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+@click.option("-v", "--verbose", is_flag=True, help="Show all that the programs say.")
+@click.option("-Q", "--quiet", is_flag=True, help="Show errors only.")
+def convert(source: str, output: str, tag: str, store: str | None, force: bool, verbose: bool, quiet: bool) -> None:
+    """Turn an image of Podman's or Docker's store into a file, or a file into such an image, on this machine."""
+    if bool(output) + bool(tag) != 1:
+        raise UsageError("an image needs one place", "write -o FILE.sif, or --tag NAME")
+    if tag and not Path(source).expanduser().exists():
+        raise UsageError(f"{source} does not exist", "name a file, or use -o FILE.sif for an image of a store")
+    programs = builders.choose(False, store or "", process.has), builders.choose(True, "", process.has)
+    building.refuse_root(programs[1], os.getuid())
+    shown = Screen(quiet, verbose)
+    shown.say(f"converting {source} to {output or tag}, by {' and '.join(programs)}")
+    try:
+        if output:
+            _file_of(source, Path(output).expanduser().absolute(), programs, force, shown)
+        else:
+            _store_of(Path(source).expanduser().absolute(), tag, programs, shown)
+    except Stopped as stop:
+        sys.exit(128 + stop.signum)
+
+
+def _file_of(source: str, target: Path, programs: tuple[str, str], force: bool, shown: Screen) -> None:
+    with building.workshop(target, force) as place:
+        made = place / "image.sif"
+        words = builders.conversion(*programs, _podman_root(), place, "file", source, str(made))
+        building.run(str(target), words, place, os.environ, shown)
+        building.keep(made, target)
+    click.echo(str(target))
+
+
+def _store_of(source: Path, tag: str, programs: tuple[str, str], shown: Screen) -> None:
+    place = Path(tempfile.mkdtemp(prefix="mnrun-convert."))
+    try:
+        words = builders.conversion(*programs, _podman_root(), place, "store", str(source), tag)
+        building.run(tag, words, place, os.environ, shown)
+    finally:
+        cache.delete(place)
+    click.echo(tag)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
-import shutil
 import signal
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from pathlib import Path
 from mnrun.errors import Impossible, RuntimeFailed, UsageError
 from mnrun.files import wrappers
 from mnrun.images import builders
+from mnrun.images.cache import delete
 from mnrun.model import Command, Words
 from mnrun.system import process
 from mnrun.system.process import Child, Event, Signals, Stopped
@@ -53,11 +53,11 @@ def workshop(target: Path, force: bool) -> Iterator[Path]:
             raise UsageError(f"cannot write beside {target}: {error.strerror}", "name another with -o") from None
         for rest in place.iterdir():  # of a build that was killed
             if rest.name != "lock":
-                rest.unlink()
+                delete(rest)
         try:
             yield place
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            delete(place)
 
 
 def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], screen: Screen, text: str = "") -> None:
@@ -80,7 +80,7 @@ def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], s
             screen.done()
     if code:
         reason, remedy = builders.why(last)
-        raise RuntimeFailed(f"cannot build {title}: {reason}", remedy)
+        raise RuntimeFailed(f"cannot make {title}: {reason}", remedy)
     screen.say(f"built {title}, after {time.monotonic() - begin:.0f} s")
 
 

@@ -128,9 +128,9 @@ def asking_of_mpi() -> str:
     return f"{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
-def building() -> str:
-    """Return the script by which `mnrun image build` fills a store of Docker or Podman on this machine."""
-    return f"engines() {{\n{wrapper(ENGINES)}}}\n{wrapper('build_image.sh')}"
+def with_engines(script: str) -> str:
+    """Return a script of wrappers/images/ that uses a store of Docker or Podman on this machine."""
+    return f"engines() {{\n{wrapper(ENGINES)}}}\n{wrapper(script)}"
 
 
 def verifying() -> str:

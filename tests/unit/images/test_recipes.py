@@ -13,7 +13,9 @@ import pytest
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.images import recipes
-from unit.texts import GOLDEN, Expected
+from unit.texts import Expected
+
+TEXTS = Path(__file__).parent / "texts"
 
 VARIANTS = {
     "base-openmpi cuda": {"cuda": "12.6.3"},
@@ -40,11 +42,11 @@ def test_the_texts_of_every_recipe(case: str, expected: Expected) -> None:
     """Both formats in one file, as `mnrun image build --format` prints them."""
     recipe = named(case.split()[0])
     texts = [f"## {form}\n\n{recipes.render(recipe, CASES[case], form)}" for form in recipes.FORMATS]
-    expected(GOLDEN / "recipes" / f"{case.replace(' ', '.')}.txt", "\n".join(texts))
+    expected(TEXTS / f"{case.replace(' ', '.')}.txt", "\n".join(texts))
 
 
 def test_no_golden_text_is_left_of_a_recipe_that_is_gone() -> None:
-    found = {path.name for path in (GOLDEN / "recipes").iterdir()}
+    found = {path.name for path in TEXTS.iterdir()}
     assert found == {f"{case.replace(' ', '.')}.txt" for case in CASES}
 
 
