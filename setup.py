@@ -71,6 +71,7 @@ setup(
     ],
     extras_require={
         "hosts": ["paramiko>=2.11"],
+        "build": ["hpccm>=24.1"],  # recipes of images
         "slurm": ["pyslurm"],  # its major.minor must be the cluster's Slurm's
         "test": ["pytest<9.2", "pytest-mock", "pytest-xdist>=3"],  # 3.8 knows no groups with pytest 9.2 (item._nodeid)
         "lint": [  # pinned: what is clean today stays clean

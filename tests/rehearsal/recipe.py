@@ -128,7 +128,9 @@ PMIX3 = replace(
     steps=("pmix3.sh", "image.sh"),
     mpicc="/opt/openmpi/bin/mpicc",
 )
-RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL, PMIX3)
+# A base for builds on nodes, which have no way out: it brings along what the recipes of containers/ install.
+BASE = Tree("base", "trixie", ("ca-certificates",), steps=("repository.sh",), compiler=(), mpicc="")
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL, PMIX3, BASE)
 
 
 def key(tree: Image) -> str:

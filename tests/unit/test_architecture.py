@@ -28,8 +28,10 @@ DOORS = {
     "tomllib": {"mnrun.config.jobfile"},
     "tomli": {"mnrun.config.jobfile"},
     "pyslurm": {"mnrun.schedulers.slurm.queue"},
+    "hpccm": {"mnrun.images.recipes"},
+    "spython": {"mnrun.images.definitions"},
 }
-HEAVY = ("jinja2", "rich", "paramiko", "cryptography", "ClusterShell", "psutil", "spython", "subprocess")
+HEAVY = ("hpccm", "jinja2", "rich", "paramiko", "cryptography", "ClusterShell", "psutil", "spython", "subprocess")
 
 
 def imported(tree: ast.Module) -> Iterator[str]:

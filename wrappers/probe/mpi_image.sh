@@ -32,3 +32,11 @@ fact cuda "${CUDA_VERSION-}"
 fact require "${NVIDIA_REQUIRE_CUDA-}"
 fact compat "$(ls -d /usr/local/cuda/compat/libcuda.so.1 2>/dev/null)"
 fact users "$(readlink /proc/self/ns/user)"
+[ "$subject" = node ] || {
+  fact arch "$(uname -m)" # the kernel's, which is also the image's, since its programs run
+  # shellcheck disable=SC1091
+  fact system "$(. /etc/os-release 2>/dev/null && echo "$PRETTY_NAME")"
+  # ssh is of the same version. sshd itself has had an option for it only since 9.3.
+  PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+  ! command -v sshd >/dev/null || fact sshd "$(ssh -V 2>&1 || echo "without ssh")"
+}

@@ -40,9 +40,9 @@ def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | N
     if nodes:
         _nodes(dry_run)
     elif images:
-        _images(Path(image_cache or str(standing("image_cache"))).expanduser().absolute(), now, _age(older), dry_run)
+        remove_images(cache_of(image_cache), age_of(older), dry_run)
     else:
-        _records(bases_of(job_dir), now, _age(older), dry_run)
+        _records(bases_of(job_dir), now, age_of(older), dry_run)
 
 
 def _nodes(dry_run: bool) -> None:
@@ -76,8 +76,14 @@ def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> No
     )
 
 
-def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
-    """Remove the images of a cache that this machine can read."""
+def cache_of(given: str | None) -> Path:
+    """Return the directory of the images: the given one, or the one that jobs use."""
+    return Path(given or str(standing("image_cache"))).expanduser().absolute()
+
+
+def remove_images(place: Path, age: float, dry_run: bool) -> None:
+    """Remove the images of a cache that no job has used for that long."""
+    now = time.time()
     exists = cache.owned(place)
     entries = cache.images(place) if exists else []
     snapshot = Snapshot((), now)
@@ -89,11 +95,11 @@ def _images(place: Path, now: float, age: float, dry_run: bool) -> None:
         if image.used < before and (dry_run or cache.remove(image, before)):
             gone.append(image)
             names = ", ".join(image.names) or "no tag refers to it any more"
-            details = f"{names}, {_size(image.size)}, unused for {_days(now, image.used)}"
+            details = f"{names}, {size_of(image.size)}, unused for {_days(now, image.used)}"
             click.echo(f"{_would(dry_run, 'remove')} {image.path}: {details}")
     if exists and not dry_run:
         cache.tidy(place, min(before, now - cache.BEATING))
-    freed = f", {_size(sum(image.size for image in gone))}" if gone else ""
+    freed = f", {size_of(sum(image.size for image in gone))}" if gone else ""
     Screen().say(f"{len(gone)} of {len(entries)} images {_would(dry_run, 'be removed')} from {place}{freed}")
 
 
@@ -105,11 +111,13 @@ def _days(now: float, then: float) -> str:
     return f"{int((now - then) / state.DAY)} days"
 
 
-def _size(size: int) -> str:
+def size_of(size: int) -> str:
+    """Return a size in GB or MB."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def _age(text: str) -> float:
+def age_of(text: str) -> float:
+    """Return the seconds of a time such as 30d. Raises UsageError."""
     match = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
     if not match:
         raise UsageError(f"--older {text!r} is not a time", "write 30d, 12h or 4w")

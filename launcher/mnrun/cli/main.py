@@ -23,7 +23,7 @@ from mnrun.errors import BUG, LaunchError, UsageError
 # verb -> its module in this package. Only the module of the verb in use is imported.
 VERBS = {
     "run": "run",
-    "plan": "plan",
+    "plan": "run",
     "submit": "submit",
     "init": "profile",
     "profile": "profile",
@@ -38,6 +38,7 @@ VERBS = {
     "clean": "clean",
     "shell": "shell",
     "check": "check",
+    "image": "image",
     "help": "words.help",
     "version": "words.help",
 }

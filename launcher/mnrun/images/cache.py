@@ -104,7 +104,7 @@ def tidy(cache: Path, before: float) -> None:
             away = lock.with_name(f"{lock.name}.{os.getpid()}.gone")
             with suppress(OSError):
                 lock.rename(away)
-                _delete(away)
+                delete(away)
 
 
 def owned(cache: Path) -> bool:
@@ -142,7 +142,7 @@ def _beaten(lock: Path) -> float:
     return max(times)
 
 
-def _delete(path: Path) -> None:
+def delete(path: Path) -> None:
     """Remove a file or a folder, with the read-only folders of an unpacked image."""
     if not path.is_dir():
         path.unlink(missing_ok=True)

@@ -133,6 +133,16 @@ def asking_of_mpi() -> str:
     return f"{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
+def with_engines(script: str) -> str:
+    """Return a script of wrappers/images/ that uses a store of Docker or Podman on this machine."""
+    return f"engines() {{\n{wrapper(ENGINES)}}}\n{wrapper(script)}"
+
+
+def verifying() -> str:
+    """Return the script by which `mnrun image verify` asks a node for the digest and signature of an image."""
+    return wrapper(FACTS) + wrapper("verify_image.sh")
+
+
 def puller(settings: str = "") -> str:
     """Return the script that pulls an image on a node. Its own values and `settings` come first."""
     engines, pull = wrapper(ENGINES), wrapper(PULL)

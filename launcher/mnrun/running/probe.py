@@ -133,7 +133,7 @@ class Probe:
         spec, runtime = self.spec, RUNTIMES[self.spec.container.runtime]
         if not runtime.CONTAINED:
             return ("env",)
-        image = self._image()
+        image = self.image
         if not image:
             return ()
         never = ("--pull=never",) if runtime.NAMED else ()
@@ -142,7 +142,8 @@ class Probe:
         words = runtime.node(box)
         return (*words, "env", *path) if path else words
 
-    def _image(self) -> str:
+    @property
+    def image(self) -> str:
         """Return the image. For one of a registry, return its file in the cache, or "" if there is none."""
         if not self.spec.container.by_reference or RUNTIMES[self.spec.container.runtime].NAMED:
             return self.spec.container.image_name
@@ -151,7 +152,7 @@ class Probe:
 
     def _place(self) -> Path | None:
         """Return the file for this question, or None if this machine cannot tell whether the image has changed."""
-        spec, image = self.spec, self._image()
+        spec, image = self.spec, self.image
         state: list[object] = []
         if re.search(r"/sha256-[0-9a-f]{64}\.sif$", image):
             state = [image]

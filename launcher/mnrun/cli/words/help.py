@@ -19,7 +19,7 @@ EXAMPLES = (
 PURPOSES = {
     "Run": ("run", "plan", "submit", "shell"),
     "Follow": ("status", "logs", "wait", "cancel", "exec", "why"),
-    "Set up": ("check", "nodes", "init", "profile", "completion", "clean", "help", "version"),
+    "Set up": ("check", "nodes", "image", "init", "profile", "completion", "clean", "help", "version"),
 }
 # The options of the first page, with fewer words than in the table.
 FIRST = {

@@ -1,0 +1,116 @@
+"""Run a builder until its end, with its steps on the screen, and keep only a whole image."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from mnrun.errors import Impossible, RuntimeFailed, UsageError
+from mnrun.files import wrappers
+from mnrun.images import builders
+from mnrun.images.cache import delete
+from mnrun.model import Command, Words
+from mnrun.system import process
+from mnrun.system.process import Child, Event, Signals, Stopped
+from mnrun.system.screen import Screen
+
+LINES = 200  # of the builder's output, kept for the error message
+FAREWELL = 10.0  # seconds that a builder has to clean up after a signal
+
+
+def refuse_root(builder: str, uid: int) -> None:
+    """Refuse to build a file as root: a step of the recipe would have all rights on this machine."""
+    if uid == 0 and builder in builders.FILES:
+        problem = f"{builder} build is not run as root, since the recipe's steps would be root here"
+        raise Impossible(problem, "build as an ordinary user: --fakeroot needs no rights")
+
+
+@contextmanager
+def workshop(target: Path, force: bool) -> Iterator[Path]:
+    """Yield an empty directory beside an image that is to be made. It is removed at the end.
+
+    Raises UsageError if the image exists and is not to be replaced, or if another process makes it.
+    """
+    if target.is_dir() or (target.exists() and not force):
+        raise UsageError(f"{target} exists", "name another, or replace a file with --force")
+    place = target.with_name(f".{target.name}.building")
+    with ExitStack() as stack:
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            lock = stack.enter_context(open(place / "lock", "w", encoding="utf-8"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.stat(place / "lock")  # a process that has just ended may have removed it
+        except BlockingIOError:
+            raise UsageError(f"another process builds {target}", "wait for it, or name another file") from None
+        except OSError as error:
+            raise UsageError(f"cannot write beside {target}: {error.strerror}", "name another with -o") from None
+        for rest in place.iterdir():  # of a build that was killed
+            if rest.name != "lock":
+                delete(rest)
+        try:
+            yield place
+        finally:
+            delete(place)
+
+
+def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], screen: Screen, text: str = "") -> None:
+    """Run a builder in a directory, with `text` as its input.
+
+    Raises RuntimeFailed with the builder's step and error, or Stopped at a signal.
+    """
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    screen.command(builders.typed(words))
+    words = process.tied(("bash", "-p", str(wrappers()["build_group.sh"]), str(directory), *words))
+    begin, last = time.monotonic(), deque[str](maxlen=LINES)
+    with Signals(events), process.starting(words[0]):
+        child = process.start("build", Command(words), dict(environ), events, piped=True)
+        child.send(text.encode())
+        child.close()
+        try:
+            code = _listen(child, events, last, screen)
+        finally:
+            _end(child)
+            screen.done()
+    if code:
+        reason, remedy = builders.why(last)
+        raise RuntimeFailed(f"cannot make {title}: {reason}", remedy)
+    screen.say(f"built {title}, after {time.monotonic() - begin:.0f} s")
+
+
+def _listen(child: Child, events: queue.SimpleQueue[Event], last: deque[str], screen: Screen) -> int:
+    """Show the steps, and return the exit code. Raises Stopped at a signal."""
+    while True:
+        kind, _, data = events.get()
+        if kind == "signal":
+            raise Stopped(int(str(data)))
+        if kind == "ended":
+            return int(str(data))
+        line = str(data)
+        last.append(line)
+        if screen.verbose:
+            screen.relay(line)
+        elif step := builders.step(line):
+            screen.phase(f"building: {step[:100]}")
+
+
+def _end(child: Child) -> None:
+    """End a builder that still runs. It gets the time to remove what it has made."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        child.end(signum)
+        if child.wait(FAREWELL):
+            return
+
+
+def keep(made: Path, target: Path) -> None:
+    """Give a whole image its name. Raises UsageError if that is impossible."""
+    try:
+        os.replace(made, target)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}", "name another with -o") from None

@@ -1,0 +1,205 @@
+"""Images that `mnrun image build` makes from recipes, and jobs in them.
+
+The nodes have no way out. So the base is a local image, which brings along a repository of packages
+(rehearsal/build/repository.sh). An image of an MPI is built where its text or its base is new, and is kept with the
+test images after that. `bare` is built each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from rehearsal import trees
+
+from .cells import HELLO, OMPI5, one
+from .reports import check, refusal
+from .stage import USERS, Cluster, Desk, wait_for
+
+pytestmark = pytest.mark.live
+
+BASE = "/images/base.sif"
+LOCAL = ("--arg", f"base={BASE}")
+PLACE = "import os; print(os.environ['RANK'], os.uname().nodename)"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def base(cluster: Cluster) -> None:
+    cluster.tool("images", "base")
+
+
+def image(cluster: Cluster, desk: Desk, *words: str) -> str:
+    """The path of the image of a recipe with a local base, built now or earlier."""
+    text = cluster.alice(["mnrun", "image", "build", *words, *LOCAL, "--format", "singularity"])
+    assert text.code == 0, text
+    state = cluster.path(BASE).stat()
+    key = hashlib.sha256(f"{text.out}{state.st_size}.{state.st_mtime_ns}".encode()).hexdigest()[:16]
+    kept, path = trees.cache() / "images" / f"built-{words[0]}-{key}.sif", f"{desk.path}/{words[0]}.sif"
+    if kept.exists():
+        shutil.copyfile(kept, cluster.path(path))
+        os.chown(cluster.path(path), USERS[0], USERS[0])
+        return path
+    done = cluster.alice(["mnrun", "image", "build", *words, *LOCAL, "-o", path])
+    assert done.code == 0 and done.out == f"{path}\n", done
+    part = kept.with_suffix(f".{os.getpid()}")
+    shutil.copyfile(cluster.path(path), part)
+    part.rename(kept)
+    return path
+
+
+def test_image_build_bare(cluster: Cluster, desk: Desk) -> None:
+    """A recipe becomes a file, with its steps, and a job on two nodes runs in it. Nothing else is left."""
+    done = cluster.alice(["mnrun", "image", "build", "bare", *LOCAL, "-o", "new.sif", "-v"], cwd=desk.path)
+    assert done.code == 0 and done.out == f"{desk.path}/new.sif\n", done
+    assert re.search(r"^\+ .*apt-get install .*python3", done.err, re.MULTILINE), done
+    assert re.search(r"^mnrun: built .*/new\.sif, after \d+ s$", done.err, re.MULTILINE), done
+    assert desk.names() == ["new.sif"]
+    ranks = cluster.mnrun("--image", f"{desk.path}/new.sif", "--", "python3", "-c", PLACE, nodes=2, tasks=1)
+    assert ranks.code == 0 and sorted(ranks.out.splitlines()) == ["0 node01", "1 node02"], ranks
+    again = cluster.alice(["mnrun", "image", "build", "bare", *LOCAL, "-o", "new.sif"], cwd=desk.path)
+    refusal(again, 2, "new.sif exists", "--force")
+
+
+def test_image_build_openmpi(cluster: Cluster, desk: Desk) -> None:
+    """A program that is compiled for this Open MPI runs in the image, by its mpirun and by ssh."""
+    path = image(cluster, desk, "base-openmpi")
+    check(cluster.mnrun("--image", path, "--bind", "/opt/mpi", "--", HELLO, nodes=2), *cluster.nodes[:2])
+    shown = cluster.alice(["mnrun", "image", "inspect", path])
+    lines = [line.split(maxsplit=1) for line in shown.out.splitlines()]
+    found = {words[0]: words[1] for words in lines if len(words) == 2}
+    assert shown.code == 0 and found["MPI"].startswith("Open MPI 5.0.7 (/usr/bin/mpirun)"), shown
+    assert found["sshd"].startswith("OpenSSH_10") and found["PMIx"] == "5.0.7" and found["architecture"], shown
+    assert found["verdict:"].startswith("inside-out: works"), shown
+
+
+def test_image_build_mpich(cluster: Cluster, desk: Desk) -> None:
+    """NetPIPE measures between two nodes."""
+    path = image(cluster, desk, "netpipe", "--arg", "mpi=mpich")
+    done = cluster.mnrun("--image", path, "--", "NPmpich2", "-u", "64", "-n", "10", "-o", "/dev/null", nodes=2, tasks=1)
+    assert done.code == 0 and "Mbps" in done.out + done.err, done
+
+
+def test_image_build_in_stages(cluster: Cluster, desk: Desk) -> None:
+    """A compiler in the first stage makes a program of a file beside the recipe, and the image has that alone."""
+    path = image(cluster, desk, "mpi-bandwidth")
+    done = cluster.mnrun("--image", path, "--", "mpi_bandwidth", nodes=2, tasks=1)
+    assert done.code == 0 and done.out.count("MB/s") == 10 and "1000000 bytes: best" in done.out, done
+    without = cluster.mnrun("--image", path, "--launcher", "env", "--", "gcc", nodes=1, tasks=1)
+    assert without.code == 127, without
+
+
+def test_image_build_of_ones_own(cluster: Cluster, desk: Desk) -> None:
+    """A definition that copies a file beside it, with an argument of Apptainer's."""
+    desk.put("note", "from the note\n")
+    text = f"Bootstrap: localimage\nFrom: {BASE}\n%files\n  note /note\n%post\n  echo '{{{{ WORD }}}}' >>/note\n"
+    desk.put("app.def", text)
+    done = cluster.alice(
+        ["mnrun", "image", "build", f"{desk.path}/app.def", "--arg", "WORD=hi", "-o", f"{desk.path}/a.sif"]
+    )
+    assert done.code == 0, done
+    ran = cluster.mnrun("--image", f"{desk.path}/a.sif", "--", "cat", "/note", nodes=1, tasks=1)
+    assert ran.out == "from the note\nhi\n", ran
+
+
+FAILURES = {
+    "a package": ((*LOCAL, "--arg", "packages=nosuch"), 125, ("`DEBIAN_FRONTEND", "Unable to locate package nosuch")),
+    "no way out": ((), 125, ("no such host", "--arg base=FILE")),
+    "no image": (("--arg", "base=/etc/passwd"), 125, ("image format not recognized",)),
+    "no base": (("--arg", "base=/none.sif"), 2, ("base=/none.sif does not exist",)),
+    "no argument": (("--arg", "mpi=openmpi"), 2, ("bare has no build argument mpi; it has base, packages",)),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_image_build_fails(cluster: Cluster, desk: Desk, case: str) -> None:
+    """One line says why, and no half an image is left."""
+    words, code, said = FAILURES[case]
+    done = cluster.alice(["mnrun", "image", "build", "bare", *words, "-Q", "-o", f"{desk.path}/a.sif"])
+    refusal(done, code, *said)
+    assert desk.names() == []
+
+
+@pytest.fixture
+def slow(desk: Desk) -> Iterator[str]:
+    """A definition whose step takes a minute."""
+    yield desk.put("slow.def", f"Bootstrap: localimage\nFrom: {BASE}\n%post\n  sleep 60\n")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
+def test_image_build_is_stopped(cluster: Cluster, desk: Desk, slow: str, signum: signal.Signals) -> None:
+    """Ctrl-C ends the builder and removes what it has made. After a kill the next build removes it."""
+
+    def sleeps() -> bool:
+        return any(process.argv[:1] == ("sleep",) for process in cluster.processes())
+
+    words = ["mnrun", "image", "build", slow, "-o", f"{desk.path}/a.sif"]
+    with cluster.running(words) as job:
+        wait_for(sleeps, "building", state=lambda: str(job.so_far()))
+        refusal(cluster.alice(words), 2, "another process builds")
+        (mnrun,) = cluster.mnruns()
+        os.kill(mnrun.pid, signum)
+        assert job.end().code == 128 + signum
+    wait_for(lambda: not cluster.processes(), "free of processes", 15)
+    assert not list(cluster.path("/tmp").iterdir())
+    assert signum == signal.SIGKILL or desk.names() == ["slow.def"]
+    desk.put("slow.def", f"Bootstrap: localimage\nFrom: {BASE}\n")
+    done = cluster.alice(words)
+    assert done.code == 0 and desk.names() == ["a.sif", "slow.def"], done
+
+
+def test_image_build_as_root(cluster: Cluster) -> None:
+    done = cluster.alice(["mnrun", "image", "build", "bare", *LOCAL, "-o", "/tmp/a.sif"], user="root")
+    refusal(done, 122, "apptainer build is not run as root", "as an ordinary user")
+
+
+@pytest.mark.xdist_group("engines")
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_image_build_for_a_store(engines: Cluster, desk: Desk, engine: str) -> None:
+    """A Dockerfile becomes an image of the store from which jobs on that node run."""
+    desk.put("Dockerfile", "FROM localhost/ompi5\nRUN echo here >/made\n")
+    words = ["mnrun", "image", "build", "Dockerfile", "--builder", engine, "--tag", "localhost/made"]
+    done = engines.alice(words, node="node01", cwd=desk.path)
+    assert done.code == 0 and done.out == "localhost/made\n", done
+    job = ("--runtime", engine, "--image", "localhost/made", "--launcher", "env", "--", "cat", "/made")
+    ran = engines.mnrun(*job, nodes=1, tasks=1)
+    assert ran.code == 0 and ran.out == "here\n", ran
+    desk.put("Dockerfile", "FROM localhost/ompi5\nRUN nosuch\n")
+    wrong = engines.alice([*words, "-Q"], node="node01", cwd=desk.path)
+    refusal(wrong, 125, "`RUN nosuch`: /bin/sh: 1: nosuch: not found")
+
+
+@pytest.mark.xdist_group("engines")
+@pytest.mark.parametrize("engine", one(0, ["docker", "podman"]))
+def test_image_convert(engines: Cluster, desk: Desk, engine: str) -> None:
+    """A file becomes an image of a store, with its variables, and that a file again. Jobs run in both."""
+    variables = "export PLAIN='two words'\n  export NASTY='a \"b\" $'"
+    desk.put("app.def", f"Bootstrap: localimage\nFrom: {OMPI5}\n%environment\n  {variables}\n")
+    convert = ["mnrun", "image", "convert", "--store", engine]
+    steps = (
+        ["mnrun", "image", "build", "app.def", "-o", "app.sif"],
+        [*convert, "app.sif", "--tag", "localhost/app:1"],
+        [*convert, "localhost/app:1", "-o", "again.sif"],
+    )
+    for words in steps:
+        done = engines.alice(words, node="node01", cwd=desk.path)
+        assert done.code == 0 and done.out.strip().endswith(words[-1]), done
+    assert desk.names() == ["again.sif", "app.def", "app.sif"]
+    # Apptainer 1.4 adds backslashes to the quotes of an image of a store.
+    images = {
+        ("--runtime", engine, "--image", "localhost/app:1"): 'a "b" $',
+        ("--image", f"{desk.path}/again.sif"): None,
+    }
+    for image, nasty in images.items():
+        check(engines.mnrun(*image, "--", HELLO, nodes=1), "node01")
+        show = ("--launcher", "env", "--", "sh", "-c", 'echo "$PLAIN"; echo "$NASTY"')
+        plain, other = engines.mnrun(*image, *show, nodes=1, tasks=1).out.splitlines()
+        assert plain == "two words" and nasty in (None, other), other
+    unknown = engines.alice([*convert, "nosuch", "-o", "x.sif"], node="node01", cwd=desk.path)
+    refusal(unknown, 125, f"{engine} has no image nosuch on this node")
+    refusal(engines.alice([*convert, "nosuch", "--tag", "x"], node="node01"), 2, "nosuch does not exist")

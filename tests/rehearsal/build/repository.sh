@@ -1,0 +1,16 @@
+#!/bin/sh
+# A repository of packages within the tree, and no other: apt works in an image that is built from it without a network.
+set -eu
+apt-get -q update
+install -d /srv/debian/partial
+cd /srv/debian
+apt-get -qy --no-install-recommends --download-only -o Dir::Cache::archives=/srv/debian install \
+    python3 openmpi-bin mpich netpipe-mpich2 openssh-client openssh-server gcc libc6-dev libopenmpi-dev
+rm -rf partial lock
+for package in *.deb; do
+    dpkg-deb --field "$package"
+    printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$package" "$(stat -c %s "$package")" \
+        "$(sha256sum "$package" | cut -d' ' -f1)"
+done >Packages
+rm -rf /etc/apt/sources.list.d/* /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb
+echo 'deb [trusted=yes] file:/srv/debian ./' >/etc/apt/sources.list
