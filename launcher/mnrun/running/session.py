@@ -309,9 +309,9 @@ def _plan(spec: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
 
 
 def own_call() -> tuple[str, ...]:
-    """Return the words that start this mnrun again."""
+    """Return the words that start this mnrun again: its program, or Python for `python -m mnrun` and mnrun.Job."""
     typed = shutil.which(sys.argv[0]) or sys.argv[0]
-    if os.path.basename(typed) == "__main__.py":  # python -m mnrun
+    if os.path.basename(typed) != "mnrun":
         return (sys.executable, "-m", "mnrun")
     return (os.path.abspath(typed),)
 

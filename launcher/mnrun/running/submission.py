@@ -47,12 +47,18 @@ def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     ranks = layout.lay_out(spec, None)
     paper = plan.make(spec, script.on_paper(ranks), "JOB")
     scheduler = at_hand(os.environ)
-    source = f" on {time.strftime('%Y-%m-%d')} by: {shlex.join(['mnrun', *_typed()])}"
+    source = f" on {time.strftime('%Y-%m-%d')} by: {_caller()}"
     call = (spec.batch.mnrun,) if spec.batch.mnrun else session.own_call()
     gpus = str(layout.gpus(spec.resources, ranks) or "")
     text = script.write(paper, scheduler, call, source)
     resources = replace(spec.resources, nodes=ranks.nnodes, gpus=gpus)
     return Submission(replace(spec, resources=resources), scheduler, text)
+
+
+def _caller() -> str:
+    """Return the command line of this mnrun, or the program that uses mnrun.Job."""
+    program = os.path.basename(sys.argv[0])
+    return shlex.join(["mnrun", *_typed()]) if program in ("mnrun", "__main__.py") else f"mnrun.Job in {program}"
 
 
 def _typed() -> list[str]:

@@ -1,0 +1,48 @@
+"""mnrun.Job on the cluster: a plan, a run with an allocation of its own, and a submitted job to its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from .cells import HELLO, OMPI5
+from .stage import Cluster, Desk
+
+pytestmark = pytest.mark.live
+
+PYTHON = "/opt/mnrun/venv/bin/python3"
+PROGRAM = f"""\
+import sys
+from mnrun import Job
+from mnrun.errors import LaunchError
+
+job = Job(["{HELLO}"], image="{OMPI5}", nodes=2, ntasks_per_node=2, env={{"VAR": "it's"}}, quiet=True)
+print("planned", job.plan()["layout"]["ranks"])
+sys.stdout.flush()
+print("ran", job.run())
+handle = job.submit()
+print("submitted", handle.id.isdecimal(), handle.wait(), handle.status().state)
+print(sorted(line for line in handle.logs().splitlines() if line.startswith("rank ")))
+sleeper = Job(["sleep", "600"], image="{OMPI5}", nodes=1, launcher="env", quiet=True).submit()
+sleeper.cancel()
+print("cancelled", sleeper.wait())
+try:
+    Job(["true"], image="/nosuch.sif", nodes=99, quiet=True).run()
+except LaunchError as error:
+    print("refused", error.code)
+"""
+
+
+def test_a_job_from_python(cluster: Cluster, desk: Desk) -> None:
+    """A user's own program does what the verbs do."""
+    path = desk.put("sweep.py", PROGRAM)
+    result = cluster.alice([PYTHON, path])
+    assert result.code == 0, result
+    lines = result.out.splitlines()
+    assert lines[0] == "planned [2, 2]", result
+    assert sum(line.startswith("rank ") for line in lines) == 4, result
+    assert "ran 0" in lines, result
+    assert "submitted True 0 COMPLETED" in lines, result
+    (logged,) = (line for line in lines if line.startswith("['rank 0 of 4"))
+    assert logged.count("VAR=it's") == 4, result
+    assert "cancelled 143" in lines, result
+    assert lines[-1] == "refused 123", result
