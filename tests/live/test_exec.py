@@ -158,10 +158,9 @@ def test_why_of_a_failed_job_names_the_rank(cluster: Cluster, desk: Desk) -> Non
     number = submit(cluster, desk, *words, "--mode", "outside-in", "--launcher", "srun", "--", "sh", "-c", fail)
     assert cluster.alice(["mnrun", "wait", number]).code == 9
     reason = cluster.alice(["mnrun", "why", number])
-    assert reason.out.splitlines()[:2] == [
-        f"job {number}: failed, with code 9",
-        f"rank 2 on {cluster.nodes[1]} failed first, with code 9",
-    ], reason
+    first, second = reason.out.splitlines()[:2]
+    assert first == f"job {number}: failed, with code 9: rank 2 on {cluster.nodes[1]} exited with 9", reason
+    assert second == f"rank 2 on {cluster.nodes[1]} failed first, with code 9", reason
     assert "  cannot go on" in reason.out.splitlines(), reason
     found = json.loads(cluster.alice(["mnrun", "why", "--json", number]).out)
     assert (found["version"], found["code"], found["first"]["rank"]) == (1, 9, 2)

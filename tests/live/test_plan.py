@@ -51,7 +51,18 @@ def test_plan_inside_an_allocation(cluster: Cluster) -> None:
     """The job's nodes, the ranks on each, the origin of every value; on nodes nothing stays of a question."""
     with cluster.held("-N4", "--gres=gpu:2") as job:
         env = {"SLURM_JOB_ID": job, "MNRUN_IMAGE": OMPI5, "MNRUN_START_TIMEOUT": "3m"}
-        line = ["env", *(f"{n}={v}" for n, v in env.items()), "mnrun", "plan", "--keep", "-N", "3", "--", HELLO]
+        line = [
+            "env",
+            *(f"{n}={v}" for n, v in env.items()),
+            "mnrun",
+            "plan",
+            "--commands",
+            "--keep",
+            "-N",
+            "3",
+            "--",
+            HELLO,
+        ]
         text = cluster.alice(line)
         assert text.code == 0, text
         steps = cluster.root(LOGIN, "squeue", "-h", "-s", "-o", "%i %j").split()
@@ -74,7 +85,7 @@ def test_plan_inside_an_allocation(cluster: Cluster) -> None:
 def test_plan_without_an_allocation(cluster: Cluster) -> None:
     """Nobody holds nodes yet: a plan is made all the same, with JOB where the job's number will be."""
     words = ["--nodes", "4", "--ntasks-per-node", "2", "--image", OMPI5, "--", HELLO]
-    text = cluster.alice(["mnrun", "plan", *words])
+    text = cluster.alice(["mnrun", "plan", "--commands", *words])
     assert (text.code, text.err) == (0, ""), text
     assert "ranks: 8" in text.out, text
     assert "/tmp/mnrun.JOB-" in text.out, text

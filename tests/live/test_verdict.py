@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -20,8 +21,8 @@ BESIDE = "/usr/bin/mpiexec.hydra:/opt/mpich/bin/mpiexec.hydra"  # the node's, as
 
 def told(text: str) -> list[str]:
     """The lines of a plan's verdict."""
-    lines = text[text.index("verdict: ") :].splitlines()
-    return [line.strip() for line in lines[: lines.index("")]]
+    verdict = re.split(r"\n(?=note: |\n)", text[text.index("verdict: ") :])[0]
+    return [line.strip() for line in verdict.splitlines()]
 
 
 @pytest.mark.parametrize(
