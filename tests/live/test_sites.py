@@ -85,7 +85,8 @@ def every_verb(ours: Cluster) -> None:
         lasting = submit(ours, desk, "-N", "2", *host, "sleep", "600")
         wait_for(lambda: state(ours, lasting)["JobState"] == "RUNNING", "running")
         assert ours.alice(["mnrun", "cancel", lasting]).code == 0
-        assert ours.alice(["mnrun", "wait", lasting]).code == 143
+        waited = ours.alice(["mnrun", "wait", lasting])
+        assert waited.code == 143, (waited, ours.alice(["mnrun", "why", lasting]))
         shown = ours.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "status"]).out.splitlines()
         states = {line.split()[0]: line.split()[2] for line in shown}
         assert (states[failed], states[lasting]) == ("failed", "cancelled"), shown

@@ -24,7 +24,7 @@ from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
 VERSION = 1  # of the JSON
-SHOWN = 5  # last lines of an ended job's output
+SHOWN = 10  # last lines of an ended job's output
 
 
 @click.command(context_settings=CONTEXT)
