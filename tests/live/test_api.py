@@ -36,7 +36,7 @@ except LaunchError as error:
 def test_a_job_from_python(cluster: Cluster, desk: Desk) -> None:
     """A user's own program does what the verbs do."""
     path = desk.put("sweep.py", PROGRAM)
-    result = cluster.alice([PYTHON, path])
+    result = cluster.alice([PYTHON, path], cwd=desk.path)
     assert result.code == 0, result
     lines = result.out.splitlines()
     assert lines[0] == "planned [2, 2]", result
