@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mnrun.api import Job as Job
-    from mnrun.api import SubmittedJob as SubmittedJob
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Job", "SubmittedJob", "__version__"]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Import the interface at its first use, since the command line does without it (PEP 562)."""
     if name in ("Job", "SubmittedJob"):
-        from mnrun import api
-
-        return getattr(api, name)
+        return getattr(importlib.import_module("mnrun.api"), name)
     raise AttributeError(f"module 'mnrun' has no attribute {name!r}")

@@ -64,7 +64,7 @@ def test_no_dependency_comes_in_without_a_door() -> None:
 def test_only_the_application_reads_the_environment() -> None:
     """The rest is handed the variables that it needs; session, submission and nodes do what verbs share."""
     readers = {name for name, path in MODULES.items() if re.search(r"os\.(environ|getenv)", path.read_text())}
-    ours = {"mnrun.running.nodes", "mnrun.running.session", "mnrun.running.submission"}
+    ours = {"mnrun.api", "mnrun.running.nodes", "mnrun.running.session", "mnrun.running.submission"}
     assert {name for name in readers if not name.startswith("mnrun.cli.")} == ours
 
 

@@ -226,7 +226,7 @@ def test_why_of_an_ended_job_names_the_rank_that_failed_first(mnrun: Terminal, j
     """Ranks that were told to end, and those that ended well, are not the cause."""
     folder = made(jobs, "7", 3)
     (folder / "0" / "log").write_text("ended n1 1 0\nended n2 5 143 told\nended n2 3 9\nended n1 0 1\n")
-    (tmp_path / "out").write_text("".join(f"line {number}\n" for number in range(9)))
+    (tmp_path / "out").write_text("".join(f"line {number}\n" for number in range(14)))
     begun = {"time": 5.0, "nodes": "n[1-2]", "output": str(tmp_path / "out"), "error": str(tmp_path / "out")}
     (folder / "0" / "begun").write_text(json.dumps(begun))
     done = mnrun("why", "7")
@@ -236,7 +236,7 @@ def test_why_of_an_ended_job_names_the_rank_that_failed_first(mnrun: Terminal, j
             "job 7: failed, with code 3",
             "rank 3 on n2 failed first, with code 9",
             "last lines of its output:",
-            *(f"  line {number}" for number in range(4, 9)),
+            *(f"  line {number}" for number in range(4, 14)),
         ],
     )
     found = json.loads(mnrun("why", "--json", "7").out)
