@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from mnrun.config.options import ALIASES, BY_NAME
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.jobs import archive, state, waiting
+from mnrun.jobs import archive, asking, waiting
 from mnrun.jobs.state import JobView
 from mnrun.planning import show
 from mnrun.running import session, submission
@@ -82,10 +81,7 @@ class SubmittedJob:
     def status(self) -> JobView:
         """Return the job's state, its nodes, its exit code and the reason, as `mnrun status --json` has them."""
         records = archive.read([self._records], [self.id])
-        over = state.final(records.get(self.id)) is not None
-        jobs = () if over else self._queue.jobs().jobs
-        past = () if over else self._queue.history([self.id])
-        views, _ = state.gather([self.id], jobs, past, records, time.time())
+        views, _, _ = asking.views([self.id], records, lambda: self._queue)
         if not views:
             raise SchedulerError(f"nobody knows job {self.id}", "it may have ended long ago")
         return views[0]
@@ -99,8 +95,8 @@ class SubmittedJob:
         record = archive.read([self._records], [self.id]).get(self.id)
         if record is None or record.begun is None:
             return ""
-        paths = dict.fromkeys(Path(path) for path in (record.begun.output, record.begun.error) if path)
-        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
+        files = (path for path in record.begun.files if path.is_file())
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
 
     def cancel(self) -> None:
         """End the job. Raises SchedulerError."""

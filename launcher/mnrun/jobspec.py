@@ -68,6 +68,11 @@ class Origin:
     text: str
     layers: frozenset[Layer]
 
+    @classmethod
+    def of(cls, text: str, layer: Layer) -> Origin:
+        """Return the origin of a value that one layer sets."""
+        return cls(text, frozenset((layer,)))
+
     def __str__(self) -> str:
         return self.text
 
@@ -81,13 +86,13 @@ class Origin:
         return bool(self.layers & JOB_LAYERS)
 
 
-BUILT_IN = Origin("built-in", frozenset((Layer.BUILT_IN,)))
-COMMAND_LINE = Origin("command line", frozenset((Layer.COMMAND_LINE,)))
+BUILT_IN = Origin.of("built-in", Layer.BUILT_IN)
+COMMAND_LINE = Origin.of("command line", Layer.COMMAND_LINE)
 
 
 def derived(text: str) -> Origin:
     """Return the origin of a value that mnrun concludes from others."""
-    return Origin(text, frozenset((Layer.DERIVED,)))
+    return Origin.of(text, Layer.DERIVED)
 
 
 class ImageKind(Enum):

@@ -44,9 +44,8 @@ def summary(record: JobRecord) -> str:
 
 def last_lines(record: JobRecord) -> list[str]:
     """Return the last lines of the job's output and errors."""
-    begun = record.begun
-    paths = dict.fromkeys(path for path in (begun.output, begun.error) if path) if begun is not None else {}
-    return [line for path in paths for line in _tail(Path(path))]
+    files = record.begun.files if record.begun is not None else ()
+    return [line for path in files for line in _tail(path)]
 
 
 def _tail(path: Path) -> list[str]:

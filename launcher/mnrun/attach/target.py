@@ -25,7 +25,9 @@ def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
     if found:
         raise UsageError(f"{len(found)} jobs of yours run", f"name one of {names}")
     if not identity:
-        raise UsageError("no job of yours runs here", f"name another place for records than {_text(bases)}: --job-dir")
+        raise UsageError(
+            "no job of yours runs here", f"name another place for records than {archive.named(bases)}: --job-dir"
+        )
     raise absence(identity, bases)
 
 
@@ -33,7 +35,7 @@ def absence(identity: str, bases: Sequence[Path]) -> UsageError:
     """Return the error for a job without a launch that runs."""
     record = _record(identity, bases)
     if record is None:
-        problem = f"{identity} is no running job of yours: {_text(bases)} has no records of it"
+        problem = f"{identity} is no running job of yours: {archive.named(bases)} has no records of it"
         return UsageError(problem, "mnrun status shows your jobs; --job-dir names another place for records")
     if record.ended is not None:
         return UsageError(f"job {identity} has ended, with code {record.ended.code}", f"see mnrun why {identity}")
@@ -44,10 +46,6 @@ def absence(identity: str, bases: Sequence[Path]) -> UsageError:
 
 def _record(identity: str, bases: Sequence[Path]) -> JobRecord | None:
     return archive.read(bases, [identity]).get(identity) if records.is_id(identity) else None
-
-
-def _text(bases: Sequence[Path]) -> str:
-    return archive.named(bases)
 
 
 def ranks(target: LaunchRecord) -> dict[int, str]:

@@ -18,7 +18,7 @@ from mnrun import nodeset
 from mnrun.cli.parsing import json_option
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.jobs import records, state
+from mnrun.jobs import asking, records, state
 from mnrun.jobs.state import JobRecord, JobView
 from mnrun.schedulers import at_hand
 from mnrun.schedulers.model import Queue, span
@@ -45,17 +45,7 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     _check(ids)
     bases = bases_of(job_dir)
     by_id = _read(bases, ids)
-    now = time.time()
-    jobs: tuple[Any, ...] = ()
-    history: tuple[Any, ...] = ()
-    age = 0.0
-    if not ids or any(state.final(by_id.get(identity)) is None for identity in ids):
-        queue = user_queue()
-        answer = queue.jobs()
-        jobs, age = answer.jobs, now - answer.time
-        _, lost = state.ends(ids, by_id, jobs, (), now)
-        history = queue.history(lost) if lost or not ids else ()
-    views, unknown = state.gather(ids, jobs, history, by_id, now)
+    views, unknown, age = asking.views(ids, by_id, user_queue)
     if as_json:
         click.echo(json.dumps([asdict(view) for view in views], indent=2))
     elif views:

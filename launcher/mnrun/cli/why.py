@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -17,7 +16,7 @@ from mnrun.attach.standing import RankState
 from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
 from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import UsageError
-from mnrun.jobs import archive, launches, state
+from mnrun.jobs import archive, asking, launches
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord
 from mnrun.schedulers import SCHEDULERS
@@ -87,7 +86,7 @@ def _ranks(members: Sequence[RankState]) -> str:
 
 def _tell_end(record: JobRecord, as_json: bool) -> None:
     """Tell the end of a submitted job, and its cause if its output names one that is known."""
-    view = _view(record)
+    (view,), _, _ = asking.views([record.id], {record.id: record}, user_queue)
     # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
     first = history.first_failure(record) if view.state == "FAILED" else None
     lines, network = history.last_lines(record), history.summary(record)
@@ -109,17 +108,6 @@ def _tell_end(record: JobRecord, as_json: bool) -> None:
         click.echo("last lines of its output:")
     for line in lines[-SHOWN:]:
         click.echo(f"  {line}")
-
-
-def _view(record: JobRecord) -> state.JobView:
-    jobs: tuple[Any, ...] = ()
-    past: tuple[Any, ...] = ()
-    if state.final(record) is None:
-        queue = user_queue()
-        jobs = queue.jobs().jobs
-        past = queue.history([record.id])
-    views, _ = state.gather([record.id], jobs, past, {record.id: record}, time.time())
-    return views[0]
 
 
 def _print_json(values: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ class Page:
 
     def origin(self, path: Path) -> Origin:
         """Return the origin of a value, as plans and scripts show it. Of a profile, they show the name alone."""
-        return Origin(self.name if self.layer is Layer.PROFILE else self.at(path), frozenset((self.layer,)))
+        return Origin.of(self.name if self.layer is Layer.PROFILE else self.at(path), self.layer)
 
     @functools.cached_property
     def _lines(self) -> dict[Path, int]:

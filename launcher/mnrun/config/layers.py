@@ -49,7 +49,7 @@ def from_environment(environ: Mapping[str, str]) -> Settings:
         text = environ.get(option.variable or "")
         if text:
             raw = text.split(",") if option.kind == "list" else text
-            origin = Origin(str(option.variable), frozenset((Layer.VARIABLE,)))
+            origin = Origin.of(str(option.variable), Layer.VARIABLE)
             settings[option.name] = Setting(parse(option, raw, origin.text), origin)
     return settings
 
@@ -160,13 +160,13 @@ def from_sbatch(environ: Mapping[str, str]) -> Settings:
         if environ.get(variable) or (variable in environ and BY_NAME[name].kind == "flag"):
             option = BY_NAME[name]
             raw = "true" if option.kind == "flag" else environ[variable]
-            settings[name] = Setting(parse(option, raw, variable), Origin(variable, frozenset((Layer.SBATCH,))))
+            settings[name] = Setting(parse(option, raw, variable), Origin.of(variable, Layer.SBATCH))
     rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
     if environ.get("SBATCH_EXCLUSIVE") in EXCLUSIVE:
         rest["SBATCH_EXCLUSIVE"] = f"exclusive={environ['SBATCH_EXCLUSIVE']}"
         del settings["exclusive"]
     if rest:
-        origin = Origin(", ".join(rest), frozenset((Layer.SBATCH,)))
+        origin = Origin.of(", ".join(rest), Layer.SBATCH)
         settings["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), origin.text), origin)
     return settings
 

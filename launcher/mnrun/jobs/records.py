@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Union
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
@@ -53,6 +54,11 @@ class Begun:
     output: str = ""
     error: str = ""
     split_output: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Return the files of the job's output and errors, each once."""
+        return tuple(dict.fromkeys(Path(path) for path in (self.output, self.error) if path))
 
 
 @dataclass(frozen=True)

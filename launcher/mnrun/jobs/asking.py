@@ -1,0 +1,27 @@
+"""Tell the state of jobs, and ask their scheduler only about those whose end the records lack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from mnrun.jobs import state
+from mnrun.jobs.state import JobRecord, JobView
+from mnrun.schedulers.model import Queue
+
+
+def views(
+    ids: Sequence[str], records: Mapping[str, JobRecord], queue: Callable[[], Queue]
+) -> tuple[list[JobView], list[str], float]:
+    """Return the jobs of these ids, the ids that nobody knows, and the age of the scheduler's answer in seconds.
+
+    If `ids` is empty, the jobs are all of the last seven days. Raises SchedulerError.
+    """
+    now = time.time()
+    if ids and all(state.final(records.get(identity)) is not None for identity in ids):
+        return *state.gather(ids, (), (), records, now), 0.0
+    scheduler = queue()
+    answer = scheduler.jobs()
+    _, lost = state.ends(ids, records, answer.jobs, (), now)
+    history = scheduler.history(lost) if lost or not ids else ()
+    return *state.gather(ids, answer.jobs, history, records, now), now - answer.time
