@@ -8,7 +8,8 @@ source "$here/mps.sh"
 program=$(command -v ch-run)
 shift
 flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
-while read -r mnrun_dir; do flags+=("--bind=$mnrun_dir:$mnrun_dir"); done < <(mps)
+mps
+for mnrun_dir in "${mnrun_mps[@]}"; do flags+=("--bind=$mnrun_dir:$mnrun_dir"); done
 image=
 for word; do
   [[ $word != -- ]] || break

@@ -33,16 +33,18 @@ if [[ $mnrun_context == srun* && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -z ${PMIX_MCA_g
   export PMIX_MCA_gds=hash
 fi
 
-at_least() { # NAME LETTER NUMBER: Raise the soft limit to NUMBER
+at_least() { # NAME LETTER NUMBER UNIT NOW: Raise the soft limit to NUMBER UNITs, from NOW
   # The hard limit bounds it. A limit of --ulimit stays.
-  local now
-  now=$(ulimit -S "-$2")
-  if [[ " $mnrun_limited " == *" $1 "* || $now == unlimited ]] || ((now >= $3)); then return; fi
+  if [[ " $mnrun_limited " == *" $1 "* || $5 == unlimited ]] || (($5 >= $3 * $4)); then return; fi
   ulimit -S "-$2" "$3" 2>/dev/null || ulimit -S "-$2" hard
 }
 [[ " $mnrun_limited " == *" memlock "* ]] || ulimit -S -l hard
-at_least stack s 65536
-at_least nofile n 65536 # older programs close them one by one, and more would take long
+while read -ra mnrun_word; do
+  case ${mnrun_word[*]:0:3} in
+    'Max stack size') at_least stack s 65536 1024 "${mnrun_word[3]}" ;;
+    'Max open files') at_least nofile n 65536 1 "${mnrun_word[3]}" ;; # older programs close them one by one
+  esac
+done </proc/self/limits
 
 mnrun_drop=()
 while IFS= read -r -d '' mnrun_pair; do

@@ -89,12 +89,13 @@ gpus() { # Give the GPUs to the container, in the way that this node supports
     return
   fi
   all=$(IFS=, && echo "${list[*]}")
-  if [[ ($all == *MIG-* || $mnrun_gpu_bind == closest || -n $(mps)) && $all =~ ^(GPU|MIG)- ]]; then
+  mps
+  if [[ ($all == *MIG-* || $mnrun_gpu_bind == closest || ${#mnrun_mps[@]} != 0) && $all =~ ^(GPU|MIG)- ]]; then
     flags+=(-e "CUDA_VISIBLE_DEVICES=$all") # MIG instances have no numbers, and the MPS daemon numbers GPUs by itself
   elif [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # the container sees only these GPUs, numbered anew
     flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
   fi
-  while read -r gpu; do flags+=(--mount "type=bind,source=$gpu,target=$gpu"); done < <(mps)
+  for gpu in "${mnrun_mps[@]}"; do flags+=(--mount "type=bind,source=$gpu,target=$gpu"); done
   if [[ $mnrun_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
     if [[ $all != all ]]; then all="\"device=$all\""; fi # the engine reads a word of CSV, with its quotes
     flags+=(--gpus "$all")

@@ -22,8 +22,7 @@ of() { # FILE: Set REPLY to the node's pid of the process that FILE names, if it
   local pid start names
   REPLY=''
   { read -r pid start names <"$1"; } 2>/dev/null || return
-  REPLY=$(outer "$pid" "$start" "$names")
-  [[ -n $REPLY ]]
+  outer "$pid" "$start" "$names"
 }
 
 first() { # Set REPLY to the node's pid of the first rank here, else of the container that waits here

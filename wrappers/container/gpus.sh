@@ -11,7 +11,8 @@ if [[ -n $mnrun_no_gpu ]]; then
 elif [[ -e /proc/driver/nvidia/version ]]; then
   export APPTAINER_NV=1 SINGULARITY_NV=1 # this is the same as --nv
 fi
-while read -r mnrun_dir; do
+mps
+for mnrun_dir in "${mnrun_mps[@]}"; do
   export APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}$mnrun_dir" SINGULARITY_BIND="${SINGULARITY_BIND:+$SINGULARITY_BIND,}$mnrun_dir"
-done < <(mps)
+done
 exec "$@"

@@ -14,13 +14,15 @@ if [[ $mnrun_stdin == rank ]]; then
 fi
 # shellcheck disable=SC2016  # its own words
 mnrun_own=(sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # the guard forwards signals to this program
-if [[ -n $mnrun_connect && $mnrun_shell != terminal ]]; then mnrun_own=(bash -p ./detach.sh "${mnrun_own[@]}"); fi
-if [[ -n $mnrun_connect ]]; then exec "${mnrun_own[@]}"; fi
+if [[ -n $mnrun_connect && $mnrun_shell == terminal ]]; then exec "${mnrun_own[@]}"; fi
+source ./memory.sh
+source ./detach.sh
 trap : HUP INT QUIT TERM USR1 USR2 # these signals reach each process of the step
-mnrun_code=0
-"${mnrun_own[@]}" || mnrun_code=$?
-if ((mnrun_code > 128)); then
-  source ./memory.sh
-  memory_note
+if [[ -n $mnrun_connect ]]; then
+  detach "${mnrun_own[@]}"
+else
+  mnrun_code=0
+  "${mnrun_own[@]}" || mnrun_code=$?
+  ((mnrun_code <= 128)) || memory_note
 fi
 exit "$mnrun_code"

@@ -58,12 +58,11 @@ for mnrun_file in pid.[0-9]*; do
   mnrun_rank=${mnrun_file#pid.}
   [[ $mnrun_rank =~ ^[0-9]+$ ]] || continue
   read -r mnrun_pid mnrun_start mnrun_names <"$mnrun_file"
-  mnrun_pid=$(outer "$mnrun_pid" "$mnrun_start" "$mnrun_names")
-  if [[ -z $mnrun_pid ]]; then
+  if ! outer "$mnrun_pid" "$mnrun_start" "$mnrun_names"; then
     say gone "$mnrun_node" "$mnrun_rank"
     continue
   fi
-  for mnrun_pid in $(programs "$mnrun_pid"); do
+  for mnrun_pid in $(programs "$REPLY"); do
     used "$mnrun_pid"
     mnrun_before[$mnrun_pid]=${REPLY#* }
     mnrun_found+=("$mnrun_rank $mnrun_pid")

@@ -4,8 +4,8 @@
 # share one, and WORDS start that.
 #
 # Its standard input is the lease, a pipe that the launcher holds open. It carries these lines:
-#     file NAME BASE64    Write this file into the job's node directory. A text too long for one line comes in pieces.
-#                         All but the last piece are lines `file+ NAME BASE64`.
+#     file NAME :TEXT:    Write this file into the job's node directory. TEXT has the escapes of `printf %b`. A text too
+#                         long for one line comes in pieces. All but the last piece are lines `file+ NAME :TEXT:`.
 #     go                  Every node is ready: let the master start.
 #     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
 #                         send it to that.
@@ -29,27 +29,37 @@ set -euo pipefail +o posix
 # A variable that outlives a function begins with mnrun_, here and in all wrappers around a program. bash exports every
 # variable again that came from the environment. Any other name could change a variable of the user.
 mnrun_here=$PWD # boot.sh made this directory and entered it
-source ./sweep.sh # sweep.sh sources job.sh, engines.sh and processes.sh
+source ./sweep.sh # sweep.sh sources job.sh, engines.sh, names.sh and processes.sh
 source ./leftovers.sh
 source ./address.sh
 source ./home.sh
 source ./memory.sh
-mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
+source ./users.sh
+source ./shims.sh
+source ./detach.sh
+host_name
+mnrun_host=$REPLY
+mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$mnrun_host}}
+mnrun_first='' # whether the head runs on this node
+[[ $mnrun_node != "${mnrun_nodes%%,*}" ]] || mnrun_first=1
 
 # The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
 # kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
 # when it opens the pipe (fifo(7)).
-mkfifo up
+mkfifo up idle ${mnrun_first:+stdin gate.new}
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
-identity() { # Identify the image file by its size and a checksum of its header
+identity() { # Set REPLY to the fact that identifies the image file: its size, and its header in hexadecimal digits
   # A SIF and a squashfs have their creation time in the header.
+  REPLY=''
   if [[ -d $mnrun_image ]]; then
-    echo image=directory
+    REPLY=directory
   elif [[ -r $mnrun_image ]]; then
-    echo "image=$(stat -L -c %s -- "$mnrun_image").$(head -c 128 -- "$mnrun_image" | cksum | cut -d' ' -f1)"
+    REPLY=$(stat -L -c %s -- "$mnrun_image").$(od -A n -v -t x8 -N 128 -- "$mnrun_image")
+    REPLY=${REPLY//[[:space:]]/}
   fi
+  REPLY=${REPLY:+image=$REPLY}
 }
 
 last_words() { # Report the last lines of the container's output
@@ -58,23 +68,30 @@ last_words() { # Report the last lines of the container's output
 
 deaf() { trap '' HUP INT TERM USR1 USR2; } # Slurm sends a step's signal to every process of the step
 
+network() { # Report the facts of the node's networks to the launcher
+  # Each line holds as many facts as srun keeps whole, with tabs between them (pipe_frames.sh).
+  local line lines facts=''
+  IFS= read -r -t 20 -N 65536 lines < <(set +e; source ./network_facts.sh 2>/dev/null) || : # an adapter that hangs
+  while IFS= read -r line; do
+    if ((${#mnrun_node} + ${#facts} + ${#line} > 1000)); then
+      printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || return 0
+      facts=''
+    fi
+    facts+=${facts:+$'\t'}$line
+  done <<<"${lines%$'\n'}"
+  [[ -z $facts ]] || printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || :
+}
+
 forward() { # Forward each line of the pipe to the launcher, with the node's name
   local word rest facts line part=''
   deaf
   [[ -z $mnrun_beat ]] || trap '' PIPE
-  facts=''
-  # The containers start meanwhile. Each line holds as many facts as srun keeps whole, with tabs between them
-  # (pipe_frames.sh).
-  while IFS= read -r line; do
-    if ((${#mnrun_node} + ${#facts} + ${#line} > 1000)); then
-      printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || break
-      facts=''
-    fi
-    facts+=${facts:+$'\t'}$line
-  done < <(exec timeout 20 bash -p ./network_facts.sh 2>/dev/null)
-  [[ -z $facts ]] || printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || :
+  network # the container starts meanwhile
+  user_name
+  facts="host=$mnrun_host address=$(<own.address) step=${SLURM_STEP_ID:-} user=${REPLY// /:}"
+  identity
+  facts+=${REPLY:+ $REPLY}
   line=''
-  facts="host=$(uname -n) address=$(<own.address) step=${SLURM_STEP_ID:-} user=$(id -un | tr ' ' :) $(identity)"
   until [[ ${word-} == bye ]]; do
     # A read that times out within a line, as on a busy machine, has stored the first part of the line.
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
@@ -92,8 +109,14 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
   done
 }
 
+magic() { # PATH: Set REPLY to the beginning of a file, without its NUL bytes
+  IFS= LC_ALL=C read -rN 256 REPLY <"$1" || :
+} 2>/dev/null
+
 is_image() { # PATH: test for a SIF, a squashfs or an unpacked tree
-  [[ -e $1/bin/sh || -L $1/bin/sh ]] || head -c 512 "$1" | grep -aqE 'SIF_MAGIC|^hsqs'
+  if [[ -e $1/bin/sh || -L $1/bin/sh ]]; then return; fi
+  magic "$1"
+  [[ $REPLY == *SIF_MAGIC* || $REPLY == hsqs* ]]
 }
 
 check() { # Check the node's requirements before anything starts
@@ -108,7 +131,7 @@ check() { # Check the node's requirements before anything starts
       image)
         [[ -e $what ]] || { say "fail the image $what is not there: name an image that every node sees"; return 1; }
         [[ -r $what ]] || { say "fail the image $what cannot be read"; return 1; }
-        if [[ $mnrun_runtime == charliecloud && -f $what ]] && ! head -c 4 "$what" | grep -q hsqs; then
+        if [[ $mnrun_runtime == charliecloud && -f $what ]] && magic "$what" && [[ $REPLY != hsqs* ]]; then
           say "fail $what is not a directory or squashfs file, which charliecloud needs"
           return 1
         fi
@@ -151,15 +174,14 @@ listen() { # Read one line of the lease. Return false at its end, and after too 
 serves() { # Test whether the container's first process lives
   # The runtime around that process may take longer to end.
   local pid start names
-  read -r pid start names 2>/dev/null <pid.serve && [[ -n $(outer "$pid" "$start" "$names") ]]
+  read -r pid start names 2>/dev/null <pid.serve && outer "$pid" "$start" "$names"
 }
 
 kill_each() { # SIGNAL FILE…: Signal all processes that these files name, at the same time
   local file pid start names pids=()
   for file in "${@:2}"; do
     read -r pid start names <"$file" || continue
-    # The same signal may come again, also to the subshell.
-    mapfile -t -O "${#pids[@]}" pids < <(deaf && outer "$pid" "$start" "$names")
+    if outer "$pid" "$start" "$names"; then pids+=("$REPLY"); fi
   done
   ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
 }
@@ -196,13 +218,14 @@ sent() { # SIGNAL: Forward a signal that the scheduler sent to this step
 }
 
 box() { # WORDS: Run a container. Its standard input is a pipe from the guard, so it ends with the guard
-  mnrun_code=0 # a `local code` would hide the user's variable of that name from the container
   deaf
   exec {mnrun_life}>&-
   [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
-  bash -p ./detach.sh "$@" >>serve.log 2>&1 {mnrun_up}>&- {mnrun_go}>&- || mnrun_code=$?
+  exec {mnrun_go}>&- {mnrun_up}>&- >>serve.log 2>&1
+  detach "$@"
   [[ ! -e closing ]] || exit 0 # the guard is about to end and needs no report
   rm -f pid.serve
+  exec {mnrun_up}<>up
   last_words
   say "gone $mnrun_code"
 }
@@ -212,7 +235,7 @@ carry() { # Route the lines between the nodes' commands from here on
   # blocks. So the data goes to pipe_demux.sh, in records of one length. Only the words come to the guard.
   local lease mine="${mnrun_node//./\\.} [^ ]+ [^ ]+"
   trap : PIPE # a write to an ended container must not end the guard
-  rm -f key hostkey # the keys are for ssh, and this job uses the pipe
+  forget_keys # they are for ssh, and this job uses the pipe
   mkfifo across
   exec {mnrun_across}<>across
   (deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -a . <&"$mnrun_across") &
@@ -232,7 +255,7 @@ carry() { # Route the lines between the nodes' commands from here on
 
 dismiss() { # Stop the head that came through the gate and waits for a go
   local round pid start
-  if [[ -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # no head has come through, and none can now
+  if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # no head has come through, and none can now
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
   for round in {1..100}; do
     if { read -r pid start <pid.head; } 2>/dev/null && { [[ -n ${mnrun_went-} ]] || ! lives "$pid" "$start"; }; then break; fi
@@ -249,10 +272,15 @@ ranks_here() { # Print the numbers of this node's ranks, separated by commas
 topology() { # Report the topology of GPUs and network, for the job's records
   # nvidia-smi may take long, so the job goes on meanwhile.
   local line
-  command -v nvidia-smi >/dev/null && [[ -z $mnrun_no_gpu ]] || return 0
   deaf
   MNRUN_JOB_ID=$mnrun_id timeout 60 nvidia-smi topo -m 2>/dev/null </dev/null | sed $'s/\e\\[[0-9;]*m//g' |
     while IFS= read -r line; do say "topology :${line:0:500}"; done
+}
+
+used() { # Report the networks between nodes that the ranks used
+  local line heard=(heard/*)
+  [[ -e ${heard[0]} ]] || return 0
+  while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./transport_read.sh "${heard[@]}" 2>/dev/null)
 }
 
 finish() {
@@ -264,14 +292,14 @@ finish() {
     kill -KILL "$mnrun_filter" "$mnrun_crossing"
     wait "$mnrun_crossing" 2>/dev/null
   fi
-  rm -f key hostkey # the keys go first, in case a later command fails
+  forget_keys # first, in case a later command fails
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
-  left=$(sweep_all)
-  while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./transport_read.sh heard/* 2>/dev/null)
+  sweep_all
+  used
   for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$pid"; done
-  say "bye $left"
+  say "bye $mnrun_left"
   wait "$mnrun_forwarder"
   wipe
   trap '' PIPE # the undertaker, which reads this pipe, may have been killed
@@ -284,7 +312,8 @@ export -n mnrun_life
 echo kit >&"$mnrun_life"
 
 echo "$mnrun_node" >self
-address >own.address # processes that start ranks on this node read it, too
+address "$mnrun_host"
+echo "$REPLY" >own.address # processes that start ranks on this node read it, too
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT
@@ -294,14 +323,14 @@ trap 'sent USR1' USR1
 trap 'sent USR2' USR2
 trap : CONT
 
-mkdir -m 700 tmp serve hold heard
 session
 echo "$REPLY" >sessions
-bash -p ./users.sh
+users
 mnrun_fit=''
 if shared_memory; then
   mnrun_fit=1
-  bash -p ./mount_shims.sh "$mnrun_shm"
+  shims
+  executable "$mnrun_shm"
 fi
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if [[ -z $mnrun_fit ]] || ! check; then
@@ -315,11 +344,15 @@ for mnrun_place in /tmp/mnrun.* /dev/shm/mnrun.*; do
   break
 done
 
-topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
-mkfifo stdin
-mkfifo gate.new
-exec {mnrun_go}<>gate.new
-mv gate.new gate # the head waits for `gate`, and renames it to `go`
+if [[ -z $mnrun_no_gpu ]] && command -v nvidia-smi >/dev/null; then
+  topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
+fi
+if [[ -n $mnrun_first ]]; then
+  exec {mnrun_go}<>gate.new
+  mv gate.new gate # the head waits for `gate`, and renames it to `go`
+else
+  exec {mnrun_go}>/dev/null
+fi
 
 if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then
   # The job's own sshd lets the host's mpirun into this node, beside the container.
@@ -339,11 +372,13 @@ mnrun_part=''
 while listen; do
   case $mnrun_word in
     ask) printf '%s\n' "$mnrun_data" >&"${mnrun_box[1]}" || true ;;
-    file+) mnrun_part+=$mnrun_data ;;
-    file)
-      base64 -d <<<"$mnrun_part$mnrun_data" >"$mnrun_name.new"
-      mv "$mnrun_name.new" "$mnrun_name"
-      mnrun_part=''
+    file | file+)
+      mnrun_data=${mnrun_data#:}
+      mnrun_part+=${mnrun_data%:}
+      if [[ $mnrun_word == file ]]; then
+        printf %b "$mnrun_part" >"$mnrun_name" # the job reads it after `go`
+        mnrun_part=''
+      fi
       ;;
     go)
       mnrun_went=1

@@ -5,7 +5,7 @@
 # Standard error names the processes that could not be ended.
 set -euo pipefail +o posix
 source ./sweep.sh
-rm -f key hostkey
-left=$(sweep_all)
+forget_keys
+sweep_all
 wipe
-[[ -z $left ]] || { echo "could not be ended: $left" >&2; exit 1; }
+[[ -z $mnrun_left ]] || { echo "could not be ended: $mnrun_left" >&2; exit 1; }

@@ -5,26 +5,38 @@
 # read as ./NAME. While the directory exists, no other user can take its name $mnrun_here, so that name is safe as well.
 source ./job.sh
 source ./engines.sh
+source ./names.sh
 source ./processes.sh
 mnrun_shm=/dev/shm/${mnrun_here##*/}
 
-marked() { # Print the processes that have the job's mark in their environment, in any session
-  # A process of another Slurm job does not count. sbatch forwards the environment, and with it the mark, to a job
-  # that was submitted from within this one.
-  local files line
-  local -A other=()
-  mapfile -t files < <(grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ)
-  ((${#files[@]})) || return 0
-  while [[ -n ${SLURM_JOB_ID-} ]] && IFS= read -rd '' line; do
-    [[ ${line##*=} == "$SLURM_JOB_ID" ]] || other[${line%%:*}]=1
-  done < <(grep -szHE '^SLURM_JOB_ID=' -- "${files[@]}")
-  for line in "${files[@]}"; do [[ -n ${other[$line]-} ]] || printf '%s\n' "${line//[!0-9]/}"; done
+forget_keys() { # Remove the job's keys, if it has any
+  [[ ! -e key && ! -e hostkey ]] || rm -f key hostkey
 }
 
-alive() { # Print the job's live processes of this user, without the caller's helpers
+marked() { # Set mnrun_marked to the processes that have the job's mark in their environment, in any session
+  # A process of another Slurm job does not count. sbatch forwards the environment, and with it the mark, to a job
+  # that was submitted from within this one.
+  local record pid
+  local -A mark=()
+  while IFS= read -rd '' record; do
+    pid=${record#/proc/} pid=${pid%%/*}
+    case ${record#*:} in
+      "MNRUN_JOB_ID=$mnrun_id") mark[$pid]+=mine ;;
+      "SLURM_JOB_ID=${SLURM_JOB_ID-}") ;;
+      SLURM_JOB_ID=*) [[ -z ${SLURM_JOB_ID-} ]] || mark[$pid]+=other ;;
+    esac
+  done < <(grep -szHE '^(MNRUN|SLURM)_JOB_ID=' /proc/[0-9]*/environ)
+  mnrun_marked=()
+  for pid in "${!mark[@]}"; do [[ ${mark[$pid]} != mine ]] || mnrun_marked+=("$pid"); done
+}
+
+alive() { # Set mnrun_alive to the job's live processes of this user, without the caller's helpers
   # The mark finds most of them. The session finds squashfuse_ll, which has none of the job's variables. Descent from
   # these finds sshd's processes, which hide their environment from other processes of the user.
-  awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="$(tr '\n' ' ' <sessions)" -v marked="$(marked | tr '\n' ' ')" '
+  local sessions
+  marked
+  mapfile -t sessions <sessions
+  mapfile -t mnrun_alive < <(awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="${sessions[*]}" -v marked="${mnrun_marked[*]}" '
     function content(file,   text, line) {
       while ((getline line < file) > 0) text = text line "\n"
       close(file)
@@ -60,63 +72,71 @@ alive() { # Print the job's live processes of this user, without the caller's he
         if (boxed || (kin && p != caller)) found[pid] = 1
       }
       for (pid in found) if (pid in parent && is_ours(pid)) print pid
-    }' /proc/[0-9]*/stat
+    }' /proc/[0-9]*/stat)
 }
 
-sweep() { # End all processes of the job. Print those that could not be ended
-  local round left=""
+rest() { # Wait 10 ms
+  if [[ -p idle ]]; then read -rt 0.01 <>idle || true; else sleep 0.01; fi # the guard has made this pipe, and nothing writes to it
+}
+
+sweep() { # End all processes of the job, and set mnrun_alive to those that could not be ended
+  local round rest pid
   for round in {1..100}; do
-    left=$(alive | tr '\n' ' ')
-    [[ -n ${left// /} ]] || break
-    # shellcheck disable=SC2086  # a list of pids
-    kill -KILL $left 2>/dev/null || true
-    ((round == 1)) || sleep 0.05
+    alive
+    ((${#mnrun_alive[@]})) || return 0
+    kill -KILL "${mnrun_alive[@]}" 2>/dev/null || true
+    for pid in "${mnrun_alive[@]}"; do # the next round looks again, because a process may have started another
+      for rest in {1..5}; do
+        [[ -d /proc/$pid ]] || break
+        rest
+      done
+    done
   done
-  echo "$left"
 }
 
-sweep_all() { # End containers and processes. Print those that remain
-  # Containers end first, and once more after the processes, because one may have been about to start.
-  local left containers
-  containers=$(end_containers)
-  left=$(sweep)
+sweep_all() { # End containers and processes. Set mnrun_left to those that remain
+  mnrun_left=''
   if ((${#mnrun_boxes[@]})); then
-    containers=$(end_containers)
-    left=$(sweep)
+    # Containers end first, and once more after the processes, because one may have been about to start.
+    end_containers >/dev/null
+    sweep
+    mnrun_left=$(end_containers)
+    sweep
     [[ -n $mnrun_keep ]] || scrap
-    left=$(sweep)
   fi
-  echo "$containers$left"
+  sweep
+  mnrun_left+=${mnrun_alive[*]}
 }
 
 unname() { # PID: Remove the files that Apptainer has named after PID
   # A killed `apptainer exec --sharens` leaves them.
+  local host
   [[ $1 =~ ^[0-9]+$ ]] || return 0
-  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$(uname -n)/$(id -un)/sharens_instance_$1"
+  host_name && host=$REPLY
+  user_name
+  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$host/$REPLY/sharens_instance_$1"
 }
 
-wipe_beside() { # DIRECTORY: Remove a directory of the job that lies beside the node directory, if the user owns it
-  [[ ! -O $1 || -L $1 || ! -d $1 ]] || rm -rf -- "$1"
-}
-
-remove_here() { # DIRECTORY: Remove the working directory, if the user owns it and it still has this name
-  [[ -O . && . -ef $1 ]] && rm -rf -- "$1"
+beside() { # DIRECTORY: Test whether a directory that lies beside the node directory is there, and the user's
+  [[ -O $1 && ! -L $1 && -d $1 ]]
 }
 
 wipe() { # Remove the job's files and directories on this node
-  local parent step
+  local parent step place doomed=() places=("$mnrun_here.lease")
   { read -r _ parent <holder; } 2>/dev/null && unname "$parent"
   if { read -r step <pmix; } 2>/dev/null; then
-    wipe_beside "/tmp/spmix_appdir_${EUID}_${SLURM_JOB_ID-}.$step"
-    wipe_beside "/tmp/spmix_appdir_${SLURM_JOB_ID-}.$step"
+    places+=("/tmp/spmix_appdir_${EUID}_${SLURM_JOB_ID-}.$step" "/tmp/spmix_appdir_${SLURM_JOB_ID-}.$step")
   fi
-  rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
-  wipe_beside "$mnrun_here.lease"
-  if [[ -z $mnrun_keep ]]; then
-    wipe_beside "$mnrun_shm"
-    remove_here "$mnrun_here"
-  else
+  [[ $mnrun_runtime != charliecloud ]] || rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
+  [[ -n $mnrun_keep ]] || places+=("$mnrun_shm")
+  for place in "${places[@]}"; do
+    if beside "$place"; then doomed+=("$place"); fi
+  done
+  if [[ -n $mnrun_keep ]]; then
     # The environment files may hold secrets. Without `own`, leftovers.sh leaves the directory alone.
     rm -f {key,hostkey,user.env,session.env,launch.env,own}
-  fi || true
+  elif [[ -O . && . -ef $mnrun_here ]]; then # the directory still has this name
+    doomed+=("$mnrun_here")
+  fi
+  ((${#doomed[@]} == 0)) || rm -rf -- "${doomed[@]}"
 }

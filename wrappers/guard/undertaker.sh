@@ -9,10 +9,7 @@ trap '' HUP INT TERM USR1 USR2
 began $$ && echo "$$ $REPLY" >undertaker
 word=''
 while read -r word && [[ $word != 'done' ]]; do :; done
-for place in "$mnrun_here".script.*; do # the batch script may have been killed as well
-  if ! { read -r pid start _ <"$place/pid"; } 2>/dev/null || ! lives "$pid" "$start"; then wipe_beside "$place"; fi
-done
 [[ $word != 'done' ]] || exit 0
-rm -f key hostkey
-sweep_all >/dev/null
+forget_keys
+sweep_all
 wipe

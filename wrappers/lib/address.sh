@@ -1,9 +1,10 @@
-#!/bin/bash
+# shellcheck shell=bash
 # The guard sources this file on the node. network_ask.sh has it in front.
-address() { # Print the address where other nodes reach this one
+
+address() { # HOST: Set REPLY to the address where other nodes reach this one, whose name is HOST
   # Debian writes 127.0.1.1 for its own name, which no other node reaches.
-  local found client
-  found=$(getent ahostsv4 "$(uname -n)" | awk '$1 !~ /^127\./ { print $1; exit }' || true)
-  read -r _ _ client _ <<<"${SSH_CONNECTION-}"
-  echo "${found:-$client}"
+  while read -r REPLY _; do
+    [[ $REPLY == 127.* ]] || return 0
+  done < <(getent ahostsv4 "$1")
+  read -r _ _ REPLY _ <<<"${SSH_CONNECTION-}"
 }

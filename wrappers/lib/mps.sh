@@ -2,12 +2,13 @@
 # Wrappers of containers source this file on the node. A container must find the node's MPS daemon, if there is one, at
 # its place. The variables of MPS go along by themselves.
 
-mps() { # Print the directories of the daemon's pipes and log, one a line
+mps() { # Set mnrun_mps to the directories of the daemon's pipes and log, if there is a daemon
   local dir pipes=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}
+  mnrun_mps=()
   [[ -e $pipes/control && -z $mnrun_no_gpu ]] || return 0
   # Without the variable, the place may belong to any user who made it first.
   [[ -n ${CUDA_MPS_PIPE_DIRECTORY-} || -O $pipes || $(stat -Lc %u -- "$pipes") == 0 ]] || return 0
   for dir in "$pipes" "${CUDA_MPS_LOG_DIRECTORY-}"; do
-    if [[ $dir == /* && $dir != *[,:]* && -d $dir ]]; then echo "$dir"; fi # runtimes cannot mount other names
+    if [[ $dir == /* && $dir != *[,:]* && -d $dir ]]; then mnrun_mps+=("$dir"); fi # runtimes cannot mount other names
   done
 }

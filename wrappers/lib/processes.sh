@@ -18,17 +18,21 @@ lives() { # PID BEGAN: Test whether that very process lives
   [[ $1 =~ ^[0-9]+$ ]] && began "$1" && [[ $REPLY == "$2" ]]
 }
 
-outer() { # PID BEGAN [NAMESPACE]: Print the node's pid of the process with this PID in its container
-  local status pid
-  [[ $1 =~ ^[0-9]+$ ]] || return 0
-  if [[ -z ${3-} ]]; then
-    ! lives "$1" "$2" || echo "$1"
-    return
+outer() { # PID BEGAN [NAMESPACE]: Set REPLY to the node's pid of the process with this PID in its container
+  # Return false where the process has ended.
+  local pid line
+  if [[ ${3-} == pid:* && $1 =~ ^[0-9]+$ ]]; then
+    while read -r pid; do
+      pid=${pid//[!0-9]/}
+      while read -r line; do
+        if [[ $line =~ ^NSpid:.*[[:space:]]$1$ ]] && lives "$pid" "$2"; then REPLY=$pid && return; fi
+      done 2>/dev/null <"/proc/$pid/status"
+    done < <(find /proc/[0-9]*/ns/pid -maxdepth 0 -lname "pid:\\[${3//[!0-9]/}\\]" 2>/dev/null)
+  elif [[ -z ${3-} ]] && lives "$1" "$2"; then
+    REPLY=$1 && return
   fi
-  while read -r status; do
-    pid=${status//[!0-9]/}
-    if [[ $(readlink "/proc/$pid/ns/pid") == "$3" ]] && lives "$pid" "$2"; then echo "$pid"; fi
-  done < <(grep -lsE "^NSpid:.*[[:space:]]$1\$" /proc/[0-9]*/status)
+  REPLY=''
+  return 1
 }
 
 session() { # Set REPLY to this shell's session and the start time of its leader

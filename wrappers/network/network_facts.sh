@@ -46,15 +46,12 @@ for nic in "$root"/sys/class/net/*; do
   echo "nic ${nic##*/} $pairs$where"
 done
 
-{
-  ip -o -4 address show up
-  ip -4 route
-} 2>/dev/null | while read -ra word; do
+while read -ra word; do
   case ${word[*]} in
     *' inet '*) echo "address ${word[1]} ${word[3]}" ;;
     *' dev '*) echo "route ${word[0]} ${word[*]:1}" ;;
   esac
-done
+done < <(ip -o -4 -batch - 2>/dev/null <<<$'address show up\nroute show')
 
 for port in "$root"/sys/class/infiniband/*/ports/*; do
   hca=${port%/ports/*}

@@ -7,7 +7,8 @@ mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 mnrun_heard=$mnrun_here/heard
 
-if [ -z "${NCCL_DEBUG-}${NCCL_DEBUG_FILE-}" ] && [ -n "${CUDA_VISIBLE_DEVICES-}${ROCR_VISIBLE_DEVICES-}$(ls /proc/driver/nvidia /dev/kfd 2>/dev/null)" ] &&
+gpus() { [ -n "${CUDA_VISIBLE_DEVICES-}${ROCR_VISIBLE_DEVICES-}" ] || [ -e /proc/driver/nvidia ] || [ -e /dev/kfd ]; }
+if [ -z "${NCCL_DEBUG-}${NCCL_DEBUG_FILE-}" ] && gpus &&
   ! grep -qs '^ *NCCL_DEBUG *=' /etc/nccl.conf "${NCCL_CONF_FILE:-${HOME-}/.nccl.conf}"; then
   export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS="${NCCL_DEBUG_SUBSYS-INIT,NET}" "NCCL_DEBUG_FILE=$mnrun_heard/nccl.%p"
 fi

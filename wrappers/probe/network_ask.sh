@@ -3,4 +3,5 @@
 # their networks, and the address of each.
 # address.sh and facts.sh stand in front of it, and network_facts.sh as a function `fabric` (nodes/kit.py).
 fabric | facts
-fact address "$(address)"
+address "$(uname -n)"
+fact address "$REPLY"

@@ -24,7 +24,7 @@ def test_a_lease_that_is_silent_after_a_signal(sh: Shell) -> None:
 declare -A mnrun_heard=()
 mnrun_went=1 mnrun_connect=ssh mnrun_shell='' mnrun_silence=5
 sleep 60 & rank=$!
-outer() {{ echo "$rank"; }}
+outer() {{ REPLY=$rank; }}
 echo "7 7" >pid.0
 trap 'sent TERM' TERM
 mkfifo lease; exec <>lease

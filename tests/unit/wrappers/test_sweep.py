@@ -121,7 +121,8 @@ SWEEP = r"""cd "mnrun.$job"; source ./processes.sh
 ours() { began "$1"; echo "$1 $REPLY" >>sessions; }
 tell() {
   local found name
-  found=" $(bash -p -c 'set -euo pipefail +o posix; mnrun_here=$PWD; source ./sweep.sh; "$0"' "$1" | tr '\n' ' ')"
+  found=" $(bash -p -c 'set -euo pipefail +o posix; mnrun_here=$PWD; source ./sweep.sh
+    "$0" && declare -n list=mnrun_$0 && echo "${list[*]}"' "$1") "
   for name in "${@:2}"; do [[ $found != *" ${!name} "* ]] || echo "$name"; done
 }
 """

@@ -30,7 +30,7 @@ class Node:
     """A node's directory as the guard leaves it, but that `up` is a file, so that it can be read at leisure."""
 
     def __init__(self, sh: Shell, path: Path) -> None:
-        self._sh = sh
+        self.sh = sh
         self.path = path
         self._by_into: tuple[str, ...] = BY_INTO
 
@@ -50,7 +50,7 @@ class Node:
         """Run `WRAPPER WORDS` by its own shell, after the lines `before`: by into.sh or by its name, as a launch."""
         entered = ("-c", kit.spoken(kit.INTO), str(self.path), wrapper)
         start = entered if wrapper in self._by_into else (str(self.path / wrapper),)
-        return self._sh(before + 'exec "$@"', shell, *start, *words, **how)
+        return self.sh(before + 'exec "$@"', shell, *start, *words, **how)
 
     @property
     def said(self) -> str:
@@ -147,7 +147,7 @@ def test_ssh_and_mpirun_are_the_images(node: Node) -> None:
     mkdir a b; printf '#!/bin/sh\\necho "${0##*/} $PATH"\\n' | tee b/mpirun >b/ssh; chmod 700 b/*
     PATH=$PWD/a:$PWD/bin:$PWD/b:$PWD/bin:$PATH; ssh node02; mpirun ./app
     """
-    ssh, mpirun = node._sh(f"cd {node.path}\n{script}").decode().splitlines()
+    ssh, mpirun = node.sh(f"cd {node.path}\n{script}").decode().splitlines()
     assert ssh.startswith(f"ssh {node.path}/a:{node.path}/b:/")
     assert mpirun.startswith(f"mpirun {node.path}/bin:{node.path}/a:{node.path}/b:/")
 
@@ -163,7 +163,7 @@ def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) 
     sleep 0.2; cat ch-run apptainer; echo none yet; : >held; wait %1; cat ch-run
     cat apptainer; echo not yet; echo 1 >"$name"; wait; rm "$name"; sed "s/$$/42/" apptainer
     """
-    said = node._sh(f"cd {node.path}\n{script}").decode().splitlines()
+    said = node.sh(f"cd {node.path}\n{script}").decode().splitlines()
     assert said == ["none yet", "--join-pid=41 MNRUN_HOLDER", "not yet", "instance://sharens_instance_42 a  b"]
 
 
@@ -176,7 +176,7 @@ def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> No
     bash -p -c "$1" "$PWD" clean_env.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"
     ls -d "$name"* /dev/shm/sharens_instance_$$
     """
-    said = node._sh(f"cd {node.path}\n{script}\n:", kit.spoken(kit.INTO)).decode().splitlines()
+    said = node.sh(f"cd {node.path}\n{script}\n:", kit.spoken(kit.INTO)).decode().splitlines()
     assert [line.rsplit("/", 1)[-1] for line in said] == ["- -", "sharens_instance_other"]
 
 
@@ -448,7 +448,8 @@ def test_a_home_where_nobody_has_set_one(sh: Shell, shell: str, before: str) -> 
 def test_everybody_is_somebody_in_the_container(node: Node) -> None:
     """root, nobody and the user with /bin/sh: sshd refuses a shell that the image lacks."""
     node.fill(1)
-    node.run("users.sh", shell="bash", before=f"cd {node.path}\n", environ={"HOME": "/home/alice"})
+    script = f"cd {node.path}; set -euo pipefail; source ./names.sh; source ./users.sh; users"
+    node.sh(script, shell="bash", environ={"HOME": "/home/alice"})
     entries = [line.split(":") for line in (node.path / "etc.passwd").read_text().splitlines()]
     assert [entry[0] for entry in entries[:2]] == ["root", "nobody"]
     assert entries[2][2:4] == [str(os.getuid()), str(os.getgid())]
@@ -483,7 +484,7 @@ def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
     """However long a busy machine takes over it: the beat, which comes between, takes none of it away."""
     text = wrapper("guard.sh")
     forward = text[text.index("forward() {") :].partition("\n}\n")[0]
-    script = f"""deaf() {{ :; }}; address() {{ :; }}; mnrun_node=n1 mnrun_beat=0.1
+    script = f"""deaf() {{ :; }}; network() {{ :; }}; user_name() {{ :; }}; mnrun_node=n1 mnrun_beat=0.1
 {forward}
 }}
 mkfifo up; exec {{mnrun_up}}<>up; forward >said &
@@ -497,15 +498,13 @@ def test_facts_come_many_to_a_line(sh: Shell) -> None:
     """B3: each was a line of its own, of which a large job has hundreds of thousands. None is longer than what srun
     keeps together (pipe_frames.sh), and none is lost."""
     text = wrapper("guard.sh")
-    forward = text[text.index("forward() {") :].partition("\n}\n")[0]
+    network = text[text.index("network() {") :].partition("\n}\n")[0]
     facts = [f"gid mlx5_{number % 8} port=1 index={number} gid={'x' * (number % 60)}" for number in range(150)]
-    script = f"""deaf() {{ :; }}; identity() {{ :; }}; mnrun_node=n1 mnrun_beat=; echo 10.0.0.1 >own.address
-{forward}
+    script = f"""mnrun_node=n1
+{network}
 }}
-printf '%s\\n' "$@" >facts; echo 'cat facts' >network_facts.sh
-mkfifo up; exec {{mnrun_up}}<>up; printf 'bye \\n' >&"$mnrun_up"; forward"""
-    *said, bye = sh(script, *facts, shell="bash").decode().splitlines()
-    assert bye == "bye n1 "
+printf '%s\\n' "$@" >facts; echo 'cat facts' >network_facts.sh; network"""
+    said = sh(script, *facts, shell="bash").decode().splitlines()
     assert max(map(len, said)) < 1024
     assert len(said) < 12
     assert "\t".join(line.removeprefix("fact n1 ") for line in said).split("\t") == facts

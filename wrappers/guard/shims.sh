@@ -1,0 +1,30 @@
+# shellcheck shell=bash disable=SC2154  # job.sh
+# The guard sources this file on the node, in the job's directory.
+
+shims() { # Make shims in steady/ for the programs by which a runtime keeps images mounted
+  # A shim runs the node's program with signals blocked. Slurm may send these to every process of a step, and one of
+  # them would end the mount. Without shims the runtime finds the node's own programs.
+  local env name
+  [[ $mnrun_runtime == apptainer || $mnrun_runtime == singularity ]] || return 0
+  hash env && env=${BASH_CMDS[env]} # the place of the program, without a process
+  "$env" --block-signal=TERM true 2>/dev/null || return 0 # coreutils before 8.31 has no `env --block-signal`
+  for name in squashfuse_ll squashfuse fuse-overlayfs fuse2fs gocryptfs; do
+    hash "$name" 2>/dev/null || continue
+    printf '#!/bin/sh\nexec %q --block-signal=HUP,INT,TERM,USR1,USR2 %q "$@"\n' "$env" "${BASH_CMDS[$name]}" >"steady/$name"
+  done
+}
+
+executable() { # DIR: Make the programs of bin/ and steady/ executable
+  # Where the job's directory is mounted noexec, they move to DIR, with links in their place. worker.sh reports a DIR
+  # that is mounted noexec as well.
+  local place
+  shopt -s nullglob
+  chmod 700 bin/* steady/*
+  shopt -u nullglob
+  [[ ! -x bin/ssh ]] || return 0 # the kernel says whether it can be executed
+  for place in bin steady; do
+    cp -r "$place" "$1"
+    rm -r "$place"
+    ln -s "$1/$place" "$place"
+  done
+}
