@@ -15,3 +15,8 @@ detach() { # WORDS: Run WORDS outside the scheduler's step, and set mnrun_code t
   mnrun_code=${mnrun_code:-137} # a killed shell has written no code
   ((mnrun_code <= 128)) || memory_note
 }
+
+last_words() { # Print the last lines of the container's output, as words for the launcher
+  local line
+  while read -r line; do echo "log ${line:0:500}"; done < <(tail -n 5 serve.log 2>/dev/null)
+}

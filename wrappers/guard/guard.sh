@@ -62,10 +62,6 @@ identity() { # Set REPLY to the fact that identifies the image file: its size, a
   REPLY=${REPLY:+image=$REPLY}
 }
 
-last_words() { # Report the last lines of the container's output
-  tail -n 5 serve.log 2>/dev/null | while read -r line; do say "log ${line:0:500}"; done
-}
-
 deaf() { trap '' HUP INT TERM USR1 USR2; } # Slurm sends a step's signal to every process of the step
 
 network() { # Report the facts of the node's networks to the launcher
@@ -226,7 +222,7 @@ box() { # WORDS: Run a container. Its standard input is a pipe from the guard, s
   [[ ! -e closing ]] || exit 0 # the guard is about to end and needs no report
   rm -f pid.serve
   exec {mnrun_up}<>up
-  last_words
+  last_words >&"$mnrun_up"
   say "gone $mnrun_code"
 }
 
@@ -364,7 +360,7 @@ if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then
 fi
 if (($#)); then
   coproc mnrun_box { box "$@"; }
-else
+elif [[ -z $mnrun_single ]]; then # otherwise wait_go.sh, in the container that head.sh starts, says ready
   say ready
 fi
 
@@ -382,11 +378,11 @@ while listen; do
       ;;
     go)
       mnrun_went=1
-      [[ ! -e nodes ]] || carry # the file `nodes` exists only where the pipe connects the nodes (connect/pipe.py)
+      [[ ! -e nodes || -n $mnrun_single ]] || carry # the file `nodes` exists only where the pipe connects the nodes (connect/pipe.py)
       echo go >&"$mnrun_go"
-      serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
+      [[ ! -e pid.serve ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
-    log) last_words ;;
+    log) last_words >&"$mnrun_up" ;;
     signal) pass_on "$mnrun_name" ;;
     end) end ;;
     over) break ;;

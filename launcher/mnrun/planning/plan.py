@@ -56,31 +56,43 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
     box = RUNTIMES[spec.container.runtime].node(_box(spec, here, job))
     direct = spec.program.direct
-    serve = _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "worker.sh")))
+    single = _is_single(spec, layout)
+    serve = () if single else _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "worker.sh")))
     words = _master_words(spec, layout, here)
     run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "wait_go.sh", *words)))
-    guard = "a guard on every node, with a container that waits"
-    master = f"the master container, which waits for go: {_inside(spec, layout)}"
+    guard = "a guard on the node" if single else "a guard on every node, with a container that waits"
+    master = f"the {'' if single else 'master '}container, which waits for go: {_inside(spec, layout)}"
+    connect = "pipe" if single else spec.start.connect
     return Plan(
         spec=spec,
         layout=layout,
         job=job,
         node_dir=here,
         starter=_starter(spec) if direct else "mpirun",
-        connect=spec.start.connect,
+        connect=connect,
         stdin="rank" if direct else "",
         alone=False,
+        single=single,
         counted=direct and spec.start.launcher != "torchrun",  # torchrun's processes do not report to mnrun
         steps=(
             *_prepare(spec.container, job),
             Step(Phase.SERVE, Where.ALL, kit.guard(here, serve), guard, True),
             Step(Phase.RUN, Where.HEAD, kit.head(here, run), master),
-            _await(spec.start, _reached(spec.start.connect)),
+            _await(spec.start, "" if single else _reached(connect)),
             _stop(here),
         ),
         needs=_needs(spec),
         notes=_notes(spec),
     )
+
+
+def _is_single(spec: JobSpec, layout: Layout) -> bool:
+    """Return whether the master container is the only one, since no other node has to reach this one.
+
+    An engine passes no open file on, which head.sh needs. A prompt starts only after its node is ready.
+    """
+    engine = RUNTIMES[spec.container.runtime].NAMED
+    return len(layout.nodes) == 1 and not engine and spec.program.shell != "terminal"
 
 
 def _master_words(spec: JobSpec, layout: Layout, here: str) -> Words:
@@ -160,6 +172,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         connect=start.connect if spec.hosts.names else "",
         stdin="rank" if start.launcher == "mpirun" else "",
         alone=runtime.APART and not shared and max(layout.ranks) > 1,
+        single=False,
         counted=True,
         steps=(
             *_prepare(spec.container, job),

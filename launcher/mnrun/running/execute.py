@@ -148,13 +148,13 @@ class Launch:
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
             if self.forward.over:
                 raise Broken(self._why_cut_off)
-            if self.serving_ended or self.code is not None or (refused and self.roster.settled):
+            if self.serving_ended or (refused and self.roster.settled):
                 raise self._not_ready()
-            if refused:
-                deadline = min(deadline, time.monotonic() + GRACE)  # the other nodes may report for a moment
+            if refused or self.code is not None:
+                deadline = min(deadline, time.monotonic() + GRACE)  # a node may report the reason in a moment
             if not self._next(deadline):
                 self._ask_for_logs()
-                raise self._not_ready(late=True)
+                raise self._not_ready(late=self.code is None)
         self.roster.check_images(self.plan)
         for worker in self.roster.in_order():
             self.records.ready(worker)

@@ -2,8 +2,9 @@
 
 The names are Slurm's patterns (sbatch(1), FILENAME PATTERN).
 
-The program's output does not pass through mnrun. After a failure, mnrun reads its last part again where it went to a
-file: of a batch job, of a redirection, of --output or of --split-output. A terminal and a pipe cannot be read again.
+After a failure, mnrun reads the last part of the program's output again where it went to a file: of a batch job, of a
+redirection, of --output or of --split-output. A terminal and a pipe cannot be read again. So errors for these pass
+through mnrun, which keeps their last part. The output itself never passes through mnrun.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -21,34 +22,46 @@ from mnrun.jobs.records import NO_ARRAY
 from mnrun.jobspec import JobSpec, Layer
 from mnrun.model import Culprit, Plan, Site, job_name
 from mnrun.schedulers import SCHEDULERS, at_hand
+from mnrun.system.copied import PART, Copied
 from mnrun.system.process import Signals, Starter, start
 
-PART = 1 << 20  # bytes at the end of a file that are read again
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
 
 
 @contextmanager
 def opened(
     plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter | None
-) -> Iterator[tuple[Starter | None, Collection[int]]]:
-    """Yield a starter, and the open files that its programs write to. Without --output and --error, these are `starter`
-    itself, and mnrun's own output and errors.
+) -> Iterator[tuple[Starter, Written]]:
+    """Yield a starter whose programs write where --output and --error say, and what it has written.
 
     Raises UsageError if a file cannot be written, and Impossible if the pattern asks for several files.
     """
     spec = plan.spec
-    paths = [name(flag, pattern, plan, site, environ) for flag, pattern in live_files(spec).items()]
-    if not any(paths):
-        yield starter, Signals.OUTPUTS
-        return
-    out, err = paths
-    files = {path: _open(path) for path in dict.fromkeys(filter(None, paths))}
+    out, err = (name(flag, pattern, plan, site, environ) for flag, pattern in live_files(spec).items())
+    files = {path: _open(path) for path in dict.fromkeys(filter(None, (out, err)))}
+    copied: Copied | None = None
     try:
-        # srun(1), --error: without it, errors go to the file of --output
-        yield partial(starter or start, output=(files.get(out), files.get(err or out))), files.values()
+        errors = files.get(err or out)  # srun(1), --error: without it, errors go to the file of --output
+        if errors is None and not spec.program.shell and not _is_file(2):
+            copied = Copied(2)
+            errors = copied.end
+        yield (
+            partial(starter or start, output=(files.get(out), errors)),
+            Written((*Signals.OUTPUTS, *files.values()), copied),
+        )
     finally:
+        if copied is not None:
+            copied.close()
         for file in files.values():
             os.close(file)
+
+
+def _is_file(file: int) -> bool:
+    """Return whether an open file can be read again. It cannot be written to either if mnrun has none of that number."""
+    try:
+        return stat.S_ISREG(os.fstat(file).st_mode)
+    except OSError:
+        return True
 
 
 def live_files(spec: JobSpec) -> dict[str, str]:
@@ -106,9 +119,10 @@ def _open(path: str) -> int:
 
 
 class Written:
-    """The files that the program writes to, from their present end on. What stands there now is not the program's."""
+    """The files that the program writes to, from their present end on, and its copied errors."""
 
-    def __init__(self, files: Collection[int]) -> None:
+    def __init__(self, files: Iterable[int], copied: Copied | None) -> None:
+        self._copied = copied
         self._begins: dict[tuple[int, int], tuple[int, int]] = {}  # the file's identity -> (open file, its size now)
         for file in files:
             with suppress(OSError):
@@ -117,8 +131,11 @@ class Written:
                     self._begins.setdefault((found.st_dev, found.st_ino), (file, found.st_size))
 
     def lines(self, split_output: str, culprit: Culprit | None) -> list[str]:
-        """Return the last lines of the program, with those of the culprit's own files last."""
+        """Return the last lines of the program, with those of the culprit's own files last. It has ended."""
         texts = [_end(f"/proc/self/fd/{file}", size) for file, size in self._begins.values()]
+        if self._copied is not None:
+            self._copied.close()
+            texts.append(self._copied.text)
         if split_output and culprit is not None:
             files = archive.rank_files(split_output)
             texts += [_end(str(path), 0) for (rank, _), path in files.items() if rank == culprit.rank]

@@ -130,9 +130,8 @@ def _launch(
     for note in (show.summary(launch_plan), *launch_plan.notes, *notes, *lines):
         screen.say(note)
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
-    with begin as (starter, files), request.records(launch_plan.job) as records:
+    with begin as (starter, written), request.records(launch_plan.job) as records:
         records.launched(launch_plan, site)
-        written = outputs.Written(files)
         outcome = execute.execute(
             launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
         )

@@ -1,0 +1,50 @@
+"""Copy what a program writes to an open file that cannot be read again, and keep the last part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+
+PART = 1 << 20  # bytes that are kept
+
+
+class Copied:
+    """A pipe whose content goes on to `target`, an open file. `end` is the pipe's end to write to."""
+
+    def __init__(self, target: int) -> None:
+        source, self.end = os.pipe()
+        self._last = bytearray()
+        self._thread = threading.Thread(target=self._copy, args=(source, target), daemon=True)
+        self._thread.start()
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Close this end, and wait until all was copied. A process that the program has left may hold its own end."""
+        if self.end >= 0:
+            os.close(self.end)
+            self.end = -1
+        self._thread.join(seconds)
+
+    @property
+    def text(self) -> str:
+        """Return the last part, in whole lines."""
+        text = bytes(self._last).decode("utf-8", "replace")
+        return text if len(self._last) < PART else text.partition("\n")[2]
+
+    def _copy(self, source: int, target: int) -> None:
+        while data := os.read(source, 65536):
+            self._last += data
+            del self._last[:-PART]
+            with contextlib.suppress(OSError):  # a reader that has gone does not end the program
+                _write(target, data)
+        os.close(source)
+
+
+def _write(target: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:  # another program has made a shared terminal non-blocking
+            select.select((), (target,), ())
