@@ -166,9 +166,31 @@ def test_who_shares_a_container(given: dict[str, Any], ranks: tuple[int, ...], s
 
 def test_a_serving_container_has_pids_of_its_own() -> None:
     """When its first process ends the kernel ends all others; ranks of a node must see each other instead."""
-    assert "--pid" in planned(1).step(Phase.SERVE).argv
-    assert "--pid" in planned(1).step(Phase.RUN).argv
+    assert "--pid" in planned(1, 1).step(Phase.SERVE).argv
+    assert "--pid" in planned(1, 1).step(Phase.RUN).argv
     assert "--pid" not in planned(2, **BY_SRUN).step(Phase.RUN).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "single"),
+    [
+        ({}, (2,), True),
+        ({}, (1, 1), False),
+        ({"connect": "ssh"}, (2,), True),
+        ({"shell": "terminal"}, (2,), False),
+        ({"shell": "input"}, (2,), True),
+        ({"runtime": "docker"}, (2,), False),
+        ({"runtime": "podman"}, (2,), False),
+        ({"runtime": "host"}, (2,), True),
+    ],
+)
+def test_one_node_has_one_container(given: dict[str, Any], ranks: tuple[int, ...], single: bool) -> None:
+    """Nobody has to reach it, so none waits beside that of mpirun, and no key is made."""
+    command = () if "shell" in given else ("./app",)
+    plan = make(build(*command, **given), *ranks)
+    serve = plan.step(Phase.SERVE).argv
+    assert plan.single == single == (serve[-1] == plan.node_dir)
+    assert not single or plan.connect == "pipe"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_what_the_program_wrote_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before\n")
     with open(path, "ab") as out, open(path, "ab") as err:
-        written = outputs.Written((out.fileno(), err.fileno()))
+        written = outputs.Written((out.fileno(), err.fileno()), None)
         out.write(b"mnrun: a line\nfirst\n\xff\n")
         out.flush()
         err.write(b"last\n")
@@ -112,7 +112,7 @@ def test_what_the_program_wrote_is_read_again(tmp_path: Path) -> None:
 def test_a_pipe_is_not_read_again() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"text\n")
-    assert outputs.Written((writer, -1)).lines("", None) == []
+    assert outputs.Written((writer, -1), None).lines("", None) == []
     assert os.read(reader, 9) == b"text\n"
     os.close(reader)
     os.close(writer)
@@ -122,7 +122,7 @@ def test_the_files_of_the_rank_that_failed(tmp_path: Path) -> None:
     for rank in (0, 1):
         for stream in ("out", "err"):
             (tmp_path / f"rank.{rank}.{stream}").write_text(f"{stream} of {rank}")
-    written = outputs.Written(())
+    written = outputs.Written((), None)
     assert sorted(written.lines(str(tmp_path), Culprit(1, "node01"))) == ["err of 1", "out of 1"]
     assert written.lines(str(tmp_path), None) == []
     assert written.lines(str(tmp_path / "none"), Culprit(1, "node01")) == []

@@ -1,0 +1,52 @@
+"""A pipe whose content goes on to a file that cannot be read again, and is kept."""
+
+from __future__ import annotations
+
+import os
+
+from mnrun.system.copied import PART, Copied
+
+
+def test_all_goes_on_and_the_last_part_is_kept() -> None:
+    reader, writer = os.pipe()
+    copied = Copied(writer)
+    os.write(copied.end, b"first\nlast \xff\n")
+    copied.close()
+    copied.close()
+    assert os.read(reader, 99) == b"first\nlast \xff\n"
+    assert copied.text == "first\nlast \ufffd\n"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_of_much_only_whole_lines_at_the_end_are_kept() -> None:
+    target = os.open(os.devnull, os.O_WRONLY)
+    copied = Copied(target)
+    with os.fdopen(os.dup(copied.end), "wb") as end:
+        end.write(b"x" * PART + b"\nend\n")
+    copied.close()
+    assert copied.text == "end\n"
+    os.close(target)
+
+
+def test_a_reader_that_has_gone_does_not_end_the_program() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    copied = Copied(writer)
+    for _ in range(3):
+        assert os.write(copied.end, b"line\n") == 5
+    copied.close()
+    assert copied.text == "line\n" * 3
+    os.close(writer)
+
+
+def test_a_process_that_stays_does_not_delay_the_end() -> None:
+    target = os.open(os.devnull, os.O_WRONLY)
+    copied = Copied(target)
+    kept = os.dup(copied.end)
+    os.write(kept, b"line\n")
+    copied.close(0.2)
+    assert copied.text == "line\n"
+    os.close(kept)
+    copied.close()
+    os.close(target)
