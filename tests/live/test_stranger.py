@@ -177,11 +177,12 @@ def test_stranger_takes_the_name_before_the_last_step(cluster: Cluster, bob: Str
     """A4: a guard is killed with its undertaker, so that a step looks at all nodes; on another the name is bob's."""
     desk.put("srun", LATE.replace("FOLDER", desk.path), 0o755)
     env = {"PATH": f"{desk.path}:/usr/local/bin:/usr/bin:/bin"}
-    wait = f'while [ -e "$1" ]; do sleep 0.05; done\n{PLANT}'
+    wait = f'echo seen\nwhile [ -e "$1" ]; do sleep 0.05; done\n{PLANT}'
     with cluster.running(cluster.launch(*SRUN_HOST, "--", *SLEEP, nodes=2, tasks=1, env=env)) as job:
         up(cluster, 1)
         up(cluster, 1, SECOND)
         with bob.watching(wait) as watcher:
+            watcher.saying(lambda said: "seen" in said.out, "seen") # no process has the name any more after the job
             kill([*undertakers(cluster, SECOND), *guards(cluster, SECOND)])
             kill([*found(cluster, *SLEEP), *found(cluster, *SLEEP, node=SECOND)])
             wait_for(lambda: "late" in desk.names(), "at its last step", state=lambda: str(job.so_far()))
