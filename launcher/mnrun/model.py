@@ -196,6 +196,7 @@ class Outcome:
     ranks: Mapping[str, int] = field(default_factory=dict)
     why: str = field(default="", compare=False)  # reason of a failure, or of an end by somebody else
     culprit: Culprit | None = field(default=None, compare=False)  # known where ranks report their ends
+    places: Mapping[int, str] = field(default_factory=dict, compare=False)  # node of each rank that reported
 
 
 def job_name(spec: JobSpec) -> str:

@@ -182,7 +182,7 @@ def test_stranger_takes_the_name_before_the_last_step(cluster: Cluster, bob: Str
         up(cluster, 1)
         up(cluster, 1, SECOND)
         with bob.watching(wait) as watcher:
-            watcher.saying(lambda said: "seen" in said.out, "seen") # no process has the name any more after the job
+            watcher.saying(lambda said: "seen" in said.out, "seen")  # no process has the name any more after the job
             kill([*undertakers(cluster, SECOND), *guards(cluster, SECOND)])
             kill([*found(cluster, *SLEEP), *found(cluster, *SLEEP, node=SECOND)])
             wait_for(lambda: "late" in desk.names(), "at its last step", state=lambda: str(job.so_far()))

@@ -185,6 +185,11 @@ class Roster:
         """Return node -> the number of ranks that have started."""
         return {node: len(ranks) for node, ranks in self.ranks.items()}
 
+    @property
+    def places(self) -> dict[int, str]:
+        """Return rank -> node of the ranks that have started."""
+        return {rank: node for node, ranks in self.ranks.items() for rank in ranks}
+
     def in_order(self) -> tuple[Worker, ...]:
         """Return the workers in the order of the nodes, the head's first."""
         return tuple(self.workers[node] for node in self.nodes)

@@ -351,9 +351,9 @@ class Launch:
         if self.code == 0:
             transport.check(self.plan, self.roster)
         # after one rank failed, srun's exit code is that of the ranks that it ended
-        return Outcome(
-            self.code and (self.roster.first_bad or self.code), self.roster.counts, culprit=self.roster.culprit
-        )
+        roster = self.roster
+        code = self.code and (roster.first_bad or self.code)
+        return Outcome(code, roster.counts, culprit=roster.culprit, places=roster.places)
 
     def _tell_proof(self) -> None:
         """Record where ranks ran and which network they used, and show it if asked. Warn of a slow network."""

@@ -29,6 +29,7 @@ from mnrun.system.screen import Screen
 if TYPE_CHECKING:
     from mnrun.config.layers import Settings
     from mnrun.running.job_dir import Records
+    from mnrun.running.outputs import Written
     from mnrun.schedulers.hosts.transport import Transport
 
 
@@ -138,15 +139,18 @@ def _launch(
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:
-            outcome = _explained(outcome, written.lines(spec.program.split_output, outcome.culprit), screen)
+            outcome = _explained(outcome, written, spec.program.split_output, screen)
     return outcome
 
 
-def _explained(outcome: Outcome, lines: Sequence[str], screen: Screen) -> Outcome:
+def _explained(outcome: Outcome, written: Written, split_output: str, screen: Screen) -> Outcome:
     """Show which rank failed, where and why, by the program's last lines. Return the outcome with that reason."""
+    from mnrun.diagnosis.culprit import culprit
     from mnrun.running import reasons
 
-    why, remedy = reasons.last_line(outcome, lines)
+    if outcome.culprit is None:
+        outcome = replace(outcome, culprit=culprit(written.lines("", None), outcome.places))
+    why, remedy = reasons.last_line(outcome, written.lines(split_output, outcome.culprit))
     screen.error("; ".join(filter(None, (why, remedy))))
     return replace(outcome, why=why)
 

@@ -28,7 +28,13 @@ def unpack(packed: bytes) -> dict[str, str]:
     return dict(zip(words[1::4], words[2::4]))
 
 
-ODD = {"key": "secret\n", "bin/ssh": "#!/bin/sh\n", "odd": "it's ü 漢\\\n\udcff$x `y` %s\n", "empty": "", "end": " no newline "}
+ODD = {
+    "key": "secret\n",
+    "bin/ssh": "#!/bin/sh\n",
+    "odd": "it's ü 漢\\\n\udcff$x `y` %s\n",
+    "empty": "",
+    "end": " no newline ",
+}
 
 
 def test_a_pack_is_its_size_and_a_text_that_writes_files() -> None:

@@ -12,6 +12,7 @@ import pytest
 from mnrun.errors import Impossible, UsageError
 from mnrun.model import Command, Culprit, Site
 from mnrun.running import outputs
+from mnrun.system.copied import PART
 from unit.samples import SITE, build, make
 
 ARRAY = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3", "USER": "alice", "SLURM_JOB_NAME": "interactive"}
@@ -104,7 +105,7 @@ def test_what_the_program_wrote_is_read_again(tmp_path: Path) -> None:
         err.write(b"last\n")
         err.flush()
         assert written.lines("", None) == ["first", "\ufffd", "last", ""]
-        out.write(b"x" * outputs.PART + b"\nend\n")
+        out.write(b"x" * PART + b"\nend\n")
         out.flush()
         assert written.lines("", None) == ["end", ""]
 
