@@ -57,7 +57,7 @@ def opened(
 
 
 def _is_file(file: int) -> bool:
-    """Return whether an open file can be read again. A closed one counts as well, since nothing can be written to it."""
+    """Return whether an open file can be read again. A closed one counts too, because nothing can be written to it."""
     try:
         return stat.S_ISREG(os.fstat(file).st_mode)
     except OSError:
