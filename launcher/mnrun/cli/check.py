@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from mnrun import nodeset
-from mnrun.cli.parsing import json_option
+from mnrun.cli.parsing import json_option, print_json
 from mnrun.config.options import BY_NAME
 from mnrun.errors import Impossible
 from mnrun.facts import by_node, parse
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit, survey
-from mnrun.nodes.survey import NO, OK, PART, Finding, NodeSurvey, node_survey
+from mnrun.nodes.survey import NO, OK, PART, Finding, Findings, NodeSurvey, node_survey
 from mnrun.planning import layout
 from mnrun.running import nodes as where
 from mnrun.running import session
@@ -79,7 +77,7 @@ def _held(spec: JobSpec, wanted: bool) -> Iterator[None]:
 
 def _show(rows: list[Finding], view: session.View | None, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in (*rows, *_of_image(view))], indent=2))
+        print_json(Findings((*rows, *_of_image(view))))
         return
     screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(rows))
     for line in _verdict(view):
