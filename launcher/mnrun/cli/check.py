@@ -13,7 +13,7 @@ import click
 from mnrun import nodeset
 from mnrun.cli.parsing import json_option, print_json
 from mnrun.config.options import BY_NAME
-from mnrun.errors import Impossible
+from mnrun.errors import Impossible, UsageError
 from mnrun.facts import by_node, parse
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit, survey
@@ -52,6 +52,9 @@ def check(as_json: bool, **options: object) -> None:
     and the like get nodes from Slurm. --image also shows whether that image fits the nodes. The exit code is 122 if no
     runtime works on all of them, or the image does not fit.
     """
+    if options["runtime"] and not options["image"]:
+        problem = f"--runtime {options['runtime']} has no effect without an image"
+        raise UsageError(problem, "name one with --image REF, or leave it out: check shows every runtime")
     # Without an image, no runtime is chosen: all of them are shown.
     given = options if options["image"] else {**options, "runtime": "host"}
     spec = session.spec_of(("check",), dict(given), live=True)
