@@ -158,7 +158,7 @@ class Plan:
     connect: str  # mpirun's way to the nodes: ssh, pipe, auto, or "" where a scheduler reaches the nodes
     stdin: str  # reader of standard input: "rank" (rank 0), or "" for the RUN step itself
     alone: bool  # outside-in: whether each rank of a node has a container in its own user namespace
-    single: bool  # inside-out: whether the container of mpirun is the only one
+    joined: bool  # inside-out: whether the container of mpirun is also the one in which the first node waits
     counted: bool  # whether every rank reports, so that mnrun notices a missing one
     steps: tuple[Step, ...]
     needs: tuple[tuple[str, str], ...]  # (kind, path) of the files and programs that every node must have

@@ -30,7 +30,7 @@ first() { # Set REPLY to the node's pid of the first rank here, else of the cont
   while read -r number; do
     if of "pid.$number"; then return; fi
   done < <(printf '%s\n' pid.[0-9]* | sed -n 's/^pid\.\([0-9]*\)$/\1/p' | sort -n)
-  of pid.serve || of pid.master
+  of pid.serve
 }
 
 exports() { # PID: Print its environment as lines for a shell, without the variables that a shell sets itself

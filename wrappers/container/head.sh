@@ -21,9 +21,9 @@ trap : HUP INT QUIT TERM USR1 USR2 # these signals reach each process of the ste
 if [[ -n $mnrun_connect ]]; then
   # wait_go.sh gives the program the output and the errors of this step, by the files 8 and 9. Until then they are the
   # container runtime's.
-  [[ -z $mnrun_single ]] || exec 8>&1 9>&2 >>serve.log 2>&1
+  [[ -z $mnrun_joined ]] || exec 8>&1 9>&2 >>serve.log 2>&1
   detach "${mnrun_own[@]}"
-  if [[ -n $mnrun_single && ! -e pid.master ]]; then { last_words && echo "gone $mnrun_code"; } 1<>up; fi
+  if [[ -n $mnrun_joined && ! -e pid.serve ]]; then { last_words && echo "gone $mnrun_code"; } 1<>up; fi
 else
   mnrun_code=0
   "${mnrun_own[@]}" || mnrun_code=$?

@@ -42,11 +42,12 @@ mnrun_host=$REPLY
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$mnrun_host}}
 mnrun_first='' # whether the head runs on this node
 [[ $mnrun_node != "${mnrun_nodes%%,*}" ]] || mnrun_first=1
+[[ -n $mnrun_first ]] || mnrun_joined='' # whether the head's container is the one of this node
 
 # The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
 # kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
 # when it opens the pipe (fifo(7)).
-mkfifo up idle ${mnrun_first:+stdin gate.new}
+mkfifo up idle ${mnrun_first:+stdin gate.new} ${mnrun_joined:+asks}
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
@@ -282,7 +283,7 @@ used() { # Report the networks between nodes that the ranks used
 finish() {
   trap '' TERM INT HUP
   set +e
-  [[ ! -e pid.serve ]] || serves || say "gone 137"
+  [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || say "gone 137" # the head's container ends with its program
   : >closing
   if [[ -n ${mnrun_filter-} ]]; then
     kill -KILL "$mnrun_filter" "$mnrun_crossing"
@@ -358,16 +359,19 @@ if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then
   fi
   set -- bash -p -c "$mnrun_into" "$mnrun_here" clean_env.sh inside-bare serve sh -c "$mnrun_into" "$mnrun_here" worker.sh
 fi
-if (($#)); then
+if [[ -n $mnrun_joined ]]; then # head.sh starts the container of this node, in which wait_go.sh starts worker.sh
+  exec {mnrun_asks}<>asks
+elif (($#)); then
   coproc mnrun_box { box "$@"; }
-elif [[ -z $mnrun_single ]]; then # otherwise wait_go.sh, in the container that head.sh starts, says ready
+  mnrun_asks=${mnrun_box[1]}
+else
   say ready
 fi
 
 mnrun_part=''
 while listen; do
   case $mnrun_word in
-    ask) printf '%s\n' "$mnrun_data" >&"${mnrun_box[1]}" || true ;;
+    ask) printf '%s\n' "$mnrun_data" >&"$mnrun_asks" || true ;;
     file | file+)
       mnrun_data=${mnrun_data#:}
       mnrun_part+=${mnrun_data%:}
@@ -378,9 +382,9 @@ while listen; do
       ;;
     go)
       mnrun_went=1
-      [[ ! -e nodes || -n $mnrun_single ]] || carry # the file `nodes` exists only where the pipe connects the nodes (connect/pipe.py)
+      [[ ! -e nodes ]] || carry # the file `nodes` exists only where the pipe connects the nodes (connect/pipe.py)
       echo go >&"$mnrun_go"
-      [[ ! -e pid.serve ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
+      [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
     log) last_words >&"$mnrun_up" ;;
     signal) pass_on "$mnrun_name" ;;

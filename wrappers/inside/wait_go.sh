@@ -5,12 +5,9 @@
 set -eu
 . ./job.sh
 if [ -z "$mnrun_inside" ]; then . ./home.sh; fi # the host's Open MPI ends without HOME
-if [ -n "$mnrun_single" ]; then # this container is the only one, so that worker.sh does not run
-  . ./pid.sh
-  export -p >session.env
-  mnrun_noted pid.master "$(readlink /proc/self/ns/pid)"
+if [ -n "$mnrun_joined" ]; then # this is the container of its node as well
+  sh -c "$mnrun_into" "$mnrun_here" worker.sh <asks 8>&- 9>&- &
   exec >&8 2>&9 8>&- 9>&-
-  echo ready 1<>up
 fi
 trap '' TERM USR1 USR2 # these signals are for the program that starts here
 read -r mnrun_word <go || exit 1 # the guard holds this pipe open. Its end is the end of the job

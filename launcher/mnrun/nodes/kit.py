@@ -191,7 +191,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
             "mnrun_chdir": spec.program.chdir,
             "mnrun_inside": "1" if spec.start.mode == "inside-out" else "",
             "mnrun_connect": plan.connect,
-            "mnrun_single": "1" if plan.single else "",
+            "mnrun_joined": "1" if plan.joined else "",
             "mnrun_beat": (PDSH_BEAT if spec.hosts.rsh == "pdsh" else BEAT) if spec.hosts.names else "",
             "mnrun_silence": silence,
             "mnrun_runtime": spec.container.runtime,

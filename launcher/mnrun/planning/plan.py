@@ -56,11 +56,13 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
     box = RUNTIMES[spec.container.runtime].node(_box(spec, here, job))
     direct = spec.program.direct
-    single = _is_single(spec, layout)
+    joined = _is_joined(spec)
+    single = joined and len(layout.nodes) == 1
     serve = () if single else _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "worker.sh")))
     words = _master_words(spec, layout, here)
     run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "wait_go.sh", *words)))
-    guard = "a guard on the node" if single else "a guard on every node, with a container that waits"
+    others = "every other node" if joined else "every node"
+    guard = "a guard on the node" if single else f"a guard on every node, and a container that waits on {others}"
     master = f"the {'' if single else 'master '}container, which waits for go: {_inside(spec, layout)}"
     connect = "pipe" if single else spec.start.connect
     return Plan(
@@ -72,7 +74,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         connect=connect,
         stdin="rank" if direct else "",
         alone=False,
-        single=single,
+        joined=joined,
         counted=direct and spec.start.launcher != "torchrun",  # torchrun's processes do not report to mnrun
         steps=(
             *_prepare(spec.container, job),
@@ -86,13 +88,12 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     )
 
 
-def _is_single(spec: JobSpec, layout: Layout) -> bool:
-    """Return whether the master container is the only one, since no other node has to reach this one.
+def _is_joined(spec: JobSpec) -> bool:
+    """Return whether the first node has one container, in which the head runs and other nodes reach it.
 
     An engine passes no open file on, which head.sh needs. A prompt starts only after its node is ready.
     """
-    engine = RUNTIMES[spec.container.runtime].NAMED
-    return len(layout.nodes) == 1 and not engine and spec.program.shell != "terminal"
+    return not RUNTIMES[spec.container.runtime].NAMED and spec.program.shell != "terminal"
 
 
 def _master_words(spec: JobSpec, layout: Layout, here: str) -> Words:
@@ -172,7 +173,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         connect=start.connect if spec.hosts.names else "",
         stdin="rank" if start.launcher == "mpirun" else "",
         alone=runtime.APART and not shared and max(layout.ranks) > 1,
-        single=False,
+        joined=False,
         counted=True,
         steps=(
             *_prepare(spec.container, job),

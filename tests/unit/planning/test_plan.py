@@ -172,25 +172,25 @@ def test_a_serving_container_has_pids_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks", "single"),
+    ("given", "joined"),
     [
-        ({}, (2,), True),
-        ({}, (1, 1), False),
-        ({"connect": "ssh"}, (2,), True),
-        ({"shell": "terminal"}, (2,), False),
-        ({"shell": "input"}, (2,), True),
-        ({"runtime": "docker"}, (2,), False),
-        ({"runtime": "podman"}, (2,), False),
-        ({"runtime": "host"}, (2,), True),
+        ({}, True),
+        ({"connect": "ssh"}, True),
+        ({"shell": "terminal"}, False),
+        ({"shell": "input"}, True),
+        ({"runtime": "docker"}, False),
+        ({"runtime": "podman"}, False),
+        ({"runtime": "host"}, True),
     ],
 )
-def test_one_node_has_one_container(given: dict[str, Any], ranks: tuple[int, ...], single: bool) -> None:
-    """Nobody has to reach it, so none waits beside that of mpirun, and no key is made."""
+def test_the_first_node_has_one_container(given: dict[str, Any], joined: bool) -> None:
+    """On a single node none waits beside that of mpirun, and no key is made."""
     command = () if "shell" in given else ("./app",)
-    plan = make(build(*command, **given), *ranks)
-    serve = plan.step(Phase.SERVE).argv
-    assert plan.single == single == (serve[-1] == plan.node_dir)
-    assert not single or plan.connect == "pipe"
+    alone, two = make(build(*command, **given), 2), make(build(*command, **given), 1, 1)
+    assert (alone.joined, two.joined) == (joined, joined)
+    assert "worker.sh" in two.step(Phase.SERVE).argv
+    assert ("worker.sh" not in alone.step(Phase.SERVE).argv) == joined
+    assert not joined or alone.connect == "pipe"
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def test_more_ranks_than_gpus(node: Node, granted: str) -> None:
 
 def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:
     """The program of the step reads nothing; the node's pipe gets every byte."""
-    node.fill(1, 1)
+    node.fill(1, 1, runtime="podman")
     words = ("sh", "-c", "cat; cat ./stdin")
     said = node.run("head.sh", *words, before=f"cd {node.path}; mkfifo stdin\n", shell="bash", stdin=b"a\0b")
     assert said == b"a\0b"
@@ -317,23 +317,25 @@ def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:
 
 def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path) -> None:
     """In the environment of the launch, where the job begins."""
-    node.fill(1, 1, launch="export FOUND=hosts\n", chdir=str(tmp_path))
+    node.fill(1, 1, runtime="podman", launch="export FOUND=hosts\n", chdir=str(tmp_path))
     before = f"cd {node.path}; mkfifo go; exec 9<>go; (sleep 0.1; echo go >&9) &\n"
     assert node.run("wait_go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
 
 
 def test_the_master_ends_with_its_job(node: Node) -> None:
     """Where the guard that holds `go` ends before it was said, nothing starts."""
-    node.fill(1, 1)
+    node.fill(1, 1, runtime="podman")
     before = f"cd {node.path}; mkfifo go; (exec 9>go) &\n"
     assert node.run("wait_go.sh", "echo", "started", before=before, code=1) == b""
 
 
-def test_the_only_container_says_that_it_is_ready(node: Node) -> None:
-    """Its program has the output and the errors of the step, which come by two open files."""
-    node.fill(1)
-    before = f"cd {node.path}; mkfifo go; exec 5<>go 8>&1 9>&1 >log 2>&1; echo go >&5\n"
+def test_the_heads_container_is_the_one_of_its_node(node: Node) -> None:
+    """Other nodes reach it as any other. Its program has the output and the errors of the step."""
+    node.fill(1, 1, connect="pipe")
+    before = f"cd {node.path}; mkfifo go asks; exec 5<>go 6<>asks 8>&1 9>&1 >log 2>&1; echo go >&5\n"
     script = "echo out; echo errors >&2; [ ! -e /proc/self/fd/8 ] && [ ! -e /proc/self/fd/9 ] || echo open"
+    script += "; until grep -q ready up; do :; done; read pid rest <pid.serve; kill -KILL $pid"
+    script = f"{script.replace('up;', f'{node.path}/up;').replace('<pid', f'<{node.path}/pid')}"
     assert node.run("wait_go.sh", "sh", "-c", script, before=before).decode() == "out\nerrors\n"
     assert node.said == "ready\n"
     assert (node.path / "log").read_text() == ""
@@ -344,12 +346,12 @@ def test_the_only_container_says_that_it_is_ready(node: Node) -> None:
     ("container", "said"),
     [
         ("echo help; echo FATAL: no >&2; exit 255", "log help\nlog FATAL: no\ngone 255\n"),
-        ("exec 2>&9; : >pid.master; echo program >&2; exit 7", ""),
+        ("exec 2>&9; : >pid.serve; echo program >&2; exit 7", ""),
     ],
 )
-def test_the_only_container_that_cannot_start(node: Node, container: str, said: str) -> None:
+def test_a_heads_container_that_cannot_start(node: Node, container: str, said: str) -> None:
     """The runtime's words are its node's reason. The errors of a program that has begun are the user's."""
-    node.fill(1)
+    node.fill(1, 1)
     code = int(container.split()[-1])
     before = f"cd {node.path}; mkfifo stdin; exec 2>&1\n"
     shown = node.run("head.sh", "sh", "-c", container, before=before, shell="bash", stdin=b"", code=code)
