@@ -1,6 +1,15 @@
 # shellcheck shell=sh disable=SC2154  # job.sh
 # Wrappers on the node and in containers source this file, after job.sh.
 
+hex() { # NUMBER: Set digits to its four hexadecimal digits
+  digits='' rest=$1
+  while [ "${#digits}" -lt 4 ]; do
+    digit=$((rest % 16)) rest=$((rest / 16))
+    case $digit in 10) digit=A ;; 11) digit=B ;; 12) digit=C ;; 13) digit=D ;; 14) digit=E ;; 15) digit=F ;; esac
+    digits=$digit$digits
+  done
+}
+
 ports() { # COUNT: Print COUNT free ports of the range that the nodes' firewall lets through
   from=${mnrun_ports%-*} to=${mnrun_ports#*-}
   taken=" $(sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) .*/\1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null | tr '\n' ' ')"
@@ -10,7 +19,8 @@ ports() { # COUNT: Print COUNT free ports of the range that the nodes' firewall 
   while [ "$found" -lt "$1" ] && [ "$seen" -le $((to - from)) ]; do
     port=$((from + (start + seen) % (to - from + 1)))
     seen=$((seen + 1))
-    case $taken in *" $(printf %04X "$port") "*) continue ;; esac
+    hex "$port" # a printf for each would be a process for each
+    case $taken in *" $digits "*) continue ;; esac
     found=$((found + 1))
     echo "$port"
   done
