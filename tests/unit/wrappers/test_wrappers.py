@@ -353,7 +353,7 @@ def test_a_heads_container_that_cannot_start(node: Node, container: str, said: s
     """The runtime's words are its node's reason. The errors of a program that has begun are the user's."""
     node.fill(1, 1)
     code = int(container.split()[-1])
-    before = f"cd {node.path}; mkfifo stdin; exec 2>&1\n"
+    before = f"cd {node.path}; mkfifo stdin; exec 7<>stdin 2>&1\n"
     shown = node.run("head.sh", "sh", "-c", container, before=before, shell="bash", stdin=b"", code=code)
     assert (node.said, shown) == (said, b"" if said else b"program\n")
 
