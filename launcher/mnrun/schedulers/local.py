@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +18,9 @@ CLIENT = SIGNALS = LIMITS = NUMBERS = False
 
 def allocation() -> Allocation:
     """Return this machine as an allocation: the CPUs that this process may use, and all GPUs."""
-    import psutil
-
-    cpus = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count()
+    cpus = len(os.sched_getaffinity(0))
     gpus = Path("/proc/driver/nvidia/gpus")
-    node = Node(platform.node(), cpus or 1, len(list(gpus.iterdir())) if gpus.is_dir() else 0)
+    node = Node(platform.node(), cpus, len(list(gpus.iterdir())) if gpus.is_dir() else 0)
     return Allocation("local", "local", (node,))
 
 
