@@ -25,9 +25,12 @@ def expand(text: str) -> tuple[str, ...]:
 
 def fold(names: Iterable[str]) -> str:
     """Return names as a node set: ("node01", "node02") gives `node[01-02]`."""
+    some = tuple(names)
+    if len(some) == 1:  # many jobs have one node, and no use for ClusterShell
+        return some[0]
     from ClusterShell.NodeSet import NodeSet
 
-    return str(NodeSet.fromlist(list(names)))
+    return str(NodeSet.fromlist(some))
 
 
 def folded(reasons: Mapping[str, str]) -> str:

@@ -21,8 +21,6 @@ from mnrun import connect, nodeset
 from mnrun.errors import LaunchError, NodeError
 from mnrun.jobs.records import REQUEUED
 from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
-from mnrun.network import choose
-from mnrun.network.facts import network_facts
 from mnrun.nodes import kit, relay, transport
 from mnrun.nodes.status import Roster
 from mnrun.planning.commands import carry
@@ -185,6 +183,9 @@ class Launch:
 
     def _fabric(self) -> dict[str, str]:
         """Return the file with the ranks' networks and adapters, chosen by the facts that the nodes reported."""
+        from mnrun.network import choose
+        from mnrun.network.facts import network_facts
+
         networks = {node: network_facts(facts) for node, facts in self.roster.facts.items()}
         addresses = {name: worker.address for name, worker in self.roster.workers.items()}
         choices = choose.of_job(self.plan.spec, networks, addresses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from unit.conftest import Shell
+from unit.samples import recorded
 
 LAUNCHER = Path(__file__).resolve().parents[3] / "launcher"
 ENTRY = """
@@ -24,6 +26,28 @@ FOR_NO_ANSWER = {
     *("mnrun.jobspec", "mnrun.environment", "mnrun.config.docs", "mnrun.config.layers"),
     *("mnrun.planning", "mnrun.running", "mnrun.schedulers", "mnrun.system", "mnrun.jobs"),
 }
+
+
+# Modules that a run needs after its first step is on its way, or in a case of its own.
+FOR_NO_FIRST_STEP = {
+    *("hpccm", "jinja2", "rich", "paramiko", "cryptography", "spython", "pyslurm"),
+    *("concurrent.futures", "difflib", "hashlib", "importlib.resources", "multiprocessing"),
+    *("mnrun.diagnosis", "mnrun.images.build", "mnrun.mpi.facts", "mnrun.network", "mnrun.running.probe"),
+    *("mnrun.planning.compatibility", "mnrun.planning.script", "mnrun.schedulers.hosts.transport"),
+    *("mnrun.schedulers.slurm.allocate", "mnrun.schedulers.slurm.queue"),
+}
+FIRST_STEP = """
+import os, sys
+from mnrun.__main__ import entry
+from mnrun.system import process
+def start(name, command, *_, **__):
+    print(command.argv[0], *sys.modules)
+    sys.stdout.flush()
+    os._exit(0)
+process.start = start
+sys.argv[0] = "mnrun"
+entry()
+"""
 
 
 def imported(sh: Shell, *words: str, environ: Sequence[str] = ()) -> set[str]:
@@ -50,3 +74,22 @@ def test_a_completion_imports_little(sh: Shell, line: str) -> None:
     names = imported(sh, environ=asks)
     assert "mnrun.cli.parsing" in names
     assert sorted(names & FOR_NO_ANSWER) == []
+
+
+@pytest.mark.parametrize("scheduler", ["local", "slurm"])
+def test_the_first_step_starts_after_few_imports(sh: Shell, tmp_path: Path, scheduler: str) -> None:
+    """Slurm has two questions to answer, with what it was recorded to say."""
+    said, variables = recorded("plain")
+    for program, answer in {"scontrol": said, "srun": "slurm-wlm 24.11.5\n"}.items():
+        (tmp_path / f"{program}.txt").write_text(answer)
+        (tmp_path / program).write_text(f"#!/bin/sh\ncat '{tmp_path}/{program}.txt'\n")
+        (tmp_path / program).chmod(0o700)
+    slurm = scheduler == "slurm"
+    place, job = ((), [f"{name}={value}" for name, value in variables.items()]) if slurm else (("--local",), [])
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    python = ("env", path, *job, f"PYTHONPATH={LAUNCHER}", sys.executable, "-B", "-c", FIRST_STEP)
+    words = (*place, "--runtime", "host", "--launcher", "env", "--", "true")
+    program, *names = sh('"$@"', *python, *words).decode().split()
+    assert program == ("srun" if slurm else "bash")
+    assert "mnrun.running.execute" in names
+    assert sorted(set(names) & FOR_NO_FIRST_STEP) == []
