@@ -142,7 +142,8 @@ class Launch:
     def _await_ready(self) -> None:
         deadline = time.monotonic() + self.plan.spec.start.timeout
         while not self.roster.complete:
-            self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
+            if self.events.empty():  # thousands of nodes send too many words to show each
+                self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
             if self.forward.over:
                 raise Broken(self._why_cut_off)
@@ -154,8 +155,7 @@ class Launch:
                 self._ask_for_logs()
                 raise self._not_ready(late=True)
         self.roster.check_images(self.plan)
-        for worker in self.roster.in_order():
-            self.records.ready(worker)
+        self.records.ready(self.roster.in_order())
 
     def _ask_for_logs(self) -> None:
         """Ask for the logs of the containers that are not ready, and take in the answers."""
@@ -186,7 +186,8 @@ class Launch:
         from mnrun.network import choose
         from mnrun.network.facts import network_facts
 
-        networks = {node: network_facts(facts) for node, facts in self.roster.facts.items()}
+        facts = self.roster.facts
+        networks = {node: network_facts(facts.pop(node)) for node in tuple(facts)}  # both would take much memory
         addresses = {name: worker.address for name, worker in self.roster.workers.items()}
         choices = choose.of_job(self.plan.spec, networks, addresses)
         for line in choose.reasons(choices):
@@ -392,7 +393,8 @@ def execute(
     `starter` starts commands on the nodes in place of system.process.start. `forwarded` are the signals that go on to
     the program.
     """
-    cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
+    names = set(plan.layout.nodes)
+    cpus = sum(node.cpus for node in allocation.nodes if node.name in names)
     if plan.layout.ntasks > cpus:
         site = replace(site, overcommit=True)
     return Launch(plan, site, environ, records, screen, starter or start, forwarded).run()
