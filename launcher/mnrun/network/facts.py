@@ -103,6 +103,11 @@ def network_facts(facts: Iterable[Fact]) -> NetworkFacts:
     return builder.network_facts()
 
 
+def of_nodes(reports: dict[str, list[Fact]]) -> dict[str, NetworkFacts]:
+    """Return the networks of each node, and take its facts away. For thousands of nodes, both would fill the memory."""
+    return {node: network_facts(reports.pop(node)) for node in tuple(reports)}
+
+
 class _Builder:
     """The facts so far: those of one NIC, or of one port, stand in several lines."""
 

@@ -8,6 +8,7 @@ The lease is the standard input of the serving step. After it is closed, every p
 from __future__ import annotations
 
 import copy
+import importlib
 import queue
 import re
 import signal
@@ -122,6 +123,7 @@ class Launch:
         self._send(kit.pack(kit.files(self.plan, extra, pulse)))
         if pulse:
             self.serving.pulse()
+        importlib.import_module("mnrun.network.choose")  # while the nodes start
 
     def _start_run(self) -> None:
         # With a terminal, srun sends a program's errors with its output. Its own standard error has only srun's.
@@ -183,11 +185,9 @@ class Launch:
 
     def _fabric(self) -> dict[str, str]:
         """Return the file with the ranks' networks and adapters, chosen by the facts that the nodes reported."""
-        from mnrun.network import choose
-        from mnrun.network.facts import network_facts
+        from mnrun.network import choose, facts
 
-        facts = self.roster.facts
-        networks = {node: network_facts(facts.pop(node)) for node in tuple(facts)}  # both would take much memory
+        networks = facts.of_nodes(self.roster.facts)
         addresses = {name: worker.address for name, worker in self.roster.workers.items()}
         choices = choose.of_job(self.plan.spec, networks, addresses)
         for line in choose.reasons(choices):
