@@ -108,4 +108,7 @@ def test_what_is_recorded(launch: Launcher) -> None:
     launch(Play(kit=noise("srun: a warning") + say(*READY)))
     log = (launch.path / "log").read_text().splitlines()
     assert log == ["srun: a warning", *READY, *RANKS, *BYE]
-    assert [node["name"] for node in json.loads((launch.path / "nodes.json").read_text())["nodes"]] == ["node01", "node02"]
+    assert [node["name"] for node in json.loads((launch.path / "nodes.json").read_text())["nodes"]] == [
+        "node01",
+        "node02",
+    ]
