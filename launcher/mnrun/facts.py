@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from sys import intern  # thousands of nodes report the same words
 from typing import NamedTuple
 
 LONGEST = 4096  # letters of a value: a bridge names each of its ports in one
@@ -16,6 +17,7 @@ LONGEST = 4096  # letters of a value: a bridge names each of its ports in one
 _CONTROL = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 _WORD = rf"[^\s{_CONTROL}]{{1,255}}"
 _LINE = re.compile(rf"fact ({_WORD}) (.*)", re.DOTALL)
+_UNPRINTABLE = re.compile(f"[{_CONTROL}]")
 _FACT = re.compile(rf"({_WORD}) ({_WORD})(?: +(.*))?", re.DOTALL)
 
 
@@ -32,11 +34,11 @@ def parse(text: str) -> list[Fact]:
     """Return the facts in the output of nodes. Other lines are skipped, such as those of a login shell's profile."""
     lines = (match for line in text.split("\n") if (match := _LINE.fullmatch(line)))
     items = ((line[1], _FACT.fullmatch(item.strip())) for line in lines for item in line[2].split("\t"))
-    return [Fact(node, item[1], item[2], _printable(item[3] or "")) for node, item in items if item]
+    return [Fact(node, *map(intern, (item[1], item[2], _printable(item[3] or "")))) for node, item in items if item]
 
 
 def _printable(value: str) -> str:
-    return re.sub(f"[{_CONTROL}]", "?", value[:LONGEST])
+    return _UNPRINTABLE.sub("?", value[:LONGEST])
 
 
 def by_node(facts: Iterable[Fact]) -> dict[str, list[Fact]]:

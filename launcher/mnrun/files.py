@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os.path
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from mnrun.errors import UsageError
@@ -12,8 +11,8 @@ from mnrun.errors import UsageError
 
 def folder(name: str) -> Path:
     """Return the folder `name`, such as "wrappers": in the installed package, or else in the checkout."""
-    inside = Path(str(files("mnrun"))) / name
-    return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / name
+    package = Path(__file__).resolve().parent
+    return package / name if (package / name).is_dir() else package.parents[1] / name
 
 
 @cache

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 
 from mnrun.errors import UsageError
+
+DIGITS = "0123456789"
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -25,9 +28,27 @@ def expand(text: str) -> tuple[str, ...]:
 
 def fold(names: Iterable[str]) -> str:
     """Return names as a node set: ("node01", "node02") gives `node[01-02]`."""
+    some = tuple(names)
+    if len(some) == 1:  # many jobs have one node, and no use for ClusterShell
+        return some[0]
     from ClusterShell.NodeSet import NodeSet
 
-    return str(NodeSet.fromlist(list(names)))
+    return str(NodeSet.fromlist(list(_ranges(some))))
+
+
+def _ranges(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names, with neighbours of consecutive numbers as one range: NodeSet takes 20 µs for each word."""
+    for _, neighbours in itertools.groupby(enumerate(names), key=lambda pair: _run(*pair)):
+        first, *others = (name for _, name in neighbours)
+        prefix = first.rstrip(DIGITS)
+        yield f"{prefix}[{first[len(prefix) :]}-{others[-1][len(prefix) :]}]" if others else first
+
+
+def _run(place: int, name: str) -> tuple[str, int, int]:
+    """Return what a name shares with its neighbours of consecutive numbers."""
+    prefix = name.rstrip(DIGITS)
+    digits = name[len(prefix) :]
+    return prefix, len(digits), int(digits or 0) - place
 
 
 def folded(reasons: Mapping[str, str]) -> str:

@@ -163,11 +163,8 @@ def test_own_records(cluster: Cluster, way: Way) -> None:
         check(result, "node01", "node02")
         (kept,) = [line for line in mine(result) if line.startswith("kept: ")]
         here, there = re.findall(r"(/\S+?)(?=,| on the nodes)", kept)
-        assert sorted(path.name for path in cluster.path(here).iterdir() if path.name.startswith("node")) == [
-            "node.node01.json",
-            "node.node02.json",
-        ]
-        assert json.loads(cluster.path(f"{here}/node.node01.json").read_text())["name"] == "node01"
+        ready = json.loads(cluster.path(f"{here}/nodes.json").read_text())
+        assert [node["name"] for node in ready["nodes"]] == ["node01", "node02"]
         assert json.loads(cluster.path(f"{here}/launch.json").read_text())["version"] == 1
         for node in ("node01", "node02"):
             files = [path for path in cluster.path(there, node).rglob("*") if path.is_file()]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from ClusterShell.NodeSet import NodeSet
 
 from mnrun import nodeset
 from mnrun.errors import UsageError
@@ -46,11 +49,26 @@ def test_expand_refuses_what_is_no_list(text: str) -> None:
         (("node03", "node01"), "node[01,03]"),
         (("login", "node01"), "login,node01"),
         ((), ""),
+        (("n8", "n9", "n10", "n11"), "n[8-11]"),
+        (("n08", "n09", "n10", "n11"), "n[08-11]"),
+        (("r1n1", "r1n2", "r2n1", "r2n2"), "r[1-2]n[1-2]"),
+        (("a", "b", "a1", "a2", "a2"), "a,a[1-2],b"),
     ],
 )
 def test_fold(names: tuple[str, ...], text: str) -> None:
     """For srun's --nodelist, and for people."""
     assert nodeset.fold(names) == text
+
+
+def test_fold_is_that_of_clustershell() -> None:
+    """Whatever the names are, and in whichever order."""
+    dice = random.Random(1)
+    for _ in range(300):
+        numbers = [dice.randrange(130) for _ in range(dice.randrange(2, 20))] + list(range(95, 105))
+        if dice.random() < 0.5:
+            dice.shuffle(numbers)
+        names = [f"{dice.choice(('n', 'n', 'r1n'))}{number:0{dice.choice((0, 0, 3))}}" for number in numbers]
+        assert nodeset.fold(names) == str(NodeSet.fromlist(names))
 
 
 @pytest.mark.parametrize("text", ["node[01-64]", "r[1-4]n[01-32]", "a,b[1-2]"])

@@ -6,42 +6,15 @@ import contextlib
 import importlib
 import io
 import os
-import shutil
 import sys
-import traceback
 from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 from mnrun import __version__
-from mnrun.cli.words import first
-from mnrun.cli.words.help import page
-from mnrun.cli.words.options import of_verb
+from mnrun.cli.words.verbs import VERBS
 from mnrun.errors import BUG, LaunchError, UsageError
-
-# verb -> its module in this package. Only the module of the verb in use is imported.
-VERBS = {
-    "run": "run",
-    "plan": "run",
-    "submit": "submit",
-    "init": "profile",
-    "profile": "profile",
-    "completion": "profile",
-    "status": "jobs",
-    "logs": "jobs",
-    "wait": "jobs",
-    "cancel": "jobs",
-    "nodes": "jobs",
-    "exec": "exec",
-    "why": "why",
-    "clean": "clean",
-    "shell": "shell",
-    "check": "check",
-    "image": "image",
-    "help": "words.help",
-    "version": "words.help",
-}
 
 
 class DefaultVerb(click.Group):
@@ -53,11 +26,13 @@ class DefaultVerb(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(f".{VERBS[name]}", __package__), name)
+        command: click.Command = getattr(importlib.import_module(f".{VERBS[name].module}", __package__), name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        items = super().shell_complete(ctx, incomplete)
+        # click's own answer would import every verb, for its summary
+        verbs = [CompletionItem(name, help=verb.summary) for name, verb in VERBS.items() if name.startswith(incomplete)]
+        items = [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
         run = self.get_command(ctx, "run")
         assert run is not None
         values = {item.value for item in items}
@@ -69,16 +44,22 @@ class DefaultVerb(click.Group):
             args = ["--help"]
         if args[0] not in (*VERBS, "-h", "--help", "-V", "--version"):
             if not ctx.resilient_parsing:
+                from mnrun.cli.words import first
+
                 first.refuse(args[0], VERBS, _exists)
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
+        from mnrun.cli.words.help import page
+
         return page()
 
 
 def _exists(word: str) -> bool:
     """Return whether a word is a file or a program on this machine."""
+    import shutil
+
     return os.path.exists(word) or shutil.which(word) is not None
 
 
@@ -107,6 +88,8 @@ def entry() -> NoReturn:
     except BrokenPipeError:
         code = 141
     except Exception:
+        import traceback
+
         code = _complain("this is a bug in mnrun; please report the lines above", BUG, traceback.format_exc())
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -114,6 +97,8 @@ def entry() -> NoReturn:
 
 
 def _lacking(error: click.NoSuchOption) -> UsageError:
+    from mnrun.cli.words.options import of_verb
+
     context = error.ctx
     if context is None:
         return UsageError(f"there is no option {error.option_name}", "mnrun --help shows the most used ones")
@@ -140,4 +125,4 @@ def _complain(message: str, code: int, before: str = "") -> int:
     return code
 
 
-__all__ = ["entry", "main"]
+__all__ = ["VERBS", "entry", "main"]

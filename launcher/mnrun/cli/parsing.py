@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from mnrun import versioned
-from mnrun.cli.words import command
-from mnrun.cli.words.command import Line
 from mnrun.cli.words.help import help_all, write_options
-from mnrun.cli.words.line import Flags, end_of_options
 from mnrun.config.options import OPTIONS, Option
 from mnrun.errors import NoImageError
+
+if TYPE_CHECKING:
+    from mnrun.cli.words.line import Flags
 
 COMMAND = {
     "ignore_unknown_options": False,
@@ -36,6 +35,9 @@ class JobVerb(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # a shell asks for completions
             return super().parse_args(ctx, args)
+        from mnrun.cli.words import command
+        from mnrun.cli.words.line import end_of_options
+
         verb = str(ctx.info_name)
         flags = self._flags(ctx)
         end = end_of_options(args, flags, verb)
@@ -46,7 +48,7 @@ class JobVerb(click.Command):
             end = end_of_options(args, flags, verb, file)
         plain = args[end : end + 1] != ["--"]
         words = tuple(args[end:] if plain else args[end + 1 :])
-        line = Line(verb, (*((file,) if file else ()), *args[:end]), words, plain, file)
+        line = command.Line(verb, (*((file,) if file else ()), *args[:end]), words, plain, file)
         asks_for_help = {"-h", "--help", "--help-all"} & set(args[:end])
         if not asks_for_help:
             command.refuse(line, self._verbs(ctx))
@@ -59,9 +61,13 @@ class JobVerb(click.Command):
         try:
             return super().invoke(ctx)
         except NoImageError as error:
+            from mnrun.cli.words import command
+
             raise command.options_behind(ctx.obj) or error from None
 
     def _flags(self, ctx: click.Context) -> Flags:
+        from mnrun.cli.words.line import Flags
+
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
         return Flags(
             every=frozenset(flag for option in options for flag in (*option.opts, *option.secondary_opts)),
@@ -136,4 +142,6 @@ def json_option(verb: Callable[..., None]) -> Callable[..., None]:
 
 def print_json(answer: object) -> None:
     """Print the answer of a verb, a dataclass whose schema is in docs/reference/schemas/."""
+    from mnrun import versioned
+
     click.echo(versioned.text(answer, 2), nl=False)

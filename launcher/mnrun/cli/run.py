@@ -7,7 +7,6 @@ import sys
 import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
-from mnrun.running import session
 
 FORMATS = ("steps", "sbatch", "json")
 
@@ -17,6 +16,8 @@ FORMATS = ("steps", "sbatch", "json")
 @click.option("--as-given", is_flag=True, help="Read no profile, no configuration and no MNRUN_* variable.")
 def run(command: tuple[str, ...], **options: object) -> None:
     """Run COMMAND on every rank, and exit with its code. Without an allocation, get one, and return it at the end."""
+    from mnrun.running import session
+
     sys.exit(session.carry_out(command, options))
 
 
@@ -35,7 +36,7 @@ def run(command: tuple[str, ...], **options: object) -> None:
 def plan(command: tuple[str, ...], form: str, commands: bool, as_json: bool, **options: object) -> None:
     """Show what run would do: ranks, nodes, whether it will work, and the origin of each value."""
     from mnrun.planning import show
-    from mnrun.running import submission
+    from mnrun.running import session, submission
 
     form = "json" if as_json else form
     if form == "sbatch":

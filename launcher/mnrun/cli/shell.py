@@ -8,7 +8,6 @@ import sys
 import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
-from mnrun.running import session
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
@@ -18,6 +17,8 @@ def shell(command: tuple[str, ...], **options: object) -> None:
 
     Without an allocation, it gets one, and returns it at the end. Commands may also come from a pipe.
     """
+    from mnrun.running import session
+
     kind = "terminal" if os.isatty(0) and os.isatty(1) else "input"
     sys.exit(session.carry_out(command, options, kind))
 

@@ -9,9 +9,6 @@ from typing import Any
 import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
-from mnrun.jobs import waiting
-from mnrun.running import submission
-from mnrun.system.screen import Screen
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
@@ -20,6 +17,10 @@ from mnrun.system.screen import Screen
 @job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) -> None:
     """Submit the job as a batch script, and print its id."""
+    from mnrun.jobs import waiting
+    from mnrun.running import submission
+    from mnrun.system.screen import Screen
+
     batch = submission.make(command, options)
     if dry_run:
         click.echo(batch.script, nl=False)

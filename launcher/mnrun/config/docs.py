@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mnrun import __version__
 from mnrun.config import syntax
 from mnrun.config.layers import EXCLUSIVE, Setting
-from mnrun.config.options import ALIASES, OPTIONS, Option
+from mnrun.config.options import ALIASES, OPTIONS, Option, sections
 
 _TOML_TYPES = {"flag": "boolean", "number": "integer", "list": "array", "words": "array"}
 
@@ -24,12 +24,6 @@ class Verb:
     help: str
     options: Mapping[str, str] = field(default_factory=dict)  # an option of its own -> its help
     takes_all: bool = False  # whether it takes a job file and every option of the table
-
-
-def sections() -> Iterator[tuple[str, list[Option]]]:
-    """Yield the options by section, in the table's order."""
-    for name in dict.fromkeys(option.section for option in OPTIONS):
-        yield name, [option for option in OPTIONS if option.section == name]
 
 
 def table(verbs: Sequence[Verb]) -> str:

@@ -6,7 +6,6 @@ variables of every rank. [slurm] also takes long options of sbatch that mnrun do
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import os.path
@@ -245,6 +244,8 @@ def _option(page: Page, path: Path) -> Option:
         return BY_NAME[_name(key)]
     if key == "command":
         raise UsageError(f"{page.at(path)}: command is allowed only in a job file", "move it to a job file")
+    import difflib
+
     near = difflib.get_close_matches(key.replace("-", "_"), [*BY_NAME, *ALIASES, "command", "env"], 1)
     raise UsageError(
         f"{page.at(path)}: unknown key {key}",

@@ -5,7 +5,6 @@ built-in < site defaults < profile < its partition < user < job file < MNRUN_* <
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -244,6 +243,8 @@ def parse(option: Option, raw: object, origin: str) -> Value:
     if option.kind == "seconds":
         return _seconds(name, text, origin)
     if option.choices and text not in option.choices:
+        import difflib
+
         near = (
             ["host"]
             if (option.name, text) == ("runtime", "none")

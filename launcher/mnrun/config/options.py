@@ -5,6 +5,7 @@ A key is the long option with `_` for `-`. The variable is `MNRUN_` and the key 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun itself"
@@ -380,3 +381,9 @@ PATHS = (
     *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
     *("output", "error", "hostfile", "podman_root"),
 )
+
+
+def sections() -> Iterator[tuple[str, list[Option]]]:
+    """Yield the options by section, in the table's order."""
+    for name in dict.fromkeys(option.section for option in OPTIONS):
+        yield name, [option for option in OPTIONS if option.section == name]

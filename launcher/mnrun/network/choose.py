@@ -261,11 +261,11 @@ def _gid(ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Itera
         best = inside or gids
         if not best:
             return
-        indexes.add(best[0].index)
+        indexes.add(best[0].number)
     if len(indexes) == 1:
         nic = best[0].nic
         why = f"RoCE v2 with the address of {nic} ({best[0].address})"
-        yield Choice("NCCL_IB_GID_INDEX", str(best[0].index), why)
+        yield Choice("NCCL_IB_GID_INDEX", str(best[0].number), why)
 
 
 def _efa(nodes: Nodes) -> Iterator[Choice]:

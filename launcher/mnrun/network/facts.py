@@ -6,6 +6,8 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import NamedTuple
 
 from mnrun.facts import Fact
 
@@ -28,13 +30,12 @@ class Nic:
     def has(self, address: str) -> bool:
         return any(entry.partition("/")[0] == address for entry in self.addresses)
 
-    @property
+    @cached_property
     def networks(self) -> tuple[str, ...]:
         return tuple(str(ipaddress.IPv4Interface(address).network) for address in self.addresses)
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(NamedTuple):
     """A route: the NIC through which a network is reached."""
 
     network: int
@@ -42,11 +43,10 @@ class Route:
     nic: str
 
 
-@dataclass(frozen=True)
-class Gid:
+class Gid(NamedTuple):
     """An entry of a RoCE port's table of addresses."""
 
-    index: int
+    number: int
     version: str
     address: str  # the address in IPv4, or ""
     nic: str
@@ -103,6 +103,11 @@ def network_facts(facts: Iterable[Fact]) -> NetworkFacts:
     return builder.network_facts()
 
 
+def of_nodes(reports: dict[str, list[Fact]]) -> dict[str, NetworkFacts]:
+    """Return the networks of each node, and take its facts away. For thousands of nodes, both would fill the memory."""
+    return {node: network_facts(reports.pop(node)) for node in tuple(reports)}
+
+
 class _Builder:
     """The facts so far: those of one NIC, or of one port, stand in several lines."""
 
@@ -126,15 +131,13 @@ class _Builder:
         elif fact.subject == "address" and words:
             self.addresses.setdefault(name, []).append(str(ipaddress.IPv4Interface(words[0])))
         elif fact.subject == "route":
-            network = ipaddress.IPv4Network("0.0.0.0/0" if name == "default" else name)
-            nic = dict(zip(words, words[1:]))["dev"]
-            self.routes.append(Route(int(network.network_address), int(network.netmask), nic))
+            self.routes.append(Route(*_network(name), dict(zip(words, words[1:]))["dev"]))
         elif fact.subject == "hca":
             self.hcas.append(_hca(name, pairs))
         elif fact.subject == "gid":
             self.gids.setdefault(f"{name}:{pairs['port']}", []).append(_gid(pairs))
         elif fact.subject == "gpu":
-            self.gpus.append(_place(pairs))
+            self.gpus.append(_place(pairs.get("pci", "")))
         elif fact.subject == "cxi":
             self.slingshot.append(name)
         elif fact.subject == "feature":
@@ -155,6 +158,12 @@ class _Builder:
             self.kernel,
             self.limits,
         )
+
+
+@cache  # thousands of nodes have the same routes
+def _network(name: str) -> tuple[int, int]:
+    network = ipaddress.IPv4Network("0.0.0.0/0" if name == "default" else name)
+    return int(network.network_address), int(network.netmask)
 
 
 def _nic(name: str, pairs: Pairs, addresses: Iterable[str]) -> Nic:
@@ -184,12 +193,13 @@ def _hca(name: str, pairs: Pairs) -> Hca:
         float(pairs.get("rate") or 0),
         EFA if pairs.get("driver") == "efa" else kinds.get(pairs.get("link", ""), ""),
         int(pairs.get("id") or "0", 16),
-        _place(pairs),
+        _place(pairs.get("pci", "")),
     )
 
 
-def _place(pairs: Pairs) -> Place:
-    return tuple(pairs["pci"].split("/")) if pairs.get("pci") else ()
+@cache  # and the same slots
+def _place(pci: str) -> Place:
+    return tuple(pci.split("/")) if pci else ()
 
 
 def fast(facts: NetworkFacts) -> str:

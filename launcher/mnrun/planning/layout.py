@@ -208,10 +208,11 @@ def _spread(ntasks: int, room: Sequence[int]) -> tuple[int, ...] | None:
         return None
     ranks = [0] * len(room)
     while ntasks:
-        for i in (i for i in range(len(room)) if ranks[i] < room[i]):
-            if ntasks:
-                ranks[i] += 1
-                ntasks -= 1
+        takers = [i for i, most in enumerate(room) if ranks[i] < most][:ntasks]
+        rounds = min(ntasks // len(takers), *(room[i] - ranks[i] for i in takers))
+        for i in takers:
+            ranks[i] += rounds
+        ntasks -= rounds * len(takers)
     return tuple(ranks)
 
 

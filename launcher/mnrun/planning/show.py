@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from mnrun import nodeset, versioned
 from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import MARK, Command, Plan, Site, Step, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
-from mnrun.planning.compatibility import Verdict, single_copy
+
+if TYPE_CHECKING:
+    from mnrun.planning.compatibility import Verdict
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Judgement:
     @property
     def _of_mpi(self) -> list[str]:
         if self.verdict is None:
+            from mnrun.planning.compatibility import single_copy
+
             return [f"verdict: none, {self.origin}", f"  {single_copy(self.spec)}"]
         chosen = self.verdict.chosen
         others = [method for method in self.verdict.methods if method is not chosen]

@@ -8,6 +8,7 @@ The lease is the standard input of the serving step. After it is closed, every p
 from __future__ import annotations
 
 import copy
+import importlib
 import queue
 import re
 import signal
@@ -21,8 +22,6 @@ from mnrun import connect, nodeset
 from mnrun.errors import LaunchError, NodeError
 from mnrun.jobs.records import REQUEUED
 from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
-from mnrun.network import choose
-from mnrun.network.facts import network_facts
 from mnrun.nodes import kit, relay, transport
 from mnrun.nodes.status import Roster
 from mnrun.planning.commands import carry
@@ -124,6 +123,7 @@ class Launch:
         self._send(kit.pack(kit.files(self.plan, extra, pulse)))
         if pulse:
             self.serving.pulse()
+        importlib.import_module("mnrun.network.choose")  # while the nodes start
 
     def _start_run(self) -> None:
         # With a terminal, srun sends a program's errors with its output. Its own standard error has only srun's.
@@ -144,7 +144,8 @@ class Launch:
     def _await_ready(self) -> None:
         deadline = time.monotonic() + self.plan.spec.start.timeout
         while not self.roster.complete:
-            self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
+            if self.events.empty():  # thousands of nodes send too many words to show each
+                self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
             if self.forward.over:
                 raise Broken(self._why_cut_off)
@@ -156,8 +157,7 @@ class Launch:
                 self._ask_for_logs()
                 raise self._not_ready(late=self.code is None)
         self.roster.check_images(self.plan)
-        for worker in self.roster.in_order():
-            self.records.ready(worker)
+        self.records.ready(self.roster.in_order())
 
     def _ask_for_logs(self) -> None:
         """Ask for the logs of the containers that are not ready, and take in the answers."""
@@ -185,7 +185,9 @@ class Launch:
 
     def _fabric(self) -> dict[str, str]:
         """Return the file with the ranks' networks and adapters, chosen by the facts that the nodes reported."""
-        networks = {node: network_facts(facts) for node, facts in self.roster.facts.items()}
+        from mnrun.network import choose, facts
+
+        networks = facts.of_nodes(self.roster.facts)
         addresses = {name: worker.address for name, worker in self.roster.workers.items()}
         choices = choose.of_job(self.plan.spec, networks, addresses)
         for line in choose.reasons(choices):
@@ -391,7 +393,8 @@ def execute(
     `starter` starts commands on the nodes in place of system.process.start. `forwarded` are the signals that go on to
     the program.
     """
-    cpus = sum(node.cpus for node in allocation.nodes if node.name in plan.layout.nodes)
+    names = set(plan.layout.nodes)
+    cpus = sum(node.cpus for node in allocation.nodes if node.name in names)
     if plan.layout.ntasks > cpus:
         site = replace(site, overcommit=True)
     return Launch(plan, site, environ, records, screen, starter or start, forwarded).run()

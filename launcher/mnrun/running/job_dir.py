@@ -1,4 +1,4 @@
-"""Write the directory of a launch where it was started: its log, and a record of each node that became ready."""
+"""Write the directory of a launch where it was started: its log, and a record of the nodes that became ready."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +20,13 @@ from mnrun.jobs.launches import OWNER as OWNER
 from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted
 from mnrun.jobspec import JobSpec
 from mnrun.model import Plan, Site, Worker
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The nodes that were ready, as `nodes.json` has them."""
+
+    nodes: tuple[Worker, ...]
 
 
 class Records:
@@ -79,9 +86,10 @@ class Records:
         with suppress(OSError):
             self.write(launches.LAUNCH, versioned.text(record))
 
-    def ready(self, worker: Worker) -> None:
+    def ready(self, workers: Iterable[Worker]) -> None:
+        """Record the nodes. All are in one file, since a shared filesystem may take milliseconds to make a file."""
         with suppress(OSError):
-            self.write(f"node.{worker.name}.json", versioned.text(worker))
+            self.write("nodes.json", versioned.text(Ready(tuple(workers))))
 
     def prove(self, summary: str, topologies: Mapping[str, Sequence[str]]) -> None:
         """Record the summary of the run, and each node's topology as `nvidia-smi topo -m` prints it."""

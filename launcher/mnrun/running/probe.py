@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mnrun.errors import LaunchError
 from mnrun.facts import by_node, parse, values
@@ -29,7 +30,9 @@ from mnrun.planning import compatibility, layout
 from mnrun.planning.compatibility import Verdict
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import SCHEDULERS
-from mnrun.schedulers.hosts.transport import Transport
+
+if TYPE_CHECKING:
+    from mnrun.schedulers.hosts.transport import Transport
 
 DAY = 86400.0
 UNASKED = "there are no nodes yet: `mnrun plan` in the job asks one, and remembers the answer"
@@ -180,12 +183,9 @@ class Probe:
 def resolve(probe: Probe, look: bool = False) -> tuple[JobSpec, Verdict | None]:
     """Return the job as it will run, and the verdict if one is known. `look` is for a plan, which refuses nothing.
 
-    An inside-out job needs nothing of the node, so it asks nothing and runs as it does without an earlier answer.
     Raises Impossible.
     """
     spec, direct = probe.spec, probe.spec.program.direct
-    if not look and not (direct and spec.start.mode == "outside-in"):
-        return spec, None
     facts = probe.remembered()
     fresh = False
     if look or facts is None or not probe.judge(facts).chosen.works:

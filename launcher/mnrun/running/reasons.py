@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from mnrun import nodeset
-from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
 from mnrun.model import Outcome, Plan, Site
 from mnrun.nodes.status import LESS, Roster
@@ -94,6 +93,8 @@ def last_line(outcome: Outcome, lines: Iterable[str]) -> tuple[str, str]:
     """
     culprit = outcome.culprit
     who = f"rank {culprit.rank} on {culprit.node}" if culprit is not None else "the program"
+    from mnrun.diagnosis.recognise import diagnose
+
     diagnosis = diagnose(lines, outcome.code)
     end = f"{who} {_how(outcome.code)}"
     return (f"{end}: {diagnosis.cause}", diagnosis.remedy) if diagnosis is not None else (end, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
+import random
 import shutil
 import signal
 import sys
@@ -121,13 +121,12 @@ def _launch_in_batch(spec: JobSpec, screen: Screen) -> int:
 def _launch(
     request: LaunchRequest, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()
 ) -> Outcome:
-    from mnrun.running import execute, outputs, probe
+    from mnrun.running import execute, outputs
 
-    spec, allocation, site = request.spec, request.allocation, request.site
-    node_probe = probe.Probe(spec, allocation, site, os.environ, transport)
-    spec, verdict = probe.resolve(node_probe)
+    allocation, site = request.allocation, request.site
+    spec, verdict = resolved(request, transport)
     launch_plan = _plan(spec, allocation, site)
-    lines = [show.verdict_line(verdict, node_probe.origin)] if spec.verbose else []
+    lines = [verdict] if spec.verbose else []
     for note in (show.summary(launch_plan), *launch_plan.notes, *notes, *lines):
         screen.say(note)
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
@@ -141,6 +140,21 @@ def _launch(
         if outcome.code and not outcome.why and not spec.program.shell:
             outcome = _explained(outcome, written, spec.program.split_output, screen)
     return outcome
+
+
+def resolved(request: LaunchRequest, transport: Transport | None) -> tuple[JobSpec, str]:
+    """Return the job as it will run, and a line with the verdict on it. Raises Impossible.
+
+    An inside-out job needs nothing of the node, so it asks nothing and runs as it does without an earlier answer.
+    """
+    spec = request.spec
+    if not spec.program.direct or spec.start.mode != "outside-in":
+        return spec, show.verdict_line(None, "")
+    from mnrun.running import probe
+
+    node_probe = probe.Probe(spec, request.allocation, request.site, os.environ, transport)
+    spec, verdict = probe.resolve(node_probe)
+    return spec, show.verdict_line(verdict, node_probe.origin)
 
 
 def _explained(outcome: Outcome, written: Written, split_output: str, screen: Screen) -> Outcome:
@@ -321,4 +335,4 @@ def own_call() -> tuple[str, ...]:
 
 def token() -> str:
     """Return six random characters, which make a launch's name unique."""
-    return "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(6))
+    return "".join(random.SystemRandom().choices("abcdefghijkmnpqrstuvwxyz23456789", k=6))

@@ -86,6 +86,13 @@ def test_one_node_needs_no_network(name: str) -> None:
     assert choose.choose({"node11": machine(name)}, {"node11": "10.0.0.1"}) == ()
 
 
+def test_the_facts_of_nodes_make_room_for_their_networks() -> None:
+    """Each node's are those that it reported, and no fact is kept."""
+    reports = {name: parse("".join(f"fact {name} {line}\n" for line in lines("roce", 11))) for name in ("a", "b")}
+    assert facts.of_nodes(reports) == dict.fromkeys(("a", "b"), machine("roce"))
+    assert reports == {}
+
+
 def test_one_network_leaves_nothing_to_choose() -> None:
     """A plain cluster is left as it is."""
     assert two(node(1), node(2)) == {}

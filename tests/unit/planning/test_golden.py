@@ -10,7 +10,6 @@ any may have site/profiles as in /etc/mnrun.
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 import subprocess
 import sys
@@ -70,7 +69,7 @@ def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pyt
     mocker.patch("mnrun.schedulers.slurm.is_here", return_value=True)
     mocker.patch.object(probe.Probe, "_answer", return_value=(RECORDED / "facts.txt").read_text())
     mocker.patch.object(probe.Probe, "_place", return_value=None)
-    mocker.patch.object(secrets, "choice", return_value="x")
+    mocker.patch.object(session, "token", return_value="xxxxxx")
     mocker.patch.object(session, "cwd", return_value="/home/alice/run")
     mocker.patch.object(load, "_text", side_effect=lambda path, _: (folder / Path(path).name).read_text())
     mocker.patch.object(load, "_of_the_site", side_effect=lambda path, _: path.read_text() if path.exists() else None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mnrun.errors import NodeError, SchedulerError
@@ -101,8 +103,11 @@ def test_the_steps_see_nothing_of_the_surrounding_step(launch: Launcher, stage: 
 
 
 def test_what_is_recorded(launch: Launcher) -> None:
-    """Every line in the log, and a record of each node that was ready."""
+    """Every line in the log, and a record of the nodes that were ready."""
     launch(Play(kit=noise("srun: a warning") + say(*READY)))
     log = (launch.path / "log").read_text().splitlines()
     assert log == ["srun: a warning", *READY, *RANKS, *BYE]
-    assert sorted(path.name for path in launch.path.glob("node.*")) == ["node.node01.json", "node.node02.json"]
+    assert [node["name"] for node in json.loads((launch.path / "nodes.json").read_text())["nodes"]] == [
+        "node01",
+        "node02",
+    ]

@@ -57,11 +57,13 @@ def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:
     with job_dir.opened(str(tmp_path), "7-abc", keep=True) as records:
         records.log("one")
         records.log("two ü")
-        records.ready(Worker("node01", "node01", "10.0.0.1", 22345, "3"))
-    assert sorted(path.name for path in records.path.iterdir()) == ["log", "node.node01.json"]
+        records.ready([Worker("node01", "node01", "10.0.0.1", 22345, "3"), Worker("node02", "n2", "")])
+    assert sorted(path.name for path in records.path.iterdir()) == ["log", "nodes.json"]
     assert (records.path / "log").read_text() == "one\ntwo ü\n"
-    assert json.loads((records.path / "node.node01.json").read_text()) == {
-        "version": 1,
+    record = json.loads((records.path / "nodes.json").read_text())
+    first, second = record["nodes"]
+    assert (record["version"], second["host"]) == (1, "n2")
+    assert first == {
         "name": "node01",
         "host": "node01",
         "address": "10.0.0.1",

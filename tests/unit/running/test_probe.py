@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
-from mnrun.running import probe
+from mnrun.running import probe, session
+from mnrun.running.job_dir import Records
 from mnrun.running.probe import Probe, resolve
 from mnrun.schedulers import slurm
 from mnrun.system import process
@@ -57,15 +59,19 @@ def of(image: Path, **given: Any) -> Probe:
     return Probe(spec, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
 
 
+def started(probe: Probe) -> tuple[JobSpec, str]:
+    """The job as a run carries it out, and the line with the verdict."""
+    assert probe.allocation is not None
+    request = session.LaunchRequest(probe.spec, probe.allocation, probe.site, lambda _: nullcontext(Records(Path())))
+    return session.resolved(request, None)
+
+
 def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
     """It needs nothing of the node."""
-    spec, verdict = resolve(of(image))
-    assert (node.questions, verdict, spec.start.mode, spec.start.undecided) == (
-        [],
-        None,
-        "inside-out",
-        ("mode", "launcher", "mpi"),
-    )
+    spec, verdict = started(of(image))
+    assert (spec.start.mode, spec.start.undecided) == ("inside-out", ("mode", "launcher", "mpi"))
+    assert node.questions == []
+    assert verdict.startswith("verdict: none, inside-out needs nothing")
 
 
 def test_outside_in_asks_once(node: Node, image: Path) -> None:
@@ -130,8 +136,9 @@ def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
     """The answer of a run that does not ask is the same: ranks without an MPI where the image has no mpirun."""
     node.says = NO_MPI
     resolve(of(image), look=True)
-    spec, verdict = resolve(of(image))
-    assert (spec.start.undecided, verdict, len(node.questions)) == (("mode", "launcher", "mpi"), None, 1)
+    spec, verdict = started(of(image))
+    assert (spec.start.undecided, len(node.questions)) == (("mode", "launcher", "mpi"), 1)
+    assert verdict.startswith("verdict: none")
 
 
 def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:

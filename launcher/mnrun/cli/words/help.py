@@ -6,8 +6,8 @@ import click
 
 from mnrun import __version__
 from mnrun.cli.words.near import nearest
-from mnrun.config import docs
-from mnrun.config.options import BY_NAME, COMMON, OPTIONS
+from mnrun.cli.words.verbs import VERBS
+from mnrun.config.options import BY_NAME, COMMON, OPTIONS, sections
 from mnrun.errors import UsageError
 
 EXAMPLES = (
@@ -15,12 +15,6 @@ EXAMPLES = (
     ("mnrun submit -N 4 --image org/app:1 -- ./app", "as a batch job"),
     ("mnrun shell -N 1 --image app.sif", "a prompt in the container"),
 )
-# Verbs by their purpose.
-PURPOSES = {
-    "Run": ("run", "plan", "submit", "shell"),
-    "Follow": ("status", "logs", "wait", "cancel", "exec", "why"),
-    "Set up": ("check", "nodes", "image", "init", "profile", "completion", "clean", "help", "version"),
-}
 # The options of the first page, with fewer words than in the table.
 FIRST = {
     "image": "image: a file, or docker://NAME:TAG",
@@ -45,7 +39,10 @@ def page() -> str:
     width = max(len(line) for line, _ in EXAMPLES) + 2
     lines = ["mnrun: run one job on many nodes, in containers. The usual verb is run.", ""]
     lines += [f"  {line.ljust(width)}{purpose}" for line, purpose in EXAMPLES]
-    lines += ["", *(f"{purpose + ':':8}{'  '.join(verbs)}" for purpose, verbs in PURPOSES.items()), ""]
+    purposes: dict[str, list[str]] = {}
+    for name, verb in VERBS.items():
+        purposes.setdefault(f"{verb.purpose}:", []).append(name)
+    lines += ["", *(f"{purpose:8}{'  '.join(verbs)}" for purpose, verbs in purposes.items()), ""]
     lines += [f"  {_spelt(name):28}{text}" for name, text in FIRST.items()]
     return "\n".join([*lines, "", MORE])
 
@@ -71,7 +68,7 @@ def write_options(verb: click.Command, context: click.Context, formatter: click.
     own = [record for name, record in records.items() if name not in BY_NAME]
     with formatter.section("Options"):
         formatter.write_dl(own)
-    for title, group in sorted(docs.sections(), key=lambda section: section[0] != "Container"):
+    for title, group in sorted(sections(), key=lambda section: section[0] != "Container"):
         shown = [records[option.name] for option in group if every or option.name in COMMON]
         with formatter.section(title):
             formatter.write_dl(shown)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mnrun import environment
+from mnrun import environment, nodeset
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
@@ -179,7 +179,8 @@ def _outside(environ: Mapping[str, str]) -> dict[str, str]:
 
 def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:
     """Return the output of `words`, run once on each of these nodes of the job. Raises SchedulerError if srun fails."""
-    gpus = {node.gpus for node in allocation.nodes if node.name in names}
+    asked = set(names)
+    gpus = {node.gpus for node in allocation.nodes if node.name in asked}
     srun = steps.once_each(names, gpus.pop() if len(gpus) == 1 else 0)
     return _ask(*srun, *words, environ=environment.for_srun(environ))
 
@@ -187,7 +188,7 @@ def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], 
 def why_down(names: Sequence[str]) -> dict[str, str]:
     """Return node -> Slurm's state for the nodes that are down, failing, draining or silent."""
     try:
-        text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", ",".join(names))
+        text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", nodeset.fold(names))
     except SchedulerError:
         return {}
     states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)

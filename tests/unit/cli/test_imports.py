@@ -1,0 +1,95 @@
+"""Modules that an answer of mnrun must do without. Each costs a fraction of a millisecond to several, at every call."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from unit.conftest import Shell
+from unit.samples import recorded
+
+LAUNCHER = Path(__file__).resolve().parents[3] / "launcher"
+ENTRY = """
+import atexit, sys
+from mnrun.__main__ import entry
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+sys.argv[0] = "mnrun"
+entry()
+"""
+FOR_NO_ANSWER = {
+    *("hpccm", "jinja2", "rich", "paramiko", "psutil", "cryptography", "ClusterShell", "spython"),
+    *("subprocess", "shutil", "traceback", "json", "difflib", "logging"),
+    *("mnrun.jobspec", "mnrun.environment", "mnrun.config.docs", "mnrun.config.layers"),
+    *("mnrun.planning", "mnrun.running", "mnrun.schedulers", "mnrun.system", "mnrun.jobs"),
+}
+
+
+# Modules that a run needs after its first step is on its way, or in a case of its own.
+FOR_NO_FIRST_STEP = {
+    *("hpccm", "jinja2", "rich", "paramiko", "cryptography", "spython", "pyslurm"),
+    *("concurrent.futures", "difflib", "hashlib", "importlib.resources", "multiprocessing"),
+    *("mnrun.diagnosis", "mnrun.images.build", "mnrun.mpi.facts", "mnrun.network", "mnrun.running.probe"),
+    *("mnrun.planning.compatibility", "mnrun.planning.script", "mnrun.schedulers.hosts.transport"),
+    *("mnrun.schedulers.slurm.allocate", "mnrun.schedulers.slurm.queue"),
+}
+FIRST_STEP = """
+import os, sys
+from mnrun.__main__ import entry
+from mnrun.system import process
+def start(name, command, *_, **__):
+    print(command.argv[0], *sys.modules)
+    sys.stdout.flush()
+    os._exit(0)
+process.start = start
+sys.argv[0] = "mnrun"
+entry()
+"""
+
+
+def imported(sh: Shell, *words: str, environ: Sequence[str] = ()) -> set[str]:
+    """The modules that a call of mnrun has imported up to its end."""
+    python = ("env", f"PYTHONPATH={LAUNCHER}", *environ, sys.executable, "-B", "-c", ENTRY)
+    return set(sh('"$@" 2>&1 >/dev/null', *python, *words).decode().split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_the_first_answers_import_little(sh: Shell, option: str) -> None:
+    names = imported(sh, option)
+    assert "mnrun.cli.main" in names
+    assert sorted(names & FOR_NO_ANSWER) == []
+    assert ("mnrun.config.options" in names) == (option == "--help")
+
+
+LINES = ("mnrun ", "mnrun s", "mnrun --no", "mnrun --mode in", "mnrun submit --dry", "mnrun plan -")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_completion_imports_little(sh: Shell, line: str) -> None:
+    count = str(len(line.split(" ")) - 1)
+    asks = ("_MNRUN_COMPLETE=bash_complete", f"COMP_WORDS={line}", f"COMP_CWORD={count}")  # bash itself drops COMP_*
+    names = imported(sh, environ=asks)
+    assert "mnrun.cli.parsing" in names
+    assert sorted(names & FOR_NO_ANSWER) == []
+
+
+@pytest.mark.parametrize("scheduler", ["local", "slurm"])
+def test_the_first_step_starts_after_few_imports(sh: Shell, tmp_path: Path, scheduler: str) -> None:
+    """Slurm has two questions to answer, with what it was recorded to say."""
+    said, variables = recorded("plain")
+    for program, answer in {"scontrol": said, "srun": "slurm-wlm 24.11.5\n"}.items():
+        (tmp_path / f"{program}.txt").write_text(answer)
+        (tmp_path / program).write_text(f"#!/bin/sh\ncat '{tmp_path}/{program}.txt'\n")
+        (tmp_path / program).chmod(0o700)
+    slurm = scheduler == "slurm"
+    place, job = ((), [f"{name}={value}" for name, value in variables.items()]) if slurm else (("--local",), [])
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    python = ("env", path, *job, f"PYTHONPATH={LAUNCHER}", sys.executable, "-B", "-c", FIRST_STEP)
+    words = (*place, "--runtime", "host", "--launcher", "env", "--", "true")
+    program, *names = sh('"$@"', *python, *words).decode().split()
+    assert program == ("srun" if slurm else "bash")
+    assert "mnrun.running.execute" in names
+    assert sorted(set(names) & FOR_NO_FIRST_STEP) == []
