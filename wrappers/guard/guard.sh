@@ -14,9 +14,8 @@
 #     over                The lease ends. Under pdsh the lease is a FIFO on the node, which has no end of file.
 #     alive               The launcher lives. Where mnrun_silence is set, a lease that is silent for so many
 #                         seconds has ended.
-#     ask NODE …          The line is for the node's container.
-#     answer NODE …       The line is for the process here that asked (pipe_frames.sh, pipe_demux.sh).
-#                         srun sends every line to all nodes. A grep drops the lines for another NODE.
+#     ask NODE …          The line is for a command in the node's container (pipe_frames.sh, pipe_demux.sh).
+#     answer NODE …       The line is for the process here that asked.
 # When the lease ends, the guard ends all processes of the job on this node and removes the node directory.
 # A TERM from the scheduler may be a warning (sbatch --signal, preemption). The guard tells the launcher, and the
 # launcher can ask the scheduler. The launcher ends the lease if the job is over.
@@ -47,7 +46,7 @@ mnrun_first='' # whether the head runs on this node
 # The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
 # kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
 # when it opens the pipe (fifo(7)).
-mkfifo up idle ${mnrun_first:+stdin gate.new} ${mnrun_joined:+asks}
+mkfifo up across idle ${mnrun_first:+stdin gate.new} ${mnrun_joined:+asks}
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
@@ -80,8 +79,9 @@ network() { # Report the facts of the node's networks to the launcher
 }
 
 forward() { # Forward each line of the pipe to the launcher, with the node's name
-  local word rest facts line part=''
+  local word rest facts line part='' across crossing=''
   deaf
+  exec {across}<>across # commands that have data for another node write it there (pipe_frames.sh)
   [[ -z $mnrun_beat ]] || trap '' PIPE
   network # the container starts meanwhile
   user_name
@@ -97,13 +97,18 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
     else
       part+=$line word=alive rest=''
     fi
+    if [[ $word == across ]]; then
+      [[ -n $crossing ]] || { grep --line-buffered -a . <&"$across" 2>/dev/null & crossing=$!; }
+      continue
+    fi
     [[ $word == ready ]] && rest="$facts $rest"
     [[ $word != ended || $rest != *' 137'* ]] || memory_note # note it before Slurm removes the step's control group
     if ! printf '%s %s %s\n' "$word" "$mnrun_node" "$rest" 2>/dev/null; then
       kill -HUP $$ # the launcher's end of the pipe is closed
-      return
+      break
     fi
   done
+  [[ -z $crossing ]] || kill -KILL "$crossing"
 }
 
 magic() { # PATH: Set REPLY to the beginning of a file, without its NUL bytes
@@ -227,29 +232,6 @@ box() { # WORDS: Run a container. Its standard input is a pipe from the guard, s
   say "gone $mnrun_code"
 }
 
-carry() { # Route the lines between the nodes' commands from here on
-  # `read` takes a pipe byte by byte, because it must not read past its line (POSIX, read). `read -N` and grep read
-  # blocks. So the data goes to pipe_demux.sh, in records of one length. Only the words come to the guard.
-  local lease mine="${mnrun_node//./\\.} [^ ]+ [^ ]+"
-  trap : PIPE # a write to an ended container must not end the guard
-  forget_keys # they are for ssh, and this job uses the pipe
-  mkfifo across
-  exec {mnrun_across}<>across
-  (deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- && exec grep --line-buffered -a . <&"$mnrun_across") &
-  mnrun_crossing=$!
-  # shellcheck disable=SC2094
-  exec {lease}< <(
-    deaf
-    exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- {mnrun_across}>&-
-    exec tee >(grep --line-buffered -aE "^(answer $mine|ask $mine (in\\+?|eof|took)( |\$))" |
-      dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | exec bash -p ./pipe_demux.sh >/dev/null)
-  )
-  mnrun_filter=$!
-  exec < <(deaf && exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&- {mnrun_across}>&- &&
-    exec grep --line-buffered -aE "^(ask $mine (words\\+?|run|signal)|file\\+?|go|log|signal|end|over|alive)( |\$)" <&"$lease")
-  exec {lease}<&-
-}
-
 dismiss() { # Stop the head that came through the gate and waits for a go
   local round pid start
   if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # no head has come through, and none can now
@@ -285,9 +267,10 @@ finish() {
   set +e
   [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || say "gone 137" # the head's container ends with its program
   : >closing
-  if [[ -n ${mnrun_filter-} ]]; then
-    kill -KILL "$mnrun_filter" "$mnrun_crossing"
-    wait "$mnrun_crossing" 2>/dev/null
+  if [[ -n ${mnrun_filter-} ]]; then # pipe_demux.sh
+    kill -KILL "$mnrun_filter" 2>/dev/null
+    wait "$mnrun_filter"
+    (($? == 0 || $? > 128)) || say "fail cannot write to $mnrun_here on this node: ${mnrun_here%/*} is full, or not writable"
   fi
   forget_keys # first, in case a later command fails
   dismiss
@@ -371,7 +354,7 @@ fi
 mnrun_part=''
 while listen; do
   case $mnrun_word in
-    ask) printf '%s\n' "$mnrun_data" >&"$mnrun_asks" || true ;;
+    ask | answer) if [[ -z ${mnrun_filter-} ]]; then source ./pipe_demux.sh; else route; fi ;;
     file | file+)
       mnrun_data=${mnrun_data#:}
       mnrun_part+=${mnrun_data%:}
@@ -382,7 +365,7 @@ while listen; do
       ;;
     go)
       mnrun_went=1
-      [[ ! -e nodes ]] || carry # the file `nodes` exists only where the pipe connects the nodes (connect/pipe.py)
+      [[ ! -e nodes ]] || forget_keys # the pipe connects the nodes (connect/pipe.py)
       echo go >&"$mnrun_go"
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;

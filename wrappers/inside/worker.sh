@@ -50,25 +50,22 @@ if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
 while read -r node id kind data; do
   box=run.$node.$id
   case $kind in
-    words | words+)
-      {
-        if [ ! -d "$box" ]; then mkdir "$box" && (cd "$box" && mkfifo out err room.out room.err in stdin); fi &&
-          echo "${data#* }" >>"$box/words"
-      } || : # the disk may be full, and pipe_serve.sh reports it
-      ;;
+    words) printf '%s\n' "$data" >>"$box.words" || : ;; # the disk may be full, and pipe_serve.sh reports it
     run)
+      echo runs >"$box.run" || :
       (
         trap - HUP INT TERM USR1 USR2
         # shellcheck disable=SC2086  # two words, or none
-        exec sh ./pipe_serve.sh "$PWD/$box" "$node" "$id" "$data" $plain </dev/null
+        exec sh ./pipe_serve.sh "$node" "$id" "$data" $plain </dev/null
       ) &
       ;;
     signal)
       case $plain$data in INT) data=TERM ;; esac
-      if [ -d "$box" ]; then : >"$box/out.stop" && : >"$box/err.stop"; fi
-      hand "$box/room.out" stop
-      hand "$box/room.err" stop
-      if pid=$(cat "$box/pid" 2>/dev/null); then
+      if ! { read -r state <"$box.run" && [ "$state" = runs ]; } 2>/dev/null; then continue; fi
+      echo "$data" >"$box.stop" || :
+      hand "$box.room.out" stop
+      hand "$box.room.err" stop
+      if { read -r pid <"$box.pid"; } 2>/dev/null; then
         pids=$(below "$pid")
         # shellcheck disable=SC2086  # words
         { kill -s "$data" $pids; kill -s CONT $pids; } 2>/dev/null || :

@@ -1,49 +1,78 @@
-#!/bin/bash
-# The guard starts this on the node, in the job's directory. It delivers the data that comes down the lease
-# (pipe_frames.sh). The receivers are the commands of this node, and processes here that wait for a command elsewhere.
-# Standard input is records of 1023 bytes, each a line `ask|answer NODE OTHER ID KIND DATA` padded with blanks.
-# `read -N` takes such records in blocks.
+# shellcheck shell=bash disable=SC2034,SC2154
+# guard.sh sources this on its node at the first line of the pipe that comes down the lease (pipe_frames.sh). It routes
+# the lines `ask|answer NODE OTHER ID KIND …` that are for this node. Words for a command go to the container. The rest
+# goes to the receivers: the commands of this node, and processes here that wait for a command elsewhere.
 #
-# Each line of data goes at once into a file STREAM.LINE of the command's directory. The reader removes that file.
-# Once a message is whole, the number of its first LINE goes into the pipe on which the reader waits. The reader holds
-# that pipe open, so a line stays in it although this script opens the pipe only for a moment.
+# srun sends every line to all nodes, and bash takes a pipe byte by byte, because it must not read past its line (POSIX,
+# read). So an awk stands between the lease and the guard from now on. It drops the lines for other nodes, and writes
+# data into files BOX.STREAM.SLOT. There are as many slots as messages may be on the way. Once a message is whole, its
+# SLOT comes to the guard in place of the data. `gap` comes where a line is missing.
+# If awk cannot write a file, it ends, and so does the guard.
+#
+# A reader waits on a pipe that it holds open. So a line stays in it although the guard opens the pipe only for a moment.
 # A write never blocks. Such a pipe holds only a few short lines at a time, and the smallest pipe of Linux holds a page
 # (pipe(7)).
-set -f
-LC_ALL=C # `read -N` counts characters, and they must be bytes
-declare -A first=() number=()
+trap : PIPE # a write to an ended container must not end the guard
 
-hand() { # PIPE TEXT: Write TEXT to PIPE, if it is there
-  if [[ -p $1 ]]; then echo "$2" 1<>"$1"; fi 2>/dev/null
+route() { # Route the guard's present line, which is for this node
+  local other id kind text box reader
+  other=${mnrun_data%% *} text=${mnrun_data#* }
+  id=${text%% *} text=${text#* }
+  kind=${text%% *} text=${text#* }
+  if [[ $mnrun_word == ask ]]; then box=run.$other.$id reader=$box.in; else box=ask.$id reader=$box.back; fi
+  case $kind in
+    words | run | signal)
+      [[ -z ${mnrun_asks-} ]] || printf '%s\n' "$mnrun_data" >&"$mnrun_asks" || true
+      return
+      ;;
+    took) reader=$box.room.$text text=1 ;;
+    got) reader=$box.room ;;
+    *) text="$kind $text" ;;
+  esac
+  if [[ -p $reader ]]; then
+    echo "$text" 1<>"$reader"
+  elif [[ $text == [ieo]* ]]; then
+    rm -f "$box.${text/ /.}" # the message of a stream that nobody reads any more
+  fi 2>/dev/null || true
 }
 
-while IFS= read -r -N 1023 record; do
-  # shellcheck disable=SC2086  # the record's words; set -f keeps them from being patterns
-  set -- $record
-  if [[ $1 == ask ]]; then box=run.$3.$4 back=in; else box=ask.$4 back=back; fi
-  stream=$box/${5%+}
-  case $5 in
-    in+ | out+ | err+ | in | out | err)
-      [[ -p $box/$back ]] || continue # the reader has gone
-      number[$stream]=$((${number[$stream]-0} + 1))
-      : "${first[$stream]:=${number[$stream]}}"
-      if [[ $6 != "${number[$stream]}" ]] || ! printf '%s' "$7" >>"$stream.${first[$stream]}"; then
-        hand "$box/$back" "${5%+} gap"
-      elif [[ $5 != *+ ]]; then
-        hand "$box/$back" "$5 ${first[$stream]}"
-        unset "first[$stream]"
-      fi 2>/dev/null
-      ;;
-    took) hand "$box/room.$6" 1 ;;
-    got) hand "$box/$back" "got $6" ;;
-    *) # eof, code and no
-      case $5 in
-        # The last lines of the stream may be missing. eof and code carry the number of lines.
-        eof) [[ $6 == "${number[$box/in]-0}" ]] || set -- "${@:1:4}" in gap ;;
-        code) [[ "$7 $8" == "${number[$box/out]-0} ${number[$box/err]-0}" ]] || set -- "${@:1:4}" code gap ;;
-      esac
-      hand "$box/$back" "${*:5}"
-      for stream in in out err; do unset "number[$box/$stream]" "first[$box/$stream]"; done
-      ;;
-  esac
-done
+# The first line went to the guard, and goes to awk before the others.
+# mawk would wait for a full buffer of input without `-W interactive`, and other awks ignore that.
+exec < <(
+  deaf
+  exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&-
+  # shellcheck disable=SC2016  # awk's own
+  LC_ALL=C exec awk -W interactive -v node="$mnrun_node" '
+    function say(what) { print $1, $2, $3, $4, what; fflush() }
+    function forget(stream) { if (stream in file) close(file[stream]); delete end[stream]; delete slot[stream]; delete file[stream] }
+    $1 != "ask" && $1 != "answer" { print; fflush(); next }
+    $2 != node { next }
+    { box = $1 == "ask" ? "run." $3 "." $4 : "ask." $4 }
+    $5 ~ /^(in|out|err)[+]?$/ {
+      name = $5
+      more = sub(/[+]/, "", name)
+      stream = box "." name
+      split($6, range, "-")
+      if (end[stream] == "lost") next
+      if (range[1] != end[stream] + 0 || range[2] != range[1] + length($7)) {
+        end[stream] = "lost"
+        say(name " gap")
+        next
+      }
+      end[stream] = range[2]
+      file[stream] = stream "." slot[stream] + 0
+      print $7 >file[stream]
+      if (more) next
+      close(file[stream])
+      say(name " " slot[stream] + 0)
+      slot[stream] = (slot[stream] + 1) % 8 # WINDOW in pipe_frames.sh
+      next
+    }
+    # The end of a stream may be missing. eof and code carry the length.
+    $5 == "eof" && $6 != end[box ".in"] + 0 { say("in gap"); next }
+    $5 == "code" && ($7 != end[box ".out"] + 0 || $8 != end[box ".err"] + 0) { say("code gap"); next }
+    { print; fflush() }
+    $5 ~ /^(eof|code|no|signal)$/ { forget(box ".in"); forget(box ".out"); forget(box ".err") }
+  ' /dev/fd/3 - 3<<<"$mnrun_word $mnrun_name $mnrun_data" 2>/dev/null
+)
+mnrun_filter=$!

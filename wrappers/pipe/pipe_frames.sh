@@ -2,71 +2,88 @@
 # pipe_ssh.sh and pipe_serve.sh source this in the containers of two nodes. By it they exchange lines without a network
 # of their own.
 #
-# Both write lines `ask FROM TO ID KIND …` and `answer FROM TO ID KIND …` into the pipe `across` of their node. That
-# node's guard forwards the line to the launcher, and the launcher sends it down the lease to the node TO
-# (nodes/relay.py, pipe_demux.sh). ID names the command.
+# Both write lines `ask FROM TO ID KIND …` and `answer FROM TO ID KIND …` into a pipe of their node: words into `up`, and
+# data into `across`. That node's guard forwards the line to the launcher. The launcher sends it down the lease to the
+# node TO (nodes/relay.py, pipe_demux.sh). ID names the command.
 #
 # Kinds of `ask`, from the asking node:
-#     words DATA         the command, in as many lines as it needs
-#     run INPUT N        all words are sent, in N lines. INPUT is 1 where standard input follows
-#     in DATA, eof N     standard input, and its end
-#     took out|err       one more message of this stream may come
-#     signal NAME        send this signal to the command
+#     words :TEXT:           a part of a command that is too long for one line
+#     run INPUT N :TEXT:     the last part, after N others. INPUT is 1 where standard input follows
+#     in DATA, eof N         standard input, and its end
+#     took out|err           one more message of this stream may come
+#     signal NAME            send this signal to the command
 # Kinds of `answer`, from the node that runs the command:
-#     out DATA, err DATA standard output and standard error
-#     code C OUT ERR     the command has ended, with the exit code C
-#     got N              N more messages of `in` may come
-#     no WHY             the command cannot run
+#     out DATA, err DATA     standard output and standard error
+#     code C OUT ERR         the command has ended, with the exit code C
+#     got N                  N more messages of `in` may come
+#     no WHY                 the command cannot run
 #
-# DATA is the number of the line in its stream, and base64. A kind with + continues in the next line of that kind.
-# N, OUT and ERR count the lines of the whole input, output and errors. If the receiver misses a line, the command ends
-# with an error. So a loss never goes unnoticed.
+# TEXT, all parts together, is a colon and the command. A command with other characters than ASCII's is in base64.
+# DATA is an offset in the stream, and base64 from there on. A kind with + continues in the next line of that kind. The
+# launcher joins lines, and writes OFFSET-END.
+# N of eof, OUT and ERR are lengths of the whole input, output and errors. If the receiver misses a line, the command
+# ends with an error. So a loss never goes unnoticed.
+# Offsets and lengths count characters of base64.
 # No line is longer than 1023 bytes. Slurm carries output in messages of 1024 bytes (SLURM_IO_MAX_MSG_LEN), and srun
 # mixes up the parts of longer lines.
 # A side sends only as many messages as the other side has room for, and data waits in files. So no pipe on the way is
 # ever full. A slow reader delays only its own command.
-WINDOW=2 # messages of each stream of a command that may be on the way
-CHUNK=18000 # bytes in one message
-number=0 # of the last line in the stream
+WINDOW=8 # messages of each stream of a command that may be on the way
+CHUNK=65536 # bytes in one message: as many as a pipe of Linux holds (pipe(7))
+sent=0 # characters of the stream
 read -r self <"$here/self"
 
-say() { echo "$way $*" 1<>"$here/across"; }
+# The sourcing script sets `word` to ask or answer, and `way` to the other node and ID.
+say() { printf '%s\n' "$word $way $*" 1<>"$here/up"; } # the guard adds its own node
 
-discard() { # BOX: Remove the directory BOX
-  # Under its new name, pipe_demux.sh cannot put another file into it.
-  { mv "$1" "$1.gone" && rm -rf "$1.gone"; } 2>/dev/null
+follow() { # WORDS…: Send WORDS behind the data
+  echo across 1<>"$here/up" # the guard reads `across` after the first such word
+  echo "$word $self $way $*" 1<>"$here/across"
 }
 
 message() { # KIND FILE: Send FILE as one message of KIND
-  kind=$1
+  if [ "$sent" = 0 ]; then
+    echo across 1<>"$here/up"
+    exec 6<>"$here/across"
+  fi
+  line="$word $self $way $1" data=''
+  width=$(((1000 - ${#line}) / 4 * 4)) # base64 has groups of four characters
   # Older versions of busybox have a base64 without -w.
-  lines=$(base64 -w 800 <"$2" 2>/dev/null) || lines=$(base64 <"$2" | tr -d '\n' | fold -w 800)
-  # shellcheck disable=SC2086  # words of base64, which hold no blanks and no patterns
-  set -- $lines
-  while [ $# -gt 0 ]; do
-    number=$((number + 1))
-    if [ $# = 1 ]; then say "$kind $number $1"; else say "$kind+ $number $1"; fi
-    shift
+  lines=$(base64 -w "$width" <"$2" 2>/dev/null) || lines=$(base64 <"$2" | tr -d '\n' | fold -w "$width")
+  for next in $lines; do
+    if [ -n "$data" ]; then
+      echo "$line+ $sent $data" >&6
+      sent=$((sent + width))
+    fi
+    data=$next
   done
+  echo "$line $sent $data" >&6
+  sent=$((sent + ${#data}))
 }
 
-pump() { # KIND ROOM NAME: Send the input from file descriptor 3 in messages of KIND
-  # It sends ROOM messages, and then as many as file descriptor 4 grants. NAME.chunk, NAME.lines and NAME.stop are its
-  # files.
-  room=$2 number=0
+pump() { # KIND ROOM BOX: Send the input from file descriptor 3 in messages of KIND
+  # It sends ROOM messages, and then as many as file descriptor 4 grants. BOX.stop tells that nobody waits for them.
+  room=$2 sent=0 chunk=$3.$1.chunk
   while :; do
     while [ "$room" -lt 1 ]; do
-      if [ -e "$3.stop" ]; then exec cat <&3 >/dev/null; fi
+      if [ -e "$3.stop" ]; then
+        cat <&3 >/dev/null
+        return
+      fi
       read -r more <&4
       case $more in stop) continue ;; esac
       room=$((room + more))
     done
-    dd bs="$CHUNK" count=1 <&3 >"$3.chunk" 2>/dev/null &
-    # dd fails where the disk is full. This counts a line that is never sent, so the receiver notices the loss.
-    wait $! || [ "$1" = in ] || number=$((number + 1))
-    if [ ! -s "$3.chunk" ]; then break; fi
-    message "$1" "$3.chunk"
+    begin=$sent
+    dd bs="$CHUNK" count=1 <&3 >"$chunk" 2>/dev/null &
+    # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss.
+    wait $! || [ "$1" = in ] || sent=$((sent + 1))
+    if [ ! -s "$chunk" ]; then return; fi
+    # A pipe that was full may have more. busybox has no iflag, and sends less at once.
+    if [ -n "${fast-}" ]; then dd if=/proc/self/fd/3 iflag=nonblock bs="$CHUNK" count=15 >>"$chunk" 2>/dev/null <&3; fi
+    message "$1" "$chunk"
+    fast=''
+    if [ $((sent - begin)) -gt "$CHUNK" ] && [ -p /proc/self/fd/3 ]; then fast=1; fi
     room=$((room - 1))
   done
-  echo "$number" >"$3.lines"
 }

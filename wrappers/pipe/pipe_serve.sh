@@ -1,36 +1,49 @@
 #!/bin/sh
-# worker.sh starts `pipe_serve.sh BOX NODE ID 'INPUT LINES' [WORDS…]` in the container. It runs the command ID that
-# another node NODE has sent (pipe_ssh.sh), and reports its output and exit code.
-# BOX is the command's directory, which worker.sh has made. WORDS stand in front of the command.
+# worker.sh starts `pipe_serve.sh NODE ID 'INPUT N :TEXT:' [WORDS…]` in the container, in the job's directory. It runs the
+# command ID that another node NODE has sent (pipe_ssh.sh), and reports its output and exit code.
+# WORDS stand in front of the command. A command without input and output costs five processes beside this.
 set -u
-here=$(cd "${0%/*}" && pwd)
+here=$PWD
 . "$here/pipe_frames.sh"
-box=$1 way="answer $self $2 $3" input=${4% *} lines=${4#* }
-shift 4
-cd "$box" 2>/dev/null || {
-  say "no the command was lost on the way"
-  exit 1
+box=run.$1.$2 word=answer way="$1 $2" input=${3%% *} part=${3#* }
+parts=${part%% *} part=${part#* }
+shift 3
+trap '' HUP INT TERM USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
+
+close() { # Keep a signal, which the answer may bring, from leaving a file here
+  echo ended >"$box.run"
+} 2>/dev/null
+
+refuse() { # WHY: Report that the command cannot run
+  close
+  say "no $1"
+  exec rm -f "$box".*
 }
 
-if [ "$input" = 0 ]; then input=''; fi
-if [ "$(wc -l <words)" -ne "$lines" ]; then
-  say "no a part of the command was lost on the way"
-  discard "$box"
-  exit 1
+text='' come=0
+if [ "$parts" -gt 0 ] && [ -e "$box.words" ]; then
+  while read -r kept; do
+    kept=${kept#:}
+    text=$text${kept%:} come=$((come + 1))
+  done <"$box.words"
 fi
+if [ "$come" -ne "$parts" ]; then refuse 'a part of the command was lost on the way'; fi
+part=${part#:}
+text=$text${part%:}
+case $text in
+  :*) SSH_ORIGINAL_COMMAND=${text#:} ;;
+  *) SSH_ORIGINAL_COMMAND=$(echo "$text" | base64 -d) || refuse 'a part of the command was lost on the way' ;;
+esac
 
-trap '' HUP INT TERM USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
-for stream in out err; do
-  (
-    exec 3<"$stream" 4<>"room.$stream"
-    pump "$stream" "$WINDOW" "$stream"
-  ) &
-  eval "$stream=\$!"
-done
-feeder=''
+if [ "$input" = 0 ]; then input=''; fi
+# shellcheck disable=SC2086  # two names, or none
+mkfifo "$box.out" "$box.err" "$box.room.out" "$box.room.err" ${input:+"$box.in" "$box.stdin"} 2>/dev/null ||
+  refuse "cannot write to $here"
+feeder='' source=/dev/null
 if [ -n "$input" ]; then
+  source=$box.stdin
   (
-    exec 3<>in 4>stdin # the open blocks until the command opens `stdin` for reading (fifo(7))
+    exec 3<>"$box.in" 4>"$box.stdin" # the open blocks until the command opens `stdin` for reading (fifo(7))
     say "got $WINDOW"
     while read -r kind data <&3; do
       case $kind in
@@ -40,8 +53,7 @@ if [ -n "$input" ]; then
             # pipe_ssh.sh ends the command. Until then the input must not appear to end.
             exec cat <&3 >/dev/null
           fi
-          base64 -d <"in.$data" >&4 || break # the command has closed its input
-          rm -f "in.$data"
+          base64 -d <"$box.in.$data" >&4 || break # the command has closed its input
           say 'got 1'
           ;;
         *) break ;; # eof
@@ -49,29 +61,36 @@ if [ -n "$input" ]; then
     done
   ) &
   feeder=$!
-  source=stdin
-else
-  source=/dev/null
 fi
-# This shell opens both, and closes them below. So the pumps see an end even if the command cannot start.
-exec 8>out 9>err
+
+# A FIFO that is open for both has a writer, so no later open of it waits. This shell closes both below, and then the
+# pumps see an end even if the command could not start.
+exec 8<>"$box.out" 9<>"$box.err"
+(
+  exec 3<"$box.out" 4<>"$box.room.out" 8>&- 9>&-
+  pump out "$WINDOW" "$box"
+  echo "$sent" >"$box.count"
+) &
+out=$!
+exec 3<"$box.err" 4<>"$box.room.err"
 (
   trap - HUP INT TERM USR1 USR2
-  SSH_ORIGINAL_COMMAND=$(tr -d '\n' <words | base64 -d)
+  exec 3<&- 4>&-
   export SSH_ORIGINAL_COMMAND
-  # The command writes its pid, and later signals reach it by that. An earlier signal has left out.stop instead.
-  # shellcheck disable=SC2016  # the shell that is started expands these words
-  exec "$@" sh -c 'echo $$ >pid; [ ! -e out.stop ] || exit 129; exec sh "$0"' "$here/session.sh" \
-    <"$source" >&8 2>&9 8>&- 9>&-
+  if [ -e "$box.stop" ]; then exit 129; fi
+  exec "$@" sh "$here/session.sh" <"$source" >&8 2>&9 8>&- 9>&-
 ) &
 command=$!
+echo "$command" >"$box.pid" # later signals reach the command by this. An earlier one has left box.stop
+if [ -e "$box.stop" ]; then kill -s TERM "$command" 2>/dev/null; fi
 exec 8>&- 9>&-
+pump err "$WINDOW" "$box"
+wait "$out" # the pumps end once all output is on its way
 wait "$command"
 code=$?
-# shellcheck disable=SC2154  # the eval above has set them
-wait "$out" "$err" # the pumps end once all output is on its way
 if [ -n "$feeder" ]; then kill -KILL "$feeder" 2>/dev/null; fi
-# shellcheck disable=SC2046  # two numbers, each a word
-say "code $code" $(cat out.lines err.lines 2>/dev/null)
-cd /
-discard "$box"
+out=0
+read -r out <"$box.count"
+close
+if [ "$out $sent" = '0 0' ]; then say "code $code 0 0"; else follow "code $code $out $sent"; fi
+exec rm -f "$box".*

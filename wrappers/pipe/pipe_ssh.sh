@@ -1,9 +1,11 @@
 #!/bin/sh
 # bin/ssh becomes `pipe_ssh.sh [OPTIONS] NODE COMMAND` in the container, where the job's pipe connects the nodes.
 # The command runs in the container of NODE. pipe_frames.sh carries its output, its exit code and its input, if any.
+# mpirun waits for one of these for each node. So a command without input and output costs two processes here.
 set -u
-here=$(cd "${0%/*}" && pwd)
+here=${0%/*}
 me=ssh
+LC_ALL=C # each character is a byte
 
 fail() { # WORDS…: Print WORDS as an error, and exit with ssh's code
   echo "$me: $*" >&2
@@ -62,17 +64,19 @@ if [ -z "$node" ]; then
   # shellcheck disable=SC2154  # job.sh
   fail "$host is not a node of this job, which has $mnrun_nodes"
 fi
-if [ -n "$input" ]; then # a standard input that is closed, or is /dev/null, has nothing to forward
-  case $(readlink /proc/self/fd/0) in '' | /dev/null) input='' ;; esac
-fi
+# A standard input that is closed, or is /dev/null, has nothing to forward.
+if [ ! -e /proc/self/fd/0 ] || [ /proc/self/fd/0 -ef /dev/null ]; then input=''; fi
 
 umask 077
-box=$(mktemp -d "$here/ask.XXXXXX") || fail "cannot write to $here"
+# The name of this shell has no blanks (proc(5), stat). Its pid and its start time name the command.
+read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ began _ <"/proc/$$/stat"
+id=$$.$began
+box=$here/ask.$id
 . "$here/pipe_frames.sh"
-way="ask $self $node ${box##*.}"
-mkfifo "$box/back" "$box/room"
+word=ask way="$node $id"
+mkfifo "$box.back" "$box.room" 2>/dev/null || fail "cannot write to $here"
 # Both are opened before the first request. A FIFO loses its content once no process has it open.
-exec 4<>"$box/room" 5<>"$box/back"
+exec 4<>"$box.room" 5<>"$box.back"
 if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
 sender='' giver=''
@@ -80,7 +84,7 @@ leave() { # CODE: Remove the files and exit with CODE
   trap '' HUP INT TERM
   # shellcheck disable=SC2086  # each is a pid, or nothing
   kill $sender $giver 2>/dev/null
-  discard "$box"
+  rm -f "$box".*
   exit "$1"
 }
 end() { # SIGNAL: Forward SIGNAL, which ends this ssh, to the command
@@ -95,12 +99,20 @@ mind() { # Trap the signals that end ssh
 }
 
 mind
-printf '%s\n' "$*" >"$box/words" || {
-  discard "$box"
-  fail "cannot write to $here"
-}
-message words "$box/words"
-say "run ${input:-0} $number"
+text=:$* # with the characters of one line of ASCII, else in base64
+case $text in
+  *[!\ -~]*) text=$(printf '%s\n' "$*" | base64 | tr -d '\n') || text='' ;;
+esac
+hundred='??????????' parts=0
+hundred=$hundred$hundred$hundred$hundred$hundred$hundred$hundred$hundred$hundred$hundred
+most=$hundred$hundred$hundred$hundred$hundred$hundred$hundred$hundred
+while [ "${#text}" -gt 800 ]; do
+  # shellcheck disable=SC2295  # a pattern
+  rest=${text#$most}
+  say "words :${text%"$rest"}:"
+  text=$rest parts=$((parts + 1))
+done
+say "run ${input:-0} $parts :$text:"
 if [ -n "$input" ]; then
   exec 3<&0 # a background process gets /dev/null as its standard input (POSIX, 2.9.3)
   {
@@ -108,19 +120,18 @@ if [ -n "$input" ]; then
     trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM
     trap '' HUP INT
     exec 5>&-
-    pump in 0 "$box/in"
-    say "eof $number"
+    pump in 0 "$box"
+    if [ "$sent" = 0 ]; then say 'eof 0'; else follow "eof $sent"; fi
   } &
   sender=$!
 fi
 
-put() { # out|err LINE: Print a message of output, and ask for the next
+put() { # out|err FILE: Print a message of output, and ask for the next
   # A trap interrupts only `wait`, so base64 runs in the background (POSIX, Signals and Error Handling).
-  base64 -d <"$box/$1.$2" &
+  base64 -d <"$box.$1.$2" &
   giver=$!
   wait "$giver" || end HUP # the reader of the output has gone
   giver=''
-  rm -f "$box/$1.$2"
   say "took $1"
 }
 
@@ -134,7 +145,6 @@ hear() { # Handle the answers until the command has ended
     case $kind in
       out) put out "$data" ;;
       err) put err "$data" >&2 ;;
-      got) if [ -n "$sender" ]; then echo "$data" 1<>"$box/room"; fi ;;
       code) leave "${data%% *}" ;;
       no)
         echo "$me: $node: $data" >&2

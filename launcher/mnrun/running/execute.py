@@ -259,10 +259,11 @@ class Launch:
                 # a guard exits with 0 after the end of its lease, and with 143 where Slurm ended it
                 self.cut_off = data != 0
             return
-        line = str(data)
-        if kind == "line" and line.startswith(relay.WORDS):
-            self._relay(line)
+        if kind == "pipe":
+            assert isinstance(data, tuple)
+            self._relay(data)
             return
+        line = str(data)
         if name == "run":
             if not self.roster.hear(line) and not EXITED.search(line):
                 self.screen.relay(line)
@@ -274,13 +275,14 @@ class Launch:
         elif not word and line:
             self.noise.append(line)
 
-    def _relay(self, line: str) -> None:
-        """Pass a line from one node on to another."""
+    def _relay(self, lines: Collection[str]) -> None:
+        """Pass lines from one node on to others."""
         gone = {node: self.roster.why(node, {}) for node in (*self.roster.failed, *self.roster.gone, *self.roster.lost)}
-        routed = relay.route(line, self.roster.nodes, gone)
-        if routed is not None:
-            node, words = routed
-            self._send(words.encode() + b"\n", node)
+        for line in relay.join(lines):
+            routed = relay.route(line, self.roster.nodes, gone)
+            if routed is not None:
+                node, words = routed
+                self._send(words.encode("ascii", "replace") + b"\n", node)
 
     def _ask_to_end(self) -> None:
         """Give a program that still runs a moment to end by itself."""

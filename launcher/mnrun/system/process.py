@@ -18,8 +18,10 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from typing import IO, Optional, Protocol
 
 from mnrun.errors import SchedulerError
@@ -27,7 +29,10 @@ from mnrun.files import spoken, wrappers
 from mnrun.model import Command, Listed, Words
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of mnrun's output and errors
-Event = tuple[str, str, object]  # (kind, name of the command, content): "line", "noise", "ended", "signal", "told"
+# (kind, name of the command, content): "line", "noise", "pipe", "ended", "signal", "told"
+Event = tuple[str, str, object]
+PIPE = ("ask ", "answer ")  # lines of nodes to each other come many at once, as one event "pipe" (nodes/relay.py)
+BLOCK = 65536  # bytes in one read
 
 
 class Stopped(Exception):
@@ -278,9 +283,23 @@ def _thread(target: object, *args: object) -> threading.Thread:
 
 
 def _read(kind: str, name: str, stream: IO[bytes], events: queue.SimpleQueue[Event]) -> None:
-    with os.fdopen(os.dup(stream.fileno()), "rb") as lines:
-        for line in lines:
-            events.put((kind, name, line.decode("utf-8", "replace").rstrip("\n")))
+    rest = b""
+    with os.fdopen(os.dup(stream.fileno()), "rb", buffering=0) as source:
+        for block in iter(partial(source.read, BLOCK), b""):
+            *lines, rest = (rest + block).split(b"\n")
+            tell(kind, name, (line.decode("utf-8", "replace") for line in lines), events)
+    if rest:
+        tell(kind, name, (rest.decode("utf-8", "replace"),), events)
+
+
+def tell(kind: str, name: str, lines: Iterable[str], events: queue.SimpleQueue[Event]) -> None:
+    """Turn lines of a command into events."""
+    for piped, run in groupby(lines, lambda line: kind == "line" and line.startswith(PIPE)):
+        if piped:
+            events.put(("pipe", name, tuple(run)))
+        else:
+            for line in run:
+                events.put((kind, name, line))
 
 
 def _pulse(words: Words, stream: IO[bytes]) -> subprocess.Popen[bytes]:

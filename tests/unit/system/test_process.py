@@ -61,6 +61,20 @@ def test_errors_are_noise(starter: Starter) -> None:
     assert starter.said() == [("noise", "step", "oops"), ("ended", "step", 0)]
 
 
+def test_what_nodes_say_to_each_other_comes_together(starter: Starter) -> None:
+    """In its order with the rest, and never an error's line."""
+    close(starter.start("echo ask a b >&2; exec 2>&-; printf 'one\nask a b\nanswer b a\ntwo\nask c d\n'"))
+    said = starter.said()
+    said.remove(("noise", "step", "ask a b"))
+    assert said == [
+        ("line", "step", "one"),
+        ("pipe", "step", ("ask a b", "answer b a")),
+        ("line", "step", "two"),
+        ("pipe", "step", ("ask c d",)),
+        ("ended", "step", 0),
+    ]
+
+
 def test_bytes_that_are_no_text(starter: Starter) -> None:
     """A container's log may hold anything."""
     close(starter.start("printf 'a\\377b\\n'"))

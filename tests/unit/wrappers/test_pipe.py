@@ -1,10 +1,11 @@
 """The pipe between commands of nodes, run for real on one node that asks itself.
 
-These are pipe_ssh.sh, worker.sh, pipe_serve.sh and pipe_demux.sh, without the guards and the launcher between them."""
+These are pipe_ssh.sh, worker.sh, pipe_serve.sh, pipe_demux.sh in the guard's loop, and the launcher's relay."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -12,21 +13,55 @@ from typing import Protocol
 
 import pytest
 
+import mnrun
 from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
 
+from .test_guard import function
+
 WRAPPERS = ("pipe_ssh.sh", "pipe_serve.sh", "pipe_demux.sh", "pipe_frames.sh", "worker.sh", "pid.sh", "session.sh")
 
-# What goes down to a node, less the lines that are LOST. `quiet` returns once all that was asked for has ended here.
-NODE = r"""echo n1 >self; echo n1 >nodes; mkfifo across idle; exec 8<>idle 9<>across
-exec 7> >(8>&- 9>&-; grep --line-buffered -vE -- "$LOST" |
-  tee >(grep --line-buffered -E '^(answer|ask n1 n1 [^ ]+ (in\+?|eof|took)) ' |
-    dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | bash ./pipe_demux.sh) |
-  sed -unE 's/^ask n1 (n1 [^ ]+ (words\+?|run|signal) )/\1/p' | sh -c "$INTO" "$PWD" worker.sh)
-grep --line-buffered . <&9 >&7 & crossing=$!
+# The guard's loop over the lease, in its own directory.
+GUARD = rf"""set -euo pipefail
+{function("deaf")}
+{function("listen")}
+mnrun_node=n1 mnrun_silence=35
+exec {{mnrun_life}}>/dev/null {{mnrun_up}}>/dev/null {{mnrun_go}}>/dev/null
+[[ -z ${{INTO-}} ]] || {{ exec {{box}}> >(exec sh -c "$INTO" "$PWD" worker.sh); mnrun_box=([1]="$box"); }}
+while listen; do
+  if [[ -z ${{mnrun_filter-}} ]]; then source {wrappers()["pipe_demux.sh"]}; else route; fi
+done
+"""
+
+# The launcher.
+RELAY = r"""
+import os
+from mnrun.nodes import relay
+rest = b""
+for block in iter(lambda: os.read(0, 65536), b""):
+    *lines, rest = (rest + block).split(b"\n")
+    for line in relay.join(line.decode() for line in lines):
+        if routed := relay.route(line, ("n1",), {}):
+            os.write(1, f"{routed[1]}\n".encode())
+"""
+
+# What goes up from a node, and down to it, less the lines that are LOST. `quiet` returns once all that was asked for
+# has ended here.
+NODE = r"""echo n1 >self; echo n1 >nodes; mkfifo up across idle; exec 8<>idle 9<>across 6<>up
+exec 7> >(6>&- 8>&- 9>&-; grep --line-buffered -vE -- "$LOST" | "$PYTHON" -c "$RELAY" | bash -c "$GUARD")
+{ while read -r word rest; do
+  case $word in
+    across)
+      [[ -z ${crossing-} ]] || continue
+      grep --line-buffered . <&9 & crossing=$!
+      trap 'kill "$crossing"; exit' TERM
+      ;;
+    *) echo "$word n1 $rest" ;;
+  esac
+done; } <&6 >&7 & forward=$!
 quiet() { while compgen -G 'run.*' || compgen -G 'ask.??????*'; do read -rt 0.02 -u 8; done >/dev/null; }
-end() { exec 7>&-; kill "$crossing"; wait; }
+end() { exec 7>&-; kill "$forward"; wait; }
 trap end EXIT
 """
 
@@ -56,7 +91,15 @@ def asking(sh: Shell, home: Path) -> Asking:
         plain = shutil.which("bash" if bash else "dash")
         assert plain
         (home / "bin/sh").symlink_to(plain)
-        environ = {"PATH": f"{home}/bin:{os.environ['PATH']}", "LOST": lost, "INTO": kit.spoken(kit.INTO)}
+        environ = {
+            "PATH": f"{home}/bin:{os.environ['PATH']}",
+            "LOST": lost,
+            "INTO": kit.spoken(kit.INTO),
+            "GUARD": GUARD,
+            "RELAY": RELAY,
+            "PYTHON": sys.executable,
+            "PYTHONPATH": str(Path(mnrun.__file__).parents[1]),
+        }
         words = ("timeout", "-s", "KILL", "25", "bash", "-c", NODE + script)  # with all that it has started
         return sh('exec "$@"', *words, environ=environ).decode().splitlines()
 
@@ -74,11 +117,11 @@ sh ./pipe_ssh.sh -n n1 true; echo $?; quiet; cmp in out; cat err"""
 @pytest.mark.parametrize(
     ("lost", "command", "arrived"),
     [
-        ("out 1", "echo 1; echo err >&2", ["err"]),
-        ("err 1", "echo 1; echo err >&2", ["1"]),
-        ("out 2", "echo 1; until [ -s out ]; do :; done; echo 2", ["1"]),
-        (r"out\+? 2", "head -c 700 /dev/zero; echo 1", []),
-        (r"out\+? 40", "yes", ["y"]),
+        ("out 0", "echo 1; echo err >&2", ["err"]),
+        ("err 0", "echo 1; echo err >&2", ["1"]),
+        ("out 4", "echo 1; until [ -s out ]; do :; done; echo 2", ["1"]),
+        ("out [1-9][0-9]*", "head -c 1000 /dev/zero; echo 1", []),
+        (r"out\+? 9[0-9]{4}", "yes", ["y"]),
     ],
 )
 def test_a_line_of_an_output_is_lost(asking: Asking, lost: str, command: str, arrived: list[str]) -> None:
@@ -90,113 +133,121 @@ def test_a_line_of_an_output_is_lost(asking: Asking, lost: str, command: str, ar
     ]
 
 
-@pytest.mark.parametrize("lost", ["in 1", r"in\+ 7", "in 30"])
+@pytest.mark.parametrize("lost", ["in 0", r"in\+ 6[0-9]{3}", "in 2[0-9]{4}"])
 def test_a_part_of_an_input_is_lost(asking: Asking, lost: str) -> None:
     """The command ends with an error; what it does at the end of its input, it does not do."""
-    size = 5 if lost == "in 1" else 18000
+    size = 5 if lost == "in 0" else 18000
     script = f"""head -c {size} /dev/zero | sh ./pipe_ssh.sh n1 'cat >copy; echo done >done' 2>err; echo $?
 quiet; cat err; ls done 2>/dev/null || :"""
     assert asking(script, lost=f"n1 [^ ]+ {lost} ") == ["255", "ssh: n1: a part of its input was lost on the way"]
 
 
-@pytest.mark.parametrize(("words", "part"), [("true", "the command"), (f"echo {'x' * 2000}", "a part of the command")])
-def test_words_are_lost(asking: Asking, words: str, part: str) -> None:
-    """Nobody waits for ever, whether some of the words are there or none."""
-    script = f"sh ./pipe_ssh.sh -n n1 '{words}' 2>err; echo $?; quiet; cat err"
-    assert asking(script, lost=r"n1 [^ ]+ words\+? 1 ") == ["255", f"ssh: n1: {part} was lost on the way"]
+def test_a_part_of_a_command_is_lost(asking: Asking) -> None:
+    """Nobody waits for ever, and none of it runs."""
+    script = (
+        f"sh ./pipe_ssh.sh -n n1 'touch ran; echo {'x' * 2000}' 2>err; echo $?; quiet; cat err; ls ran 2>/dev/null || :"
+    )
+    said = asking(script, lost=r"n1 [^ ]+ words ")
+    assert said == ["255", "ssh: n1: a part of the command was lost on the way"]
+
+
+@pytest.mark.parametrize("bash", [False, True], ids=["dash", "bash"])
+def test_words_arrive_as_they_are(asking: Asking, bash: bool) -> None:
+    """Of any characters, and longer than some lines."""
+    words = ("  a  b ", "\\n \\ * $HOME `id` ;", "x y  " * 400, "ü\n\ttab", "\N{SNOWMAN}" * 700, ":")
+    calls = [f"sh ./pipe_ssh.sh -n n1 printf %s {shlex.quote(shlex.quote(word))}; echo ." for word in words]
+    assert "\n".join(asking("\n".join(calls), bash=bash)) == "\n".join(f"{word}." for word in words)
 
 
 def test_a_command_that_cannot_be_kept_there(asking: Asking, home: Path) -> None:
     """A full disk, say: an error, and the node answers the next one."""
-    (home / "bin/mkdir").write_text("#!/bin/sh\nexit 1\n")
-    (home / "bin/mkdir").chmod(0o755)
-    script = "sh ./pipe_ssh.sh -n n1 true 2>&1; echo $?; quiet; rm bin/mkdir; sh ./pipe_ssh.sh -n n1 'exit 7'; echo $?"
-    assert asking(script) == ["ssh: n1: the command was lost on the way", "255", "7"]
+    mkfifo = shutil.which("mkfifo")
+    (home / "bin/mkfifo").write_text(f'#!/bin/sh\ncase $1 in run.*) exit 1 ;; esac\nexec {mkfifo} "$@"\n')
+    (home / "bin/mkfifo").chmod(0o755)
+    script = "sh ./pipe_ssh.sh -n n1 true 2>&1; echo $?; quiet; rm bin/mkfifo; sh ./pipe_ssh.sh -n n1 'exit 7'; echo $?"
+    assert asking(script) == [f"ssh: n1: cannot write to {home}", "255", "7"]
 
 
 def test_an_output_that_cannot_be_kept_there(asking: Asking, home: Path) -> None:
     """Is an error, and no end of it."""
-    (home / "bin/dd").write_text(f'#!/bin/sh\n[ "$1" != bs=18000 ] || exit 1\nexec {shutil.which("dd")} "$@"\n')
+    (home / "bin/dd").write_text(f'#!/bin/sh\n[ "$1" != bs=65536 ] || exit 1\nexec {shutil.which("dd")} "$@"\n')
     (home / "bin/dd").chmod(0o755)
     script = "sh ./pipe_ssh.sh -n n1 'echo 1' 2>err; echo $?; quiet; cat err"
     assert asking(script) == ["255", "ssh: n1: a part of what came was lost on the way"]
 
 
-ANSWER = """mkfifo across; exec 9<>across; echo n1 >self; mkdir box
-(cd box; mkfifo out err room.out room.err in stdin; echo 'touch ran' | base64 >words)
-"""
+ANSWER = """mkfifo up; exec 9<>up; echo n1 >self"""
 
 
 def test_a_signal_before_the_command_began(sh: Shell, home: Path) -> None:
     """It does not begin, and its answer ends."""
-    script = """: >box/out.stop; : >box/err.stop
-sh ./pipe_serve.sh "$PWD/box" n2 AbC '0 1'; read -r line <&9; echo "$line"; ls box ran 2>/dev/null || :"""
-    assert sh(ANSWER + script).decode().splitlines() == ["answer n1 n2 AbC code 129 0 0"]
+    script = """: >run.n2.AbC.stop
+sh ./pipe_serve.sh n2 AbC '0 0 ::touch ran:'; read -r line <&9; echo "$line"; ls -d run.* ran 2>/dev/null || :"""
+    assert sh(f"{ANSWER}\n{script}").decode().splitlines() == ["answer n2 AbC code 129 0 0"]
 
 
-def test_a_command_that_is_killed_before_it_has_its_streams(sh: Shell, home: Path) -> None:
-    """What reads them comes to an end all the same."""
-    (home / "bin/base64").write_text("#!/bin/sh\nkill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)\n")
-    (home / "bin/base64").chmod(0o755)
-    script = """PATH=$PWD/bin:$PATH sh ./pipe_serve.sh "$PWD/box" n2 AbC '0 1'; read -r line <&9; echo "$line"
-ls box ran 2>/dev/null || :"""
-    assert sh(ANSWER + script).decode().splitlines() == ["answer n1 n2 AbC code 137 0 0"]
+def test_a_command_that_is_killed_before_it_begins(sh: Shell, home: Path) -> None:
+    """Its answer ends."""
+    script = """sh ./pipe_serve.sh n2 AbC '0 0 ::touch ran:' sh -c 'kill -KILL $$'; read -r line <&9; echo "$line"
+ls -d run.* ran 2>/dev/null || :"""
+    assert sh(f"{ANSWER}\n{script}").decode().splitlines() == ["answer n2 AbC code 137 0 0"]
 
 
 def test_what_comes_down_for_a_command_comes_in_blocks(sh: Shell, tmp_path: Path) -> None:
     """Data goes into files, and which is told once a message is whole; streams and commands keep theirs apart; a line
     that is missing is told, also the last; what nobody waits for is dropped. Pipes may be as small as they get."""
-    block = [f"answer n1 n2 AbC out+ {n} {'2' * 800}" for n in range(2, 31)]
+    block = [f"answer n1 n2 AbC out+ {n}-{n + 3200} {'2' * 3200}" for n in range(4, 22404, 3200)]
     lines = (
-        "answer n1 n2 AbC out+ 1 1111",
-        "answer n1 n2 AbC err 1 eeee==",
+        "answer n1 n2 AbC out+ 0-4 1111",
+        "answer n1 n2 AbC err 0-8 eeeeee==",
         *block,
-        "ask n1 n3 Xyz in 1 33",
-        "answer n1 n2 Gone out 1 5555",
-        "answer n1 n2 AbC out 31 4",
-        "answer n1 n2 AbC out 32 again",
-        "answer n1 n2 AbC err 3 lost",
+        "ask n1 n3 Xyz in 0-2 33",
+        "answer n1 n2 Gone out 0-4 5555",
+        "answer n2 n1 AbC out 22404-22413 another's",
+        "answer n1 n2 AbC out 22404-22405 4",
+        "answer n1 n2 AbC out 22405-22410 again",
+        "answer n1 n2 AbC err 12-16 lost",
+        "answer n1 n2 AbC err 16-20 lost",
         "ask n1 n3 Xyz took err",
-        "ask n1 n3 Xyz eof 1",
-        "ask n1 n3 Cut in+ 1 33",
-        "ask n1 n3 Cut eof 2",
+        "ask n1 n3 Xyz eof 2",
+        "ask n1 n3 Cut in+ 0-2 33",
+        "ask n1 n3 Cut eof 4",
         "answer n1 n2 AbC got 1",
-        "answer n1 n2 AbC code 7 32 3",
-        "answer n1 n2 Whole out 1 1",
+        "answer n1 n2 AbC code 7 22410 20",
+        "answer n1 n2 Whole out 0-1 1",
         "answer n1 n2 Whole code 7 1 0",
-        "answer n1 n2 Cut out 1 1",
+        "answer n1 n2 Cut out 0-1 1",
         "answer n1 n2 Cut code 0 2 0",
         "answer n1 n2 AbC no it is  away",
     )
     sh(
-        """mkdir ask.AbC ask.Whole ask.Cut run.n3.Xyz run.n3.Cut
-for pipe in ask.{AbC,Whole,Cut}/back run.n3.Xyz/in run.n3.Xyz/room.err run.n3.Cut/in; do
+        """for pipe in ask.{AbC,Whole,Cut}.back ask.AbC.room run.n3.Xyz.in run.n3.Xyz.room.err run.n3.Cut.in; do
   mkfifo "$pipe"; exec {fd}<>"$pipe"; all+=("$fd" "$pipe")
-  "$2" -c 'import fcntl; fcntl.fcntl(0, 1031, 4096)' <&"$fd" # F_SETPIPE_SZ
+  "$1" -c 'import fcntl; fcntl.fcntl(0, 1031, 4096)' <&"$fd" # F_SETPIPE_SZ
 done
-dd ibs=65536 obs=1023 cbs=1023 conv=block 2>/dev/null | bash "$1"
+cat | bash -c "$GUARD"
 for ((i = 0; i < ${#all[@]}; i += 2)); do
   dd iflag=nonblock bs=64k count=1 <&"${all[i]}" >"${all[i + 1]}.said" 2>/dev/null
 done""",
-        str(wrappers()["pipe_demux.sh"]),
         sys.executable,
         shell="bash",
         stdin="".join(f"{line}\n" for line in lines).encode(),
+        environ={"GUARD": GUARD},
     )
-    said = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.glob("*/*") if path.is_file()}
+    said = {path.name: path.read_text().strip() for path in tmp_path.glob("*.*.*") if path.is_file()}
     assert said == {
-        "ask.AbC/back.said": "err 1\nout 1\nout 32\nerr gap\ngot 1\ncode gap\nno it is away\n",
-        "ask.AbC/out.1": f"1111{'2' * 800 * 29}4",
-        "ask.AbC/out.32": "again",
-        "ask.AbC/err.1": "eeee==",
-        "ask.Cut/back.said": "out 1\ncode gap\n",
-        "ask.Cut/out.1": "1",
-        "ask.Whole/back.said": "out 1\ncode 7 1 0\n",
-        "ask.Whole/out.1": "1",
-        "run.n3.Xyz/in.said": "in 1\neof 1\n",
-        "run.n3.Xyz/in.1": "33",
-        "run.n3.Xyz/room.err.said": "1\n",
-        "run.n3.Cut/in.said": "in gap\n",
-        "run.n3.Cut/in.1": "33",
+        "ask.AbC.back.said": "err 0\nout 0\nout 1\nerr gap\ncode gap\nno it is  away",
+        "ask.AbC.room.said": "1",
+        "ask.AbC.out.0": "\n".join(("1111", *["2" * 3200] * 7, "4")),
+        "ask.AbC.out.1": "again",
+        "ask.AbC.err.0": "eeeeee==",
+        "ask.Cut.back.said": "out 0\ncode gap",
+        "ask.Cut.out.0": "1",
+        "ask.Whole.back.said": "out 0\ncode 7 1 0",
+        "ask.Whole.out.0": "1",
+        "run.n3.Xyz.in.said": "in 0\neof 2",
+        "run.n3.Xyz.in.0": "33",
+        "run.n3.Xyz.room.err.said": "1",
+        "run.n3.Cut.in.said": "in gap",
+        "run.n3.Cut.in.0": "33",
     }
-    assert not (tmp_path / "ask.Gone").exists()

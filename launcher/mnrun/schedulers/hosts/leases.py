@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from mnrun.schedulers.hosts.channel import GONE, Channel, Thread, lines, thread, why
-from mnrun.system.process import Event
+from mnrun.system.process import Event, tell
 
 TICK = 10.0  # seconds between two words to each node, whose guard takes long silence for the end
 LOST = 30.0  # seconds without a word from a node, which speaks every few: the node is lost
@@ -50,7 +50,7 @@ class Lease(abc.ABC):
         if node in self._nodes and word != "here":  # the guard runs, and reads
             self._spoke[node] = time.monotonic()
         if word != "alive" or node not in self._nodes:
-            self._events.put((kind, self.name, line))
+            tell(kind, self.name, (line,), self._events)
 
     def _lose(self, node: str, reason: str) -> None:
         self._spoke.pop(node, None)
