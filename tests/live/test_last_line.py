@@ -1,4 +1,4 @@
-"""The last line about a program that failed: which rank, on which node, how, and why if its output is in a file."""
+"""The last line about a program that failed: which rank, on which node, how, and why."""
 
 from __future__ import annotations
 
@@ -39,8 +39,14 @@ def test_a_program_that_ends_well(cluster: Cluster, desk: Desk) -> None:
 def test_the_cause(cluster: Cluster, desk: Desk, way: Way) -> None:
     result = cluster.mnrun("-Q", "-o", "out", *way.words, "--", *LACKING, nodes=2, cwd=desk.path)
     (line,) = mine(result)
-    who = r"rank \d on node0\d" if way is SRUN else "the program"
-    assert re.match(f"{who} {re.escape(CAUSE)}; install it in the image", line), result
+    assert re.match(rf"rank \d on node0\d {re.escape(CAUSE)}; install it in the image", line), result
+
+
+def test_the_cause_at_a_terminal(cluster: Cluster) -> None:
+    """The errors pass through mnrun there, and the last line comes after them."""
+    result = cluster.mnrun("-Q", *INSIDE.words, "--", *LACKING, nodes=2)
+    assert "ModuleNotFoundError: No module named 'no_such_module'\n" in result.err
+    assert re.match(rf"rank \d on node0\d {re.escape(CAUSE)}", mine(result)[-1]), result
 
 
 def test_the_cause_in_the_files_of_ranks(cluster: Cluster, desk: Desk) -> None:
