@@ -98,6 +98,10 @@ class SubmittedJob:
         files = (path for path in record.begun.files if path.is_file())
         return "".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
 
+    def task(self, number: int) -> SubmittedJob:
+        """Return the handle of one task of this array."""
+        return SubmittedJob(f"{self.id}_{number}", self._records, self._queue)
+
     def cancel(self) -> None:
         """End the job. Raises SchedulerError."""
         self._queue.cancel([self.id], "", [])

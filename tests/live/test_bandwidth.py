@@ -26,7 +26,7 @@ def speeds(result: Result) -> dict[int, list[float]]:
 
 def test_bandwidth(cluster: Cluster, desk: Desk) -> None:
     """100 kB to 1 MB; how fast is no matter on nodes that share two cores."""
-    program = desk.put("bandwidth.py", (TOP / "examples/bandwidth.py").read_bytes())
+    program = desk.put("bandwidth.py", (TOP / "examples/bandwidth/bandwidth.py").read_bytes())
     copied = cluster.alice(["apptainer", "-q", "exec", OMPI5, "cp", "-r", PACKAGE, desk.path], node="node01")
     assert copied.code == 0, copied
     salloc = ["salloc", "-Q", "-N4", "--ntasks-per-node=1", "env", f"PYTHONPATH={desk.path}"]

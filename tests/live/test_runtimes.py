@@ -293,10 +293,10 @@ def test_runtime_podman_gives_the_granted_gpus(engines: Cluster) -> None:
 
 
 def test_runtime_epilog(engines: Cluster) -> None:
-    """examples/epilog.sh takes the containers of its job away, and those of no other."""
+    """The epilog of examples/ takes the containers of its job away, and those of no other."""
     run = "docker run -d --network=host --entrypoint sleep --label mnrun.job={} localhost/ompi5 600"
     engines.root("node01", "sh", "-c", " && ".join(run.format(label) for label in ("998-ab", "999-ab", "999")))
-    epilog = (TOP / "examples/epilog.sh").read_text()
+    epilog = (TOP / "examples/epilog/epilog.sh").read_text()
     engines.root("node01", "env", "SLURM_JOB_ID=999", "SLURM_JOB_UID=1500", "bash", "-c", epilog)
     left = engines.root("node01", "docker", "ps", "-a", "--format", '{{.Label "mnrun.job"}}')
     engines.root("node01", "sh", "-c", "docker rm -f $(docker ps -aq)")

@@ -104,7 +104,7 @@ def test_env_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
 def test_pytorch_learns(cluster: Cluster, desk: Desk, launcher: str, nodes: int, tasks: int) -> None:
     """The example of the PyTorch tutorial, in an image with neither MPI nor ssh: gloo, on CPUs."""
     cluster.tool("images", "torch")
-    program = desk.put("ddp.py", (Path(__file__).parents[2] / "examples/ddp.py").read_bytes())
+    program = desk.put("ddp.py", (Path(__file__).parents[2] / "examples/pytorch/ddp.py").read_bytes())
     words = ["python3", program] if launcher == "env" else [program]
     result = cluster.mnrun(
         "--launcher", launcher, "--image", "/images/torch.sif", "--", *words, nodes=nodes, tasks=tasks, seconds=400

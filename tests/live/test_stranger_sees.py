@@ -155,7 +155,7 @@ def test_stranger_finds_what_was_slain(cluster: Cluster, bob: Stranger, then: st
         result = cluster.alice(["salloc", "-Q", "-N2", "mnrun", "clean", "--nodes"])
         assert f"removed {left[FIRST]}" in result.out, result
     else:
-        epilog = (TOP / "examples/epilog.sh").read_text()
+        epilog = (TOP / "examples/epilog/epilog.sh").read_text()
         for node in left:
             cluster.root(node, "env", f"SLURM_JOB_ID={number}", f"SLURM_JOB_UID={ALICE}", "bash", "-c", epilog)
         result = Result(0, b"", "")

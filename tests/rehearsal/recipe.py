@@ -105,14 +105,16 @@ MPICH = replace(
 IMAGES: tuple[Image, ...] = (OMPI5, OMPI4, MPICH, NOSSHD)
 
 # Built for the tests that ask for them: no openssh, no bash and nobody but root; nothing but
-# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Intel's; an
-# Open MPI 4 with a PMIx 3.
+# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Dask, and no MPI;
+# Intel's; an Open MPI 4 with a PMIx 3.
 BARE = Variant("bare", OMPI5, "bare.sh")
 BUSYBOX = Variant("busybox", OMPI5, "busybox.sh")
 NEWER = replace(OMPI5, name="newer", suite="sid", packages=("openmpi-bin",), steps=("mpi-yield.sh", "image.sh"))
 TORCH = Tree(
     "torch", "bookworm", ("python3", "python3-pip", "procps"), steps=("torch.sh", "image.sh"), compiler=(), mpicc=""
 )
+# As `mnrun image build bare --arg packages=python3-distributed` makes it.
+DASK = Tree("dask", "trixie", ("python3", "python3-distributed"), steps=("image.sh",), compiler=(), mpicc="")
 INTEL = replace(
     OMPI5,
     name="intel",
@@ -130,7 +132,7 @@ PMIX3 = replace(
 )
 # A base for builds on nodes, which have no way out: it brings along what the recipes of containers/ install.
 BASE = Tree("base", "trixie", ("ca-certificates",), steps=("repository.sh",), compiler=(), mpicc="")
-RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL, PMIX3, BASE)
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, DASK, INTEL, PMIX3, BASE)
 
 
 def key(tree: Image) -> str:

@@ -16,7 +16,7 @@ from mnrun import versioned
 from mnrun.api import Job
 from mnrun.errors import UsageError
 from mnrun.jobs import records
-from mnrun.jobs.records import Begun
+from mnrun.jobs.records import Begun, Ended
 from mnrun.running import session
 from mnrun.schedulers import at_hand
 
@@ -116,3 +116,21 @@ def test_a_submitted_job_is_followed(paper: Path, mocker: MockerFixture) -> None
     assert handle.logs() == "hello\n"
     handle.cancel()
     queue.cancel.assert_called_once_with(["42"], "", [])
+
+
+def test_a_task_of_an_array_is_followed_by_itself(paper: Path, mocker: MockerFixture) -> None:
+    """Its exit code and its output; and scancel for it alone."""
+    queue = mocker.Mock()
+    mocker.patch.object(at_hand({}), "submit", return_value=("42", ""))
+    mocker.patch.object(at_hand({}), "user_queue", return_value=queue)
+    tasks = job(nodes=1, array="0-1", job_dir=str(paper / "jobs")).submit()
+    for number, code in enumerate((0, 3)):
+        folder = paper / f"jobs/42_{number}/0"
+        folder.mkdir(parents=True)
+        (paper / f"{number}.out").write_text(f"hello {number}\n")
+        (folder / records.BEGUN).write_text(versioned.text(Begun(1.0, output=str(paper / f"{number}.out"))))
+        (folder / records.OUTCOME).write_text(versioned.text(Ended(2.0, code)))
+    assert [tasks.task(number).wait() for number in (0, 1)] == [0, 3]
+    assert [tasks.task(number).logs() for number in (0, 1)] == ["hello 0\n", "hello 1\n"]
+    tasks.task(1).cancel()
+    queue.cancel.assert_called_once_with(["42_1"], "", [])

@@ -1,6 +1,6 @@
 """How fast pairs of ranks send to each other, all pairs at once: best, average and worst of 100 kB to 1 MB.
 
-mnrun -N 4 --ntasks-per-node 1 --image app.sif -- python3 bandwidth.py    # the image has mpi4py
+mnrun -N 4 --ntasks-per-node 1 --image mpi.sif -- python3 bandwidth.py    # the image has mpi4py
 
 Rank 0 is paired with the first rank of the second half, and so on: where ranks fill node after node, each pair is
 on two nodes. A message goes there and back; MB/s are those of one way.
