@@ -27,7 +27,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one run. `cpu` and `forks` include the login node's part, `machine_…` all of this machine's."""
+    """The cost of one run. `cpu` includes the login node's, `forks` does not. `machine_…` has all of this machine's."""
 
     wall: float  # seconds until the command returned
     teardown: float  # seconds from then until its last process had gone
@@ -136,7 +136,7 @@ def _cost(before: _Reading, after: _Reading, wall: float, teardown: float) -> Co
         round(teardown, 4),
         round(sum(cpu.values()), 4),
         round(cpu[LOGIN], 4),
-        sum(forks.values()),
+        sum(forks.values()) - forks[LOGIN],
         forks[LOGIN],
         round(after.machine_cpu - before.machine_cpu, 2),
         after.machine_forks - before.machine_forks,
