@@ -6,7 +6,9 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rehearsal import cluster as whole
 from rehearsal import engines, host, install
@@ -36,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--cluster", metavar="NAME", help="measure on this cluster, which is up")
     top.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the JSON goes (standard output)")
     top.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="write docs/performance.md from these files")
+    top.add_argument("--before", nargs="+", type=Path, default=(), metavar="FILE", help="of --table: to compare with")
     return top
 
 
@@ -60,8 +63,8 @@ def main(argv: list[str]) -> int:
     args.sizes = [size(item) if isinstance(item, str) else item for item in args.sizes]
     try:
         if args.table:
-            files = [json.loads(file.read_text()) for file in args.table]
-            page.write(files)
+            files = _read(args.table)
+            page.write(files, _read(args.before))
             PLOT.write_text(plot.svg(files), encoding="utf-8")
             return 0
         host.need_linux_root()
@@ -74,6 +77,13 @@ def main(argv: list[str]) -> int:
         args.output.write_text(text)
     print(page.tables([found]) if args.output else text)
     return 0
+
+
+def _read(files: Sequence[Path]) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    except (OSError, ValueError) as error:
+        raise Unable(f"no measurements: {error}; name a file that -o has written") from None
 
 
 def _on_cluster(args: argparse.Namespace) -> dict[str, object]:

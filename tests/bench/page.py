@@ -16,8 +16,6 @@ TOP = Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs/performance.md"
 MARK, END = "<!-- scripts/bench --table writes this -->", "<!-- up to here -->"
 IMAGE = "![Time and CPU of each way, as ratios to the least](performance/launch.svg)"
-HEAD = "| | time | target | CPU | target | forks per node | beyond the least | target | until nothing is left |"
-
 Measured = Mapping[str, Any]
 
 
@@ -32,7 +30,6 @@ class Row:
     teardown: float
     wall_ratio: float
     cpu_ratio: float
-    more_forks: float
     target: Target
 
 
@@ -66,7 +63,6 @@ def rows(measured: Measured, runtime: str) -> list[Row]:
             parts["teardown"],
             parts["wall"] / least["wall"],
             parts["cpu"] / least["cpu"],
-            (parts["forks"] - least["forks"]) / size.nodes,
             known[name].target if name in known else Target(),
         )
 
@@ -77,9 +73,18 @@ def _ways(measured: Measured, size: Size, runtime: str) -> list[Way]:
     return (of_machine if measured["place"] == "machine" else of_cluster)(size, runtime)
 
 
-def tables(files: Sequence[Measured]) -> str:
-    """Return a table for each size of each file, with the facts of its machine."""
-    return "\n\n".join(_table(found, measured) for found in files for measured in found["sizes"])
+def tables(files: Sequence[Measured], before: Sequence[Measured] = ()) -> str:
+    """Return a table for each size of each file, with the facts of its machine, and with what was `before`."""
+    old = {_key(found, measured): rows(measured, found["runtime"]) for found in before for measured in found["sizes"]}
+    return "\n\n".join(
+        _table(found, measured, {row.name: row for row in old.get(_key(found, measured), [])})
+        for found in files
+        for measured in found["sizes"]
+    )
+
+
+def _key(found: Measured, measured: Measured) -> tuple[object, ...]:
+    return (found["runtime"], measured["place"], measured["nodes"], measured["ranks"])
 
 
 def title(measured: Measured) -> str:
@@ -89,36 +94,54 @@ def title(measured: Measured) -> str:
     return f"{measured['nodes']} node{'s' if measured['nodes'] > 1 else ''}, {measured['ranks']} ranks on each"
 
 
-def _table(found: Measured, measured: Measured) -> str:
-    machine, idle = found["machine"], measured["idle"]
-    runs = min(len(parts["wall"]) for parts in measured["ways"].values())
-    lines = [f"### {title(measured)}", "", HEAD, "|---" * (HEAD.count("|") - 1) + "|"]
-    lines += [_line(row) for row in rows(measured, found["runtime"])]
-    versions = f"Slurm {machine['slurm']}, Open MPI {machine['openmpi']}, Apptainer {machine['apptainer']}"
-    about = f"Medians of {runs}, {found['runtime']}, commit {machine['commit']} on {machine['date']}."
-    under = f"{machine['cores']} cores carried all nodes. {versions}, Linux {machine['kernel']}."
-    quiet = f"The idle cluster took {idle['cpu']:.3f} s of CPU and {idle['forks']:.1f} forks each second."
-    return "\n".join([*lines, "", about, under, quiet])
+def _table(found: Measured, measured: Measured, old: Mapping[str, Row]) -> str:
+    also = ["before", "target"] if old else ["target"]
+    head = ["", "time", *also, "CPU", *also, "forks per node", *also, "until nothing is left"]
+    lines = [head, ["---"] * len(head)]
+    lines += [_cells(row, old.get(row.name), bool(old)) for row in rows(measured, found["runtime"])]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"### {title(measured)}\n\n{table}\n\n{_about(found, measured)}"
 
 
-def _line(row: Row) -> str:
-    target = row.target
-    cells = [
+def _cells(row: Row, old: Row | None, compared: bool) -> list[str]:
+    """Return the cells of a line: each figure, the figure before if these are `compared`, and the target."""
+
+    def figure(now: str, before: str, target: str) -> list[str]:
+        return [now, *([before] if compared else []), target]
+
+    return [
         row.name,
-        f"{row.wall_ratio:.2f} ({row.wall:.2f} s)",
-        f"{target.wall:.2f}" if target.wall else "",
-        f"{row.cpu_ratio:.2f} ({row.cpu:.2f} s)",
-        f"{target.cpu:.2f}" if target.cpu else "",
-        f"{row.forks:.0f}",
-        f"{row.more_forks:+.0f}",
-        f"{target.forks}" if target.forks else "",
+        *figure(
+            f"{row.wall_ratio:.2f} ({row.wall:.2f} s)", f"{old.wall_ratio:.2f}" if old else "", _goal(row.target.wall)
+        ),
+        *figure(f"{row.cpu_ratio:.2f} ({row.cpu:.2f} s)", f"{old.cpu_ratio:.2f}" if old else "", _goal(row.target.cpu)),
+        *figure(f"{row.forks:.0f}", f"{old.forks:.0f}" if old else "", str(row.target.forks or "")),
         f"{row.teardown:.2f} s",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
-def write(files: Sequence[Measured]) -> None:
+def _goal(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio else ""
+
+
+def _about(found: Measured, measured: Measured) -> str:
+    machine, idle, ways = found["machine"], measured["idle"], measured["ways"].values()
+    runs = min(len(parts["wall"]) for parts in ways)
+    busy = sum(sum(parts["machine_cpu"]) - sum(parts["cpu"]) for parts in ways)
+    spent = sum(sum(parts["wall"]) + sum(parts["teardown"]) for parts in ways)
+    return "\n".join(
+        (
+            f"Medians of {runs}, {found['runtime']}, commit {machine['commit']} on {machine['date']}.",
+            f"{machine['cores']} cores carried all nodes, and other work took {busy / spent:.1f} of them.",
+            f"Slurm {machine['slurm']}, Open MPI {machine['openmpi']}, Apptainer {machine['apptainer']}, "
+            f"Linux {machine['kernel']}.",
+            f"The idle cluster took {idle['cpu']:.3f} s of CPU and {idle['forks']:.1f} forks each second.",
+        )
+    )
+
+
+def write(files: Sequence[Measured], before: Sequence[Measured] = ()) -> None:
     """Put the tables into the documentation."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{MARK}\n{IMAGE}\n\n{tables(files)}\n{END}{after}", encoding="utf-8")
+    above, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
+    below = rest.partition(END)[2]
+    PAGE.write_text(f"{above}{MARK}\n{IMAGE}\n\n{tables(files, before)}\n{END}{below}", encoding="utf-8")

@@ -40,15 +40,25 @@ def test_numbers_of_processes_come_round() -> None:
 def test_ratios_are_to_the_sum_of_the_least() -> None:
     least, _, _, mnrun = page.rows(found(**{"mnrun, pipe": costs(3, 5, 600)})["sizes"][0], "apptainer")
     assert (least.wall, least.cpu, least.forks) == (2.0, 4.0, 100.0)
-    assert (mnrun.wall_ratio, mnrun.cpu_ratio, mnrun.forks, mnrun.more_forks) == (1.5, 1.25, 150.0, 50.0)
+    assert (mnrun.wall_ratio, mnrun.cpu_ratio, mnrun.forks) == (1.5, 1.25, 150.0)
     assert mnrun.target.wall == 1.25
 
 
 def test_the_table_has_result_and_target() -> None:
     table = page.tables([found(**{"mnrun, pipe": costs(3, 5, 600)})])
-    assert "| mnrun, pipe | 1.50 (3.00 s) | 1.25 | 1.25 (5.00 s) | 1.30 | 150 | +50 | 40 | 0.00 s |" in table
+    assert "| mnrun, pipe | 1.50 (3.00 s) | 1.25 | 1.25 (5.00 s) | 1.30 | 150 | 40 | 0.00 s |" in table
     assert "### 4 nodes, 2 ranks on each" in table
     assert "Medians of 3," in table
+
+
+def test_the_table_has_what_was_before() -> None:
+    """Of the same size and the same way; others have an empty cell."""
+    now = found(**{"mnrun, pipe": costs(3, 5, 600), "mnrun, ssh": costs(4, 6, 800)})
+    table = page.tables([now], [found(**{"mnrun, pipe": costs(6, 8, 1200)})])
+    assert (
+        "| mnrun, pipe | 1.50 (3.00 s) | 3.00 | 1.25 | 1.25 (5.00 s) | 2.00 | 1.30 | 150 | 300 | 40 | 0.00 s |" in table
+    )
+    assert "| mnrun, ssh | 2.00 (4.00 s) |  | 1.50 |" in table
 
 
 def test_the_plot_is_one_image_without_outside_files() -> None:
