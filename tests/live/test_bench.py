@@ -21,7 +21,7 @@ def meter(cluster: Cluster) -> Meter:
 
 
 def test_forks_are_those_of_the_node(meter: Meter) -> None:
-    """Exactly, while the machine starts others outside of the cluster."""
+    """While the machine starts hundreds outside of the cluster. Slurm's daemons may start a thread in between."""
     with subprocess.Popen(["sh", "-c", "while :; do /bin/true; done"]) as neighbour:
         try:
             none = meter.run("node01", ["sh", "-c", ":"]).cost
@@ -29,9 +29,10 @@ def test_forks_are_those_of_the_node(meter: Meter) -> None:
             login = meter.run(LOGIN, ["sh", "-c", "/bin/true; /bin/true; :"]).cost
         finally:
             neighbour.kill()
-    assert ten.forks - none.forks == 10
-    assert (login.forks, login.login_forks) == (0, none.forks + 2)
-    assert ten.machine_forks > 10
+    assert 10 <= ten.forks - none.forks < 15
+    assert login.forks < 5
+    assert 2 <= login.login_forks - none.forks < 7
+    assert ten.machine_forks > 20
 
 
 def test_cpu_time_is_that_of_the_nodes(meter: Meter) -> None:

@@ -35,6 +35,7 @@ VERBS = {
     "nodes": "jobs",
     "exec": "exec",
     "why": "why",
+    "report": "why",
     "clean": "clean",
     "shell": "shell",
     "check": "check",

@@ -8,6 +8,7 @@ import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
 from mnrun.running import session
+from mnrun.system.clock import begun
 
 FORMATS = ("steps", "sbatch", "json")
 
@@ -17,7 +18,7 @@ FORMATS = ("steps", "sbatch", "json")
 @click.option("--as-given", is_flag=True, help="Read no profile, no configuration and no MNRUN_* variable.")
 def run(command: tuple[str, ...], **options: object) -> None:
     """Run COMMAND on every rank, and exit with its code. Without an allocation, get one, and return it at the end."""
-    sys.exit(session.carry_out(command, options))
+    sys.exit(session.carry_out(command, options, begin=begun()))
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)

@@ -23,6 +23,7 @@ from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
 from mnrun.system import paths
+from mnrun.system.clock import Clock
 from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
 
@@ -46,26 +47,31 @@ class LaunchRequest:
     """A job on its nodes.
 
     `records` opens the records of the launch of that name. `starter` starts its commands. The signals in `forwarded` go
-    on to its program.
+    on to its program. `clock` notes its moments.
     """
 
     spec: JobSpec
     allocation: Allocation
     site: Site
+    clock: Clock
     records: Callable[[str], AbstractContextManager[Records]]
     starter: Starter | None = None
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
 
 
-def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "") -> int:
-    """Carry out the job of a command line, in an allocation of its own if it has no nodes. Return its exit code."""
+def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "", begin: float | None = None) -> int:
+    """Carry out the job of a command line, in an allocation of its own if it has no nodes. Return its exit code.
+
+    `begin` is the time from which its timeline counts, if that is not now.
+    """
+    clock = Clock(begin)
     spec = spec_of(command, dict(given), shell, live=True)
     if not nodes.allocates(spec):
-        return launch(spec)
+        return _launch_here(spec, clock)
     _prove(spec)
     with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
         os.environ.update(variables)
-        return launch(spec_of(command, dict(given), shell, again=True), allocated=True)
+        return _launch_here(spec_of(command, dict(given), shell, again=True), clock, allocated=True)
 
 
 def _prove(spec: JobSpec) -> None:
@@ -84,7 +90,7 @@ def warn_of_files(spec: JobSpec) -> None:
         Screen().warn(line)
 
 
-def launch(spec: JobSpec, allocated: bool = False) -> int:
+def _launch_here(spec: JobSpec, clock: Clock, allocated: bool = False) -> int:
     """Carry `spec` out on the nodes that this process holds, and return its exit code.
 
     `allocated` says that mnrun got the nodes for this very job.
@@ -93,24 +99,24 @@ def launch(spec: JobSpec, allocated: bool = False) -> int:
 
     screen = Screen(spec.quiet, spec.verbose)
     if spec.as_given and nodes.in_job():
-        return _launch_in_batch(spec, screen)
+        return _launch_in_batch(spec, clock, screen)
     opened = partial(job_dir.opened, spec.job_dir, keep=spec.keep)
     if spec.hosts.names:
         with nodes.connected(spec, screen) as hosts:
-            request = LaunchRequest(hosts.spec, hosts.allocation, hosts.site, opened, hosts.transport.start)
+            request = LaunchRequest(hosts.spec, hosts.allocation, hosts.site, clock, opened, hosts.transport.start)
             return _launch(request, screen, hosts.transport, _ineffective(spec)).code
-    request = LaunchRequest(spec, *nodes.current(spec), opened)
+    request = LaunchRequest(spec, *nodes.current(spec), clock, opened)
     return _launch(request, screen, notes=_ineffective(spec, allocated)).code
 
 
-def _launch_in_batch(spec: JobSpec, screen: Screen) -> int:
+def _launch_in_batch(spec: JobSpec, clock: Clock, screen: Screen) -> int:
     """Carry out a submitted job in its batch script, and return its exit code. Other verbs read its records."""
     from mnrun.running import batch
 
     start = batch.current(os.environ)
     spec = batch.apart(spec, start)
     with batch.recorded(spec, start) as records:
-        request = LaunchRequest(spec, *nodes.current(spec), lambda _: nullcontext(records))
+        request = LaunchRequest(spec, *nodes.current(spec), clock, lambda _: nullcontext(records))
         if start.is_script:
             request = replace(request, starter=batch.start, forwarded=batch.FORWARDED)
         start.outcome = _launch(request, screen)
@@ -120,9 +126,10 @@ def _launch_in_batch(spec: JobSpec, screen: Screen) -> int:
 def _launch(
     request: LaunchRequest, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()
 ) -> Outcome:
-    from mnrun.running import execute, outputs, probe
+    from mnrun.running import execute, job_dir, outputs, probe
 
     spec, allocation, site = request.spec, request.allocation, request.site
+    request.clock.mark("held")
     node_probe = probe.Probe(spec, allocation, site, os.environ, transport)
     spec, verdict = probe.resolve(node_probe)
     launch_plan = _plan(spec, allocation, site)
@@ -133,9 +140,10 @@ def _launch(
     with begin as (starter, files), request.records(launch_plan.job) as records:
         records.launched(launch_plan, site)
         written = outputs.Written(files)
-        outcome = execute.execute(
-            launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
-        )
+        with job_dir.timed(request.clock, launch_plan, records, screen):
+            outcome = execute.execute(
+                launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
+            )
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:

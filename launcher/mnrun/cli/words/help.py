@@ -18,7 +18,7 @@ EXAMPLES = (
 # Verbs by their purpose.
 PURPOSES = {
     "Run": ("run", "plan", "submit", "shell"),
-    "Follow": ("status", "logs", "wait", "cancel", "exec", "why"),
+    "Follow": ("status", "logs", "wait", "cancel", "exec", "why", "report"),
     "Set up": ("check", "nodes", "image", "init", "profile", "completion", "clean", "help", "version"),
 }
 # The options of the first page, with fewer words than in the table.
