@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from .meter import Meter
 from .rounds import measure
 from .ways import IMAGES, Size, chosen, of_cluster, of_machine
 
-NAME = "bench"
+NAME = f"bench-{os.getpid()}"  # so that two runs on one machine do not meet
 PLOT = machine.TOP / "docs/performance/launch.svg"
 SIZES = "1x2 4x2 16x2 64x1"
 
@@ -94,6 +95,9 @@ def _on_cluster(args: argparse.Namespace) -> dict[str, object]:
     try:
         if len(cluster.options().compute) < most:
             raise Unable(f"{cluster.name} has fewer than {most} nodes: bring a larger one up")
+        if args.runtime == "docker" and not cluster.options().cgroup:
+            problem = f"{cluster.name}: docker's containers are in control groups that are not the nodes'"
+            raise Unable(f"{problem}: bring one up with --cgroup")
         install.refresh(cluster)
         if args.runtime in ("docker", "podman", "charliecloud"):
             engines.start(cluster, ["ompi5"])

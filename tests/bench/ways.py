@@ -18,18 +18,19 @@ IMAGES = {
 }
 # Where the rehearsal cluster keeps podman's images for alice.
 _STORE = "/tmp/mnrun-podman.1500"
-_PODMAN = (
-    *("env", f"XDG_RUNTIME_DIR={_STORE}/user", "podman", "--storage-driver=overlay", "--root", f"{_STORE}/root"),
-    *("--runroot", f"{_STORE}/run", "--tmpdir", f"{_STORE}/tmp"),
-)
+# Podman leaves a process behind that holds its namespaces.
+_PODMAN = f"""
+XDG_RUNTIME_DIR={_STORE}/user podman --storage-driver=overlay --root {_STORE}/root --runroot {_STORE}/run \\
+    --tmpdir {_STORE}/tmp run --rm --network=host --ipc=host --userns=keep-id --cgroups=disabled {IMAGES["podman"]} true
+kill $(cat {_STORE}/user/libpod/tmp/pause.pid {_STORE}/tmp/pause.pid 2>/dev/null)
+"""
 EMPTY = {
     "apptainer": (*APPTAINER, SIF, "true"),
     "docker": ("docker", "run", "--rm", "--network=host", "--ipc=host", IMAGES["docker"], "true"),
-    "podman": (*_PODMAN, "run", "--rm", "--network=host", "--ipc=host", "--userns=keep-id",
-               "--cgroups=disabled", IMAGES["podman"], "true"),
+    "podman": ("sh", "-ec", _PODMAN),
     "charliecloud": ("ch-run", IMAGES["charliecloud"], "--", "true"),
     "host": ("true",),
-}  # fmt: skip
+}
 OUTPUT = "/home/alice/bench.out"  # the output of the submitted job
 
 
