@@ -89,9 +89,14 @@ def _key(found: Measured, measured: Measured) -> tuple[object, ...]:
 
 def title(measured: Measured) -> str:
     """Return the name of a size."""
+    ranks = _count(measured["ranks"], "rank")
     if measured["place"] == "machine":
-        return f"One machine, {measured['ranks']} ranks, no scheduler"
-    return f"{measured['nodes']} node{'s' if measured['nodes'] > 1 else ''}, {measured['ranks']} ranks on each"
+        return f"One machine, {ranks}, no scheduler"
+    return f"{_count(measured['nodes'], 'node')}, {ranks} on each"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _table(found: Measured, measured: Measured, old: Mapping[str, Row]) -> str:

@@ -49,7 +49,7 @@ def test_the_slow_node_is_named(cluster: Cluster, desk: Desk) -> None:
     container = next(line for line in shown.out.splitlines() if line.startswith("container"))
     name, seconds = container.split()[5:7]
     assert name == "node02", shown
-    assert 3 < float(seconds.rstrip(",")) < 10, shown
+    assert float(seconds.rstrip(",")) > 3, shown
 
 
 def test_the_report_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
