@@ -265,6 +265,7 @@ class JobSpec:
     quiet: bool = False
     verbose: bool = False
     job_dir: str = ""
+    timeline: str = ""  # a file
     job_file: str = ""  # as given
     profile: str = ""
     as_given: bool = False  # for a call in mnrun's batch script, where only its own options count

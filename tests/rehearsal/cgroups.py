@@ -59,6 +59,14 @@ def make(cluster: Cluster, node: str) -> list[Path]:
     return made
 
 
+def counted(cluster: Cluster, node: str) -> Path:
+    """The control group in which a node's CPU time is counted, made if need be; `remove` takes it away."""
+    first = MACHINE / "cpuacct"
+    group = _whole(first if first.is_dir() else MACHINE, cluster) / node
+    group.mkdir(parents=True, exist_ok=True)
+    return group
+
+
 def _fill(folder: Path) -> None:
     """Give it what its parent has."""
     clone = folder / "cgroup.clone_children"

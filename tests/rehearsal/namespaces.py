@@ -97,6 +97,13 @@ def nsenter(pid: int) -> list[str]:
 
 def step_into(pid: int) -> None:
     """Join all namespaces of a process; children that are forked from now on are in its pid one."""
+    join(pid, NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWPID | NEWNET)
+
+
+def join(pid: int, kinds: int) -> None:
+    """Join some of the namespaces of a process."""
     handle = os.pidfd_open(pid)
-    _call("setns", handle, NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWPID | NEWNET)
-    os.close(handle)
+    try:
+        _call("setns", handle, kinds)
+    finally:
+        os.close(handle)

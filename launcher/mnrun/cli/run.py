@@ -17,8 +17,9 @@ FORMATS = ("steps", "sbatch", "json")
 def run(command: tuple[str, ...], **options: object) -> None:
     """Run COMMAND on every rank, and exit with its code. Without an allocation, get one, and return it at the end."""
     from mnrun.running import session
+    from mnrun.system.clock import begun
 
-    sys.exit(session.carry_out(command, options))
+    sys.exit(session.carry_out(command, options, begin=begun()))
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)

@@ -1,9 +1,10 @@
-"""`mnrun why`: show where the ranks of a running job stand, or how a job has ended."""
+"""`mnrun why` shows where the ranks of a running job stand, or how a job has ended. `mnrun report` shows its times."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -14,9 +15,10 @@ from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
 from mnrun.cli.parsing import json_option, print_json
 from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import UsageError
-from mnrun.jobs import archive, asking, launches
+from mnrun.jobs import archive, asking, launches, page, records, timeline
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord
+from mnrun.jobs.timeline import Timeline
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
@@ -106,4 +108,43 @@ def _tell_end(record: JobRecord, as_json: bool) -> None:
         click.echo(f"  {line}")
 
 
-__all__ = ["why"]
+@click.command(context_settings=CONTEXT)
+@click.argument("name", metavar="ID|FILE")
+@click.option("--html", "as_html", is_flag=True, help="Print one page of HTML with charts, which needs no other file.")
+@json_option
+@job_dir_option
+def report(name: str, as_html: bool, as_json: bool, job_dir: str | None) -> None:
+    """Show where the time of a launch went: the seconds of each phase, and the slowest nodes.
+
+    The launch is that of a submitted job that has ended, by its ID, or that of a FILE which --timeline has written.
+    """
+    found = _timeline(name, bases_of(job_dir))
+    if as_json:
+        print_json(timeline.trace(found))
+    elif as_html:
+        click.echo(page.html(found), nl=False)
+    else:
+        click.echo(f"launch {found.job}: {len(found.nodes)} nodes, {found.whole:.3f} s")
+        table(("PHASE", *(f"{level} %" for level in timeline.LEVELS), "SLOWEST"), timeline.rows(found))
+
+
+def _timeline(name: str, bases: Sequence[Path]) -> Timeline:
+    """Return the timeline of a job's last start, or of a file."""
+    if records.is_id(name):
+        record = archive.read(bases, [name]).get(name)
+        if record is None:
+            raise UsageError(f"no records of job {name} in {archive.named(bases)}", "mnrun status shows your jobs")
+        path = Path(record.folder, str(record.restart), records.TIMELINE)
+        remedy = "mnrun writes it when the job has ended"
+    else:
+        path, remedy = Path(name), "name a job's ID, or a file that --timeline has written"
+    try:
+        found = timeline.parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        found = None
+    if found is None:
+        raise UsageError(f"there is no timeline in {path}", remedy)
+    return found
+
+
+__all__ = ["report", "why"]

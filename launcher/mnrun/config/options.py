@@ -357,6 +357,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="PATH",
     ),
     _option("--templates", "text", "Directory with your templates for batch scripts.", _BATCH, metavar="DIR"),
+    _option(
+        "--timeline",
+        "text",
+        "File for the time of each phase on each node, as JSON that Perfetto reads, too.",
+        _OURS,
+        metavar="FILE",
+    ),
     _option("--keep", "flag", "Keep the records of this run.", _OURS),
     _option("--force", "flag", "Run a job that mnrun would refuse.", _OURS),
     _option("-v --verbose", "flag", "Show the commands that mnrun runs.", _OURS),
@@ -379,7 +386,7 @@ COMMON = frozenset(
 # Options whose values are paths.
 PATHS = (
     *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
-    *("output", "error", "hostfile", "podman_root"),
+    *("output", "error", "hostfile", "podman_root", "timeline"),
 )
 
 

@@ -89,4 +89,5 @@ def _type_words(key: Schema) -> str:
     if kind == "array":
         return f"list of {key['items']['type']}s".replace("integer", "number")
     words = kind if isinstance(kind, str) else " or ".join(kind)
-    return words.replace("integer", "number") + (" of objects" if "additionalProperties" in key else "")
+    inner = f" of {key['additionalProperties']['type']}s" if "additionalProperties" in key else ""
+    return words.replace("integer", "number") + inner

@@ -4,6 +4,7 @@
     <base>/<ID>/script             the script as it was handed in
     <base>/<ID>/<RESTART>/begun    by the job itself, as it starts. RESTART is Slurm's SLURM_RESTART_COUNT
     <base>/<ID>/<RESTART>/log      the guards' lines
+    <base>/<ID>/<RESTART>/timeline  by the job itself, at the end: where the time went (timeline.py)
     <base>/<ID>/<RESTART>/outcome  by the job itself, last and whole. A job that was killed hard has none
 
 An array has <base>/123/ with `submitted` alone. Its tasks have directories of their own. Times are seconds since the
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
+TIMELINE = "timeline"
 NO_ARRAY = "4294967294"  # the task's number in Slurm's patterns, for a job without an array (NO_VAL, slurm.h)
 REQUEUED = "requeued"  # the `why` of an outcome after which the scheduler starts the job again
 

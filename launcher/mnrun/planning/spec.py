@@ -49,6 +49,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
         quiet=values.flag("quiet"),
         verbose=values.flag("verbose"),
         job_dir=of_home(values.text("job_dir"), around),
+        timeline=of_home(values.text("timeline"), around) if values.has("timeline") else "",
         job_file=around.job_file,
         profile=values.text("profile"),
         as_given=around.as_given,

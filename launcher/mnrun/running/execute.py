@@ -112,6 +112,7 @@ class Launch:
         return self._judge()
 
     def _serve(self) -> None:
+        self.records.clock.mark("serve")
         self.serving = self._start("serve", Phase.SERVE, piped=True)
         extra: dict[str, str] = {}
         if self.plan.connect and connect.keyed(self.plan.connect):
@@ -179,6 +180,7 @@ class Launch:
             for line in kit.file_lines(name, text):
                 self._send(line)
         self._send(b"go\n")
+        self.records.clock.mark("go")
         self.went = True
         self.screen.phase("running")
         self.screen.done()
@@ -253,6 +255,7 @@ class Launch:
         if kind == "ended":
             assert isinstance(data, int)
             if name == "run":
+                self.records.clock.mark("ended")
                 self.code = data
             elif name == "serve":
                 self.serving_ended = True
@@ -268,8 +271,8 @@ class Launch:
             if not self.roster.hear(line) and not EXITED.search(line):
                 self.screen.relay(line)
             return
-        self.records.log(line)
         word = "" if kind == "noise" else self.roster.hear(line)
+        self.records.log(line, word)
         if word == "starter":
             self.screen.say("the image has no mpirun, so mnrun starts the ranks (--launcher env)")
         elif not word and line:

@@ -15,11 +15,14 @@ from typing import IO
 
 from mnrun import versioned
 from mnrun.errors import UsageError
-from mnrun.jobs import archive, launches
+from mnrun.jobs import archive, launches, timeline
 from mnrun.jobs.launches import OWNER as OWNER
-from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted
+from mnrun.jobs.records import SCRIPT, SUBMITTED, TIMELINE, Submitted
+from mnrun.jobs.timeline import Moments, NodeMoments, Timeline
 from mnrun.jobspec import JobSpec
 from mnrun.model import Plan, Site, Worker
+from mnrun.system.clock import Clock
+from mnrun.system.screen import Screen
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Records:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.clock = Clock()
         self._log: IO[bytes] | None = None  # stays open, since each opening takes long on a shared filesystem
 
     def write(self, name: str, text: str) -> None:
@@ -42,7 +46,10 @@ class Records:
         self._put(beside, os.O_TRUNC, text)
         os.replace(beside, self.path / name)
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, word: str = "") -> None:
+        """Write a line that the guards have sent. `word` is its first one, if that is a word of ours."""
+        if word in timeline.WORDS:
+            self.clock.mark(word, line.split(" ", 2)[1])
         with suppress(OSError):  # a full disk must not end the job
             if self._log is None:
                 self._log = self._opened(self.path / "log", os.O_APPEND, buffering=0)
@@ -53,6 +60,15 @@ class Records:
         if self._log is not None:
             self._log.close()
         self._log = None
+
+    def timeline(self, job: str, nodes: Iterable[str]) -> Timeline:
+        """Record the timeline of the launch, which ends now, and return it."""
+        self.clock.mark("over")
+        by_node = {node: NodeMoments(**self.clock.nodes.get(node, {})) for node in nodes}
+        found = Timeline(job, Moments(**self.clock.moments), by_node)
+        with suppress(OSError):
+            self.write(TIMELINE, versioned.text(found))
+        return found
 
     def _put(self, path: Path, how: int, text: str) -> None:
         with self._opened(path, how) as file:
@@ -129,6 +145,34 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
         (path / OWNER).unlink(missing_ok=True)
         if not keep:
             shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def timed(clock: Clock, plan: Plan, records: Records, screen: Screen) -> Iterator[None]:
+    """Enclose a launch. After it, write its timeline into the records, and into the file of --timeline.
+
+    Raises UsageError before the launch if that file cannot be written.
+    """
+    records.clock = clock
+    path = plan.spec.timeline
+    if path:
+        _write(path, "")
+    try:
+        yield
+    finally:
+        found = records.timeline(plan.job, plan.layout.nodes)
+        try:
+            if path:
+                _write(path, versioned.text(timeline.trace(found)))
+        except UsageError as error:  # the outcome of the launch counts for more
+            screen.warn(str(error))
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--timeline {path}: {error.strerror}", "name a file that you can write") from None
 
 
 def _clear(parent: Path) -> None:

@@ -23,6 +23,7 @@ from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
 from mnrun.system import paths
+from mnrun.system.clock import Clock
 from mnrun.system.process import Signals, Starter
 from mnrun.system.screen import Screen
 
@@ -47,26 +48,31 @@ class LaunchRequest:
     """A job on its nodes.
 
     `records` opens the records of the launch of that name. `starter` starts its commands. The signals in `forwarded` go
-    on to its program.
+    on to its program. `clock` notes its moments.
     """
 
     spec: JobSpec
     allocation: Allocation
     site: Site
+    clock: Clock
     records: Callable[[str], AbstractContextManager[Records]]
     starter: Starter | None = None
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
 
 
-def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "") -> int:
-    """Carry out the job of a command line, in an allocation of its own if it has no nodes. Return its exit code."""
+def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "", begin: float | None = None) -> int:
+    """Carry out the job of a command line, in an allocation of its own if it has no nodes. Return its exit code.
+
+    `begin` is the time from which its timeline counts, if that is not now.
+    """
+    clock = Clock(begin)
     spec = spec_of(command, dict(given), shell, live=True)
     if not nodes.allocates(spec):
-        return launch(spec)
+        return _launch_here(spec, clock)
     _prove(spec)
     with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
         os.environ.update(variables)
-        return launch(spec_of(command, dict(given), shell, again=True), allocated=True)
+        return _launch_here(spec_of(command, dict(given), shell, again=True), clock, allocated=True)
 
 
 def _prove(spec: JobSpec) -> None:
@@ -85,7 +91,7 @@ def warn_of_files(spec: JobSpec) -> None:
         Screen().warn(line)
 
 
-def launch(spec: JobSpec, allocated: bool = False) -> int:
+def _launch_here(spec: JobSpec, clock: Clock, allocated: bool = False) -> int:
     """Carry `spec` out on the nodes that this process holds, and return its exit code.
 
     `allocated` says that mnrun got the nodes for this very job.
@@ -94,24 +100,24 @@ def launch(spec: JobSpec, allocated: bool = False) -> int:
 
     screen = Screen(spec.quiet, spec.verbose)
     if spec.as_given and nodes.in_job():
-        return _launch_in_batch(spec, screen)
+        return _launch_in_batch(spec, clock, screen)
     opened = partial(job_dir.opened, spec.job_dir, keep=spec.keep)
     if spec.hosts.names:
         with nodes.connected(spec, screen) as hosts:
-            request = LaunchRequest(hosts.spec, hosts.allocation, hosts.site, opened, hosts.transport.start)
+            request = LaunchRequest(hosts.spec, hosts.allocation, hosts.site, clock, opened, hosts.transport.start)
             return _launch(request, screen, hosts.transport, _ineffective(spec)).code
-    request = LaunchRequest(spec, *nodes.current(spec), opened)
+    request = LaunchRequest(spec, *nodes.current(spec), clock, opened)
     return _launch(request, screen, notes=_ineffective(spec, allocated)).code
 
 
-def _launch_in_batch(spec: JobSpec, screen: Screen) -> int:
+def _launch_in_batch(spec: JobSpec, clock: Clock, screen: Screen) -> int:
     """Carry out a submitted job in its batch script, and return its exit code. Other verbs read its records."""
     from mnrun.running import batch
 
     start = batch.current(os.environ)
     spec = batch.apart(spec, start)
     with batch.recorded(spec, start) as records:
-        request = LaunchRequest(spec, *nodes.current(spec), lambda _: nullcontext(records))
+        request = LaunchRequest(spec, *nodes.current(spec), clock, lambda _: nullcontext(records))
         if start.is_script:
             request = replace(request, starter=batch.start, forwarded=batch.FORWARDED)
         start.outcome = _launch(request, screen)
@@ -121,9 +127,10 @@ def _launch_in_batch(spec: JobSpec, screen: Screen) -> int:
 def _launch(
     request: LaunchRequest, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()
 ) -> Outcome:
-    from mnrun.running import execute, outputs
+    from mnrun.running import execute, job_dir, outputs
 
     allocation, site = request.allocation, request.site
+    request.clock.mark("held")
     spec, verdict = resolved(request, transport)
     launch_plan = _plan(spec, allocation, site)
     lines = [verdict] if spec.verbose else []
@@ -132,9 +139,10 @@ def _launch(
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
     with begin as (starter, written), request.records(launch_plan.job) as records:
         records.launched(launch_plan, site)
-        outcome = execute.execute(
-            launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
-        )
+        with job_dir.timed(request.clock, launch_plan, records, screen):
+            outcome = execute.execute(
+                launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
+            )
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:

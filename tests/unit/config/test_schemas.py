@@ -9,7 +9,7 @@ import pytest
 
 from mnrun.attach import history, standing
 from mnrun.config import schemas
-from mnrun.jobs import state
+from mnrun.jobs import state, timeline
 from mnrun.nodes import survey
 from mnrun.planning import show
 from published import SCHEMAS, checked
@@ -21,6 +21,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "nodes": (state.Partitions,),
     "check": (survey.Findings,),
     "why": (standing.Running, history.Ended),
+    "report": (timeline.Trace,),
     "plan": (show.ShownPlan,),
 }
 WRITTEN = {verb: schemas.schema(verb, *kinds) for verb, kinds in ANSWERS.items()}

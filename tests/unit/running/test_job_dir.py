@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mnrun.errors import UsageError
+from mnrun import versioned
+from mnrun.errors import NodeError, UsageError
+from mnrun.jobs import timeline
 from mnrun.model import Worker
-from mnrun.running import job_dir
+from mnrun.running import execute, job_dir
+from mnrun.system.clock import Clock
+from mnrun.system.screen import Screen
+from unit.played import READY, Play, Stage, say
+from unit.samples import SITE, build, held, make
 
 
 def mode(path: Path) -> int:
@@ -166,3 +173,48 @@ def test_what_was_kept_stays(tmp_path: Path) -> None:
         pass
     with job_dir.opened(str(tmp_path), "7-abc", keep=False):
         assert (tmp_path / "6-kept").is_dir()
+
+
+def test_the_timeline_has_every_phase_of_every_node(stage: Stage, tmp_path: Path) -> None:
+    """The record and the file of --timeline have the same moments, and the file is a trace as well."""
+    file = tmp_path / "times.json"
+    plan = make(build("./app", timeline=str(file)), 2, 1)
+    records = job_dir.Records(tmp_path)
+    with job_dir.timed(Clock(), plan, records, Screen()):
+        records.clock.mark("held")
+        execute.execute(plan, held("node01", "node02"), SITE, {}, records, Screen())
+    found = timeline.parse((tmp_path / "timeline").read_text())
+    assert found is not None
+    assert None not in vars(found.moments).values()
+    assert all(0 < node.ready < node.rank < node.bye for node in found.nodes.values())  # type: ignore[operator]
+    assert timeline.parse(file.read_text()) == found
+    assert file.read_text() == versioned.text(timeline.trace(found))
+
+
+def test_a_launch_that_fails_has_a_timeline_too(stage: Stage, tmp_path: Path) -> None:
+    plan = make(build("./app"), 2, 1)
+    stage.play = Play(kit=say(READY[0], "fail node02 x"))
+    records = job_dir.Records(tmp_path)
+    with pytest.raises(NodeError), job_dir.timed(Clock(), plan, records, Screen()):
+        execute.execute(plan, held("node01", "node02"), SITE, {}, records, Screen())
+    found = timeline.parse((tmp_path / "timeline").read_text())
+    assert found is not None
+    assert found.moments.go is None
+    assert set(found.nodes) == {"node01", "node02"}
+
+
+def test_a_timeline_that_cannot_be_written_is_refused_before_the_launch(tmp_path: Path) -> None:
+    plan = make(build("./app", timeline=f"{tmp_path}/none/file"), 1)
+    records = job_dir.Records(tmp_path)
+    refusal = pytest.raises(UsageError, match=r"^--timeline \S+/none/file: No such file or directory; name a file that")
+    with refusal, job_dir.timed(Clock(), plan, records, Screen()):
+        pytest.fail("the launch began")
+
+
+def test_a_timeline_that_goes_wrong_at_the_end_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The outcome of the launch counts for more."""
+    plan = make(build("./app", timeline=f"{tmp_path}/below/file"), 1)
+    (tmp_path / "below").mkdir()
+    with job_dir.timed(Clock(), plan, job_dir.Records(tmp_path), Screen()):
+        shutil.rmtree(tmp_path / "below")
+    assert "mnrun: warning: --timeline" in capsys.readouterr().err

@@ -24,6 +24,7 @@ VERBS = {
     "cancel": Verb("jobs", "Follow", "end jobs, or send them a signal"),
     "exec": Verb("exec", "Follow", "run a command in the container of a running job"),
     "why": Verb("why", "Follow", "show where a job stands, or how it ended"),
+    "report": Verb("why", "Follow", "show where the time of a launch went"),
     "check": Verb("check", "Set up", "show the runtimes, GPUs and MPIs of nodes"),
     "nodes": Verb("jobs", "Set up", "show partitions and their free nodes"),
     "image": Verb("image", "Set up", "build, pull and inspect images"),

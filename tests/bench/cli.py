@@ -1,0 +1,120 @@
+"""The command line: `scripts/bench --help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rehearsal import cluster as whole
+from rehearsal import engines, host, install
+from rehearsal.errors import ClusterError, Unable
+from rehearsal.model import Cluster, Options
+
+from . import machine, page, plot
+from .meter import Meter
+from .rounds import measure
+from .ways import IMAGES, Size, chosen, of_cluster, of_machine
+
+NAME = f"bench-{os.getpid()}"  # so that two runs on one machine do not meet
+PLOT = machine.TOP / "docs/performance/launch.svg"
+SIZES = "1x2 4x2 16x2 64x1"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return all options."""
+    top = argparse.ArgumentParser(prog="bench", description="What a launch costs, beside the least it can cost.")
+    top.add_argument("sizes", nargs="*", default=SIZES.split(), type=size, help=f"NODESxRANKS ({SIZES})")
+    top.add_argument("--runs", type=runs, default=5, help="rounds after the first, which warms the caches (5)")
+    top.add_argument(
+        "--ways", nargs="+", default=(), metavar="TEXT", help="the least, and ways with TEXT in their name"
+    )
+    top.add_argument("--runtime", choices=IMAGES, default="apptainer", help="of the containers (apptainer)")
+    top.add_argument("--local", action="store_true", help="also one machine without a scheduler")
+    top.add_argument("--cluster", metavar="NAME", help="measure on this cluster, which is up")
+    top.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the JSON goes (standard output)")
+    top.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="write docs/performance.md from these files")
+    top.add_argument("--before", nargs="+", type=Path, default=(), metavar="FILE", help="of --table: to compare with")
+    return top
+
+
+def size(text: str) -> Size:
+    """Return the size in a text like 16x2."""
+    match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write NODESxRANKS, as 16x2")
+    return Size(int(match[1]), int(match[2]))
+
+
+def runs(text: str) -> int:
+    """Return a number of rounds."""
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: 5 or more are good")
+    return int(text)
+
+
+def main(argv: list[str]) -> int:
+    """Do what argv says, and return the exit code."""
+    args = parser().parse_args(argv)
+    args.sizes = [size(item) if isinstance(item, str) else item for item in args.sizes]
+    try:
+        if args.table:
+            files = _read(args.table)
+            page.write(files, _read(args.before))
+            PLOT.write_text(plot.svg(files), encoding="utf-8")
+            return 0
+        host.need_linux_root()
+        found = _on_cluster(args)
+    except ClusterError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return error.code
+    text = page.text(found)
+    if args.output:
+        args.output.write_text(text)
+    print(page.tables([found]) if args.output else text)
+    return 0
+
+
+def _read(files: Sequence[Path]) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    except (OSError, ValueError) as error:
+        raise Unable(f"no measurements: {error}; name a file that -o has written") from None
+
+
+def _on_cluster(args: argparse.Namespace) -> dict[str, object]:
+    cluster = Cluster(args.cluster or NAME)
+    most = max(size.nodes for size in args.sizes)
+    if not args.cluster:
+        whole.up(cluster, Options(most, cgroup=args.runtime == "docker"))
+    try:
+        if len(cluster.options().compute) < most:
+            raise Unable(f"{cluster.name} has fewer than {most} nodes: bring a larger one up")
+        if args.runtime == "docker" and not cluster.options().cgroup:
+            problem = f"{cluster.name}: docker's containers are in control groups that are not the nodes'"
+            raise Unable(f"{problem}: bring one up with --cgroup")
+        install.refresh(cluster)
+        if args.runtime in ("docker", "podman", "charliecloud"):
+            engines.start(cluster, ["ompi5"])
+        return {"machine": machine.facts(cluster), "runtime": args.runtime, "sizes": _sizes(cluster, args)}
+    finally:
+        if not args.cluster:
+            whole.down(cluster)
+
+
+def _sizes(cluster: Cluster, args: argparse.Namespace) -> list[dict[str, object]]:
+    meter = Meter(cluster)
+    groups = [(size, chosen(of_cluster(size, args.runtime), args.ways)) for size in args.sizes]
+    if args.local:
+        one = Size(1, 2)
+        groups.append((one, of_machine(one, args.runtime)))
+    return [measure(meter, size, ways, args.runs, _say) for size, ways in groups]
+
+
+def _say(text: str) -> None:
+    print(f"bench: {text}", file=sys.stderr, flush=True)

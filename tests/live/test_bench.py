@@ -1,0 +1,67 @@
+"""scripts/bench counts what a command costs on the nodes, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from bench.meter import Meter
+from bench.rounds import measure
+from bench.ways import Size, chosen, of_cluster
+
+from .stage import LOGIN, Cluster
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def meter(cluster: Cluster) -> Meter:
+    return Meter(cluster.model)
+
+
+def test_forks_are_those_of_the_node(meter: Meter) -> None:
+    """While the machine starts hundreds outside of the cluster. Slurm's daemons may start a thread in between."""
+    with subprocess.Popen(["sh", "-c", "while :; do /bin/true; done"]) as neighbour:
+        try:
+            none = meter.run("node01", ["sh", "-c", ":"]).cost
+            ten = meter.run("node01", ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done"]).cost
+            login = meter.run(LOGIN, ["sh", "-c", "/bin/true; /bin/true; :"]).cost
+        finally:
+            neighbour.kill()
+    # One is the command itself.
+    assert 1 <= none.forks < 6
+    assert 11 <= ten.forks < 16
+    assert 3 <= login.login_forks < 8
+    assert login.forks < 5
+    assert ten.machine_forks > 20
+
+
+def test_cpu_time_is_that_of_the_nodes(meter: Meter) -> None:
+    """As the program itself counts it, while a neighbour spins."""
+    spin = "import os; [i for i in range(3_000_000)]; times = os.times(); print(times.user + times.system)"
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as neighbour:
+        try:
+            done = meter.run("node01", ["python3", "-c", spin])
+        finally:
+            neighbour.kill()
+    assert float(done.text) <= done.cost.cpu < float(done.text) + 0.1
+    assert done.cost.login_cpu < 0.05
+
+
+def test_the_end_is_the_last_process(meter: Meter) -> None:
+    """Also of one that nobody waits for."""
+    done = meter.run("node02", ["sh", "-c", "setsid sleep 1 >/dev/null 2>&1 &"])
+    assert 0.8 < done.cost.teardown < 3
+    assert done.cost.wall < 0.8
+
+
+def test_a_round_of_real_launches(meter: Meter) -> None:
+    """One round, with the least and one way of mnrun."""
+    size = Size(2, 2)
+    said: list[str] = []
+    found = measure(meter, size, chosen(of_cluster(size), ["outside-in, srun"]), 1, said.append)
+    ways = found["ways"]
+    assert list(ways) == ["bare mpirun", "one container per node", "mnrun, outside-in, srun"]
+    assert ways["mnrun, outside-in, srun"]["forks"][0] > ways["bare mpirun"]["forks"][0] > 0
+    assert len(said) == 6

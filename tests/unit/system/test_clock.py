@@ -1,0 +1,22 @@
+"""Moments since the begin of a launch."""
+
+from __future__ import annotations
+
+import time
+
+from mnrun.system.clock import Clock, begun
+
+
+def test_this_process_began_before_now() -> None:
+    """Its age is not that of the machine, and it does not begin anew."""
+    first, now = begun(), time.monotonic()
+    assert now - 24 * 3600 < first < now
+    assert abs(begun() - first) < 0.1
+
+
+def test_moments_count_from_the_begin() -> None:
+    clock = Clock(time.monotonic() - 5)
+    clock.mark("go")
+    clock.mark("ready", "node01")
+    assert 5 <= clock.moments["go"] < 6
+    assert 5 <= clock.nodes["node01"]["ready"] < 6
