@@ -51,9 +51,12 @@ def test_proof_of_nccl(cluster: Cluster, desk: Desk) -> None:
     assert mine(result)[-1] == f"4 ranks on node[01-02] x 2; NCCL by ib ({devices})", result
 
 
-SMI = """#!/bin/sh
+TOPOLOGY = (WORDS.parent / "gpus/h100.topo").read_text()
+SMI = f"""#!/bin/sh
 case $1 in
-  topo) printf '\\t\\033[4mGPU0\\tGPU1\\033[0m\\nGPU0\\t X \\tNV1\\nGPU1\\tNV1\\t X \\n' ;;
+  topo) cat <<'END'
+{TOPOLOGY}END
+  ;;
   -L) ;;
   *) printf '%s, GPU-%s, 00000000:FF:00.0\\n' 0 00 1 11 2 22 3 33 ;;
 esac
@@ -83,7 +86,7 @@ def test_proof_of_the_nodes_gpus(cluster: Cluster) -> None:
         assert {rank.gpus for rank in found} == {"0,1"}, result  # none of them says where it is
         kept = cluster.path("/home/alice/.mnrun/jobs")
         drawn = [place.read_text() for place in sorted(kept.glob("*/topology.node0*"))]
-        assert drawn == ["\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU1\tNV1\t X \n"] * 2
+        assert drawn == [re.sub(r"\x1b\[\dm", "", TOPOLOGY)] * 2
         assert "4 ranks on node[01-02] x 2" in next(kept.glob("*/summary")).read_text()
     finally:
         for place in places:

@@ -7,6 +7,12 @@ fact() { # NAME VALUE…: Print a fact of the node, unless its value is empty
   local value=${*:2}
   [[ -z $value ]] || printf 'fact %s node %s %s\n' "$node" "$1" "${value//[$'\t\n']/ }"
 }
+driver() { # Print the version of the node's NVIDIA driver
+  # The line is `… UNIX x86_64 Kernel Module  VERSION  …`, or `… UNIX Open Kernel Module for x86_64  VERSION  …`.
+  local line
+  { read -r line <"${mnrun_proc:-/proc}/driver/nvidia/version"; } 2>/dev/null || return 0
+  [[ ! $line =~ 'Kernel Module'[^.]*\ ([0-9.]+) ]] || echo "${BASH_REMATCH[1]}"
+}
 facts() { # [SUBJECT]: Print the facts `SUBJECT NAME VALUE` on standard input, or only those of SUBJECT
   local line
   while IFS= read -r line; do

@@ -2,7 +2,8 @@
 # shellcheck disable=SC2154  # engines.sh's, which is a function `engines` in front of this; so are facts.sh and $mnrun_asking
 # The launcher runs `mpi_node.sh RUNTIME PODMAN_ROOT [CONTAINER WORDS…]` on a node. It prints the MPI facts of the node
 # and of an image. A container of the image gives the image's facts.
-# launcher/mnrun/planning/compatibility.py judges them. facts.sh, engines.sh, mpis.sh and offers.sh stand in front.
+# launcher/mnrun/planning/compatibility.py judges them. home.sh, facts.sh, engines.sh, mpis.sh and
+# offers.sh stand in front.
 set -u
 limited() { timeout -k 1 10 "$@" 2>/dev/null </dev/null; } # a daemon may not answer, and must not stop this
 # shellcheck disable=SC2034  # engines.sh reads mnrun_podman
@@ -17,10 +18,12 @@ if command -v srun >/dev/null; then
 fi
 if unshare --user true 2>/dev/null; then fact userns yes; fi
 fact ptrace "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null)"
-fact driver "$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
+fact driver "$(driver)"
 if command -v nvidia-smi >/dev/null; then fact driver_cuda "$(limited nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p')"; fi
 (($#)) || exit 0
 
+# These are the image's own. Apptainer passes the node's on to an image that does not set them.
+[[ $mnrun_runtime == host ]] || unset CUDA_VERSION NVIDIA_REQUIRE_CUDA
 case $mnrun_runtime in
   podman)
     engines

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The launcher runs `survey.sh` on a node. facts.sh, engines.sh, offers.sh and network_facts.sh stand in front of it.
+# The launcher runs `survey.sh` on a node. home.sh, facts.sh, engines.sh, offers.sh and
+# network_facts.sh stand in front of it.
 # It prints the node's facts for jobs in containers. It judges nothing.
 # launcher/mnrun/nodes/survey.py interprets the facts and says what to do.
 set -u
@@ -59,7 +60,7 @@ if has ch-run; then
 fi
 
 if [[ -r /proc/driver/nvidia/version ]]; then
-  fact nvidia "$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version)"
+  fact nvidia "$(driver)"
   if has nvidia-smi; then fact gpus "$(limited nvidia-smi -L | grep -c '^GPU ')"; fi
   if has nvidia-container-runtime-hook; then fact nvidia-hook yes; fi
   # shellcheck disable=SC2034,SC2154  # engines.sh reads the one, and sets the other

@@ -70,6 +70,13 @@ if [ "$mnrun_gpu_bind" = closest ]; then
   CUDA_VISIBLE_DEVICES=$(sh "$mnrun_here/gpu_closest.sh" ${CUDA_VISIBLE_DEVICES+"$CUDA_VISIBLE_DEVICES"})
   export CUDA_VISIBLE_DEVICES
 elif [ -n "$mnrun_gpu_bind" ]; then
+  if [ -z "${CUDA_VISIBLE_DEVICES+set}" ]; then # without a scheduler, nobody has numbered the node's GPUs
+    mnrun_count=0
+    for mnrun_gpu in "${mnrun_proc:-/proc}"/driver/nvidia/gpus/*; do
+      [ ! -e "$mnrun_gpu" ] || CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-}${CUDA_VISIBLE_DEVICES:+,}$mnrun_count
+      mnrun_count=$((mnrun_count + 1))
+    done
+  fi
   mnrun_count=$(echo "${CUDA_VISIBLE_DEVICES-}" | tr , '\n' | grep -c .)
   mnrun_each=${mnrun_gpu_bind#*:} mnrun_first=0
   case $mnrun_gpu_bind in

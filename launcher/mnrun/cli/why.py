@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mnrun import environment
+from mnrun import environment, nodeset
 from mnrun.attach import history, standing, target
 from mnrun.attach.standing import RankState, Running
 from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
@@ -59,7 +59,7 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
     if as_json:
         print_json(Running(launch.name, "RUNNING", tuple(states), tuple(networks)))
         return
-    click.echo(f"job {launch.name} runs on {len(launch.nodes)} nodes; CPU is of one second")
+    click.echo(f"job {launch.name} runs on {nodeset.counted(len(launch.nodes), 'node')}; CPU is of one second")
     table(("RANK", "NODE", "PID", "STATE", "CPU", "WAITS IN", "PROGRAM"), [_row(one) for one in states])
     for stack, members in standing.alike(states).items():
         click.echo(f"\nstack of {_ranks(members)}:")

@@ -8,8 +8,9 @@ ENTRIES = (
     Entry(
         name="cuda-driver-version",
         pattern=r"CUDA driver version is insufficient for CUDA runtime version",
-        cause="the node's NVIDIA driver is too old for the image's CUDA",
-        remedy="take an image with an older CUDA, or nodes with a newer driver",
+        # a program whose CUDA runtime finds no libcuda says the same (seen with CUDA 13.0)
+        cause="the rank sees no NVIDIA driver, or one too old for the image's CUDA",
+        remedy="mnrun check shows each node's driver; leave --no-gpu out, or take an image with an older CUDA",
         anchor="gpu-driver",
     ),
     Entry(
@@ -25,6 +26,20 @@ ENTRIES = (
         cause="the rank sees no NVIDIA driver",
         remedy="ask for GPUs with --gres gpu:N or --gpus-per-node, and look at mnrun check",
         anchor="no-gpu-in-the-container",
+    ),
+    Entry(
+        name="cuda-no-device",
+        pattern=r"no CUDA-capable device is detected|^RuntimeError: No CUDA GPUs are available",
+        cause="the rank sees no GPU",
+        remedy="ask for GPUs with --gres gpu:N or --gpus-per-node, and look at CUDA_VISIBLE_DEVICES in the rank",
+        anchor="no-gpu-in-the-container",
+    ),
+    Entry(
+        name="nccl-same-gpu",
+        pattern=r"Duplicate GPU detected ?: rank \d+ and rank \d+ both on CUDA device",
+        cause="two ranks use the same GPU, which NCCL refuses",
+        remedy="start one rank for each GPU, and choose it by LOCAL_RANK or --gpu-bind per_task:1",
+        anchor="two-ranks-on-one-gpu",
     ),
     Entry(
         name="cuda-library",

@@ -20,7 +20,7 @@ from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
 
 SURVEY, ASKING, NODE, OFFERS = "survey.sh", "mpi_image.sh", "mpi_node.sh", "offers.sh"
-FACTS, FABRIC_FACTS, HOST_FACTS = "facts.sh", "network_facts.sh", "host_facts.sh"
+HOME, FACTS, FABRIC_FACTS, HOST_FACTS = "home.sh", "facts.sh", "network_facts.sh", "host_facts.sh"
 NETWORKS, CLEAN = "network_ask.sh", "clean.sh"
 # The folders of wrappers/ that every node of a job gets.
 SENT = ("lib", "guard", "container", "inside", "ranks", "network")
@@ -101,8 +101,8 @@ def inside(plan_dir: str, script: str, *words: str) -> Words:
 def survey() -> str:
     """Return the script that `mnrun check` runs on a node. A job's questions about engines and networks are
     functions in it."""
-    facts, engines, fabric, offers, survey = map(wrapper, (FACTS, ENGINES, FABRIC_FACTS, OFFERS, SURVEY))
-    return f"{facts}engines() {{\n{engines}}}\nfabric() (\n{fabric})\n{offers}{survey}"
+    home, facts, engines, fabric, offers, survey = map(wrapper, (HOME, FACTS, ENGINES, FABRIC_FACTS, OFFERS, SURVEY))
+    return f"{home}{facts}engines() {{\n{engines}}}\nfabric() (\n{fabric})\n{offers}{survey}"
 
 
 def asking_of_host() -> str:
@@ -125,8 +125,9 @@ def asking() -> str:
 
 def asking_of_mpi() -> str:
     """Return the script by which a node tells of its MPIs, and of an image's."""
-    facts, engines, mpis, image, offers, node = map(wrapper, (FACTS, ENGINES, "mpis.sh", ASKING, OFFERS, NODE))
-    return f"{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
+    names = (HOME, FACTS, ENGINES, "mpis.sh", ASKING, OFFERS, NODE)
+    home, facts, engines, mpis, image, offers, node = map(wrapper, names)
+    return f"{home}{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
 def with_engines(script: str) -> str:

@@ -50,13 +50,19 @@ def uses(reports: Reports) -> dict[TransportUse, list[str]]:
 
 
 def summary(ranks: Mapping[str, int], reports: Reports) -> str:
-    """Return the run in a line. If not all nodes used the same transport, the line names the nodes of each."""
+    """Return the run in a line. If not all nodes used the same transport, the line names the nodes of each.
+
+    One node has nobody to talk to, although NCCL names the network that it would have used.
+    """
+    place = f"{nodeset.counted(sum(ranks.values()), 'rank')} on {nodeset.counts(ranks)}"
+    if len(ranks) == 1:
+        return f"{place}; one node needs no network"
     lines = []
     for use, nodes in uses(reports).items():
-        place = "" if len(nodes) == len(reports) else f" on {nodeset.fold(nodes)}"
-        lines.append(f"{use}{place}")
+        where = "" if len(nodes) == len(reports) else f" on {nodeset.fold(nodes)}"
+        lines.append(f"{use}{where}")
     network = "; ".join(lines)
-    return f"{sum(ranks.values())} ranks on {nodeset.counts(ranks)}; {network or 'no network reported'}"
+    return f"{place}; {network or 'no network reported'}"
 
 
 def slow(reports: Reports) -> str:

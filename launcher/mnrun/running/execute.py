@@ -368,7 +368,7 @@ class Launch:
         self.records.prove(text, self.roster.topologies)
         if self.roster.counts:
             (self.screen.detail if self.plan.spec.start.require == "any" else self.screen.say)(text)
-        if slow := transport.slow(self.roster.used):
+        if len(self.roster.counts) != 1 and (slow := transport.slow(self.roster.used)):
             self.screen.warn(slow)
 
     def _not_ready(self, late: bool = False) -> Broken:

@@ -91,7 +91,7 @@ def current(spec: JobSpec) -> tuple[Allocation, Site]:
         )
     if spec.start.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")
-    return local.allocation(), Site("local", "local")
+    return local.allocation(os.environ), Site("local", "local")
 
 
 def _why_none(spec: JobSpec) -> str:

@@ -12,17 +12,25 @@ from mnrun.model import Allocation, Command, Node, Plan, Site, Step, Words
 from mnrun.schedulers.model import Beside
 from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, why_down
 
+DRIVER = Path("/proc/driver/nvidia")
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
 
 
-def allocation() -> Allocation:
-    """Return this machine as an allocation: the CPUs that this process may use, and all GPUs."""
+def allocation(environ: Mapping[str, str]) -> Allocation:
+    """Return this machine as an allocation: the CPUs and the GPUs that this process may use."""
     import psutil
 
     cpus = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count()
-    gpus = Path("/proc/driver/nvidia/gpus")
-    node = Node(platform.node(), cpus or 1, len(list(gpus.iterdir())) if gpus.is_dir() else 0)
-    return Allocation("local", "local", (node,))
+    return Allocation("local", "local", (Node(platform.node(), cpus or 1, gpus(environ, DRIVER)),))
+
+
+def gpus(environ: Mapping[str, str], driver: Path) -> int:
+    """Return the number of GPUs of this machine's driver that CUDA_VISIBLE_DEVICES leaves over."""
+    all_gpus = len(list(driver.glob("gpus/*")))
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or not all_gpus:
+        return all_gpus
+    return len([gpu for gpu in visible.split(",") if gpu not in ("", "-1", "NoDevFiles")])
 
 
 def command(step: Step, plan: Plan, site: Site) -> Command:

@@ -22,6 +22,7 @@ HEARD = {
     "nccl-roce": "ib mlx5_bond_0:1 NCCL",
     "nccl-new": "ib mlx5_0:1,mlx5_3:1 NCCL",
     "nccl-socket": "tcp eth0,eth1 NCCL",
+    "nccl-h100": "tcp eth0 NCCL",
     "nccl-efa": "ib efa,GPUDirect NCCL",
     "nccl-slingshot": "ib cxi NCCL",
     "ucx-ib": "ib mlx5_0:1,mlx5_1:1 UCX",
@@ -86,6 +87,12 @@ def test_the_run_in_a_line() -> None:
     assert transport.summary(ranks, {}) == "4 ranks on node[01-02] x 2; no network reported"
 
 
+def test_one_node_needs_no_network() -> None:
+    """NCCL names one all the same, as on a machine with one H100."""
+    used = {"vm": [HEARD["nccl-h100"]]}
+    assert transport.summary({"vm": 1}, used) == "1 rank on vm x 1; one node needs no network"
+
+
 def test_tcp_beside_something_faster() -> None:
     assert transport.slow(TCP) == ""
     there = {node: [*said, "there mlx5_0:1,mlx5_1:1 -"] for node, said in TCP.items()}
@@ -93,7 +100,6 @@ def test_tcp_beside_something_faster() -> None:
         "Open MPI by tcp, though a faster network exists: node[01-02]: mlx5_0:1, mlx5_1:1; check the network"
         in transport.slow(there)
     )
-    assert transport.summary({"node01": 1}, there) == "1 ranks on node01 x 1; Open MPI by tcp"
 
 
 def test_what_is_required() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from mnrun.nodes import kit
 from unit.conftest import Shell
-from unit.samples import build, make
+from unit.samples import RECORDED, build, make
 
 UUIDS = ("GPU-00", "GPU-11", "GPU-22", "GPU-33")
 NAMED = {"driver": "driver", "infiniband": "infiniband", "selinux": "selinux", "dockerd": "pid", "cdi": "cdi"}
@@ -186,9 +186,11 @@ def test_gpus_that_nobody_counts_are_those_that_the_step_sees(node: Node) -> Non
     assert not [word for word in words if word.startswith("CUDA_VISIBLE_DEVICES")]
 
 
-QUERIED = """\
-[ "$1" = -q ] || { printf '%s\\n' GPU-00 GPU-11; exit; }
-printf '    GPU UUID       : GPU-00\\n    Minor Number   : 1\\n    GPU UUID       : GPU-11\\n    Minor Number   : 3\\n'
+QUERIED = f"""\
+[ "$1" = -q ] || {{ printf '%s\\n' GPU-00 GPU-11; exit; }}
+for gpu in 00:1 11:3; do
+  sed "s/\\(GPU UUID  *: \\).*/\\1GPU-${{gpu%:*}}/; s/\\(Minor Number  *: \\).*/\\1${{gpu#*:}}/" {RECORDED}/gpus/h100.q
+done
 """
 
 

@@ -17,6 +17,7 @@ from mnrun.nodes import kit
 from mnrun.nodes.survey import node_survey
 from mnrun.schedulers.hosts.facts import host_facts
 from unit.conftest import Shell
+from unit.samples import RECORDED
 
 FACTS = wrapper("facts.sh")
 HOST = os.uname().nodename
@@ -66,6 +67,24 @@ def test_no_process_is_started_for_a_fact(sh: Shell) -> None:
     assert said == f"fact {HOST} node a 1\nfact {HOST} node b 2\n\nforked\n"
 
 
+OLDER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue Jul 13 16:14:05 UTC 2021\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [((RECORDED / "gpus/h100.version").read_text(), "580.159.04\n"), (OLDER, "470.57.02\n"), ("", "")],
+)
+def test_the_driver(sh: Shell, tmp_path: Path, version: str, wanted: str) -> None:
+    """The open kernel module names the processor, x86_64, after itself."""
+    (tmp_path / "driver/nvidia").mkdir(parents=True)
+    (tmp_path / "driver/nvidia/version").write_text(version)
+    assert sh(FACTS + "driver", shell="bash", environ={**NODE, "mnrun_proc": str(tmp_path)}).decode() == wanted
+
+
+def test_a_node_without_a_driver(sh: Shell, tmp_path: Path) -> None:
+    assert sh(FACTS + "driver", shell="bash", environ={**NODE, "mnrun_proc": str(tmp_path)}) == b""
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
     """The environment of a node that has these tools alone, and an MPI."""
@@ -112,3 +131,13 @@ def test_the_mpis_of_node_and_image(sh: Shell, bare: dict[str, str]) -> None:
     ] * 2
     assert (facts.node.values.get("cuda"), facts.image.values["cuda"]) == (None, "12.4")
     assert "node mpi x" not in said
+
+
+def test_the_nodes_cuda_is_not_the_images(sh: Shell, bare: dict[str, str]) -> None:
+    """Apptainer passes the node's variables on to an image that does not set them; without a container they count."""
+    environ = {**bare, "CUDA_VERSION": "13.0.2", "NVIDIA_REQUIRE_CUDA": "cuda>=13.0"}
+    for runtime, wanted in (("apptainer", (None, None)), ("host", ("13.0.2", "cuda>=13.0"))):
+        said = sh(kit.asking_of_mpi(), runtime, "", "env", shell="bash", environ=environ).decode()
+        facts = mpi_facts(parse(said))
+        assert facts is not None
+        assert (facts.image.values.get("cuda"), facts.image.values.get("require")) == wanted

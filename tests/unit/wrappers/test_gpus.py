@@ -1,4 +1,7 @@
-"""Which GPUs are near a rank, MIG instances, an MPS daemon: there is no GPU here, only what nvidia-smi says of them."""
+"""Which GPUs are near a rank, MIG instances, an MPS daemon: there is no GPU here, only what nvidia-smi says of them.
+
+recorded/gpus/h100.* is the output of a machine with one H100 and driver 580. The others are shorter, in the same form.
+"""
 
 from __future__ import annotations
 
@@ -100,6 +103,15 @@ def test_gpus_that_do_not_say_where_they_are(sh: Shell, tmp_path: Path) -> None:
     node = Node(sh, tmp_path)
     assert node.near("mig")[:2] == ["0 GPU-00 -1", "1 GPU-11 -1"]
     assert node.closest("0", "0,1") == "0,1"
+
+
+def test_a_virtual_machine_with_one_gpu(sh: Shell, tmp_path: Path) -> None:
+    node = Node(sh, tmp_path)
+    node.device("00", -1)
+    (node.sys / "bus/pci/devices/0000:00:00.0").rename(node.sys / "bus/pci/devices/0000:00:06.0")
+    uuid = "GPU-ba6327a7-1b66-6101-732a-eee39076b424"
+    assert node.near("h100") == [f"0 {uuid} -1"]
+    assert [node.closest("0-3"), node.closest("0-3", uuid)] == ["0", uuid]
 
 
 @pytest.mark.parametrize("adverb", ["gpus.sh", "ch-run.sh"])

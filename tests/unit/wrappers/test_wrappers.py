@@ -266,6 +266,30 @@ def test_ranks_of_srun_in_a_tmp_of_the_jobs_own(node: Node, context: str, root: 
     assert said.decode().strip() == gds
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("bind", "visible", "wanted"),
+    [
+        ("per_task:1", None, "1"),
+        ("per_task:2", None, ""),
+        ("single:2", None, "0"),
+        ("per_task:1", "GPU-00,GPU-11", "GPU-11"),
+    ],
+)
+def test_a_rank_gets_its_gpus(node: Node, shell: str, bind: str, visible: str | None, wanted: str) -> None:
+    """Without a scheduler nobody has numbered them: they are those of the node's driver, here three."""
+    node.fill(2, launcher="env", gpu_bind=bind)
+    for gpu in range(3):
+        (node.path / f"driver/nvidia/gpus/0000:0{gpu}:00.0").mkdir(parents=True)
+    environ = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "mnrun_proc": str(node.path)}
+    if visible is not None:
+        environ["CUDA_VISIBLE_DEVICES"] = visible
+    words = ("rank.sh", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    said = node.run(*words, shell=shell, environ=environ, code=0 if wanted else 1).decode().strip()
+    assert said == wanted
+    assert ("rank 1 gets no GPU" in node.said) is (not wanted)
+
+
 def test_without_a_driver_no_word_of_it(node: Node) -> None:
     """--nv only where an NVIDIA driver is; what Slurm granted goes along by itself."""
     node.fill(1)
