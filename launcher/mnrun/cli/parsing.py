@@ -16,6 +16,7 @@ from mnrun.cli.words.help import help_all, write_options
 from mnrun.cli.words.line import Flags, end_of_options
 from mnrun.config.options import OPTIONS, Option
 from mnrun.errors import NoImageError
+from mnrun.system.screen import Screen
 
 COMMAND = {
     "ignore_unknown_options": False,
@@ -56,6 +57,8 @@ class JobVerb(click.Command):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
+        if warning := command.size_behind(ctx.obj):
+            Screen().warn(warning)
         try:
             return super().invoke(ctx)
         except NoImageError as error:
