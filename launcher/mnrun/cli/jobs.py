@@ -38,7 +38,8 @@ job_dir_option = click.option(
 def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.
 
-    Without an ID, it shows your jobs that wait or run, and those of the last 7 days.
+    Without an ID, it shows your jobs that wait or run, submitted ones of the last 7 days, and live ones for as long as
+    Slurm remembers them.
     """
     _check(ids)
     bases = bases_of(job_dir)
@@ -103,8 +104,10 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
     if scripts and not layers.passed(signal):
         problem = f"--signal {signal}: mnrun does not forward this signal to programs"
         raise UsageError(problem, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
-    for note in user_queue().cancel(ids, signal, scripts):
-        Screen().say(note)
+    ended = user_queue().cancel(ids, signal, scripts)
+    for identity in dict.fromkeys((*ended, *ids)):
+        done = "has ended already" if identity in ended else f"was sent {signal}" if signal else "was cancelled"
+        Screen().say(f"job {identity} {done}")
 
 
 def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
@@ -119,7 +122,7 @@ def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
 def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     """Wait until jobs have ended, and exit with the job's code, or the largest of several.
 
-    Code 124 is the time limit, 143 a cancelled job, 121 a node failure.
+    Code 124 is the time limit, 143 a cancelled job, 121 a lost node.
     """
     if not ids:
         raise UsageError("wait needs the ID of a job", "mnrun status shows them")
@@ -130,7 +133,7 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("identity", metavar="ID")
+@click.argument("identity", metavar="ID", default="")
 @click.option("-f", "--follow", "following", is_flag=True, help="Follow the output until the job has ended.")
 @click.option(
     "-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Number of last lines to show of each file."
@@ -146,6 +149,8 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     """Show the output of a job. It is read from files, so Slurm is seldom asked."""
     from mnrun.jobs.tail import Tail
 
+    if not identity:
+        raise UsageError("logs needs the ID of a job", "mnrun status shows them")
     _check([identity])
     if rank is not None and node:
         raise UsageError("--rank and --node together", "choose one")

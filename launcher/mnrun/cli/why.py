@@ -17,6 +17,7 @@ from mnrun.errors import UsageError
 from mnrun.jobs import archive, asking, launches
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord
+from mnrun.nodeset import counted
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
@@ -57,7 +58,7 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
     if as_json:
         print_json(Running(launch.name, "RUNNING", tuple(states), tuple(networks)))
         return
-    click.echo(f"job {launch.name} runs on {len(launch.nodes)} nodes; CPU is of one second")
+    click.echo(f"job {launch.name} runs on {counted(len(launch.nodes), 'node')}; CPU is of one second")
     table(("RANK", "NODE", "PID", "STATE", "CPU", "WAITS IN", "PROGRAM"), [_row(one) for one in states])
     for stack, members in standing.alike(states).items():
         click.echo(f"\nstack of {_ranks(members)}:")

@@ -56,7 +56,9 @@ def summary(ranks: Mapping[str, int], reports: Reports) -> str:
         place = "" if len(nodes) == len(reports) else f" on {nodeset.fold(nodes)}"
         lines.append(f"{use}{place}")
     network = "; ".join(lines)
-    return f"{sum(ranks.values())} ranks on {nodeset.counts(ranks)}; {network or 'no network reported'}"
+    return (
+        f"{nodeset.counted(sum(ranks.values()), 'rank')} on {nodeset.counts(ranks)}; {network or 'no network reported'}"
+    )
 
 
 def slow(reports: Reports) -> str:
@@ -100,7 +102,7 @@ def check_ranks(
         raise RuntimeFailed(f"{len(alone)} of {layout.ntasks} ranks ran as rank 0 of 1", remedy)
     sizes = {size for sizes_by_rank in ranks.values() for size in sizes_by_rank.values()}
     if sizes != {str(layout.ntasks)}:
-        raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} ranks, not {layout.ntasks}")
+        raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} in all, not {layout.ntasks}")
 
 
 def check_network(network: str, reports: Reports, nnodes: int) -> None:

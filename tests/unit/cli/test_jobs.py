@@ -33,6 +33,7 @@ class Slurm:
         self.past: tuple[Job, ...] = ()
         self.asked: list[str] = []
         self.down = False
+        self.ended: list[str] = []
 
     def jobs(self) -> Snapshot:
         self.asked.append("jobs")
@@ -50,7 +51,7 @@ class Slurm:
 
     def cancel(self, ids: tuple[str, ...], signal: str, scripts: list[str]) -> list[str]:
         self.asked.append(f"cancel {','.join(ids)} {signal} {','.join(scripts)}".strip())
-        return []
+        return self.ended
 
 
 @pytest.fixture
@@ -141,14 +142,22 @@ def test_what_is_no_id(mnrun: Terminal, slurm: Slurm, verb: str) -> None:
     assert slurm.asked == []
 
 
-def test_cancel(mnrun: Terminal, slurm: Slurm) -> None:
-    """Never without an ID."""
-    done = mnrun("cancel")
-    assert (done.code, done.err) == (2, "mnrun: cancel needs the ID of a job; mnrun status shows them\n")
-    assert mnrun("wait").code == 2
+@pytest.mark.parametrize("verb", ["cancel", "logs", "wait"])
+def test_no_id(mnrun: Terminal, slurm: Slurm, verb: str) -> None:
+    """One line, before anything is asked."""
+    done = mnrun(verb)
+    assert (done.code, done.err) == (2, f"mnrun: {verb} needs the ID of a job; mnrun status shows them\n")
     assert slurm.asked == []
-    assert mnrun("cancel", "7", "8_1").code == 0
-    assert mnrun("cancel", "-s", "USR1", "9_[0-3]").code == 0
+
+
+def test_cancel(mnrun: Terminal, slurm: Slurm) -> None:
+    """Each job has its line."""
+    slurm.ended = ["8_1"]
+    done = mnrun("cancel", "7", "8_1")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "mnrun: job 8_1 has ended already\nmnrun: job 7 was cancelled\n"
+    slurm.ended = []
+    assert mnrun("cancel", "-s", "USR1", "9_[0-3]").err == "mnrun: job 9_[0-3] was sent USR1\n"
     assert slurm.asked == ["cancel 7,8_1", "cancel 9_[0-3] USR1"]
 
 

@@ -93,7 +93,7 @@ def test_tcp_beside_something_faster() -> None:
         "Open MPI by tcp, though a faster network exists: node[01-02]: mlx5_0:1, mlx5_1:1; check the network"
         in transport.slow(there)
     )
-    assert transport.summary({"node01": 1}, there) == "1 ranks on node01 x 1; Open MPI by tcp"
+    assert transport.summary({"node01": 1}, there) == "1 rank on node01 x 1; Open MPI by tcp"
 
 
 def test_what_is_required() -> None:
