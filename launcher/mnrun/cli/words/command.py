@@ -25,11 +25,7 @@ CONTAINERS = {
     "enroot": ("start", "exec"),
 }
 # The commands of Slurm -> the line to write in their place. After -- all but srun are the image's own.
-SLURM = {
-    "srun": "leave it out, mnrun starts the ranks: {}",
-    "salloc": "write salloc -N 2 {}",
-    "sbatch": "write mnrun submit --image app.sif -- ./app",
-}
+SLURM = {"srun": "{}", "salloc": "salloc -N 2 {}", "sbatch": "mnrun submit --image app.sif -- ./app"}
 
 # The options for the size of a job. Behind the program they have no effect.
 SIZES = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node")
@@ -89,7 +85,7 @@ def size_behind(line: Line) -> str:
 
     The program may have such an option. So a line with a --, or with that size in front, gets no warning.
     """
-    if not line.command or not line.plain or "--" in line.command:
+    if not line.command or not line.plain or "--" in line.command or line.has("--script"):
         return ""
     first, *behind = line.command
     given = {option.name for option, _ in _parts(line.options) if option is not None}
@@ -193,9 +189,8 @@ def _refuse_container_tool(line: Line) -> None:
         return
     image = () if line.has("--image") else ("--image", "app.sif")
     if word in SLURM and (line.plain or word == "srun"):
-        options, program = _program(rest)
-        right = line.with_words(*image, *(options if word == "srun" else ()), command=program)
-        raise UsageError(f"{word} inside mnrun would run in the container", SLURM[word].format(right))
+        right = line.with_words(*image, command=_program(rest))
+        raise UsageError(f"{word} inside mnrun would run in the container", f"write {SLURM[word].format(right)}")
     if word in CONTAINERS and rest and rest[0] in CONTAINERS[word]:
         place = next((i for i, word in enumerate(rest) if i and IMAGE.fullmatch(word)), 0)
         if place and image:
@@ -204,13 +199,9 @@ def _refuse_container_tool(line: Line) -> None:
         raise UsageError(f"mnrun starts the container itself, without {word} {rest[0]}", f"write {right}")
 
 
-def _program(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options that mnrun has too, and the program behind them. Another option hides it: ./app stands in."""
-    parts = list(_parts(words))
-    end = next((place for place, (option, _) in enumerate(parts) if option is None), len(parts))
-    program = [word for _, part in parts[end:] for word in part]
-    hidden = not program or program[0].startswith("-")
-    return [word for _, part in parts[:end] for word in part], ["./app"] if hidden else program
+def _program(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words from the first that is no option. An option with a value apart hides it, so ./app stands in."""
+    return tuple(words) if words and not words[0].startswith("-") else ("./app",)
 
 
 def _refuse_quoted(line: Line) -> None:
