@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     while True:
         record = _record(bases, identity)
         if not following and record.begun is None and not _sources(record, rank, node):
-            raise UsageError(f"job {identity} has not started, and has no output yet", "wait for it with -f")
+            raise _without_start(record)
         for path, prefix, error, only in _sources(record, rank, node):
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
@@ -171,7 +172,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
             break
         time.sleep(LOOK)
     if record.begun is None and not tails:
-        raise UsageError(f"job {identity} ended before it started", f"mnrun status {identity} shows the reason")
+        raise _without_start(record)
     if following:
         time.sleep(LOOK)  # the program's last lines may come at the same time as the outcome
         _drain(tails)
@@ -181,6 +182,19 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     if not any(path.exists() for path, _ in tails):
         names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
         raise UsageError(f"{names} is not there", "look where the output was moved")
+
+
+def _without_start(record: JobRecord) -> UsageError:
+    """Return the error for a job without output, by the scheduler's answer, if there is one."""
+    ends: set[str] = set()
+    with suppress(SchedulerError):
+        views, _, _ = asking.views([record.id], {record.id: record}, user_queue)
+        ends = {"" if view.code is None else view.state for view in views}
+    if ends == {"CANCELLED"}:
+        return UsageError(f"job {record.id} was cancelled before it started")
+    if not ends or "" in ends:
+        return UsageError(f"job {record.id} has not started, and has no output yet", "wait for it with -f")
+    return UsageError(f"job {record.id} ended before it started", f"mnrun status {record.id} shows the reason")
 
 
 def _silence(identity: str, bases: Sequence[Path]) -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mnrun.cli.parsing import COMMAND, JobVerb, job_options
-from mnrun.jobs import waiting
+from mnrun.errors import SchedulerError
+from mnrun.jobs import archive, asking, waiting
 from mnrun.running import submission
 from mnrun.system.screen import Screen
 
@@ -31,4 +33,9 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
     queue = submission.record(number, batch)
     Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; follow it: mnrun logs -f {number}")
     if wait:
-        sys.exit(waiting.wait((number,), [Path(batch.spec.job_dir)], queue))
+        records = [Path(batch.spec.job_dir)]
+        code = waiting.wait((number,), records, queue)
+        with suppress(SchedulerError):
+            for view in asking.views([number], archive.read(records, [number]), lambda: queue)[0]:
+                Screen(batch.spec.quiet).say(view.line)
+        sys.exit(code)

@@ -92,6 +92,12 @@ class JobView:
         """Return the state in a person's words."""
         return _WORDS.get(self.state, self.state.lower().replace("_", " "))
 
+    @property
+    def line(self) -> str:
+        """Return the state with its reason, and the exit code once the job has ended."""
+        code = "" if self.code is None else f", with code {self.code}"
+        return f"job {self.id}: {self.words}{code}{f': {self.why}' if self.why else ''}"
+
 
 @dataclass(frozen=True)
 class Jobs:

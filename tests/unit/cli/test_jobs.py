@@ -49,6 +49,9 @@ class Slurm:
         self.asked.append("places")
         return answers.sinfo_columns((RECORDED / "answers" / "sinfo_drained.txt").read_text())
 
+    def forget(self) -> None:
+        self.asked.append("forget")
+
     def cancel(self, ids: tuple[str, ...], signal: str, scripts: list[str]) -> list[str]:
         self.asked.append(f"cancel {','.join(ids)} {signal} {','.join(scripts)}".strip())
         return self.ended
@@ -266,9 +269,12 @@ def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm,
     made(jobs, "7")
     slurm.poll = 0.0
     slurm.known = (Job("7", "x", "CANCELLED"),)
-    done = mnrun("logs", "-f", "7")
-    assert (done.code, done.err) == (2, "mnrun: job 7 ended before it started; mnrun status 7 shows the reason\n")
-    assert slurm.asked == ["jobs"]
+    for words in (("logs", "-f", "7"), ("logs", "7")):
+        done = mnrun(*words)
+        assert (done.code, done.err) == (2, "mnrun: job 7 was cancelled before it started\n")
+    assert slurm.asked == ["jobs"] * 3
+    slurm.known = (Job("7", "x", "BOOT_FAIL"),)
+    assert mnrun("logs", "7").err == "mnrun: job 7 ended before it started; mnrun status 7 shows the reason\n"
 
 
 def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
@@ -296,6 +302,10 @@ def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) ->
     """Each with what to do."""
     assert "there are no records of job 7 in" in mnrun("logs", "7").err
     made(jobs, "8")
+    slurm.down = True
+    assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err
+    slurm.down = False
+    slurm.known = (Job("8", "x", "PENDING"),)
     assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err
     made(jobs, "9")
     made(jobs, "9_0", 0)
