@@ -11,7 +11,7 @@ from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import MARK, Command, Plan, Site, Step, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
-from mnrun.planning.compatibility import Verdict, single_copy
+from mnrun.planning.compatibility import FINE, Verdict, single_copy
 
 
 @dataclass(frozen=True)
@@ -106,21 +106,22 @@ def summary(plan: Plan) -> str:
 
 
 def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False) -> str:
-    """Return the answer first: nodes, ranks, the verdict and the values that somebody set. Then come the steps.
+    """Return the answer: nodes, ranks, the verdict and the values that somebody set. --verbose adds the steps.
 
-    `commands` adds the words that start each step, and every value that nobody set.
+    `commands` also adds the words that start each step, and every value that nobody set.
     """
+    steps = _steps(plan, site, commands) if commands or plan.spec.verbose else []
+    verdict = [line for line in judgement.lines if steps or not line.strip().startswith(FINE)]
     lines = [
         f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})",
         f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})",
         *(f"  {node}: {ranks}" for node, ranks in zip(plan.layout.nodes, plan.layout.ranks)),
         f"start: {plan.spec.start.mode}, {plan.spec.container.runtime}",
-        *judgement.lines,
+        *verdict,
         *(f"note: {note}" for note in plan.notes),
         "",
         *_assignments(plan, commands),
-        "",
-        *_steps(plan, site, commands),
+        *(["", *steps] if steps else [f"{nodeset.counted(len(plan.steps), 'step')}, which -v shows"]),
     ]
     return "\n".join(lines) + "\n"
 
