@@ -96,7 +96,7 @@ def summary(plan: Plan) -> str:
     ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
     nodes = nodeset.fold(layout.nodes) if layout.nodes else "no nodes yet"
     size = f"{nodeset.counted(layout.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
-    start = f"ranks by {'mpirun' if plan.starter == 'auto' else plan.starter}"
+    start = f"ranks by {'mpirun, or by mnrun without one' if plan.starter == 'auto' else plan.starter}"
     if program.once:
         start = f"{program.command[0]} starts its own ranks"
     elif not program.direct:
