@@ -335,6 +335,15 @@ def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path
     assert node.run("wait_go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
 
 
+def test_a_script_that_is_not_there_is_one_line(node: Node) -> None:
+    """It names no file of mnrun's."""
+    node.fill(1, 1)
+    before = f"exec 2>&1; cd {node.path}; mkfifo go; exec 9<>go; echo go >&9\n"
+    assert node.run("wait_go.sh", "/usr/bin/srun.none", "x", before=before, code=127) == (
+        b"sh: /usr/bin/srun.none: not found\n"
+    )
+
+
 def test_the_master_ends_with_its_job(node: Node) -> None:
     """Where the guard that holds `go` ends before it was said, nothing starts."""
     node.fill(1, 1)
