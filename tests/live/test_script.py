@@ -210,10 +210,10 @@ def test_script_without_a_container(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_script_of_people_who_write_srun(cluster: Cluster) -> None:
-    """Nor does `mnrun srun ./app` start an srun for each rank: once, inside, where there is none."""
-    result = cluster.mnrun(*INSIDE.words, "--", "srun", HELLO)
+    """The image's own srun runs by its path: once, inside, where there is none."""
+    result = cluster.mnrun(*INSIDE.words, "--", "/usr/bin/srun", HELLO, nodes=2)
     assert result.code == 127, result
-    assert result.err.count("not found") == 1, result
+    assert "sh: /usr/bin/srun: not found" in result.err.splitlines(), result
     assert any("srun starts its own ranks" in line for line in mine(result)), result
 
 

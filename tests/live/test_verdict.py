@@ -53,10 +53,10 @@ def test_verdict_in_a_script(cluster: Cluster, desk: Desk) -> None:
 
 def test_verdict_of_a_plan(cluster: Cluster) -> None:
     """Both sides, every way and why; asked in the job, remembered where nobody holds nodes, and one line with -v."""
-    words = ["--launcher", "srun", "-N", "2", "--image", OMPI4, "--", HELLO]
+    words = ["-v", "--launcher", "srun", "-N", "2", "--image", OMPI4, "--", HELLO]
     with cluster.held("-N2") as job:
         inside = cluster.alice(["env", f"SLURM_JOB_ID={job}", "mnrun", "plan", *words])
-        ran = cluster.alice(["env", f"SLURM_JOB_ID={job}", "mnrun", "-v", *words])
+        ran = cluster.alice(["env", f"SLURM_JOB_ID={job}", "mnrun", *words])
     lines = told(inside.out)
     assert lines[0].startswith("verdict: outside-in, srun --mpi=pmix: works"), inside
     for said in (

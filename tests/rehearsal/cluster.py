@@ -39,7 +39,7 @@ def up(cluster: Cluster, options: Options) -> None:
                 unpacked.ensure(shelf, image.name)
         with timed(f"{cluster.name}: {options.nodes} nodes and a login node"):
             _start(cluster, options, ground, tree, shelf)
-        say("next: scripts/cluster exec -u alice login srun -N2 hostname")
+        say(f"next: scripts/cluster --name {cluster.name} exec -u alice login srun -N2 hostname")
 
 
 def _start(cluster: Cluster, options: Options, ground: Ground, tree: Path, shelf: Path) -> None:

@@ -36,6 +36,7 @@ class Queue:
     reasons: list[str] = field(default_factory=list)
     then: Callable[[], None] = lambda: None
     poll: float = 0.01
+    held: tuple[PartitionNode, ...] = ()
     forgotten: int = 0
 
     def jobs(self) -> Snapshot:
@@ -50,7 +51,7 @@ class Queue:
         return ()
 
     def nodes(self) -> tuple[PartitionNode, ...]:
-        return ()
+        return self.held
 
     def cancel(self, ids: object, signal: str = "", scripts: object = ()) -> list[str]:
         return []

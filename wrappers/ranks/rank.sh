@@ -96,6 +96,11 @@ if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi
 if [ -n "$mnrun_split" ]; then exec >"$mnrun_split/rank.$mnrun_rank.out" 2>"$mnrun_split/rank.$mnrun_rank.err"; fi
+# The message of a failed exec would name these scripts.
+if [ ! -e "$1" ] && ! command -v "$1" >/dev/null 2>&1; then
+  # shellcheck disable=SC2016  # its own words
+  set -- sh -c 'echo "sh: $0: not found" >&2; exit 127' "$1"
+fi
 if [ "$mnrun_local" = 0 ]; then set -- sh "$mnrun_here/transport_debug.sh" "$@"; fi
 if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
 if [ "$mnrun_starter" != srun ]; then

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mnrun.jobs.launches import LaunchRecord
@@ -10,9 +9,6 @@ from mnrun.model import Words
 from mnrun.nodes import kit
 from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.model import Beside
-
-# srun's line about a command that failed. The exit code says the same.
-EXITED = re.compile(rb"srun: error: \S+: task 0: Exited with exit code \d+")
 
 
 def command(target: LaunchRecord, node: str, rank: int | None, words: Sequence[str], terminal: bool) -> Words:

@@ -100,7 +100,9 @@ def remove_images(place: Path, age: float, dry_run: bool) -> None:
     if exists and not dry_run:
         cache.tidy(place, min(before, now - cache.BEATING))
     freed = f", {size_of(sum(image.size for image in gone))}" if gone else ""
-    Screen().say(f"{len(gone)} of {len(entries)} images {_would(dry_run, 'be removed')} from {place}{freed}")
+    Screen().say(
+        f"{len(gone)} of {nodeset.counted(len(entries), 'image')} {_would(dry_run, 'be removed')} from {place}{freed}"
+    )
 
 
 def _would(dry_run: bool, action: str) -> str:

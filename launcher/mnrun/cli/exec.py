@@ -68,4 +68,4 @@ def exec(  # the verb's name
     launch = target.launch(identity, bases_of(job_dir))
     place = target.node(launch, rank, node)
     command = enter.command(launch, place, rank, words, terminal or (not words and os.isatty(0)))
-    sys.exit(client.run(command, environment.for_srun(os.environ), enter.EXITED))
+    sys.exit(client.run(command, environment.for_srun(os.environ), client.EXITED))

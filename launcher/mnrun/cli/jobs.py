@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ job_dir_option = click.option(
 def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.
 
-    Without an ID, it shows your jobs that wait or run, and those of the last 7 days.
+    Without an ID, it shows your jobs that wait or run, submitted ones of the last 7 days, and live ones for as long as
+    Slurm remembers them.
     """
     _check(ids)
     bases = bases_of(job_dir)
@@ -103,8 +105,10 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
     if scripts and not layers.passed(signal):
         problem = f"--signal {signal}: mnrun does not forward this signal to programs"
         raise UsageError(problem, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
-    for note in user_queue().cancel(ids, signal, scripts):
-        Screen().say(note)
+    ended = user_queue().cancel(ids, signal, scripts)
+    for identity in dict.fromkeys((*ended, *ids)):
+        done = "has ended already" if identity in ended else f"was sent {signal}" if signal else "was cancelled"
+        Screen().say(f"job {identity} {done}")
 
 
 def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
@@ -119,7 +123,7 @@ def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
 def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     """Wait until jobs have ended, and exit with the job's code, or the largest of several.
 
-    Code 124 is the time limit, 143 a cancelled job, 121 a node failure.
+    Code 124 is the time limit, 143 a cancelled job, 121 a lost node.
     """
     if not ids:
         raise UsageError("wait needs the ID of a job", "mnrun status shows them")
@@ -130,7 +134,7 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("identity", metavar="ID")
+@click.argument("identity", metavar="ID", default="")
 @click.option("-f", "--follow", "following", is_flag=True, help="Follow the output until the job has ended.")
 @click.option(
     "-n", "--lines", type=click.IntRange(0), metavar="LINES", help="Number of last lines to show of each file."
@@ -146,6 +150,8 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     """Show the output of a job. It is read from files, so Slurm is seldom asked."""
     from mnrun.jobs.tail import Tail
 
+    if not identity:
+        raise UsageError("logs needs the ID of a job", "mnrun status shows them")
     _check([identity])
     if rank is not None and node:
         raise UsageError("--rank and --node together", "choose one")
@@ -156,7 +162,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     while True:
         record = _record(bases, identity)
         if not following and record.begun is None and not _sources(record, rank, node):
-            raise UsageError(f"job {identity} has not started, and has no output yet", "wait for it with -f")
+            raise _without_start(record)
         for path, prefix, error, only in _sources(record, rank, node):
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
@@ -166,7 +172,7 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
             break
         time.sleep(LOOK)
     if record.begun is None and not tails:
-        raise UsageError(f"job {identity} ended before it started", f"mnrun status {identity} shows the reason")
+        raise _without_start(record)
     if following:
         time.sleep(LOOK)  # the program's last lines may come at the same time as the outcome
         _drain(tails)
@@ -176,6 +182,19 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     if not any(path.exists() for path, _ in tails):
         names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
         raise UsageError(f"{names} is not there", "look where the output was moved")
+
+
+def _without_start(record: JobRecord) -> UsageError:
+    """Return the error for a job without output, by the scheduler's answer, if there is one."""
+    ends: set[str] = set()
+    with suppress(SchedulerError):
+        views, _, _ = asking.views([record.id], {record.id: record}, user_queue)
+        ends = {"" if view.code is None else view.state for view in views}
+    if ends == {"CANCELLED"}:
+        return UsageError(f"job {record.id} was cancelled before it started")
+    if not ends or "" in ends:
+        return UsageError(f"job {record.id} has not started, and has no output yet", "wait for it with -f")
+    return UsageError(f"job {record.id} ended before it started", f"mnrun status {record.id} shows the reason")
 
 
 def _silence(identity: str, bases: Sequence[Path]) -> Any:

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from mnrun.cli.words.help import help_all, write_options
 from mnrun.config.options import OPTIONS, Option
 from mnrun.errors import NoImageError
+from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
     from mnrun.cli.words.line import Flags
@@ -58,6 +59,8 @@ class JobVerb(click.Command):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
+        if warning := command.size_behind(ctx.obj):
+            Screen().warn(warning)
         try:
             return super().invoke(ctx)
         except NoImageError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from mnrun.cli.parsing import COMMAND, JobVerb, job_options
 @job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) -> None:
     """Submit the job as a batch script, and print its id."""
-    from mnrun.jobs import waiting
+    from mnrun.errors import SchedulerError
+    from mnrun.jobs import archive, asking, waiting
     from mnrun.running import submission
     from mnrun.system.screen import Screen
 
@@ -32,4 +34,9 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
     queue = submission.record(number, batch)
     Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; follow it: mnrun logs -f {number}")
     if wait:
-        sys.exit(waiting.wait((number,), [Path(batch.spec.job_dir)], queue))
+        records = [Path(batch.spec.job_dir)]
+        code = waiting.wait((number,), records, queue)
+        with suppress(SchedulerError):
+            for view in asking.views([number], archive.read(records, [number]), lambda: queue)[0]:
+                Screen(batch.spec.quiet).say(view.line)
+        sys.exit(code)

@@ -13,12 +13,14 @@ from mnrun.attach import history, standing, target
 from mnrun.attach.standing import RankState, Running
 from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
 from mnrun.cli.parsing import json_option, print_json
+from mnrun.diagnosis.boxes import without_boxes
 from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import UsageError
 from mnrun.jobs import archive, asking, launches, page, records, timeline
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord
 from mnrun.jobs.timeline import Timeline
+from mnrun.nodeset import counted
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
@@ -59,7 +61,7 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
     if as_json:
         print_json(Running(launch.name, "RUNNING", tuple(states), tuple(networks)))
         return
-    click.echo(f"job {launch.name} runs on {nodeset.counted(len(launch.nodes), 'node')}; CPU is of one second")
+    click.echo(f"job {launch.name} runs on {counted(len(launch.nodes), 'node')}; CPU is of one second")
     table(("RANK", "NODE", "PID", "STATE", "CPU", "WAITS IN", "PROGRAM"), [_row(one) for one in states])
     for stack, members in standing.alike(states).items():
         click.echo(f"\nstack of {_ranks(members)}:")
@@ -90,21 +92,20 @@ def _tell_end(record: JobRecord, as_json: bool) -> None:
     lines, summary = history.last_lines(record), history.summary(record)
     diagnosis = diagnose(lines, view.code) if view.state == "FAILED" and view.code else None
     cause = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis else ""
+    last = tuple(without_boxes(lines)[-SHOWN:])
     if as_json:
-        last = tuple(lines[-SHOWN:])
         print_json(history.Ended(record.id, view.state, view.code, view.why, cause, first, summary, last))
         return
-    code = "" if view.code is None else f", with code {view.code}"
-    click.echo(f"job {record.id}: {view.words}{code}{f': {view.why}' if view.why else ''}")
+    click.echo(view.line)
     if first is not None:
         click.echo(f"rank {first.rank} on {first.node} failed first, with code {first.code}")
     if diagnosis is not None and diagnosis.cause not in view.why:
         click.echo(f"cause: {cause}")
     if summary:
         click.echo(summary)
-    if lines:
+    if last:
         click.echo("last lines of its output:")
-    for line in lines[-SHOWN:]:
+    for line in last:
         click.echo(f"  {line}")
 
 

@@ -163,8 +163,9 @@ def _refs(names: Mapping[str, str]) -> dict[str, object]:
 
 def job_file(settings: Mapping[str, Setting]) -> str:
     """Return a first job file: command and image are set, and every other key is a comment."""
+    others = " and ".join(f"{o.key} (--{o.name})" for o in OPTIONS if f"--{o.key.replace('_', '-')}" not in o.flags)
     lines = ["# A job of mnrun: `mnrun job.toml` runs it on nodes of Slurm, `mnrun submit job.toml` submits it.",
-             "# Every key is a long option with _ for -; sections only group keys.",
+             f"# Every key but {others} is a long option with _ for -; sections only group keys.",
              "", 'command = ["./app"]  # a list of words, which no shell reads', 'image = "app.sif"']  # fmt: skip
     for name, options in sections():
         lines += ["", f"# {name}"]

@@ -149,7 +149,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("--stage", "flag", "Copy the image file to --hosts that lack it.", _WHERE),
     _option("--local", "flag", "Use this machine alone, without a scheduler.", _WHERE),
     _option("--alloc", "flag", "Get nodes from Slurm if there are none (the default); --no-alloc forbids it.", _WHERE),
-    _option("-J --job-name", "text", "Name of the job. Default: the program's name.", _BATCH, metavar="NAME"),
+    _option("-J --job-name --name", "text", "Name of the job. Default: the program's name.", _BATCH, metavar="NAME"),
     _option("-p --partition", "text", "Partition of the job.", _BATCH, metavar="NAME"),
     _option("-A --account", "text", "Account that the job is charged to.", _BATCH, metavar="NAME"),
     _option("-q --qos", "text", "Quality of service of the job.", _BATCH, metavar="NAME"),

@@ -9,7 +9,7 @@ ENTRIES = (
         name="openmpi-slots",
         pattern=r"^There are not enough slots available in the system to satisfy the (?P<count>\d+)",
         cause="mpirun was asked for {count} ranks, and has fewer slots",
-        remedy="ask for fewer ranks or more nodes, or start more ranks than CPUs with --force",
+        remedy="give the number to mnrun (mnrun -n {count}), and leave mpirun or its -n out of the command",
         anchor="not-enough-slots",
     ),
     Entry(

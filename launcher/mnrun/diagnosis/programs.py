@@ -38,7 +38,7 @@ ENTRIES = (
     ),
     Entry(
         name="shell-program",
-        pattern=r"^(?:\S*sh|\S+\.sh): (?:line )?\d+: (?:exec: )?(?P<program>\S+): (?:command )?not found",
+        pattern=r"^\S*sh: (?:(?:line )?\d+: )?(?:exec: )?(?P<program>\S+): (?:command )?not found",
         cause="the container has no program {program}",
         remedy="name its path in the container, or mount it with --bind",
         anchor="the-program-is-not-in-the-container",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted, is_id
+from mnrun.nodeset import counted
 from mnrun.schedulers.model import RUNNING, Job, PartitionNode
 
 DAY = 86400.0
@@ -90,6 +91,12 @@ class JobView:
     def words(self) -> str:
         """Return the state in a person's words."""
         return _WORDS.get(self.state, self.state.lower().replace("_", " "))
+
+    @property
+    def line(self) -> str:
+        """Return the state with its reason, and the exit code once the job has ended."""
+        code = "" if self.code is None else f", with code {self.code}"
+        return f"job {self.id}: {self.words}{code}{f': {self.why}' if self.why else ''}"
 
 
 @dataclass(frozen=True)
@@ -272,10 +279,10 @@ class Partition:
         """Return the free resources in a sentence."""
         if not self.up:
             return "closed: takes no jobs now"
-        parts = [f"{self.free} of {self.nodes} nodes free"]
+        parts = [f"{self.free} of {counted(self.nodes, 'node')} free"]
         parts += [f"{self.partly} partly"] if self.partly else []
         parts += [f"{self.planned} kept for a job that waits"] if self.planned else []
-        parts += [f"{self.gpus_free} of {self.gpus} GPUs free"] if self.gpus else []
+        parts += [f"{self.gpus_free} of {counted(self.gpus, 'GPU')} free"] if self.gpus else []
         return ", ".join(parts)
 
 

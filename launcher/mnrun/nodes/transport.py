@@ -106,7 +106,7 @@ def check_ranks(
         raise RuntimeFailed(f"{len(alone)} of {layout.ntasks} ranks ran as rank 0 of 1", remedy)
     sizes = {size for sizes_by_rank in ranks.values() for size in sizes_by_rank.values()}
     if sizes != {str(layout.ntasks)}:
-        raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} ranks, not {layout.ntasks}")
+        raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} in all, not {layout.ntasks}")
 
 
 def check_network(network: str, reports: Reports, nnodes: int) -> None:

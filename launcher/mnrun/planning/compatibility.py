@@ -15,6 +15,7 @@ from mnrun.mpi import HYDRA, MPIS, WITHOUT_MPI
 from mnrun.mpi.facts import Installation, MpiFacts, Side
 from mnrun.runtimes import RUNTIMES, SHARING
 
+FINE = "single copy: on"  # the begin of a line that asks for no measure
 ALONE = "every rank would be 0 of 1"
 _PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi2"}  # each MPI's protocol with srun
 
@@ -243,14 +244,14 @@ def single_copy(spec: JobSpec, facts: MpiFacts | None = None) -> str:
     if facts and facts.node.values.get("ptrace", "0") not in ("0", "1"):
         return "single copy: off, since the node's kernel.yama.ptrace_scope forbids it"
     if not runtime.CONTAINED:
-        return "single copy: on, there is no container"
+        return f"{FINE}, there is no container"
     if spec.start.mode == "inside-out":
-        return "single copy: on, the ranks of a node live in one container"
+        return f"{FINE}, the ranks of a node live in one container"
     if spec.container.runtime in SHARING and spec.container.per != "rank":
-        return "single copy: on, the ranks of a node share one container"
+        return f"{FINE}, the ranks of a node share one container"
     users = (facts.node.values.get("users"), facts.image.values.get("users")) if facts else ("", "")
     if not runtime.APART or (users[0] and users[0] == users[1]):
-        return "single copy: on, the containers of a node are in its own user namespace"
+        return f"{FINE}, the containers of a node are in its own user namespace"
     fix = "; --container-per node shares one" if spec.container.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
     return f"single copy: off, each rank has a container in its own user namespace{fix} (set: {names})"

@@ -45,7 +45,7 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
     ranks = _spread(ntasks, room)
     if ranks is None:
         raise Impossible(
-            f"{ntasks} ranks do not fit into {sum(room)} slots ({_describe(nodes, want)})",
+            f"{ntasks} ranks do not fit into {nodeset.counted(sum(room), 'slot')} ({_describe(nodes, want)})",
             "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         )
     return Layout(tuple(node.name for node in nodes), ranks, why, why_nodes)
@@ -64,11 +64,13 @@ def share_gpus(spec: JobSpec) -> JobSpec:
     each, over = divmod(int(count), nodes)
     if over or not each:
         raise Impossible(
-            f"--gpus {want.gpus} cannot be divided evenly among {nodes} nodes",
+            f"--gpus {want.gpus} cannot be divided evenly among {nodeset.counted(nodes, 'node')}",
             "use --gpus-per-node or --gpus-per-task",
         )
     origins = {name: origin for name, origin in spec.origins.items() if name != "gpus"}
-    origins["gpus_per_node"] = derived(f"--gpus {want.gpus} ({spec.origins['gpus']}) on {nodes} nodes")
+    origins["gpus_per_node"] = derived(
+        f"--gpus {want.gpus} ({spec.origins['gpus']}) on {nodeset.counted(nodes, 'node')}"
+    )
     shared = replace(want, gpus="", gpus_per_node=f"{kind}{colon}{each}")
     return replace(spec, resources=shared, origins=origins)
 
@@ -77,7 +79,9 @@ def _refuse_missing_gpus(want: Resources, nodes: Sequence[Node]) -> None:
     for node in nodes:
         if want.gpus_asked > node.gpus:
             grant = f"the job has {node.gpus or 'none'} on {node.name}"
-            raise Impossible(f"{want.gpus_asked} GPUs per node, but {grant}", "ask for them in salloc or sbatch")
+            raise Impossible(
+                f"{nodeset.counted(want.gpus_asked, 'GPU')} per node, but {grant}", "ask for them in salloc or sbatch"
+            )
 
 
 def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
@@ -96,7 +100,8 @@ def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
 
 
 def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
-    return UsageError(f"{ntasks} ranks cannot run on {nodes} nodes", f"ask for --nodes {ntasks} or for more ranks")
+    size = f"{nodeset.counted(ntasks, 'rank')} cannot run on {nodes} nodes"
+    return UsageError(size, f"ask for --nodes {ntasks} or for more ranks")
 
 
 def _slots(node: Node, want: Resources, allocation: Allocation) -> int:
@@ -121,7 +126,8 @@ def _on_paper(spec: JobSpec) -> Layout:
         raise _too_few_ranks(ntasks, nodes)
     ranks = _spread(ntasks, (want.ntasks_per_node or ntasks,) * nodes)
     if ranks is None:
-        raise UsageError(f"{ntasks} ranks do not fit on {nodes} nodes with --ntasks-per-node {want.ntasks_per_node}")
+        size = f"{ntasks} ranks do not fit on {nodeset.counted(nodes, 'node')}"
+        raise UsageError(f"{size} with --ntasks-per-node {want.ntasks_per_node}")
     why = "--nodes" if want.nodes else f"--nodelist {want.nodelist}" if nodes == nodelist_size else "built-in"
     return Layout((), ranks, _why_asked(spec) or "one per node", why)
 
@@ -179,7 +185,7 @@ def _choose_ranks(
             f"job {allocation.job} asked for {per_node} on each node",
         )
     if allocation.ntasks is not None and len(nodes) == len(allocation.nodes):
-        return allocation.ntasks, None, f"job {allocation.job} asked for {allocation.ntasks} tasks"
+        return allocation.ntasks, None, f"job {allocation.job} asked for {nodeset.counted(allocation.ntasks, 'task')}"
     gpus_each = want.gpus_asked
     gpus = tuple(gpus_each or node.gpus for node in nodes)
     if all(gpus):

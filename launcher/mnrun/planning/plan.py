@@ -14,6 +14,7 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.jobspec import ContainerOptions, Image, JobSpec, Mount, Start
 from mnrun.model import Box, Layout, Phase, Plan, Step, Where, Words
 from mnrun.nodes import kit
+from mnrun.nodeset import counted
 from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import login_shell
 
@@ -138,10 +139,10 @@ def _inside(spec: JobSpec, layout: Layout) -> str:
     if spec.program.once:
         return "the command, once"
     if spec.start.launcher == "torchrun":
-        return f"torchrun on each node, {layout.ntasks} ranks in all"
+        return f"torchrun on each node, {counted(layout.ntasks, 'rank')} in all"
     mpirun = "the image's mpirun"
     known = {"env": "mnrun, without an MPI", "auto": f"{mpirun}, or by mnrun where it has none"}
-    return f"{layout.ntasks} ranks, started by {known.get(_starter(spec), mpirun)}"
+    return f"{counted(layout.ntasks, 'rank')}, started by {known.get(_starter(spec), mpirun)}"
 
 
 def _torchrun(spec: JobSpec) -> Words:
@@ -213,10 +214,10 @@ def _run_outside(spec: JobSpec, layout: Layout, job: str, shared: bool) -> Step:
     rank = _boxed(spec, here, spec.start.launcher, "tmp", words, adverbs)
     each = "one container for the ranks of a node" if shared else "a container for each rank"
     if spec.start.launcher == "srun":
-        return Step(Phase.RUN, Where.RANKS, rank, f"{layout.ntasks} ranks by srun, {each}")
+        return Step(Phase.RUN, Where.RANKS, rank, f"{counted(layout.ntasks, 'rank')} by srun, {each}")
     words = (mpi.starter(spec.start.mpi), "-n", str(layout.ntasks), *spec.start.mpi_args, *rank)
     head = kit.head(here, kit.inside(here, "wait_go.sh", *words))
-    return Step(Phase.RUN, Where.HEAD, head, f"{layout.ntasks} ranks by the host's mpirun, {each}")
+    return Step(Phase.RUN, Where.HEAD, head, f"{counted(layout.ntasks, 'rank')} by the host's mpirun, {each}")
 
 
 def _prepare(container: ContainerOptions, job: str) -> tuple[Step, ...]:

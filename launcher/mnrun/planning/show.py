@@ -100,7 +100,7 @@ def summary(plan: Plan) -> str:
     ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
     nodes = nodeset.fold(layout.nodes) if layout.nodes else "no nodes yet"
     size = f"{nodeset.counted(layout.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
-    start = f"ranks by {'mpirun' if plan.starter == 'auto' else plan.starter}"
+    start = f"ranks by {'mpirun, or by mnrun without one' if plan.starter == 'auto' else plan.starter}"
     if program.once:
         start = f"{program.command[0]} starts its own ranks"
     elif not program.direct:
@@ -110,21 +110,24 @@ def summary(plan: Plan) -> str:
 
 
 def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False) -> str:
-    """Return the answer first: nodes, ranks, the verdict and the values that somebody set. Then come the steps.
+    """Return the answer: nodes, ranks, the verdict and the values that somebody set. --verbose adds the steps.
 
-    `commands` adds the words that start each step, and every value that nobody set.
+    `commands` also adds the words that start each step, and every value that nobody set.
     """
+    from mnrun.planning.compatibility import FINE
+
+    steps = _steps(plan, site, commands) if commands or plan.spec.verbose else []
+    verdict = [line for line in judgement.lines if steps or not line.strip().startswith(FINE)]
     lines = [
         f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})",
         f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})",
         *(f"  {node}: {ranks}" for node, ranks in zip(plan.layout.nodes, plan.layout.ranks)),
         f"start: {plan.spec.start.mode}, {plan.spec.container.runtime}",
-        *judgement.lines,
+        *verdict,
         *(f"note: {note}" for note in plan.notes),
         "",
         *_assignments(plan, commands),
-        "",
-        *_steps(plan, site, commands),
+        *(["", *steps] if steps else [f"{nodeset.counted(len(plan.steps), 'step')}, which -v shows"]),
     ]
     return "\n".join(lines) + "\n"
 

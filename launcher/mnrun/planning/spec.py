@@ -26,7 +26,18 @@ from mnrun.jobspec import (
     Start,
 )
 from mnrun.planning import starters, variables
-from mnrun.planning.values import Surroundings, Values, absolute, gpu_bind, gpus_each, limit, mount, of_home, ports
+from mnrun.planning.values import (
+    Surroundings,
+    Values,
+    absolute,
+    gpu_bind,
+    gpus_each,
+    limit,
+    mount,
+    mpi_args,
+    of_home,
+    ports,
+)
 from mnrun.runtimes import DEFAULT, RUNTIMES
 from mnrun.schedulers.hosts import names
 
@@ -68,7 +79,7 @@ def _start(values: Values, command: Sequence[str]) -> Start:
         launcher=launcher,
         mpi="pmix" if launcher == "srun" and values.text("mpi") == "auto" else values.text("mpi"),
         undecided=starters.undecided(values.settings, launcher),
-        mpi_args=values.words("mpi_args"),
+        mpi_args=mpi_args(values.words("mpi_args")),
         bind_to=values.text("bind_to") or _default_binding(values.settings),
         connect=values.text("connect"),
         ports=ports(values.text("ports")),

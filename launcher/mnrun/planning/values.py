@@ -92,6 +92,16 @@ def gpu_bind(text: str, launcher: str) -> str:
     return text
 
 
+def mpi_args(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the value of --mpi-args. Raise UsageError for a number of ranks, which mnrun itself tells the starter."""
+    for word, following in zip(words, (*words[1:], "")):
+        flag, _, value = word.partition("=")
+        if flag in ("-n", "-np", "--n", "--np", "--ntasks"):
+            problem = f"--mpi-args {word}: mnrun itself sets the number of ranks"
+            raise UsageError(problem, f"write -n {value or following or 'N'} for mnrun")
+    return words
+
+
 def gpus_each(option: str, text: str) -> str:
     if text and not text.rpartition(":")[2].isdecimal():
         raise UsageError(f"{option} {text!r} is not [TYPE:]NUMBER")

@@ -49,7 +49,7 @@ def connected(spec: JobSpec, environ: Mapping[str, str], screen: Screen, look: b
 
     Raises NodeError with the names of the hosts that cannot take part.
     """
-    screen.phase(f"reaching {len(spec.hosts.names)} hosts")
+    screen.phase(f"reaching {nodeset.counted(len(spec.hosts.names), 'host')}")
     room(len(spec.hosts.names))
     spec = _by_pdsh(spec, environ)
     with _transport(spec, environ) as transport:

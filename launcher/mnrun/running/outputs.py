@@ -20,9 +20,10 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.jobs import archive
 from mnrun.jobs.records import NO_ARRAY
 from mnrun.jobspec import JobSpec, Layer
-from mnrun.model import Culprit, Plan, Site, job_name
+from mnrun.model import Culprit, Phase, Plan, Site, Where, job_name
 from mnrun.schedulers import SCHEDULERS, at_hand
-from mnrun.system.copied import PART, Copied
+from mnrun.system.client import EXITED
+from mnrun.system.copied import NOTHING, PART, Copied
 from mnrun.system.process import Signals, Starter, start
 
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
@@ -43,7 +44,8 @@ def opened(
     try:
         errors = files.get(err or out)  # srun(1), --error: without it, errors go to the file of --output
         if errors is None and not spec.program.shell and not _is_file(2):
-            copied = Copied(2)
+            # The step's only task on the first node is mnrun's own. Of srun's ranks, it is the first.
+            copied = Copied(2, EXITED if plan.step(Phase.RUN).where is Where.HEAD else NOTHING)
             errors = copied.end
         yield (
             partial(starter or start, output=(files.get(out), errors)),

@@ -124,7 +124,7 @@ def _failed(roster: Roster) -> LaunchError:
     return (
         RuntimeFailed(why)
         if roster.unpulled
-        else NodeError(f"{len(roster.failed)} of {len(roster.nodes)} nodes not ready: {why}")
+        else NodeError(f"{len(roster.failed)} of {nodeset.counted(len(roster.nodes), 'node')} not ready: {why}")
     )
 
 

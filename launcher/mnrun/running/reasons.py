@@ -42,7 +42,7 @@ class Reasons:
         reasons = nodeset.folded({node: roster.why(node, thoughts) for node in missing})
         words = [line for line in messages if any(node in line for node in missing)] or messages
         noise = f" ({' | '.join(words[-3:])})" if words else ""
-        count = f"{len(missing)} of {len(roster.nodes)} nodes not ready"
+        count = f"{len(missing)} of {nodeset.counted(len(roster.nodes), 'node')} not ready"
         if late and not refused:
             seconds = self._plan.spec.start.timeout
             return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", "--start-timeout allows more time")

@@ -136,7 +136,7 @@ class Queue(Protocol):
         """Return every node, once for each of its partitions. Raises SchedulerError."""
 
     def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
-        """End jobs, or send them a signal. Return a note for each job that had ended already.
+        """End jobs, or send them a signal. Return the jobs that had ended already.
 
         `scripts` are jobs whose script passes a signal on to every rank: of these, the script alone gets it. Raises
         SchedulerError if the scheduler refuses.

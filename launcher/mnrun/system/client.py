@@ -13,6 +13,8 @@ from types import FrameType
 from mnrun.model import Words
 from mnrun.system.process import starting, tied
 
+# srun's line about a command that failed as its only task. The exit code says the same. prterun may leave a blank.
+EXITED = re.compile(rb" *srun: error: \S+: task 0: Exited with exit code \d+")
 PASSED = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -22,24 +24,25 @@ def run(words: Words, environ: Mapping[str, str], own: re.Pattern[bytes]) -> int
         process = subprocess.Popen(tied(words), env=environ, stderr=subprocess.PIPE, bufsize=0)
     assert process.stderr is not None
     with _patient(process):
-        for data in without(_chunks(process.stderr.fileno()), own):
+        for data in without(chunks(process.stderr.fileno()), own):
             os.write(2, data)
         code = process.wait()
     return 128 - code if code < 0 else code
 
 
-def _chunks(source: int) -> Iterator[bytes]:
+def chunks(source: int) -> Iterator[bytes]:
+    """Yield the bytes of a pipe as they come."""
     while data := os.read(source, 65536):
         yield data
 
 
-def without(chunks: Iterator[bytes], own: re.Pattern[bytes]) -> Iterator[bytes]:
+def without(parts: Iterator[bytes], own: re.Pattern[bytes]) -> Iterator[bytes]:
     """Yield the bytes as they come, without whole lines that match `own`.
 
     The begin of a line waits for the rest only if it may be such a line: `own` begins with the text `srun: `.
     """
     begin, rest = b"srun: ", b""
-    for data in chunks:
+    for data in parts:
         *lines, rest = (rest + data).split(b"\n")
         yield b"".join(line + b"\n" for line in lines if not own.fullmatch(line))
         if not rest.startswith(begin[: len(rest)]):

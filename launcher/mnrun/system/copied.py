@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import threading
 
+from mnrun.system import client
+
 PART = 1 << 20  # bytes that are kept
+NOTHING = re.compile(rb"(?!)")
 
 
 class Copied:
-    """A pipe whose content goes on to `target`, an open file. `end` is the pipe's end to write to."""
+    """A pipe whose content goes on to `target`, an open file. `end` is the pipe's end to write to.
 
-    def __init__(self, target: int) -> None:
+    Whole lines that match `own` are left out.
+    """
+
+    def __init__(self, target: int, own: re.Pattern[bytes] = NOTHING) -> None:
         source, self.end = os.pipe()
+        self._own = own
         self._last = bytearray()
         self._thread = threading.Thread(target=self._copy, args=(source, target), daemon=True)
         self._thread.start()
@@ -33,7 +41,7 @@ class Copied:
         return text if len(self._last) < PART else text.partition("\n")[2]
 
     def _copy(self, source: int, target: int) -> None:
-        while data := os.read(source, 65536):
+        for data in client.without(client.chunks(source), self._own):
             self._last += data
             del self._last[:-PART]
             with contextlib.suppress(OSError):  # a reader that has gone does not end the program

@@ -12,6 +12,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import NodeError, SchedulerError
+from mnrun.schedulers import slurm
+from mnrun.schedulers.model import PartitionNode
 from mnrun.schedulers.slurm import allocate
 from mnrun.system import terminal
 from mnrun.system.screen import Screen
@@ -67,6 +69,20 @@ def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | 
     reason = reason or "invalid partition specified: x; Job submit/allocate failed: no"
     assert str(raised.value) == f"salloc: {reason}; the request was -p x"
     assert salloc.done == [signal.SIGHUP, "close"]
+
+
+def test_more_nodes_than_there_are(outside: Terminal, salloc: Salloc, mocker: MockerFixture) -> None:
+    """The number of nodes takes the place of the request."""
+    salloc.said = "salloc: error: Job submit/allocate failed: Requested node configuration is not available\n"
+    salloc.events = [("ended", "salloc", 1)]
+    node = PartitionNode("main", True, "n1", "idle", "", 0, 0, 2, 2, True, "infinite", "")
+    mocker.patch.object(slurm, "user_queue", return_value=Queue(held=(node,)))
+    answer = outside("-N", "9", *IMAGE, "--", "hostname")
+    assert (answer.code, answer.err.splitlines()[-1]) == (
+        123,
+        "mnrun: salloc: Job submit/allocate failed: Requested node configuration is not available; "
+        "partition main has 1 node, and -N asks for 9: mnrun nodes",
+    )
 
 
 def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:

@@ -228,7 +228,8 @@ def test_why_of_an_ended_job_names_the_rank_that_failed_first(mnrun: Terminal, j
     """Ranks that were told to end, and those that ended well, are not the cause."""
     folder = made(jobs, "7", 3)
     (folder / "0" / "log").write_text("ended n1 1 0\nended n2 5 143 told\nended n2 3 9\nended n1 0 1\n")
-    (tmp_path / "out").write_text("".join(f"line {number}\n" for number in range(14)))
+    box = f"{'-' * 74}\nmpirun noticed that process rank 3 with PID 8 on node n2 exited on signal 9.\n{'-' * 74}\n"
+    (tmp_path / "out").write_text("".join(f"line {number}\n" for number in range(14)) + box)
     begun = {"time": 5.0, "nodes": "n[1-2]", "output": str(tmp_path / "out"), "error": str(tmp_path / "out")}
     (folder / "0" / "begun").write_text(json.dumps(begun))
     done = mnrun("why", "7")

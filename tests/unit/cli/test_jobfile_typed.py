@@ -164,6 +164,7 @@ def test_init_writes_a_job_file(mnrun: Terminal, job: Launched, tmp_path: Path, 
     assert f'# account = "physics"  # Account that the job is charged to.  ({site}/config.toml line 1)\n' in text
     assert '# bind = ["/ä b"]  # ' in text
     assert "secret" not in text
+    assert "# Every key but modules (--module) and lines (--setup) is a long option with _ for -; " in text
     for option in OPTIONS:
         if option.name not in ("env", "local", "profile"):
             key = {"job_name": "name", "module": "modules", "setup": "lines"}.get(option.name, option.name)

@@ -33,6 +33,7 @@ class Slurm:
         self.past: tuple[Job, ...] = ()
         self.asked: list[str] = []
         self.down = False
+        self.ended: list[str] = []
 
     def jobs(self) -> Snapshot:
         self.asked.append("jobs")
@@ -48,9 +49,12 @@ class Slurm:
         self.asked.append("places")
         return answers.sinfo_columns((RECORDED / "answers" / "sinfo_drained.txt").read_text())
 
+    def forget(self) -> None:
+        self.asked.append("forget")
+
     def cancel(self, ids: tuple[str, ...], signal: str, scripts: list[str]) -> list[str]:
         self.asked.append(f"cancel {','.join(ids)} {signal} {','.join(scripts)}".strip())
-        return []
+        return self.ended
 
 
 @pytest.fixture
@@ -141,14 +145,22 @@ def test_what_is_no_id(mnrun: Terminal, slurm: Slurm, verb: str) -> None:
     assert slurm.asked == []
 
 
-def test_cancel(mnrun: Terminal, slurm: Slurm) -> None:
-    """Never without an ID."""
-    done = mnrun("cancel")
-    assert (done.code, done.err) == (2, "mnrun: cancel needs the ID of a job; mnrun status shows them\n")
-    assert mnrun("wait").code == 2
+@pytest.mark.parametrize("verb", ["cancel", "logs", "wait"])
+def test_no_id(mnrun: Terminal, slurm: Slurm, verb: str) -> None:
+    """One line, before anything is asked."""
+    done = mnrun(verb)
+    assert (done.code, done.err) == (2, f"mnrun: {verb} needs the ID of a job; mnrun status shows them\n")
     assert slurm.asked == []
-    assert mnrun("cancel", "7", "8_1").code == 0
-    assert mnrun("cancel", "-s", "USR1", "9_[0-3]").code == 0
+
+
+def test_cancel(mnrun: Terminal, slurm: Slurm) -> None:
+    """Each job has its line."""
+    slurm.ended = ["8_1"]
+    done = mnrun("cancel", "7", "8_1")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "mnrun: job 8_1 has ended already\nmnrun: job 7 was cancelled\n"
+    slurm.ended = []
+    assert mnrun("cancel", "-s", "USR1", "9_[0-3]").err == "mnrun: job 9_[0-3] was sent USR1\n"
     assert slurm.asked == ["cancel 7,8_1", "cancel 9_[0-3] USR1"]
 
 
@@ -257,9 +269,12 @@ def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm,
     made(jobs, "7")
     slurm.poll = 0.0
     slurm.known = (Job("7", "x", "CANCELLED"),)
-    done = mnrun("logs", "-f", "7")
-    assert (done.code, done.err) == (2, "mnrun: job 7 ended before it started; mnrun status 7 shows the reason\n")
-    assert slurm.asked == ["jobs"]
+    for words in (("logs", "-f", "7"), ("logs", "7")):
+        done = mnrun(*words)
+        assert (done.code, done.err) == (2, "mnrun: job 7 was cancelled before it started\n")
+    assert slurm.asked == ["jobs"] * 3
+    slurm.known = (Job("7", "x", "BOOT_FAIL"),)
+    assert mnrun("logs", "7").err == "mnrun: job 7 ended before it started; mnrun status 7 shows the reason\n"
 
 
 def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
@@ -287,6 +302,10 @@ def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) ->
     """Each with what to do."""
     assert "there are no records of job 7 in" in mnrun("logs", "7").err
     made(jobs, "8")
+    slurm.down = True
+    assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err
+    slurm.down = False
+    slurm.known = (Job("8", "x", "PENDING"),)
     assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err
     made(jobs, "9")
     made(jobs, "9_0", 0)

@@ -41,7 +41,7 @@ def test_a_shell_runs_once_in_the_master_container(kind: str) -> None:
     assert ("--pty" in words) == (kind == "terminal")
     assert ("--input=0" in words) == (kind == "input")
     assert "--input=all" in steps.srun(Where.ALL, plan, SITE)
-    assert "a shell" in show.as_text(plan, SITE, show.Judgement(None, "", plan.spec))
+    assert "a shell" in show.as_text(plan, SITE, show.Judgement(None, "", plan.spec), commands=True)
 
 
 @pytest.mark.parametrize(

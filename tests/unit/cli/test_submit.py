@@ -9,6 +9,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.schedulers import slurm
+from mnrun.schedulers.model import Job
+from unit.cli.test_jobs import Slurm
 from unit.typed import Terminal, complaint
 
 HOST = ("--runtime", "host", "-N", "2")
@@ -40,6 +42,22 @@ def test_the_id_and_the_way_to_its_output(mnrun: Terminal, sbatch: MagicMock) ->
 def test_the_file_as_far_as_it_is_known(mnrun: Terminal, sbatch: MagicMock, words: tuple[str, ...], file: str) -> None:
     """The task of an array and the first node are not known yet."""
     assert f"output: {file}; follow it" in mnrun("submit", *HOST, *words, "--", "hostname").err
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "line"),
+    [("FAILED", 3, "job 271: failed, with code 3"), ("TIMEOUT", 124, "job 271: timed out, with code 124")],
+)
+def test_waiting_closes_with_the_result(
+    mnrun: Terminal, sbatch: MagicMock, mocker: MockerFixture, state: str, code: int, line: str
+) -> None:
+    """The exit code is the job's."""
+    queue = Slurm()
+    queue.known = (Job("271", "hostname", state, code=code),)
+    mocker.patch.object(slurm, "user_queue", return_value=queue)
+    answer = mnrun("submit", "--wait", *HOST, "--", "hostname")
+    assert (answer.code, answer.out) == (code, "271\n")
+    assert answer.err.splitlines()[-1] == f"mnrun: {line}"
 
 
 def test_quiet_prints_the_id_alone(mnrun: Terminal, sbatch: MagicMock) -> None:

@@ -156,6 +156,6 @@ def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.Capture
     assert mnrun(*words).out == f"removed {line}"
     assert there(place) == ["refs/c", "sha256-2.sif"]
     queue.reset_mock()
-    assert mnrun(*words).err == f"mnrun: 0 of 1 images removed from {place}\n"
+    assert mnrun(*words).err == f"mnrun: 0 of 1 image removed from {place}\n"
     assert not queue.jobs.called
     assert "--older 'x' is not a time" in mnrun(*words, "--older", "x").err

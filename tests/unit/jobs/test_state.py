@@ -197,12 +197,12 @@ def test_free_nodes() -> None:
 @pytest.mark.parametrize(
     ("state", "mark", "words"),
     [
-        ("idle", "~", "1 of 1 nodes free"),  # switched off to save power: Slurm switches it on
-        ("idle", "*", "0 of 1 nodes free"),
-        ("idle", "-", "0 of 1 nodes free, 1 kept for a job that waits"),
-        ("planned", "", "0 of 1 nodes free, 1 kept for a job that waits"),
-        ("reserved", "", "0 of 1 nodes free"),
-        ("allocated", "", "0 of 1 nodes free"),
+        ("idle", "~", "1 of 1 node free"),  # switched off to save power: Slurm switches it on
+        ("idle", "*", "0 of 1 node free"),
+        ("idle", "-", "0 of 1 node free, 1 kept for a job that waits"),
+        ("planned", "", "0 of 1 node free, 1 kept for a job that waits"),
+        ("reserved", "", "0 of 1 node free"),
+        ("allocated", "", "0 of 1 node free"),
     ],
 )
 def test_nodes_in_other_states(state: str, mark: str, words: str) -> None:

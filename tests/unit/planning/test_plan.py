@@ -367,6 +367,19 @@ def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
     assert all(kit.spoken(name) in said for name in names)
 
 
+def test_steps_are_shown_when_asked_for() -> None:
+    """With -v without their words, and with --commands with them. A verdict that asks for nothing is a detail, too."""
+    plain, verbose = planned(2, 2), planned(2, 2, verbose=True)
+    texts = [
+        show.as_text(launch_plan, SITE, show.Judgement(None, "", launch_plan.spec), commands)
+        for launch_plan, commands in ((plain, False), (verbose, False), (plain, True))
+    ]
+    assert ["serve on all: a guard" in text for text in texts] == [False, True, True]
+    assert ["single copy: on" in text for text in texts] == [False, True, True]
+    assert ["'<boot.sh>'" in text for text in texts] == [False, False, True]
+    assert texts[0].endswith("\n4 steps, which -v shows\n")
+
+
 def test_a_plan_of_hosts_names_them() -> None:
     """For a person by what reaches them, ssh or pdsh; a program is given the nodes and a step's own words."""
     launch_plan = make(job_spec(command=("./app", "100%"), runtime="host", hosts=names.parse("node01,node02")), 1, 1)

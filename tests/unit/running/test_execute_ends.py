@@ -49,7 +49,7 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
     ),
     "ranks that miscount": (
         Play(go=say("rank node01 0 1", "rank node01 1 1", "rank node02 2 1") + ended("run", 0)),
-        RuntimeFailed("ranks counted 1 ranks, not 3"),
+        RuntimeFailed("ranks counted 1 in all, not 3"),
     ),
     "a node that cannot take part": (
         Play(kit=say(READY[0], "fail node02 the image /app.sif is not there")),

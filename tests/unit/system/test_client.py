@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from mnrun.attach.enter import EXITED
 from mnrun.errors import SchedulerError
 from mnrun.system import client
+from mnrun.system.client import EXITED
 from unit.conftest import Shell
 
 LINE = b"srun: error: node01: task 0: Exited with exit code 3\n"

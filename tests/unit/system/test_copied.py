@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from mnrun.system.client import EXITED
 from mnrun.system.copied import PART, Copied
 
 
@@ -15,6 +16,17 @@ def test_all_goes_on_and_the_last_part_is_kept() -> None:
     copied.close()
     assert os.read(reader, 99) == b"first\nlast \xff\n"
     assert copied.text == "first\nlast \ufffd\n"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_lines_of_the_client_alone_are_left_out() -> None:
+    reader, writer = os.pipe()
+    copied = Copied(writer, EXITED)
+    os.write(copied.end, b"first\nsrun: error: node01: task 0: Exited with exit code 3\nlast")
+    copied.close()
+    assert os.read(reader, 99) == b"first\nlast"
+    assert copied.text == "first\nlast"
     os.close(reader)
     os.close(writer)
 

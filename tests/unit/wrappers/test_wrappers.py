@@ -123,6 +123,19 @@ def test_a_ranks_code_is_the_programs_or_the_shells(node: Node, words: tuple[str
     node.run("rank.sh", *words, code=code, shell=shell)
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("launcher", "rank"), [("mpirun", "0"), ("mpirun", "1"), ("srun", "0")])
+def test_a_program_that_is_not_there_is_one_line(node: Node, launcher: str, rank: str, shell: str) -> None:
+    """It names no file of mnrun's. Under srun, the launcher is told of the end all the same."""
+    node.fill(1, mode="outside-in", launcher=launcher, force=True)
+    (node.path / "stdin").touch()
+    environ = {"PMIX_RANK": rank, "SLURM_LOCALID": rank, "OMPI_COMM_WORLD_LOCAL_RANK": rank}
+    for program in ("/no/such program", "no-such"):
+        said = node.run("rank.sh", program, before="exec 2>&1\n", code=127, environ=environ, shell=shell)
+        assert said.decode() == f"sh: {program}: not found\n"
+    assert (f"ended {rank} 127" in node.said) == (launcher == "srun")
+
+
 @pytest.mark.parametrize(("rank", "read"), [("0", b"a\0b\n"), ("1", b"")])
 def test_standard_input_goes_to_rank_0_alone(node: Node, rank: str, read: bytes) -> None:
     """From the node's own pipe, since mpirun would lose it."""
@@ -344,6 +357,15 @@ def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path
     node.fill(1, 1, runtime="podman", launch="export FOUND=hosts\n", chdir=str(tmp_path))
     before = f"cd {node.path}; mkfifo go; exec 9<>go; (sleep 0.1; echo go >&9) &\n"
     assert node.run("wait_go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
+
+
+def test_a_script_that_is_not_there_is_one_line(node: Node) -> None:
+    """It names no file of mnrun's."""
+    node.fill(1, 1)
+    before = f"exec 2>&1; cd {node.path}; mkfifo go; exec 9<>go; echo go >&9\n"
+    assert node.run("wait_go.sh", "/usr/bin/srun.none", "x", before=before, code=127) == (
+        b"sh: /usr/bin/srun.none: not found\n"
+    )
 
 
 def test_the_master_ends_with_its_job(node: Node) -> None:

@@ -100,7 +100,6 @@ ANSWERS = {
     "ipc": _NAMESPACES,
     "memory": "use --mem SIZE",
     "mount": "use --bind SRC:DST",
-    "name": "use --job-name NAME",
     "net": _NETWORK,
     "no-nv": "use --no-gpu",
     "no-pid": _NAMESPACES,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os.path
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from mnrun.config.options import BY_FLAG
+from mnrun.config.options import BY_FLAG, Option
 from mnrun.environment import masked
 from mnrun.errors import UsageError
 from mnrun.images.reference import SCHEMES
+from mnrun.planning.starters import PROGRAMS
 
 IMAGE = re.compile(r".+\.(sif|simg|sqsh|sqfs|squashfs)|[a-z]+://.+|[a-z0-9._/-]+:[A-Za-z0-9][\w.-]*")
 OTHER_JOB_FILE = re.compile(r".+\.(ya?ml|json|tml|ini|conf)")
@@ -23,8 +24,11 @@ CONTAINERS = {
     "podman": ("run", "exec"),
     "enroot": ("start", "exec"),
 }
-# The commands of Slurm -> the line to write in their place. After -- they are the image's own.
+# The commands of Slurm -> the line to write in their place. After -- all but srun are the image's own.
 SLURM = {"srun": "{}", "salloc": "salloc -N 2 {}", "sbatch": "mnrun submit --image app.sif -- ./app"}
+
+# The options for the size of a job. Behind the program they have no effect.
+SIZES = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def options_behind(line: Line) -> UsageError | None:
     if not line.command or not line.plain:
         return None
     found, rest = _sorted(line.command[1:])
-    if not any(word.partition("=")[0] in ("--image", "--runtime") for word in found):
+    if not _names_container(found):
         return None
     first = line.command[0]
     flag = found[0].partition("=")[0]
@@ -76,10 +80,45 @@ def options_behind(line: Line) -> UsageError | None:
     return UsageError(f"{flag} after {first} is an option of {first}", f"mnrun's own come first: {right}")
 
 
+def size_behind(line: Line) -> str:
+    """Return the warning for a line in which the size of the job stands after the program, or "".
+
+    The program may have such an option. So a line with a --, or with that size in front, gets no warning.
+    """
+    if not line.command or not line.plain or "--" in line.command or line.has("--script"):
+        return ""
+    first, *behind = line.command
+    given = {option.name for option, _ in _parts(line.options) if option is not None}
+    parts = list(_parts(behind))
+    if os.path.basename(first) in PROGRAMS or _names_container(behind):
+        return ""
+    sizes = [words for option, words in parts if option is not None and _is_size(option, words, given)]
+    if not sizes:
+        return ""
+    moved = [word for words in sizes for word in words]
+    rest = [word for _, words in parts if words not in sizes for word in words]
+    problem = f"{shlex.join(moved)} after {first} is for {first}, and -- before {first} ends this warning"
+    return f"{problem}; mnrun's own come first: {line.with_words(*moved, command=(first, *rest))}"
+
+
+def _names_container(words: Sequence[str]) -> bool:
+    return any(word.partition("=")[0] in ("--image", "--runtime") for word in words)
+
+
+def _is_size(option: Option, words: Sequence[str], given: Collection[str]) -> bool:
+    number = re.fullmatch(r"(-\w|-[\w-]+[= ])\d+", " ".join(words))
+    return option.name in SIZES and option.name not in given and number is not None
+
+
 def _sorted(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the options of mnrun's own with their values, and the other words."""
-    found: list[str] = []
-    rest: list[str] = []
+    parts = list(_parts(words))
+    found = [word for option, part in parts if option is not None for word in part]
+    return found, [word for option, part in parts if option is None for word in part]
+
+
+def _parts(words: Sequence[str]) -> Iterator[tuple[Option | None, list[str]]]:
+    """Yield each option of mnrun's own with its words, and each other word alone."""
     place = 0
     while place < len(words):
         flag, equals, _ = words[place].partition("=")
@@ -87,9 +126,8 @@ def _sorted(words: Sequence[str]) -> tuple[list[str], list[str]]:
         taken = 2 if option is not None and option.takes_value and not equals else 1
         if option is None and re.match("-[A-Za-z].", flag):  # a value may stand beside its letter: -N2
             option = BY_FLAG.get(flag[:2])
-        (rest if option is None else found).extend(words[place : place + taken])
+        yield option, list(words[place : place + taken])
         place += taken
-    return found, rest
 
 
 def _refuse_verb(line: Line, verbs: Collection[str]) -> None:
@@ -150,7 +188,7 @@ def _refuse_container_tool(line: Line) -> None:
     if "host" in line.options or line.has("--runtime=host"):
         return
     image = () if line.has("--image") else ("--image", "app.sif")
-    if word in SLURM and line.plain:
+    if word in SLURM and (line.plain or word == "srun"):
         right = line.with_words(*image, command=_program(rest))
         raise UsageError(f"{word} inside mnrun would run in the container", f"write {SLURM[word].format(right)}")
     if word in CONTAINERS and rest and rest[0] in CONTAINERS[word]:

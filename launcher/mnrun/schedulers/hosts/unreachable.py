@@ -51,4 +51,4 @@ def error(reasons: Mapping[str, str], count: int) -> NodeError:
     parts = []
     for (why, fix), hosts in alike.items():
         parts.append(f"{nodeset.fold(hosts)}: {why}" + (f" ({fix.format(host=hosts[0])})" if fix else ""))
-    return NodeError(f"{len(reasons)} of {count} hosts cannot be reached: {'; '.join(parts)}")
+    return NodeError(f"{len(reasons)} of {nodeset.counted(count, 'host')} cannot be reached: {'; '.join(parts)}")

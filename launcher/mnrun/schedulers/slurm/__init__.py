@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from mnrun.jobspec import JobSpec
@@ -29,7 +30,7 @@ from mnrun.schedulers.slurm.cluster import (
     version,
     why_down,
 )
-from mnrun.schedulers.slurm.options import OUTPUT, TEMPLATE, directives, refuse, request
+from mnrun.schedulers.slurm.options import OUTPUT, TEMPLATE, directives, refuse, request, shortage
 from mnrun.schedulers.slurm.steps import (
     CLIENT,
     LIMITS,
@@ -57,7 +58,8 @@ def allocated(
     name = "mnrun" if spec.program.shell else job_name(spec)
     named = () if spec.batch.text("job_name") else (f"--job-name={name}",)
     queue = user_queue(environ, Path.home(), float(spec.slurm_poll))
-    return allocate.allocated((*request(spec, options), *named), environ, screen, queue)
+    few = partial(shortage, spec=spec, nodes=queue.nodes)
+    return allocate.allocated((*request(spec, options), *named), environ, screen, queue, few)
 
 
 def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:

@@ -35,11 +35,17 @@ _PENDING = re.compile(r"^Pending job allocation (\d+)")  # salloc's words (src/s
 
 
 @contextmanager
-def allocated(words: Words, environ: Mapping[str, str], screen: Screen, user_queue: Queue) -> Iterator[dict[str, str]]:
+def allocated(
+    words: Words,
+    environ: Mapping[str, str],
+    screen: Screen,
+    user_queue: Queue,
+    shortage: Callable[[str], str] = lambda reason: "",
+) -> Iterator[dict[str, str]]:
     """Yield the variables of the job that salloc grants, and give the job back at the end. `words` are its command.
 
-    While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses. A
-    signal raises SystemExit(128+n).
+    While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses, with
+    the answer of `shortage` to its reason. A signal raises SystemExit(128+n).
     """
     argv = (*words, "sh", "-c", kit.spoken(kit.ALLOCATION))
     screen.command(kit.typed(Command(argv)))
@@ -52,7 +58,11 @@ def allocated(words: Words, environ: Mapping[str, str], screen: Screen, user_que
         wait = Wait(events, user_queue)
         try:
             with Signals(events):
-                variables = _variables(events, words, screen, lambda: _lines(errors), wait)
+                variables = _variables(events, screen, lambda: _lines(errors), wait)
+                if not variables:
+                    reason = _reason(_lines(errors))
+                    remedy = shortage(reason) or f"the request was {' '.join(words[1:])}"
+                    raise SchedulerError(f"salloc: {reason}", remedy)
             screen.done()
             yield variables
         finally:
@@ -92,9 +102,9 @@ class Wait:
 
 
 def _variables(
-    events: queue.SimpleQueue[Event], words: Words, screen: Screen, messages: Callable[[], list[str]], wait: Wait
+    events: queue.SimpleQueue[Event], screen: Screen, messages: Callable[[], list[str]], wait: Wait
 ) -> dict[str, str]:
-    """Return the variables that the job's first command prints, once the job has nodes."""
+    """Return the variables that the job's first command prints, once the job has nodes, or {} if salloc refuses."""
     screen.phase("waiting for an allocation")
     variables: dict[str, str] = {}
     shown, reason = 0, ""
@@ -117,7 +127,7 @@ def _variables(
         if kind == "signal":
             raise SystemExit(128 + int(str(data)))
         if kind == "ended":
-            raise SchedulerError(f"salloc: {_reason(messages())}", f"the request was {' '.join(words[1:])}")
+            return {}
         name, equals, value = str(data).partition("=")
         if not equals:
             return variables

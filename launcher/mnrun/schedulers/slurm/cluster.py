@@ -161,7 +161,11 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
     if code and _UNSURE.search(errors):
         raise NoAnswerError(" | ".join(errors.splitlines()), perhaps)
     commands.refuse_silence(done)
-    raise options.refusal(f"{' '.join(words)}: {errors or output.strip() or code}", spec)
+    from mnrun.schedulers.slurm.queue import UserQueue
+
+    refusal = options.refusal(f"{' '.join(words)}: {errors or output.strip() or code}", spec)
+    nodes = UserQueue(environ, Path.home(), float(spec.slurm_poll)).nodes
+    raise SchedulerError(refusal.message, options.shortage(refusal.message, spec, nodes) or refusal.remedy)
 
 
 def _outside(environ: Mapping[str, str]) -> dict[str, str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import Layout, Site, Words, job_name
+from mnrun.nodeset import counted
+from mnrun.schedulers.model import PartitionNode
 
 TEMPLATE = "slurm.sh"
 OUTPUT = "%x-%j.out"  # the job's output, by default
@@ -106,6 +109,18 @@ _REFUSALS = {
     "invalid option": ("slurm",),
     "unrecognized option": ("slurm",),
 }
+
+
+def shortage(message: str, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> str:
+    """Return how many nodes the partition has if the job asks for more, and "" if that is not why Slurm refuses."""
+    if "node configuration" not in message.lower():
+        return ""
+    name, want = spec.batch.text("partition"), spec.resources.nodes or 0
+    with suppress(SchedulerError):
+        its = [node for node in nodes() if (node.partition == name if name else node.default)]
+        if 0 < len(its) < want:
+            return f"partition {its[0].partition} has {counted(len(its), 'node')}, and -N asks for {want}: mnrun nodes"
+    return ""
 
 
 def refusal(message: str, spec: JobSpec) -> SchedulerError:

@@ -68,7 +68,7 @@ class UserQueue:
         return tuple(nodes)
 
     def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
-        """End jobs, or send them a signal. Return a note for each job that had ended already.
+        """End jobs, or send them a signal. Return the jobs that had ended already.
 
         `scripts` are jobs whose script passes a signal on to every rank, once: of these, the script alone gets it. A
         plain scancel signals all processes, and so would end the one that keeps an image mounted. Raises SchedulerError
@@ -77,8 +77,8 @@ class UserQueue:
         batch = [identity for identity in ids if identity in scripts]
         rest = [identity for identity in ids if identity not in scripts]
         options = ["-s", signal] if signal else []
-        notes = self._scancel(["--batch", *options], batch, signal) if batch else []
-        return notes + (self._scancel(options, rest, signal) if rest else [])
+        ended = self._scancel(["--batch", *options], batch, signal) if batch else []
+        return ended + (self._scancel(options, rest, signal) if rest else [])
 
     def _scancel(self, options: Sequence[str], ids: Sequence[str], signal: str) -> list[str]:
         done = self._start(["scancel", "-v", *options, *ids])
@@ -91,7 +91,7 @@ class UserQueue:
         wrong = [f"job {job}: {why}" for job, why in failures if job not in ended]
         if wrong or (done.returncode and not ended):
             raise SchedulerError("; ".join(wrong) or f"scancel: {errors or done.returncode}")
-        return [f"job {job} has ended already" for job in ended]
+        return ended
 
     def forget(self) -> None:
         """Drop the last answers: this process has just changed something."""

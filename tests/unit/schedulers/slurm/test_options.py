@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from mnrun.errors import Impossible, UsageError
+from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.model import Site
 from mnrun.planning import layout
+from mnrun.schedulers.model import PartitionNode
 from mnrun.schedulers.slurm import options
 from unit.samples import build
 
@@ -31,6 +32,34 @@ def test_which_option_sbatch_means(said: str, given: dict[str, Any], names: str)
     """By its words; those that nobody gave are not named."""
     refused = options.refusal(f"sbatch: error: {said}", build("./app", mode="inside-out", **given))
     assert refused.remedy == f"see {names} (command line)"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"nodes": "9"}, "partition main has 2 nodes, and -N asks for 9: mnrun nodes"),
+        ({"nodes": "2", "partition": "gpu"}, "partition gpu has 1 node, and -N asks for 2: mnrun nodes"),
+        ({"nodes": "2", "mem": "9T"}, ""),
+        ({"nodes": "9", "partition": "x"}, ""),
+        ({"mem": "9T"}, ""),
+    ],
+)
+def test_more_nodes_than_there_are(given: dict[str, Any], said: str) -> None:
+    """The number of them, where it is the reason, and another reason of Slurm's has no such words."""
+    places = (("main", True, "n1"), ("main", True, "n2"), ("gpu", False, "n2"))
+    nodes = [PartitionNode(*place, "idle", "", 0, 0, 2, 2, True, "infinite", "") for place in places]
+    job = build("./app", **given)
+    assert options.shortage("Requested node configuration is not available", job, lambda: nodes) == said
+    assert options.shortage("Invalid account", job, lambda: nodes) == ""
+
+
+def test_more_nodes_than_there_are_without_an_answer() -> None:
+    """The refusal itself is shown all the same."""
+
+    def nodes() -> list[PartitionNode]:
+        raise SchedulerError("sinfo did not answer")
+
+    assert options.shortage("Requested node configuration is not available", build("./app", nodes="9"), nodes) == ""
 
 
 @pytest.mark.parametrize(

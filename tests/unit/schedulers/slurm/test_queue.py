@@ -220,7 +220,7 @@ def test_cancelling(slurm: Slurm, tmp_path: Path) -> None:
         "scancel: Terminating job 6\n"
         "scancel: error: Kill job error on job id 6: Job/step already completing or completed\n",
     )
-    assert UserQueue({}, tmp_path, 30).cancel(["6", "7"]) == ["job 6 has ended already"]
+    assert UserQueue({}, tmp_path, 30).cancel(["6", "7"]) == ["6"]
     assert slurm.asked == [["scancel", "-v", "6", "7"]]
     slurm.answers["scancel"] = (0, "scancel: error: Kill job error on job id 4711: Invalid job id specified\n")
     with pytest.raises(SchedulerError, match="job 4711: Invalid job id specified"):
