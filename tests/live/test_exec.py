@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -11,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
+from published import checked
 
 from .batch import forget, submit
 from .cells import PIPE, WAYS, Way, one
@@ -162,8 +163,8 @@ def test_why_of_a_failed_job_names_the_rank(cluster: Cluster, desk: Desk) -> Non
     assert first == f"job {number}: failed, with code 9: rank 2 on {cluster.nodes[1]} exited with 9", reason
     assert second == f"rank 2 on {cluster.nodes[1]} failed first, with code 9", reason
     assert "  cannot go on" in reason.out.splitlines(), reason
-    found = json.loads(cluster.alice(["mnrun", "why", "--json", number]).out)
-    assert (found["version"], found["code"], found["first"]["rank"]) == (1, 9, 2)
+    found = checked("why", cluster.alice(["mnrun", "why", "--json", number]).out)
+    assert (found["code"], found["first"]["rank"]) == (9, 2)
     forget(cluster)
 
 
@@ -216,7 +217,7 @@ def test_exec_on_hosts(cluster: Cluster, rsh: str) -> None:
     with cluster.running(words) as job:
         job.saying(lambda said: said.out.count("up\n") == 4, "up on all hosts")
         enters(cluster, "--rank", "3", node=cluster.nodes[1])
-        states = json.loads(cluster.alice(["mnrun", "why", "--json"]).out)["ranks"]
+        states = checked("why", cluster.alice(["mnrun", "why", "--json"]).out)["ranks"]
         assert [(rank["rank"], rank["node"], rank["program"]) for rank in states] == [
             *((rank, cluster.nodes[rank // 2], "sleep 3600") for rank in range(4)),
         ]
@@ -259,7 +260,7 @@ def test_why_shows_where_ranks_stand(cluster: Cluster, way: Way) -> None:
             job.saying(lambda said: said.out.count("up\n") >= 4, "up on all ranks")
             done = cluster.alice(["mnrun", "why", "--json"])
             assert done.code == 0, done
-            found = {rank["rank"]: rank for rank in json.loads(done.out)["ranks"]}
+            found = {rank["rank"]: rank for rank in checked("why", done.out)["ranks"]}
             assert [found[rank]["state"] for rank in (1, 2, 3)] == ["S", "S", "T"], done
             assert [found[rank]["program"] for rank in (1, 2)] == ["sleep 3600"] * 2, done
             assert found[0]["cpu"] > 30, done

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from published import checked
+
 from .batch import forget, output, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, SRUN
 from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
@@ -81,7 +83,7 @@ class Queue:
     def status(self, *ids: str) -> dict[str, dict[str, Any]]:
         done = self.mnrun("status", "--json", *ids)
         assert done.code == 0, done
-        return {job["id"]: job for job in json.loads(done.out)}
+        return {job["id"]: job for job in checked("status", done.out)["jobs"]}
 
     def until(self, job: str, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         wait_for(lambda: job in (seen := self.status()) and condition(seen[job]), f"{job} {what}")
@@ -121,7 +123,7 @@ def test_the_life_of_jobs(queue: Queue) -> None:
     shown = queue.mnrun("status", late, big).out.splitlines()
     assert shown[0].split() == ["JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"]
     assert [line.split()[:3] for line in shown[1:]] == [[late, "late", "running"], [big, "big", "pending"]]
-    free = json.loads(queue.mnrun("nodes", "--json").out)[0]
+    free = checked("nodes", queue.mnrun("nodes", "--json").out)["partitions"][0]
     assert (free["name"], free["nodes"], free["partly"]) == ("main", int(everyone), 1)
     assert free["gpus_free"] == 4 * int(everyone) - 1
 

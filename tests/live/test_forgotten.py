@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from published import checked
+
 from .batch import end, forget, output, programs, state, submit
 from .cells import INSIDE, full
 from .stage import LOGIN, Cluster, Desk, wait_for
@@ -52,7 +54,7 @@ def test_a_job_that_slurm_has_forgotten(cluster: Cluster, desk: Desk) -> None:
     assert cluster.alice(["mnrun", "wait", job]).code == 3
     forgotten = ["sh", "-c", "! scontrol show job $0 >/dev/null 2>&1", job]
     wait_for(lambda: cluster.alice(forgotten).code == 0, "forgotten", 200)
-    (seen,) = json.loads(cluster.alice(["mnrun", "status", "--json", job]).out)
+    (seen,) = checked("status", cluster.alice(["mnrun", "status", "--json", job]).out)["jobs"]
     assert (seen["id"], seen["state"], seen["code"]) == (job, "FAILED", 3), seen
     assert "said\n" in cluster.alice(["mnrun", "logs", "-f", job]).out
     assert cluster.alice(["mnrun", "wait", job]).code == 3

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+
+from published import checked
 
 from .batch import of_the_site
 from .cells import HELLO, OMPI5
@@ -76,7 +76,7 @@ def test_every_layer_above_the_file(cluster: Cluster, job: str) -> None:
         assert wanted in shown.out, (wanted, shown)
     assert "very-secret" not in shown.out + shown.err, shown
     as_json = cluster.alice([*line, "--format", "json"])
-    assert json.loads(as_json.out)["values"]["time"] == {"value": "2:00", "origin": "SBATCH_TIMELIMIT"}, as_json
+    assert checked("plan", as_json.out)["values"]["time"] == {"value": "2:00", "origin": "SBATCH_TIMELIMIT"}, as_json
 
 
 def test_the_script_has_the_same_origins(cluster: Cluster, job: str) -> None:
@@ -187,7 +187,7 @@ def test_two_profiles_that_match(cluster: Cluster, site: str, desk: Desk) -> Non
     assert handed.code == 0, handed
     assert cluster.alice(["mnrun", "wait", number]).code == 3
     assert "hello there\n" in cluster.alice(["mnrun", "logs", number]).out
-    (seen,) = json.loads(cluster.alice(["mnrun", "status", "--json", number]).out)
+    (seen,) = checked("status", cluster.alice(["mnrun", "status", "--json", number]).out)["jobs"]
     assert (seen["id"], seen["code"]) == (number, 3), seen
     assert f"{desk.path}/two/jobs" in cluster.alice(["mnrun", "clean"]).err
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
+
+from published import checked
 
 from .batch import forget
 from .cells import INSIDE, MPIRUN, OMPI5, SRUN, Way
@@ -54,6 +55,6 @@ def test_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     done = cluster.alice(["mnrun", *words, "--", *LACKING], cwd=desk.path)
     assert done.code == 1, done
     assert CAUSE in desk.read("out").decode().splitlines()[-1]
-    (shown,) = json.loads(cluster.alice(["mnrun", "status", "--json", done.out.strip()]).out)
+    (shown,) = checked("status", cluster.alice(["mnrun", "status", "--json", done.out.strip()]).out)["jobs"]
     assert re.fullmatch(rf"rank \d on node0\d {CAUSE}", shown["why"]), shown
     forget(cluster)

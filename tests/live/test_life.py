@@ -5,12 +5,13 @@ The jobs of one test run beside each other, since Slurm looks at its clock twice
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+
+from published import checked
 
 from .batch import USR1, forget, of_modules, of_the_site, output, programs, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, OMPI5, SRUN
@@ -46,7 +47,7 @@ def seen(cluster: Cluster, job: str) -> dict[str, Any]:
     """What `mnrun status` says of a job."""
     done = ask(cluster, "status", "--json", job)
     assert done.code == 0, done
-    (one,) = json.loads(done.out)
+    (one,) = checked("status", done.out)["jobs"]
     return dict(one)
 
 

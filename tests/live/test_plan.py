@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from published import checked
+
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one
 from .reports import check, mine
 from .stage import LOGIN, Cluster, Result
@@ -21,8 +23,7 @@ JOB = re.compile(r"(?<=mnrun\.)(\d+|JOB|local)-[a-z0-9]{6}")
 
 def plan(result: Result) -> dict[str, Any]:
     assert result.code == 0, result
-    found: dict[str, Any] = json.loads(result.out)
-    return found
+    return checked("plan", result.out)
 
 
 def nameless(words: list[str]) -> list[str]:
@@ -167,6 +168,7 @@ def test_own_records(cluster: Cluster, way: Way) -> None:
             "node.node02.json",
         ]
         assert json.loads(cluster.path(f"{here}/node.node01.json").read_text())["name"] == "node01"
+        assert json.loads(cluster.path(f"{here}/launch.json").read_text())["version"] == 1
         for node in ("node01", "node02"):
             files = [path for path in cluster.path(there, node).rglob("*") if path.is_file()]
             assert files

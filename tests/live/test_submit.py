@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from published import checked
+
 from .batch import USR1, end, forget, output, programs, state, submit
 from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way, one
 from .reports import mine, only_line, ranks, refusal
@@ -50,7 +52,7 @@ def test_submit_by_hand_what_was_shown_and_edited(cluster: Cluster, desk: Desk) 
     assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", job]).code == 0, desk.read("out")
     said = [line for line in desk.read("out").decode().splitlines() if line.startswith("rank ")]
     assert len(said) == 6 and all(line.endswith("VAR=edited") for line in said), said
-    seen = json.loads(cluster.alice(["mnrun", "status", "--json", job]).out)
+    seen = checked("status", cluster.alice(["mnrun", "status", "--json", job]).out)["jobs"]
     assert [(one["id"], one["name"], one["nodes"], one["code"]) for one in seen] == [(job, "hello", 3, 0)]
     assert said[0] in cluster.alice(["mnrun", "logs", job]).out
     forget(cluster)
@@ -275,7 +277,7 @@ def test_submit_and_follow(cluster: Cluster, desk: Desk) -> None:
     job = submit(cluster, desk, "-N", "2", *INSIDE.words, "--", program)
     with cluster.running(["mnrun", "logs", "-f", job]) as logs:
         logs.saying(lambda result: result.out.count("up ") == 2, "up")
-        (seen,) = json.loads(cluster.alice(["mnrun", "status", "--json", job]).out)
+        (seen,) = checked("status", cluster.alice(["mnrun", "status", "--json", job]).out)["jobs"]
         assert (seen["state"], seen["nodes"], seen["name"]) == ("RUNNING", 2, "usr1"), seen
         sent = cluster.alice(["mnrun", "cancel", "-s", "USR1", job])
         assert sent.code == 0, sent

@@ -12,6 +12,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 import mnrun
+from mnrun import versioned
 from mnrun.api import Job
 from mnrun.errors import UsageError
 from mnrun.jobs import records
@@ -111,7 +112,7 @@ def test_a_submitted_job_is_followed(paper: Path, mocker: MockerFixture) -> None
     folder = paper / "jobs/42/0"
     folder.mkdir()
     (paper / "out").write_text("hello\n")
-    (folder / records.BEGUN).write_text(records.text(Begun(1.0, output=str(paper / "out"))))
+    (folder / records.BEGUN).write_text(versioned.text(Begun(1.0, output=str(paper / "out"))))
     assert handle.logs() == "hello\n"
     handle.cancel()
     queue.cancel.assert_called_once_with(["42"], "", [])

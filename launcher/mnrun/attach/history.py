@@ -7,6 +7,7 @@ import re
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from mnrun.jobs import archive
 from mnrun.jobs.state import JobRecord
@@ -18,9 +19,23 @@ LINES = 200  # of the job's output: as many as a diagnosis reads
 class RankEnd:
     """The rank that failed first by itself, with its node and its exit code."""
 
-    rank: int
-    node: str
-    code: int
+    rank: Annotated[int, "the rank"]
+    node: Annotated[str, "its node"]
+    code: Annotated[int, "its exit code"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A submitted job that has ended, or that waits."""
+
+    job: Annotated[str, "its id"]
+    state: Annotated[str, "Slurm's state: `COMPLETED`, `FAILED`, `PENDING` …"]
+    code: Annotated[int | None, "the exit code, once it has ended"]
+    why: Annotated[str, "the reason that it waits, or that it ended; empty if there is none"]
+    cause: Annotated[str, "the cause that its output names, and the remedy; empty if unknown"]
+    first: Annotated[RankEnd | None, "the rank that failed first"]
+    summary: Annotated[str, "where ranks ran, and which network they used; empty if unknown"]
+    output: Annotated[tuple[str, ...], "its last lines"]
 
 
 def first_failure(record: JobRecord) -> RankEnd | None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 from mnrun.attach import enter
 from mnrun.errors import NodeError
@@ -33,20 +34,17 @@ STATES = {
 
 @dataclass(frozen=True)
 class RankState:
-    """A program of a rank. `state` is proc(5)'s letter, or "" if the rank has ended or its node did not answer.
+    """A program of a rank."""
 
-    `cpu` is the CPU time of one second, in hundredths. `wchan` and `syscall` are "" where nobody may read them.
-    """
-
-    rank: int
-    node: str
-    pid: int = 0
-    state: str = ""
-    cpu: int = 0
-    wchan: str = ""
-    syscall: str = ""
-    program: str = ""
-    stack: tuple[str, ...] = ()
+    rank: Annotated[int, "the rank"]
+    node: Annotated[str, "its node"]
+    pid: Annotated[int, "its process on the node; 0 if the rank has ended, or its node does not answer"] = 0
+    state: Annotated[str, "the letter of `ps`: `R`, `S`, `D`, `T`, `Z` …; empty if `pid` is 0"] = ""
+    cpu: Annotated[int, "percent of a CPU, of one second"] = 0
+    wchan: Annotated[str, "the kernel function in which it waits; empty if unknown"] = ""
+    syscall: Annotated[str, "the number of the system call in which it waits; empty if unknown"] = ""
+    program: Annotated[str, "its words"] = ""
+    stack: Annotated[tuple[str, ...], "what `py-spy` or `gdb` printed"] = ()
 
     @property
     def words(self) -> str:
@@ -59,6 +57,16 @@ class RankState:
         if self.wchan:
             return self.wchan
         return f"system call {self.syscall}" if self.syscall.isdecimal() else ""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job that runs."""
+
+    job: Annotated[str, "its id, or the name of a live run"]
+    state: Annotated[Literal["RUNNING"], "the job's state"]
+    ranks: Annotated[tuple[RankState, ...], "one for each program of a rank"]
+    network: Annotated[tuple[str, ...], "the networks that mnrun has chosen, with reasons"]
 
 
 def standing(target: LaunchRecord, environ: Mapping[str, str]) -> tuple[list[RankState], list[str]]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from mnrun import nodeset
-from mnrun.cli.parsing import json_option
+from mnrun.cli.parsing import json_option, print_json
 from mnrun.config.options import BY_NAME
-from mnrun.errors import Impossible
+from mnrun.errors import Impossible, UsageError
 from mnrun.facts import by_node, parse
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit, survey
-from mnrun.nodes.survey import NO, OK, PART, Finding, NodeSurvey, node_survey
+from mnrun.nodes.survey import NO, OK, PART, Finding, Findings, NodeSurvey, node_survey
 from mnrun.planning import layout
 from mnrun.running import nodes as where
 from mnrun.running import session
@@ -54,6 +52,9 @@ def check(as_json: bool, **options: object) -> None:
     and the like get nodes from Slurm. --image also shows whether that image fits the nodes. The exit code is 122 if no
     runtime works on all of them, or the image does not fit.
     """
+    if options["runtime"] and not options["image"]:
+        problem = f"--runtime {options['runtime']} has no effect without an image"
+        raise UsageError(problem, "name one with --image REF, or leave it out: check shows every runtime")
     # Without an image, no runtime is chosen: all of them are shown.
     given = options if options["image"] else {**options, "runtime": "host"}
     spec = session.spec_of(("check",), dict(given), live=True)
@@ -79,7 +80,7 @@ def _held(spec: JobSpec, wanted: bool) -> Iterator[None]:
 
 def _show(rows: list[Finding], view: session.View | None, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in (*rows, *_of_image(view))], indent=2))
+        print_json(Findings((*rows, *_of_image(view))))
         return
     screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(rows))
     for line in _verdict(view):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mnrun import nodeset
-from mnrun.cli.parsing import json_option
+from mnrun.cli.parsing import json_option, print_json
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import asking, records, state
@@ -47,7 +45,7 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     by_id = _read(bases, ids)
     views, unknown, age = asking.views(ids, by_id, user_queue)
     if as_json:
-        click.echo(json.dumps([asdict(view) for view in views], indent=2))
+        print_json(state.Jobs(tuple(views)))
     elif views:
         table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(view) for view in views])
     elif not ids:
@@ -82,7 +80,7 @@ def nodes(partition: str, as_json: bool) -> None:
         names = ", ".join(sorted({node.partition for node in entries}))
         raise UsageError(f"there is no partition {partition}", f"Slurm has {names}" if names else "Slurm shows none")
     if as_json:
-        click.echo(json.dumps([{**asdict(entry), "words": entry.words} for entry in partitions], indent=2))
+        print_json(state.Partitions(tuple(partitions)))
         return
     rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in partitions]
     table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)

@@ -101,7 +101,7 @@ def entry() -> NoReturn:
     except click.NoSuchOption as error:
         code = _complain(str(_lacking(error)), UsageError.code)
     except click.ClickException as error:
-        code = _complain(" ".join(error.format_message().split()), UsageError.code)  # a choice has several lines
+        code = _complain(str(_misread(error)), UsageError.code)
     except (click.Abort, KeyboardInterrupt):
         code = 130
     except BrokenPipeError:
@@ -118,8 +118,20 @@ def _lacking(error: click.NoSuchOption) -> UsageError:
     if context is None:
         return UsageError(f"there is no option {error.option_name}", "mnrun --help shows the most used ones")
     flags = [flag for param in context.command.get_params(context) for flag in (*param.opts, *param.secondary_opts)]
-    verb = context.command_path[len(context.find_root().command_path) + 1 :]
-    return of_verb(verb, error.option_name, [flag for flag in flags if flag.startswith("-")])
+    return of_verb(_verb(context), error.option_name, [flag for flag in flags if flag.startswith("-")])
+
+
+def _misread(error: click.ClickException) -> UsageError:
+    """Return a mistake that click has noticed, with the page that says what the verb takes."""
+    problem = " ".join(error.format_message().split()).rstrip(".")  # a choice has several lines
+    context = getattr(error, "ctx", None)  # click's parser leaves it out
+    verb = _verb(context) if context else next((word for word in sys.argv[1:2] if word in VERBS), "run")
+    remedy = "" if problem.endswith("?") else f"mnrun {verb} --help shows what it takes"
+    return UsageError(problem[0].lower() + problem[1:], remedy)
+
+
+def _verb(context: click.Context) -> str:
+    return context.command_path[len(context.find_root().command_path) + 1 :]
 
 
 def _complain(message: str, code: int, before: str = "") -> int:

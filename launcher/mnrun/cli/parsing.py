@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from mnrun import versioned
 from mnrun.cli.words import command
 from mnrun.cli.words.command import Line
 from mnrun.cli.words.help import help_all, write_options
@@ -131,3 +132,8 @@ def json_option(verb: Callable[..., None]) -> Callable[..., None]:
         verb(*words, as_json=as_json or form == "json", **options)
 
     return run
+
+
+def print_json(answer: object) -> None:
+    """Print the answer of a verb, a dataclass whose schema is in docs/reference/schemas/."""
+    click.echo(versioned.text(answer, 2), nl=False)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 import click
 
 from mnrun import environment
 from mnrun.attach import history, standing, target
-from mnrun.attach.standing import RankState
+from mnrun.attach.standing import RankState, Running
 from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
+from mnrun.cli.parsing import json_option, print_json
 from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import UsageError
 from mnrun.jobs import archive, asking, launches
@@ -22,13 +20,12 @@ from mnrun.jobs.state import JobRecord
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
-VERSION = 1  # of the JSON
 SHOWN = 10  # last lines of an ended job's output
 
 
 @click.command(context_settings=CONTEXT)
 @click.argument("identity", metavar="[ID]", default="")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @job_dir_option
 def why(identity: str, as_json: bool, job_dir: str | None) -> None:
     """Show where each rank of a running job stands: its state, its CPU time, and its stack by py-spy or gdb.
@@ -58,8 +55,7 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
     silent = {rank: node for rank, node in target.ranks(launch).items() if rank not in {one.rank for one in states}}
     states += [RankState(rank, node) for rank, node in silent.items()]
     if as_json:
-        ranks = [{**asdict(one), "stack": list(one.stack)} for one in states]
-        _print_json({"job": launch.name, "state": "RUNNING", "ranks": ranks, "network": networks})
+        print_json(Running(launch.name, "RUNNING", tuple(states), tuple(networks)))
         return
     click.echo(f"job {launch.name} runs on {len(launch.nodes)} nodes; CPU is of one second")
     table(("RANK", "NODE", "PID", "STATE", "CPU", "WAITS IN", "PROGRAM"), [_row(one) for one in states])
@@ -89,29 +85,25 @@ def _tell_end(record: JobRecord, as_json: bool) -> None:
     (view,), _, _ = asking.views([record.id], {record.id: record}, user_queue)
     # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
     first = history.first_failure(record) if view.state == "FAILED" else None
-    lines, network = history.last_lines(record), history.summary(record)
+    lines, summary = history.last_lines(record), history.summary(record)
     diagnosis = diagnose(lines, view.code) if view.state == "FAILED" and view.code else None
+    cause = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis else ""
     if as_json:
-        end = {"job": record.id, "state": view.state, "code": view.code, "reason": view.why}
-        end["cause"] = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis else ""
-        _print_json({**end, "first": asdict(first) if first else None, "network": network, "output": lines[-SHOWN:]})
+        last = tuple(lines[-SHOWN:])
+        print_json(history.Ended(record.id, view.state, view.code, view.why, cause, first, summary, last))
         return
     code = "" if view.code is None else f", with code {view.code}"
     click.echo(f"job {record.id}: {view.words}{code}{f': {view.why}' if view.why else ''}")
     if first is not None:
         click.echo(f"rank {first.rank} on {first.node} failed first, with code {first.code}")
     if diagnosis is not None and diagnosis.cause not in view.why:
-        click.echo(f"cause: {diagnosis.cause}; {diagnosis.remedy}")
-    if network:
-        click.echo(network)
+        click.echo(f"cause: {cause}")
+    if summary:
+        click.echo(summary)
     if lines:
         click.echo("last lines of its output:")
     for line in lines[-SHOWN:]:
         click.echo(f"  {line}")
-
-
-def _print_json(values: dict[str, Any]) -> None:
-    click.echo(json.dumps({"version": VERSION, **values}, indent=2))
 
 
 __all__ = ["why"]

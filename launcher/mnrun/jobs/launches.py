@@ -12,7 +12,7 @@ import json
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,6 @@ class LaunchRecord:
     def has(self, identity: str) -> bool:
         """Return whether a typed id means this launch."""
         return identity in (self.job, self.number, self.submitted)
-
-
-def text(record: LaunchRecord) -> str:
-    """Return the record as its file has it: one line of JSON."""
-    return json.dumps({**asdict(record), "version": 1}) + "\n"
 
 
 def is_name(word: str) -> bool:

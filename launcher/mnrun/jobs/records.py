@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
 NO_ARRAY = "4294967294"  # the task's number in Slurm's patterns, for a job without an array (NO_VAL, slurm.h)
@@ -68,14 +68,6 @@ class Ended:
     time: float
     code: int
     why: str = ""
-
-
-Record = Union[Submitted, Begun, Ended]
-
-
-def text(record: Record) -> str:
-    """Return the record as its file has it: one line of JSON."""
-    return json.dumps(asdict(record)) + "\n"
 
 
 def submitted(text: str) -> Submitted | None:

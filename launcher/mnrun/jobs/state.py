@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted, is_id
 from mnrun.schedulers.model import RUNNING, Job, PartitionNode
@@ -72,27 +73,30 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class JobView:
-    """A job for a person. `why` is the reason that it waits, or that it ended.
+    """A job for a person."""
 
-    `left` is the time until its limit in seconds, and `code` is its exit code. Both may be None. `nodes` is a count,
-    and `nodelist` has their names.
-    """
-
-    id: str
-    name: str
-    state: str
-    why: str
-    nodes: int
-    nodelist: str
-    gpus: int
-    left: int | None
-    code: int | None
-    submitted: float
+    id: Annotated[str, "`271`, or `271_4` for a task of an array"]
+    name: Annotated[str, "the job's name"]
+    state: Annotated[str, "Slurm's state: `RUNNING`, `COMPLETED` …"]
+    why: Annotated[str, "the reason that it waits, or that it ended; empty if there is none"]
+    nodes: Annotated[int, "how many nodes; 0 if unknown"]
+    nodelist: Annotated[str, "their names: `node[01-04]`"]
+    gpus: Annotated[int, "how many GPUs; 0 if unknown"]
+    left: Annotated[int | None, "seconds to the time limit"]
+    code: Annotated[int | None, "the exit code, once it has ended"]
+    submitted: Annotated[float, "seconds since 1970"]
 
     @property
     def words(self) -> str:
         """Return the state in a person's words."""
         return _WORDS.get(self.state, self.state.lower().replace("_", " "))
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs that were asked for, or those of the last 7 days."""
+
+    jobs: Annotated[tuple[JobView, ...], "one for each job"]
 
 
 def final(record: JobRecord | None) -> int | None:
@@ -247,25 +251,21 @@ def removable(records: Mapping[str, JobRecord], jobs: Iterable[Job], before: flo
 
 @dataclass(frozen=True)
 class Partition:
-    """The free resources of a partition now.
+    """The free resources of a partition now."""
 
-    Nodes that the scheduler reserves for a waiting job are `planned`, not free. `gpus_free` counts those on nodes that
-    take jobs. `out` names the nodes that take none, with the reason.
-    """
-
-    name: str
-    default: bool
-    up: bool
-    limit: str
-    nodes: int
-    free: int
-    partly: int
-    planned: int
-    gpus: int
-    gpus_free: int
-    cpus: int
-    cpus_free: int
-    out: tuple[str, ...]
+    name: Annotated[str, "the partition's name"]
+    default: Annotated[bool, "whether it is the partition of jobs that name none"]
+    up: Annotated[bool, "whether it takes jobs"]
+    limit: Annotated[str, "the time limit, as Slurm writes it"]
+    nodes: Annotated[int, "all nodes"]
+    free: Annotated[int, "idle nodes"]
+    partly: Annotated[int, "nodes with jobs that leave CPUs free"]
+    planned: Annotated[int, "nodes that Slurm keeps for a job that waits; they are not free"]
+    gpus: Annotated[int, "GPUs of all nodes"]
+    gpus_free: Annotated[int, "free GPUs, on nodes that take jobs"]
+    cpus: Annotated[int, "CPUs of all nodes"]
+    cpus_free: Annotated[int, "free CPUs, on nodes that take jobs"]
+    out: Annotated[tuple[str, ...], "nodes that take no jobs, with the reason"]
 
     @property
     def words(self) -> str:
@@ -277,6 +277,13 @@ class Partition:
         parts += [f"{self.planned} kept for a job that waits"] if self.planned else []
         parts += [f"{self.gpus_free} of {self.gpus} GPUs free"] if self.gpus else []
         return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of the cluster, and their free resources."""
+
+    partitions: Annotated[tuple[Partition, ...], "one for each partition"]
 
 
 _TAKES = ("idle", "mixed", "allocated", "completing", "planned")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from mnrun.facts import Fact, values
 from mnrun.network.facts import NetworkFacts, fast, network_facts, too_small
@@ -28,13 +29,20 @@ class NodeSurvey:
 
 @dataclass(frozen=True)
 class Finding:
-    """A judgement on one node. `state` is ok, partly or no. `fix` is the remedy unless the state is ok."""
+    """A judgement on one node, or on an image."""
 
-    node: str
-    subject: str
-    state: str
-    found: str
-    fix: str = ""
+    node: Annotated[str, "the node; empty for `image`"]
+    subject: Annotated[str, "`apptainer`, `docker`, `GPUs`, `MPI`, `limits` …, and `image` with `--image`"]
+    state: Annotated[str, "`ok`, `partly` or `no`"]
+    found: Annotated[str, "what is there"]
+    fix: Annotated[str, "what to do; empty if nothing"] = ""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings about nodes and the image."""
+
+    findings: Annotated[tuple[Finding, ...], "one for each subject of a node"]
 
 
 def node_survey(facts: Sequence[Fact]) -> NodeSurvey:

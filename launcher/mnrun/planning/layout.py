@@ -143,9 +143,11 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
     if want.exclude:
         out = set(nodeset.expand(want.exclude))
         chosen, why = tuple(node for node in chosen if node.name not in out), f"{why}, less --exclude"
+    if not chosen:
+        raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(by_name)}")
     if want.nodes is not None:
         if want.nodes > len(chosen):
-            hint = f"for {want.nodes} ranks on each node write --ntasks-per-node {want.nodes}"
+            hint = f"write --nodes {len(chosen)}, or for {want.nodes} ranks on each node --ntasks-per-node {want.nodes}"
             raise Impossible(
                 f"--nodes {want.nodes}, but there are {len(chosen)} ({nodeset.fold(n.name for n in chosen)})",
                 hint,
@@ -153,8 +155,6 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
         if want.nodes < len(chosen):
             why = f"--nodes {want.nodes}: the first of {len(chosen)}"
         chosen = chosen[: want.nodes]
-    if not chosen:
-        raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(by_name)}")
     return chosen, why
 
 

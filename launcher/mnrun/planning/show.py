@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
-from mnrun import nodeset
+from mnrun import nodeset, versioned
 from mnrun.jobspec import BUILT_IN, JobSpec
-from mnrun.model import MARK, Command, Plan, Site, Where
+from mnrun.model import MARK, Command, Plan, Site, Step, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
 from mnrun.planning.compatibility import Verdict, single_copy
@@ -37,6 +37,50 @@ class Judgement:
             f"verdict: {chosen}",
             *(f"  {line}" for line in (*self.verdict.notes, *(f"else {method}" for method in others), self.origin)),
         ]
+
+
+@dataclass(frozen=True)
+class ShownLayout:
+    """The ranks on nodes."""
+
+    nodes: Annotated[tuple[str, ...], "the nodes; empty if Slurm is to choose them"]
+    ranks: Annotated[tuple[int, ...], "the ranks on each node"]
+    why_nodes: Annotated[str, "the reason for these nodes"]
+    why_ranks: Annotated[str, "the reason for these ranks"]
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """A step of the launch."""
+
+    phase: Annotated[str, "the name of the step"]
+    where: Annotated[
+        str, "`here` in mnrun itself, `head` on the first node, `all` on every node, or `ranks` for each rank"
+    ]
+    why: Annotated[str, "its purpose"]
+    argv: Annotated[tuple[str, ...], "the words that start it; empty if mnrun starts none"]
+    nodes: Annotated[tuple[str, ...], "the hosts on which mnrun starts it by itself; empty under Slurm"]
+
+
+@dataclass(frozen=True)
+class ShownValue:
+    """The value of an option."""
+
+    value: Annotated[str, "the value; of variables only their names"]
+    origin: Annotated[str, "the place that has set it"]
+
+
+@dataclass(frozen=True)
+class ShownPlan:
+    """The plan of a launch."""
+
+    job: Annotated[str, "an id for the launch"]
+    mode: Annotated[str, "`inside-out` or `outside-in`"]
+    layout: Annotated[ShownLayout, "the ranks on nodes"]
+    steps: Annotated[tuple[ShownStep, ...], "mnrun's internals, which may change without a new version"]
+    values: Annotated[Mapping[str, ShownValue], "one for each option, by its name"]
+    notes: Annotated[tuple[str, ...], "lines for people"]
+    verdict: Annotated[tuple[str, ...], "lines for people: whether it will work"]
 
 
 def verdict_line(verdict: Verdict | None, origin: str) -> str:
@@ -83,10 +127,10 @@ def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False
 
 def _assignments(plan: Plan, every: bool) -> list[str]:
     """Return `option = value` with its origin for each option that somebody set, or for every option."""
-    values = {name: pair for name, pair in _values(plan).items() if every or plan.spec.origins[name] != BUILT_IN}
+    values = {name: shown for name, shown in _values(plan).items() if every or plan.spec.origins[name] != BUILT_IN}
     rest = len(plan.spec.origins) - len(values)
     more = [f"{nodeset.counted(rest, 'default')}, which --commands shows"] if rest else []
-    return [*(f"{name} = {value}    # {origin}" for name, (value, origin) in values.items()), *more]
+    return [*(f"{name} = {shown.value}    # {shown.origin}" for name, shown in values.items()), *more]
 
 
 def _steps(plan: Plan, site: Site, commands: bool) -> list[str]:
@@ -101,42 +145,22 @@ def _steps(plan: Plan, site: Site, commands: bool) -> list[str]:
 
 
 def as_json(plan: Plan, site: Site, judgement: Judgement) -> str:
-    commands = carry(plan, site)
-    return (
-        json.dumps(
-            {
-                "job": plan.job,
-                "mode": plan.spec.start.mode,
-                "layout": {
-                    "ranks": list(plan.layout.ranks),
-                    "nodes": list(plan.layout.nodes),
-                    "why_ranks": plan.layout.why_ranks,
-                    "why_nodes": plan.layout.why_nodes,
-                },
-                "steps": [
-                    {
-                        "phase": step.phase.value,
-                        "where": step.where.value,
-                        "why": step.why,
-                        **_words(commands.get(step.phase)),
-                    }
-                    for step in plan.steps
-                ],
-                "values": {n: {"value": v, "origin": o} for n, (v, o) in _values(plan).items()},
-                "notes": list(plan.notes),
-                "verdict": judgement.lines,
-            },
-            indent=2,
-        )
-        + "\n"
+    commands, layout = carry(plan, site), plan.layout
+    shown = ShownPlan(
+        job=plan.job,
+        mode=plan.spec.start.mode,
+        layout=ShownLayout(layout.nodes, layout.ranks, layout.why_nodes, layout.why_ranks),
+        steps=tuple(_step(step, commands.get(step.phase)) for step in plan.steps),
+        values=_values(plan),
+        notes=tuple(plan.notes),
+        verdict=tuple(judgement.lines),
     )
+    return versioned.text(shown, 2)
 
 
-def _words(command: Command | None) -> dict[str, list[str]]:
-    """Return the words of a command, and the nodes on which mnrun starts them, if it does that itself."""
-    if command is None:
-        return {"argv": []}
-    return {"argv": list(_shown(command).argv), **({"nodes": list(command.nodes)} if command.nodes else {})}
+def _step(step: Step, command: Command | None) -> ShownStep:
+    argv, nodes = (_shown(command).argv, command.nodes) if command else ((), ())
+    return ShownStep(step.phase.value, step.where.value, step.why, argv, nodes)
 
 
 def _shown(command: Command) -> Command:
@@ -148,8 +172,8 @@ def _printable(word: str) -> str:
     return word.replace(MARK, MARK[1:])
 
 
-def _values(plan: Plan) -> dict[str, tuple[str, str]]:
-    """Return option -> (value as text, origin). The values of -x stay out, since they may be secrets."""
+def _values(plan: Plan) -> dict[str, ShownValue]:
+    """Return option -> its value as text. The values of -x stay out, since they may be secrets."""
     spec = plan.spec
     values = {}
     for name, origin in spec.origins.items():
@@ -163,5 +187,5 @@ def _values(plan: Plan) -> dict[str, tuple[str, str]]:
             value = spec.value(name)
             text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             text = text.lower() if isinstance(value, bool) else text
-        values[name] = (_printable(text), str(origin))
+        values[name] = ShownValue(_printable(text), str(origin))
     return values

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from mnrun import versioned
 from mnrun.errors import BUG, LaunchError, NodeError, Requeued
 from mnrun.jobs import records
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted
@@ -76,7 +77,7 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     start_records = Records(folder / str(start.batch.restart))
     try:
         start_records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        start_records.write(records.BEGUN, records.text(_begun(spec, start.batch)))
+        start_records.write(records.BEGUN, versioned.text(_begun(spec, start.batch)))
     except OSError as error:
         problem = f"cannot write to the job directory {start_records.path}: {error.strerror}"
         raise NodeError(problem, "name another with --job-dir") from None
@@ -93,7 +94,7 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     finally:
         start_records.close()
         with suppress(OSError):
-            start_records.write(records.OUTCOME, records.text(Ended(time.time(), code, why)))
+            start_records.write(records.OUTCOME, versioned.text(Ended(time.time(), code, why)))
 
 
 def _begun(spec: JobSpec, start: BatchStart) -> Begun:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -10,14 +9,15 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from mnrun import versioned
 from mnrun.errors import UsageError
 from mnrun.jobs import archive, launches
 from mnrun.jobs.launches import OWNER as OWNER
-from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted, text
+from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted
 from mnrun.jobspec import JobSpec
 from mnrun.model import Plan, Site, Worker
 
@@ -77,11 +77,11 @@ class Records:
             ssh_port=hosts.ssh_port or 0,
         )
         with suppress(OSError):
-            self.write(launches.LAUNCH, launches.text(record))
+            self.write(launches.LAUNCH, versioned.text(record))
 
     def ready(self, worker: Worker) -> None:
         with suppress(OSError):
-            self.write(f"node.{worker.name}.json", json.dumps(asdict(worker)) + "\n")
+            self.write(f"node.{worker.name}.json", versioned.text(worker))
 
     def prove(self, summary: str, topologies: Mapping[str, Sequence[str]]) -> None:
         """Record the summary of the run, and each node's topology as `nvidia-smi topo -m` prints it."""
@@ -157,5 +157,5 @@ def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
         records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if script:
             records.write(SCRIPT, script)
-        records.write(SUBMITTED, text(whole))
+        records.write(SUBMITTED, versioned.text(whole))
     archive.remember(Path.home(), Path(spec.job_dir))

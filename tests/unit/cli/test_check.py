@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from mnrun.mpi.facts import mpi_facts
 from mnrun.running import probe
 from mnrun.schedulers import slurm
 from mnrun.system import modules, process
+from published import checked
 from unit.salloc import Salloc
 from unit.samples import RECORDED, SITE, held
 from unit.typed import Terminal
@@ -156,8 +156,8 @@ def test_the_verdict_on_an_image(in_job: Terminal, mocker: MockerFixture) -> Non
     assert (answer.code, answer.err) == (0, ""), answer
     assert "\nverdict: inside-out: works: the image's Open MPI 4.1.4" in answer.out
     assert "\n  image: Open MPI 4.1.4" in answer.out
-    shown = json.loads(in_job("check", "--image", "/app.sif", "--json").out)
-    (row,) = [row for row in shown if row["subject"] == "image"]
+    shown = checked("check", in_job("check", "--image", "/app.sif", "--json").out)
+    (row,) = [row for row in shown["findings"] if row["subject"] == "image"]
     assert (row["node"], row["state"]) == ("", "ok")
     assert row["found"].startswith("verdict: ")
 
@@ -176,6 +176,6 @@ def test_an_image_that_does_not_fit(in_job: Terminal, mocker: MockerFixture, mon
 def test_an_image_without_an_answer(in_job: Terminal, mocker: MockerFixture) -> None:
     """It is no verdict, and no refusal."""
     mocker.patch.object(probe.Probe, "networks", return_value=[])
-    answer = in_job("check", "--image", "/app.sif", "--json")
-    assert answer.code == 0, answer
-    assert [row["state"] for row in json.loads(answer.out) if row["subject"] == "image"] == ["partly"]
+    done = in_job("check", "--image", "/app.sif", "--json")
+    assert done.code == 0, done
+    assert [row["state"] for row in checked("check", done.out)["findings"] if row["subject"] == "image"] == ["partly"]

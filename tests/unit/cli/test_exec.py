@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
+from mnrun import versioned
 from mnrun.cli import why
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.schedulers import hosts, slurm
 from mnrun.schedulers.model import Job
 from mnrun.system import client, commands
+from published import checked
 from unit.cli.test_jobs import Slurm
 from unit.jobs.test_archive import made
 from unit.typed import Terminal
@@ -59,7 +61,7 @@ def running(
     folder = base / job
     folder.mkdir(parents=True)
     record = LaunchRecord(job, scheduler, job.partition("-")[0], f"/tmp/mnrun.{job}", nodes, gpus={"n2": 4})
-    (folder / launches.LAUNCH).write_text(launches.text(record))
+    (folder / launches.LAUNCH).write_text(versioned.text(record))
     (folder / launches.OWNER).write_text(f"{platform.node()} {os.getpid()}\n")
     ranks = [(node, 2 * place + number) for place, node in enumerate(nodes) for number in range(2)]
     (folder / "log").write_text("".join(f"rank {node} {rank} 4\n" for node, rank in ranks))
@@ -107,7 +109,7 @@ def test_a_submitted_job_is_entered_by_its_id(mnrun: Terminal, became: list[tupl
     """A task of an array has a number of its own at Slurm's, which its record holds."""
     start = made(jobs, "40_2", None) / "0"
     record = LaunchRecord("42-abcdef", "slurm", "42", "/tmp/mnrun.42-abcdef", ("n7",))
-    (start / launches.LAUNCH).write_text(launches.text(record))
+    (start / launches.LAUNCH).write_text(versioned.text(record))
     assert mnrun("exec", "40_2", "ps").code == 0
     assert became[0][: len(srun("n7", job="42"))] == srun("n7", job="42")
 
@@ -213,7 +215,7 @@ def test_why_shows_each_rank_and_equal_stacks_once(mnrun: Terminal, jobs: Path, 
 
 def test_why_for_programs(mnrun: Terminal, jobs: Path, answer: None) -> None:
     running(jobs)
-    found = json.loads(mnrun("why", "--json").out)
+    found = checked("why", mnrun("why", "--json").out)
     assert (found["version"], found["job"], found["state"]) == (1, "12-abcdef", "RUNNING")
     assert [(rank["rank"], rank["state"], rank["cpu"]) for rank in found["ranks"]] == [
         *((0, "S", 0), (1, "R", 99)),
@@ -239,7 +241,7 @@ def test_why_of_an_ended_job_names_the_rank_that_failed_first(mnrun: Terminal, j
             *(f"  line {number}" for number in range(4, 14)),
         ],
     )
-    found = json.loads(mnrun("why", "--json", "7").out)
+    found = checked("why", mnrun("why", "--json", "7").out)
     assert (found["code"], found["first"]) == (3, {"rank": 3, "node": "n2", "code": 9})
 
 

@@ -16,6 +16,7 @@ from mnrun.cli import main
 from mnrun.config import jobfile, load
 from mnrun.config.options import OPTIONS
 from mnrun.schedulers import slurm
+from published import checked
 from unit.typed import Answer, Launched, Terminal, complaint
 
 FILE = 'command = ["./app", "x"]\nimage = "/app.sif"\nntasks = 3\n'
@@ -76,9 +77,9 @@ def test_what_is_no_job_file(mnrun: Terminal, job: Launched, words: tuple[str, .
 def test_a_verbs_own_option_before_the_job_file(mnrun: Terminal, job: Launched, tmp_path: Path) -> None:
     """Its value is not taken for the command."""
     write(tmp_path / "job.toml", FILE)
-    answer = mnrun("plan", "--format", "json", "job.toml")
-    assert answer.code == 0, answer
-    assert json.loads(answer.out)["values"]["ntasks"] == {"value": "3", "origin": "job.toml line 3"}
+    done = mnrun("plan", "--format", "json", "job.toml")
+    assert done.code == 0, done
+    assert checked("plan", done.out)["values"]["ntasks"] == {"value": "3", "origin": "job.toml line 3"}
 
 
 def test_another_tools_option_after_the_job_file(mnrun: Terminal, tmp_path: Path) -> None:

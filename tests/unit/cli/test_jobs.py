@@ -17,6 +17,7 @@ from mnrun.errors import SchedulerError
 from mnrun.schedulers.model import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers
 from mnrun.system import screen
+from published import checked
 from unit.jobs.test_archive import made
 from unit.samples import RECORDED
 from unit.typed import Terminal
@@ -104,7 +105,7 @@ def test_status_for_programs(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     """And no question about a job that has said all."""
     made(jobs, "7", 3)
     done = mnrun("status", "--json", "7")
-    (seen,) = json.loads(done.out)
+    (seen,) = checked("status", done.out)["jobs"]
     assert (seen["id"], seen["state"], seen["code"], seen["left"]) == ("7", "FAILED", 3, None)
     assert slurm.asked == []
 
@@ -182,7 +183,7 @@ def test_nodes(mnrun: Terminal, slurm: Slurm) -> None:
         "PARTITION  LIMIT     FREE NOW                                       TAKES NO JOBS",
         "main*      infinite  0 of 2 nodes free, 1 partly, 1 of 8 GPUs free  node02 drained: bad fan: 3",
     ]
-    (main,) = json.loads(mnrun("nodes", "--json", "-p", "main").out)
+    (main,) = checked("nodes", mnrun("nodes", "--json", "-p", "main").out)["partitions"]
     assert (main["free"], main["gpus_free"], main["out"]) == (0, 1, ["node02 drained: bad fan: 3"])
     assert mnrun("nodes", "-p", "x").err == "mnrun: there is no partition x; Slurm has main\n"
 

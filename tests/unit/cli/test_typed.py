@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from pytest_mock import MockerFixture
@@ -14,6 +16,8 @@ from pytest_mock import MockerFixture
 from mnrun.jobspec import JobSpec, Layer
 from mnrun.running import execute, submission
 from mnrun.schedulers import slurm
+from mnrun.system import commands, modules, process, terminal
+from unit.salloc import Salloc
 from unit.samples import SITE, held
 from unit.texts import Expected
 from unit.typed import Launched, Terminal
@@ -34,6 +38,8 @@ FILES = {
     "run.sh": "#!/bin/bash\nmpirun ./app\n",
     "hosts": "node01\n",
 }
+STEP = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
+BUSY = "srun: error: Unable to create step for job 7: Requested nodes are busy"
 SHOWN = (Layer.COMMAND_LINE, Layer.VARIABLE)
 
 
@@ -48,6 +54,10 @@ class Desk:
         mocker.patch.object(execute, "execute", self._launched)
         mocker.patch.object(submission, "hand_in", self._hand_in)
         mocker.patch.object(submission, "record")
+        mocker.patch.object(process, "ask", return_value="fact login node system Debian\n")
+        mocker.patch.object(commands, "run", return_value=subprocess.CompletedProcess(("srun", "bash"), 1, "", BUSY))
+        mocker.patch.object(modules, "load", side_effect=lambda names, environ: environ)
+        mocker.patch.object(terminal, "controls", return_value=False)
         monkeypatch.setenv("PATH", str(home / "bin"))
         (home / "bin").mkdir()
         (home / "there").mkdir()
@@ -64,9 +74,12 @@ class Desk:
         """The code with what was said, or what was launched or submitted."""
         words = shlex.split(line)
         place = words.index("mnrun")
-        with self._monkeypatch.context() as patch:
-            for word in (*words[:place], *(("SLURM_JOB_ID=7",) if in_job else ())):
-                patch.setenv(*word.partition("=")[::2])
+        with self._monkeypatch.context() as patch, mock.patch.dict(os.environ):
+            variables = dict(word.split("=", 1) for word in words[:place] if "=" in word)
+            variables.update({"SLURM_JOB_ID": "7"} if in_job else {})
+            variables.update(STEP if "srun" in words[:place] else {})
+            for name, value in variables.items():
+                patch.setenv(name, value)
             found = self._mnrun(*words[place + 1 :])
         said = found.err.removeprefix("mnrun: ").rstrip("\n").split("\nmnrun: ")
         if found.code:  # lines about nodes and ranks may stand in front
@@ -106,7 +119,9 @@ def value(spec: JobSpec, name: str) -> str:
 
 
 @pytest.fixture
-def desk(mnrun: Terminal, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
+def desk(
+    mnrun: Terminal, salloc: Salloc, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Desk:
     return Desk(mnrun, mocker, monkeypatch, tmp_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mnrun import versioned
 from mnrun.jobs import records
 from mnrun.jobs.records import Begun, Ended, Submitted
 
@@ -11,16 +12,16 @@ from mnrun.jobs.records import Begun, Ended, Submitted
 def test_each_record_is_read_as_it_was_written() -> None:
     """Paths of any bytes too."""
     asked = Submitted("12_3", "näme", "c1", 4, 8, ("python", "a b"), 5.5, "/h/%j.out", "", "/h/\udcff")
-    assert records.submitted(records.text(asked)) == asked
+    assert records.submitted(versioned.text(asked)) == asked
     start = Begun(7.0, "node[01-04]", "node01", "/h/12.out", "", "/h/ranks")
-    assert records.begun(records.text(start)) == start
+    assert records.begun(versioned.text(start)) == start
     end = Ended(9.0, 3, "a node was lost")
-    assert records.outcome(records.text(end)) == end
+    assert records.outcome(versioned.text(end)) == end
 
 
 def test_a_record_is_one_line_and_ends() -> None:
     """So that a person and a shell can read it."""
-    assert records.text(Ended(1, 0)) == '{"time": 1, "code": 0, "why": ""}\n'
+    assert versioned.text(Ended(1, 0)) == '{"version": 1, "time": 1, "code": 0, "why": ""}\n'
 
 
 def test_what_a_record_need_not_say() -> None:

@@ -150,7 +150,8 @@ def test_this_machine() -> None:
             {"nodes": 8},
             PLAIN,
             Impossible,
-            "--nodes 8, but there are 4 (node[01-04]); for 8 ranks on each node write --ntasks-per-node 8",
+            "--nodes 8, but there are 4 (node[01-04]); "
+            "write --nodes 4, or for 8 ranks on each node --ntasks-per-node 8",
         ),
         (
             {"nodes": 4, "ntasks": 3},
@@ -165,7 +166,7 @@ def test_this_machine() -> None:
             "--nodelist names node[05-06], which this job does not have; its nodes are node[01-04]",
         ),
         (
-            {"exclude": "node[01-04]"},
+            {"exclude": "node[01-04]", "nodes": 2},
             PLAIN,
             Impossible,
             "--exclude leaves no node; the job has node[01-04]",

@@ -6,7 +6,6 @@ The whole words are in golden/; here stands what must hold of them, and what is 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from typing import Any
 
@@ -19,6 +18,7 @@ from mnrun.planning import commands as carry
 from mnrun.planning import plan, show
 from mnrun.schedulers.hosts import names
 from mnrun.schedulers.hosts import steps as hosts
+from published import checked
 from unit.conftest import Shell
 from unit.samples import SITE, build, changed, job_spec, make
 
@@ -363,7 +363,7 @@ def test_our_scripts_in_a_word_are_shown_by_their_names(kind: str) -> None:
     text, data = show.as_text(launch_plan, SITE, judgement, True), show.as_json(launch_plan, SITE, judgement)
     assert all(f"-c '<{name}>' /tmp/mnrun.7-abcdef " in text for name in names)
     assert "mnrun_back" not in text
-    said = [word for step in json.loads(data)["steps"] for word in step["argv"]]
+    said = [word for step in checked("plan", data)["steps"] for word in step["argv"]]
     assert all(kit.spoken(name) in said for name in names)
 
 
@@ -377,13 +377,14 @@ def test_a_plan_of_hosts_names_them() -> None:
     )
     assert """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """ in text
     assert """   ssh node01 "env MNRUN_NODE=node01 bash -p -c '<await.sh>' /tmp/mnrun.7-abcdef """ in text
-    shown = {step["phase"]: step for step in json.loads(data)["steps"]}
-    assert [(shown[phase]["argv"], shown[phase].get("nodes")) for phase in ("serve", "await", "run")] == [
+    shown = {step["phase"]: step for step in checked("plan", data)["steps"]}
+    assert [(shown[phase]["argv"], shown[phase]["nodes"]) for phase in ("serve", "await", "run")] == [
         (list(launch_plan.step(Phase.SERVE).argv), ["node01", "node02"]),
-        ([], None),
+        ([], []),
         (list(launch_plan.step(Phase.RUN).argv), ["node01"]),
     ]
-    assert '"nodes"' not in json.dumps(json.loads(show.as_json(launch_plan, SITE, judgement))["steps"])
+    steps = checked("plan", show.as_json(launch_plan, SITE, judgement))["steps"]
+    assert [step["nodes"] for step in steps] == [[]] * len(steps)
 
 
 @pytest.mark.parametrize("word", ["plain", "it's", "$HOME", 'a "b"', "`x`", "back\\slash", "!", "100%h"])

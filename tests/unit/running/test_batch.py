@@ -78,6 +78,8 @@ def test_its_followers_know_a_job_that_was_handed_in_by_hand(tmp_path: Path) -> 
     found = archive.read([tmp_path])["7"]
     assert found.submitted is not None
     assert (found.submitted.name, found.submitted.nodes, found.submitted.command) == ("x", 2, ("./app",))
+    files = [tmp_path / "7" / name for name in ("submitted", "0/begun", "0/outcome")]
+    assert [json.loads(file.read_text())["version"] for file in files] == [1, 1, 1]
     (tmp_path / "7/submitted").write_text('{"id": "7", "name": "ours"}')
     started(tmp_path, {"SLURM_RESTART_COUNT": "1"}, Outcome(0))
     assert json.loads((tmp_path / "7/submitted").read_text())["name"] == "ours"

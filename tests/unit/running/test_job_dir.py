@@ -61,6 +61,7 @@ def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:
     assert sorted(path.name for path in records.path.iterdir()) == ["log", "node.node01.json"]
     assert (records.path / "log").read_text() == "one\ntwo ü\n"
     assert json.loads((records.path / "node.node01.json").read_text()) == {
+        "version": 1,
         "name": "node01",
         "host": "node01",
         "address": "10.0.0.1",

@@ -1,0 +1,64 @@
+"""The schemas of mnrun's JSON, and the page about it, stay equal to what mnrun prints."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from mnrun.attach import history, standing
+from mnrun.config import schemas
+from mnrun.jobs import state
+from mnrun.nodes import survey
+from mnrun.planning import show
+from published import SCHEMAS, checked
+from unit.config.test_docs import commands
+from unit.texts import Expected
+
+ANSWERS: dict[str, tuple[type, ...]] = {
+    "status": (state.Jobs,),
+    "nodes": (state.Partitions,),
+    "check": (survey.Findings,),
+    "why": (standing.Running, history.Ended),
+    "plan": (show.ShownPlan,),
+}
+WRITTEN = {verb: schemas.schema(verb, *kinds) for verb, kinds in ANSWERS.items()}
+
+
+@pytest.mark.parametrize("verb", ANSWERS)
+def test_the_published_schemas_are_those_of_the_code(verb: str, expected: Expected) -> None:
+    """`--accept` writes them anew."""
+    jsonschema.Draft202012Validator.check_schema(WRITTEN[verb])
+    expected(SCHEMAS / f"{verb}.json", json.dumps(WRITTEN[verb], indent=2, ensure_ascii=False) + "\n")
+
+
+def test_the_page_shows_all_of_them(expected: Expected) -> None:
+    """Each key of each answer has its row."""
+    expected(SCHEMAS.parent / "json.md", schemas.page(WRITTEN))
+
+
+def test_every_verb_with_json_has_a_schema() -> None:
+    """Under both spellings."""
+    spelt = {name: {flag for param in verb.params for flag in param.opts} for name, verb in commands().items()}
+    assert {name for name, flags in spelt.items() if "--json" in flags} == set(ANSWERS)
+    assert all("--format" in spelt[name] for name in ANSWERS)
+    assert {path.stem for path in SCHEMAS.glob("*")} == set(ANSWERS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"jobs": []}',
+        '{"version": 2, "jobs": []}',
+        '{"version": 1, "jobs": [], "more": 1}',
+        '{"version": 1, "jobs": [{"id": "7"}]}',
+        '{"version": 1, "jobs": {}}',
+        "[]",
+    ],
+)
+def test_an_answer_of_another_form_is_noticed(text: str) -> None:
+    """By what the tests of all verbs read answers with."""
+    assert checked("status", '{"version": 1, "jobs": []}') == {"version": 1, "jobs": []}
+    with pytest.raises(jsonschema.ValidationError):
+        checked("status", text)
