@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -45,6 +46,9 @@ def test_alloc_from_nothing_to_nothing(cluster: Cluster, way: Way) -> None:
     failed = cluster.alice(["mnrun", *words, "-x", "7"])
     assert failed.code == 7, failed
     assert queue(cluster) == []
+    number = cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-S", "-i", "-o", "%i").split()[0]
+    assert re.search(r"JobState=FAILED .*ExitCode=7:0", cluster.root(LOGIN, "scontrol", "-o", "show", "job", number))
+    assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", number]).code == 7
 
 
 def test_alloc_by_a_job_file(cluster: Cluster, desk: Desk) -> None:

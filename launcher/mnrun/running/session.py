@@ -64,9 +64,10 @@ def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "
     if not nodes.allocates(spec):
         return launch(spec)
     _prove(spec)
-    with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
-        os.environ.update(variables)
-        return launch(spec_of(command, dict(given), shell, again=True), allocated=True)
+    with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as granted:
+        os.environ.update(granted.variables)
+        granted.code = launch(spec_of(command, dict(given), shell, again=True), allocated=True)
+        return granted.code
 
 
 def _prove(spec: JobSpec) -> None:

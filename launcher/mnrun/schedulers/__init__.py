@@ -10,7 +10,7 @@ from typing import Protocol
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
-from mnrun.schedulers.model import BatchStart, Beside, Queue, StepTask
+from mnrun.schedulers.model import BatchStart, Beside, Granted, Queue, StepTask
 from mnrun.system.screen import Screen
 
 
@@ -104,8 +104,8 @@ class BatchScheduler(Scheduler, Protocol):
 
     def allocated(
         self, spec: JobSpec, options: Sequence[str], environ: Mapping[str, str], screen: Screen
-    ) -> AbstractContextManager[Mapping[str, str]]:
-        """Return a context that holds such an allocation. It yields the job's variables. Raises LaunchError."""
+    ) -> AbstractContextManager[Granted]:
+        """Return a context that holds such an allocation, which ends with the code that it is given. Raises LaunchError."""
 
     # Batch scripts and their jobs
 

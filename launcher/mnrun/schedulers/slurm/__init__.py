@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mnrun.jobspec import JobSpec
 from mnrun.model import Site, job_name
-from mnrun.schedulers.model import Queue
+from mnrun.schedulers.model import Granted, Queue
 from mnrun.schedulers.slurm.cluster import (
     ENDS,
     SUBMIT,
@@ -48,8 +48,8 @@ TITLE = "Slurm"
 
 def allocated(
     spec: JobSpec, options: Sequence[str], environ: Mapping[str, str], screen: Screen
-) -> AbstractContextManager[Mapping[str, str]]:
-    """Return a context that holds an allocation of salloc, and yields the job's variables."""
+) -> AbstractContextManager[Granted]:
+    """Return a context that holds an allocation of salloc, which ends with the code that it is given."""
     from mnrun.schedulers.slurm import allocate
 
     refuse(spec, Site("slurm", "", version()))
