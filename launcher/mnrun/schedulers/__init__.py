@@ -105,7 +105,10 @@ class BatchScheduler(Scheduler, Protocol):
     def allocated(
         self, spec: JobSpec, options: Sequence[str], environ: Mapping[str, str], screen: Screen
     ) -> AbstractContextManager[Granted]:
-        """Return a context that holds such an allocation, which ends with the code that it is given. Raises LaunchError."""
+        """Return a context that holds such an allocation, which ends with the code that it is given.
+
+        Raises LaunchError.
+        """
 
     # Batch scripts and their jobs
 

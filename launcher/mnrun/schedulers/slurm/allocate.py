@@ -5,7 +5,8 @@ has the program's exit code, with which the command and so the job end. The pipe
 mnrun, and the allocation ends with it.
 
 salloc gets no signal but HUP, which withdraws a request, and comes when mnrun is killed. At TERM, INT and PIPE, salloc
-(24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the command, for which the main loop waits for ever.
+(24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the command, for which
+the main loop waits for ever.
 """
 
 from __future__ import annotations
