@@ -36,7 +36,7 @@ _WORDS = {
     "COMPLETING": "ending",
     "CONFIGURING": "starting",
 }
-# The end of the job's own last word, as a state. It comes sooner than the scheduler's, and stays for longer.
+# Words in the job's own last word -> its state. It comes sooner than the scheduler's, and stays for longer.
 _ENDED_BY_ITS_WORD = {"reached its time limit": "TIMEOUT", "was cancelled": "CANCELLED"}
 
 
@@ -165,7 +165,7 @@ def _state(job: Job | None, record: JobRecord | None, result: int | None) -> tup
     if job is not None and not job.active:
         return job.state, why or (f"signal {job.signal}" if job.signal and job.state == "FAILED" else "")
     if result is not None:
-        otherwise = (state for words, state in _ENDED_BY_ITS_WORD.items() if why.endswith(words))
+        otherwise = (state for words, state in _ENDED_BY_ITS_WORD.items() if words in why)
         return "COMPLETED" if result == 0 else next(otherwise, "FAILED"), why
     begun = "it started and left no record of its end" if record is not None and record.begun else "it left no record"
     return "UNKNOWN", f"Slurm no longer knows it, and {begun}"

@@ -55,6 +55,9 @@ class Scheduler(Protocol):
     def ending(self, site: Site) -> str:
         """Return how the job ends: CANCELLED, TIMEOUT, NODE_FAIL, PREEMPTED, REQUEUED, or "" if that is unknown."""
 
+    def time_limit(self, job: str) -> str:
+        """Return the job's time limit in the scheduler's words, or "" if it is unknown."""
+
     def end(self, job: str) -> None:
         """End a job or a step."""
 

@@ -105,7 +105,7 @@ def test_a_job_of_which_only_its_directory_knows() -> None:
     ("slurm", "own", "state"),
     [
         (job("COMPLETING"), left(124, "job 7 reached its time limit"), "TIMEOUT"),
-        (None, left(124, "job 7 reached its time limit"), "TIMEOUT"),
+        (None, left(124, "job 7 reached its time limit of 00:05:00"), "TIMEOUT"),
         (None, left(143, "job 7 was cancelled"), "CANCELLED"),
         (None, left(124), "FAILED"),  # timeout(1) has that code too
         (job("COMPLETING"), left(0), "COMPLETED"),

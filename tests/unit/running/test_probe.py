@@ -13,7 +13,6 @@ from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
-from mnrun.running import probe
 from mnrun.running.probe import Probe, resolve
 from mnrun.schedulers import slurm
 from mnrun.system import process
@@ -145,7 +144,7 @@ def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) ->
     paper = of(image, mode="outside-in")
     paper.allocation = None
     assert resolve(paper, look=True)[1] is None
-    assert paper.origin == probe.UNASKED
+    assert paper.origin == f"no node was asked; this asks one: mnrun check -N 1 --image {image}"
 
 
 @pytest.mark.parametrize("says", ["", "srun: error\n"])

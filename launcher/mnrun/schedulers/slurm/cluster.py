@@ -242,6 +242,12 @@ def ending(site: Site) -> str:
     return ""
 
 
+def time_limit(job: str) -> str:
+    """Return the job's time limit as Slurm writes it, or "" if Slurm does not say."""
+    limit = re.search(r"\bTimeLimit=(\S+)", _shown(job))
+    return limit[1] if limit else ""
+
+
 def end(job: str) -> None:
     """Have Slurm end a job or a step. A node that does not answer now follows later. A job that has ended is fine."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):

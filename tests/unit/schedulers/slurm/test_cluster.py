@@ -188,6 +188,16 @@ def test_how_a_job_ends(slurm: dict[str, str], said: str, ending: str) -> None:
     assert cluster.ending(JOB) == ending
 
 
+@pytest.mark.parametrize(
+    ("said", "limit"),
+    [("JobId=7 JobState=TIMEOUT RunTime=00:05:12 TimeLimit=00:05:00", "00:05:00"), ("!Invalid job id specified", "")],
+)
+def test_the_time_limit(slurm: dict[str, str], said: str, limit: str) -> None:
+    """In Slurm's words, or none."""
+    slurm["scontrol"] = said
+    assert cluster.time_limit("7") == limit
+
+
 def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
     """So we ask again, a few times, a moment apart."""
     states = iter(["COMPLETING", "COMPLETING", "TIMEOUT"])
