@@ -64,8 +64,8 @@ def node(target: LaunchRecord, rank: int | None, name: str) -> str:
     else:
         started = ranks(target)
         if rank not in started:
-            problem = f"rank {rank} of job {target.name} has not started"
-            raise UsageError(problem, f"ranks that have are {_numbers(started)}" if started else "no rank has")
+            problem = f"job {target.name} has no rank {rank}" + ("" if started else " yet")
+            raise UsageError(problem, f"its ranks are {_numbers(started)}" if started else "no rank has started")
         chosen = started[rank]
     refuse_down(target, [chosen])
     return chosen

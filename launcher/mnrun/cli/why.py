@@ -20,6 +20,7 @@ from mnrun.jobs.state import JobRecord
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
+SPY = "~/spy/bin/py-spy"  # as docs/howto/debug.md installs it
 SHOWN = 10  # last lines of an ended job's output
 
 
@@ -65,6 +66,8 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
             click.echo(f"  {line}")
     if states and not any(one.stack for one in states):
         click.echo("\nno stacks: neither the image nor a node has py-spy or gdb that may look at these programs")
+        words = f"mnrun exec {launch.name} --rank {states[0].rank} -- sh -c '{SPY} dump --pid $MNRUN_RANK_PID'"
+        click.echo(f"for Python, with py-spy in your home directory: {words}")
     for line in networks:
         click.echo(f"network: {line}")
 

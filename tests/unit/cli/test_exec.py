@@ -132,7 +132,7 @@ def test_a_host_is_reached_by_ssh(
         (["13", "ps"], "13 is no running job of yours: {jobs} has no records of it; "),
         (["6", "ps"], "job 6 has not begun; see mnrun status 6"),
         (["7", "ps"], "job 7 has ended, with code 3; see mnrun why 7"),
-        (["--rank", "9", "ps"], "rank 9 of job 12-abcdef has not started; ranks that have are 0-3"),
+        (["--rank", "9", "ps"], "job 12-abcdef has no rank 9; its ranks are 0-3"),
         (["--node", "n9", "ps"], "job 12-abcdef has no node n9; its nodes are n[1-2]"),
         (["--node", "n1", "--rank", "0", "ps"], "--rank and --node together; choose one"),
         (["-t", "ps"], "-t needs a terminal, and standard input is none; leave out -t"),
@@ -211,6 +211,16 @@ def test_why_shows_each_rank_and_equal_stacks_once(mnrun: Terminal, jobs: Path, 
         "      wait (train.py:12)",
         "network: NCCL_SOCKET_IFNAME=eth0: on all nodes",
     ]
+
+
+def test_why_without_a_debugger_says_how_to_have_one(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:
+    """py-spy of the home directory can be used at once."""
+    lines = "".join(line + "\n" for line in ANSWER.splitlines() if not line.startswith("stack"))
+    mocker.patch.object(commands, "run", return_value=mocker.Mock(stdout=lines, stderr="", returncode=0))
+    running(jobs)
+    *_, missing, remedy = mnrun("why", "12").out.splitlines()
+    assert missing.startswith("no stacks: neither the image nor a node has py-spy or gdb")
+    assert remedy.endswith(": mnrun exec 12-abcdef --rank 0 -- sh -c '~/spy/bin/py-spy dump --pid $MNRUN_RANK_PID'")
 
 
 def test_why_for_programs(mnrun: Terminal, jobs: Path, answer: None) -> None:
