@@ -12,16 +12,14 @@ from mnrun.attach import history, standing, target
 from mnrun.attach.standing import RankState, Running
 from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
 from mnrun.cli.parsing import json_option, print_json
-from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import UsageError
-from mnrun.jobs import archive, asking, launches
+from mnrun.jobs import archive, asking, launches, state
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
 SPY = "~/spy/bin/py-spy"  # as docs/howto/debug.md installs it
-SHOWN = 10  # last lines of an ended job's output
 
 
 @click.command(context_settings=CONTEXT)
@@ -40,7 +38,15 @@ def why(identity: str, as_json: bool, job_dir: str | None) -> None:
     if record is not None and not _runs(record):
         _tell_end(record, as_json)
         return
-    _tell_standing(target.launch(identity, bases), as_json)
+    kept = launches.kept(bases, identity) if identity else []
+    try:
+        launch = target.launch(identity, bases)
+    except UsageError:
+        if len(kept) != 1:
+            raise
+        _show(history.of_kept(kept[0]), as_json)
+        return
+    _tell_standing(launch, as_json)
 
 
 def _runs(record: JobRecord) -> bool:
@@ -86,26 +92,24 @@ def _ranks(members: Sequence[RankState]) -> str:
 def _tell_end(record: JobRecord, as_json: bool) -> None:
     """Tell the end of a submitted job, and its cause if its output names one that is known."""
     (view,), _, _ = asking.views([record.id], {record.id: record}, user_queue)
-    # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
-    first = history.first_failure(record) if view.state == "FAILED" else None
-    lines, summary = history.last_lines(record), history.summary(record)
-    diagnosis = diagnose(lines, view.code) if view.state == "FAILED" and view.code else None
-    cause = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis else ""
+    _show(history.ended(view, archive.last_start(record), history.last_lines(record)), as_json)
+
+
+def _show(end: history.Ended, as_json: bool) -> None:
     if as_json:
-        last = tuple(lines[-SHOWN:])
-        print_json(history.Ended(record.id, view.state, view.code, view.why, cause, first, summary, last))
+        print_json(end)
         return
-    code = "" if view.code is None else f", with code {view.code}"
-    click.echo(f"job {record.id}: {view.words}{code}{f': {view.why}' if view.why else ''}")
-    if first is not None:
-        click.echo(f"rank {first.rank} on {first.node} failed first, with code {first.code}")
-    if diagnosis is not None and diagnosis.cause not in view.why:
-        click.echo(f"cause: {cause}")
-    if summary:
-        click.echo(summary)
-    if lines:
+    code = "" if end.code is None else f", with code {end.code}"
+    click.echo(f"job {end.job}: {state.words(end.state)}{code}{f': {end.why}' if end.why else ''}")
+    if end.first is not None:
+        click.echo(f"rank {end.first.rank} on {end.first.node} failed first, with code {end.first.code}")
+    if end.cause and end.cause.partition(";")[0] not in end.why:
+        click.echo(f"cause: {end.cause}")
+    if end.summary:
+        click.echo(end.summary)
+    if end.output:
         click.echo("last lines of its output:")
-    for line in lines[-SHOWN:]:
+    for line in end.output:
         click.echo(f"  {line}")
 
 

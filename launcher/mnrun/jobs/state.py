@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from mnrun.errors import SchedulerError
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted, is_id
 from mnrun.schedulers.model import RUNNING, Job, PartitionNode
 
@@ -89,7 +90,12 @@ class JobView:
     @property
     def words(self) -> str:
         """Return the state in a person's words."""
-        return _WORDS.get(self.state, self.state.lower().replace("_", " "))
+        return words(self.state)
+
+
+def words(state: str) -> str:
+    """Return a state in a person's words."""
+    return _WORDS.get(state, state.lower().replace("_", " "))
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,8 @@ def _by_scheduler(job: Job, ended: Ended | None) -> int:
         return _CODES[job.state]
     if ended is not None:
         return ended.code
+    if _refused(job):
+        return SchedulerError.code
     if job.signal:
         return SIGNALLED + job.signal
     return job.code or int(job.state != "COMPLETED")  # a job that could not start has exit code 0
@@ -142,6 +150,10 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
     state, why = _state(job, record, result)
     request = record.submitted if record is not None else None
     begun = record.begun if record is not None else None
+    nodelist = job.nodelist if job is not None else ""
+    ending = job is not None and job.state == "COMPLETING"  # Slurm names only the nodes that still clean up
+    if begun is not None and (ending or not nodelist):
+        nodelist = begun.nodes
     running = job is not None and job.state in (*RUNNING, "STOPPED")
     time_left = int(job.end - now) if job is not None and running and result is None and job.end else None
     return JobView(
@@ -149,8 +161,14 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
         name=job.name if job is not None else request.name if request is not None else "",
         state=state,
         why=why or (job.reason if job is not None and job.state == "PENDING" else ""),
-        nodes=job.nodes if job is not None else request.nodes if request is not None else 0,
-        nodelist=(job.nodelist if job is not None else "") or (begun.nodes if begun is not None else ""),
+        nodes=0
+        if job is not None and _refused(job)
+        else job.nodes
+        if job is not None
+        else request.nodes
+        if request is not None
+        else 0,
+        nodelist=nodelist,
         gpus=job.gpus if job is not None else request.gpus if request is not None else 0,
         left=max(time_left, 0) if time_left is not None else None,
         code=result,
@@ -158,10 +176,17 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
     )
 
 
+def _refused(job: Job) -> bool:
+    """Return whether the scheduler refused the request. Slurm keeps it as a failed job that had no node."""
+    return job.state == "FAILED" and not job.nodelist and not job.code
+
+
 def _state(job: Job | None, record: JobRecord | None, result: int | None) -> tuple[str, str]:
     why = record.ended.why if record is not None and record.over and record.ended is not None else ""
     if job is not None and result is None:
         return job.state, ""
+    if job is not None and _refused(job):
+        return job.state, why or "Slurm refused it"
     if job is not None and not job.active:
         return job.state, why or (f"signal {job.signal}" if job.signal and job.state == "FAILED" else "")
     if result is not None:

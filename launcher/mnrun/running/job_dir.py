@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO
 
 from mnrun import versioned
-from mnrun.errors import UsageError
+from mnrun.errors import LaunchError, UsageError
 from mnrun.jobs import archive, launches
 from mnrun.jobs.launches import OWNER as OWNER
-from mnrun.jobs.records import SCRIPT, SUBMITTED, Submitted
+from mnrun.jobs.records import OUTCOME, SCRIPT, SUBMITTED, Ended, Submitted
 from mnrun.jobspec import JobSpec
 from mnrun.model import Plan, Site, Worker
 
@@ -83,6 +83,11 @@ class Records:
         with suppress(OSError):
             self.write(f"node.{worker.name}.json", versioned.text(worker))
 
+    def ended(self, code: int, why: str) -> None:
+        """Record the exit code, and the reason if there is one."""
+        with suppress(OSError):
+            self.write(OUTCOME, versioned.text(Ended(time.time(), code, why)))
+
     def prove(self, summary: str, topologies: Mapping[str, Sequence[str]]) -> None:
         """Record the summary of the run, and each node's topology as `nvidia-smi topo -m` prints it."""
         with suppress(OSError):
@@ -116,6 +121,10 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
         ) from None
     try:
         yield records
+    except LaunchError as error:
+        if keep:
+            records.ended(error.code, error.message)
+        raise
     finally:
         records.close()
         (path / OWNER).unlink(missing_ok=True)

@@ -141,6 +141,8 @@ def _launch(
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:
             outcome = _explained(outcome, written, spec.program.split_output, screen)
+        if spec.keep and not spec.as_given:  # a submitted job's record comes last, after its nodes are clean
+            records.ended(outcome.code, outcome.why)
     return outcome
 
 

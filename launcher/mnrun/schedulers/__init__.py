@@ -10,7 +10,7 @@ from typing import Protocol
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
-from mnrun.schedulers.model import BatchStart, Beside, Granted, Queue, StepTask
+from mnrun.schedulers.model import BatchStart, Beside, Granted, Queue, StepTask, Trace
 from mnrun.system.screen import Screen
 
 
@@ -89,6 +89,9 @@ class BatchScheduler(Scheduler, Protocol):
 
     def settings(self, environ: Mapping[str, str]) -> Mapping[str, tuple[int, str]]:
         """Return option -> (value, its origin) of the job's request, as far as its ranks depend on it."""
+
+    def trace(self, job: str) -> Trace | None:
+        """Return what the scheduler still knows of a job of this user's, or None if that is nothing."""
 
     # Before there is a job
 

@@ -120,6 +120,14 @@ class Snapshot:
     time: float
 
 
+@dataclass(frozen=True)
+class Trace:
+    """A job as its scheduler still remembers it. `output` is the file of a batch script, or "" for other jobs."""
+
+    active: bool
+    output: str
+
+
 @dataclass
 class Granted:
     """An allocation that mnrun has got for one job: the variables of its commands, and the exit code of its end."""

@@ -27,6 +27,7 @@ from mnrun.schedulers.slurm.cluster import (
     step,
     submit,
     time_limit,
+    trace,
     version,
     why_down,
 )
@@ -71,6 +72,6 @@ def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
 __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command", "launch_environment"]
 __all__ += ["with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
-__all__ += ["settings", "site", "start", "step", "submit", "time_limit", "why_down"]
+__all__ += ["settings", "site", "start", "step", "submit", "time_limit", "trace", "why_down"]
 __all__ += ["OUTPUT", "TEMPLATE", "directives", "refuse", "request"]
 __all__ += ["TITLE", "allocated", "user_queue"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import NoAnswerError, SchedulerError
 from mnrun.model import Site
+from mnrun.schedulers.model import Trace
 from mnrun.schedulers.slurm import cluster
 from unit.samples import build, recorded
 
@@ -196,6 +198,28 @@ def test_the_time_limit(slurm: dict[str, str], said: str, limit: str) -> None:
     """In Slurm's words, or none."""
     slurm["scontrol"] = said
     assert cluster.time_limit("7") == limit
+
+
+SHOWN = "JobId=7 JobName=x UserId=alice({uid}) JobState={state} {rest}Power="
+
+
+@pytest.mark.parametrize(
+    ("said", "trace"),
+    [
+        (
+            SHOWN.format(uid=os.getuid(), state="FAILED", rest="StdOut=/home/a b/out TRES="),
+            Trace(False, "/home/a b/out"),
+        ),
+        (SHOWN.format(uid=os.getuid(), state="FAILED", rest=""), Trace(False, "")),
+        (SHOWN.format(uid=os.getuid(), state="PENDING", rest=""), Trace(True, "")),
+        (SHOWN.format(uid=os.getuid() + 1, state="FAILED", rest="StdOut=/x "), None),
+        ("!Invalid job id specified", None),
+    ],
+)
+def test_what_slurm_still_knows_of_a_job(slurm: dict[str, str], said: str, trace: Trace | None) -> None:
+    """Of this user's alone."""
+    slurm["scontrol"] = said
+    assert cluster.trace("7") == trace
 
 
 def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
