@@ -250,7 +250,7 @@ def trace(job: str) -> Trace | None:
     owner = re.search(r"\bUserId=[^( ]*\((\d+)\)", line)
     if state is None or owner is None or int(owner[1]) != os.getuid():
         return None
-    output = re.search(r"\bStdOut=(.*?)(?: [A-Z]\w*=|$)", line)
+    output = re.search(r"\bStdOut=(.*?) *(?: [A-Z]\w*=|$)", line)
     return Trace(state[1] in ACTIVE, output[1] if output else "")
 
 

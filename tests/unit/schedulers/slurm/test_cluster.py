@@ -207,9 +207,10 @@ SHOWN = "JobId=7 JobName=x UserId=alice({uid}) JobState={state} {rest}Power="
     ("said", "trace"),
     [
         (
-            SHOWN.format(uid=os.getuid(), state="FAILED", rest="StdOut=/home/a b/out TRES="),
+            SHOWN.format(uid=os.getuid(), state="FAILED", rest="StdOut=/home/a b/out TRES= "),
             Trace(False, "/home/a b/out"),
         ),
+        (f"JobId=7 UserId=alice({os.getuid()}) JobState=TIMEOUT StdOut=/home/a/out ", Trace(False, "/home/a/out")),
         (SHOWN.format(uid=os.getuid(), state="FAILED", rest=""), Trace(False, "")),
         (SHOWN.format(uid=os.getuid(), state="PENDING", rest=""), Trace(True, "")),
         (SHOWN.format(uid=os.getuid() + 1, state="FAILED", rest="StdOut=/x "), None),
