@@ -250,10 +250,10 @@ carry() { # Route the lines between the nodes' commands from here on
 }
 
 dismiss() { # Stop the head that came through the gate and waits for a go
-  local round pid start
+  local pid start
   if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # no head has come through, and none can now
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
-  for round in {1..100}; do
+  for _ in {1..100}; do
     if { read -r pid start <pid.head; } 2>/dev/null && { [[ -n ${mnrun_went-} ]] || ! lives "$pid" "$start"; }; then break; fi
     sleep 0.02
   done

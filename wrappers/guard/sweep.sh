@@ -80,8 +80,8 @@ rest() { # Wait 10 ms
 }
 
 sweep() { # End all processes of the job, and set mnrun_alive to those that could not be ended
-  local round rest pid
-  for round in {1..100}; do
+  local rest pid
+  for _ in {1..100}; do
     alive
     ((${#mnrun_alive[@]})) || return 0
     kill -KILL "${mnrun_alive[@]}" 2>/dev/null || true
