@@ -6,6 +6,7 @@ a list, a flag takes True or False, and `env` takes a mapping. None as the value
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shlex
@@ -78,6 +79,9 @@ class SubmittedJob:
         self._records = records
         self._queue = queue
 
+    def __repr__(self) -> str:
+        return f"SubmittedJob(id={self.id!r})"
+
     def status(self) -> JobView:
         """Return the job's state, its nodes, its exit code and the reason, as `mnrun status --json` has them."""
         records = archive.read([self._records], [self.id])
@@ -110,7 +114,9 @@ class SubmittedJob:
 def _name(name: str) -> str:
     option = ALIASES.get(name, name)
     if option not in BY_NAME:
-        raise UsageError(f"there is no option {name}", "the names are those of mnrun run --help-all, with _ for -")
+        near = difflib.get_close_matches(name, [*BY_NAME, *ALIASES], 1)
+        remedy = f"did you mean {near[0]}?" if near else "the names are those of mnrun run --help-all, with _ for -"
+        raise UsageError(f"there is no option {name}", remedy)
     return option
 
 

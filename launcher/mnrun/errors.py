@@ -84,16 +84,3 @@ class OutOfMemory(LaunchError):
     """An error for a program that the kernel killed. Its exit code is the program's own, by SIGKILL."""
 
     code = 137
-
-
-def job_over(job: str, state: str) -> LaunchError | None:
-    """Return the error for a job that the scheduler has ended in `state`, or None if it has not ended the job."""
-    if state == "CANCELLED":
-        return JobEnded(f"job {job} was cancelled")
-    if state == "PREEMPTED":
-        return Requeued(f"job {job} was preempted")
-    if state == "REQUEUED":
-        return Requeued(f"job {job} was requeued")
-    if state == "TIMEOUT":
-        return DeadlineError(f"job {job} reached its time limit", "ask for more with --time of salloc or sbatch")
-    return None

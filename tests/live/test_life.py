@@ -88,7 +88,7 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
         assert wait(cluster, job) == 124, output(desk, job)
         ended = seen(cluster, job)
         assert (ended["state"], ended["code"]) == ("TIMEOUT", 124), ended
-        assert f"mnrun: job {job} reached its time limit; " in output(desk, job)
+        assert f"mnrun: job {job} reached its time limit of 0" in output(desk, job)
     assert wait(cluster, after) == 0
     assert programs(output(desk, after)) == "so be it\n"
     with Terminal(cluster.argv(LOGIN, "alice", [*MNRUN, "status"])) as terminal:

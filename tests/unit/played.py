@@ -193,6 +193,7 @@ def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
     mocker.patch("mnrun.schedulers.slurm.why_down", side_effect=lambda names: answers.thoughts)
     mocker.patch("mnrun.schedulers.slurm.ending", side_effect=lambda site: answers.ending)
+    mocker.patch("mnrun.schedulers.slurm.time_limit", return_value="00:05:00")
     mocker.patch("mnrun.schedulers.slurm.preempted", side_effect=lambda job: answers.ending == "PREEMPTED")
     mocker.patch("mnrun.schedulers.slurm.runs", side_effect=lambda job: answers.runs)
     mocker.patch("mnrun.schedulers.slurm.end", side_effect=answers.ended_steps.append)

@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # salloc runs this as `sh -c` where mnrun asks for its own nodes (schedulers/slurm/allocate.py).
-# It prints the variables that Slurm has set, one a line, and an empty line. Then it waits for the end of its input,
-# which mnrun holds.
+# It prints the variables that Slurm has set, one a line, and an empty line. Then it waits for a line with the exit code
+# of the program, which becomes its own and the job's. Without one, mnrun was killed.
 env -0 | tr '\n\0' ' \n' | grep '^SLURM_'
 echo
-exec cat >/dev/null
+read -r code
+exit "${code:-1}"

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from mnrun.jobs import archive
-from mnrun.jobs.state import JobRecord
+from mnrun.diagnosis.boxes import without_boxes
+from mnrun.diagnosis.culprit import culprit
+from mnrun.diagnosis.recognise import diagnose
+from mnrun.jobs import archive, records
+from mnrun.jobs.launches import LaunchRecord
+from mnrun.jobs.state import JobRecord, JobView
 
+SHOWN = 10  # last lines of an ended job's output
 LINES = 200  # of the job's output: as many as a diagnosis reads
 
 
@@ -38,23 +44,48 @@ class Ended:
     output: Annotated[tuple[str, ...], "its last lines"]
 
 
-def first_failure(record: JobRecord) -> RankEnd | None:
-    """Return the rank that failed first by itself. The guards' line of a rank that had a TERM before ends in `told`."""
+def ended(view: JobView, folder: Path, lines: Sequence[str]) -> Ended:
+    """Tell how a job ended. `folder` has the records of its last start, and `lines` are the last of its output."""
+    failed = view.state == "FAILED" and view.code
+    # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
+    first = _first_failure(folder, lines, view.code) if failed and view.code else None
+    cause = diagnose(lines, view.code) if failed else None
+    last = tuple(without_boxes(lines)[-SHOWN:])
+    return Ended(view.id, view.state, view.code, view.why, str(cause or ""), first, _summary(folder), last)
+
+
+def _first_failure(folder: Path, lines: Sequence[str], code: int) -> RankEnd | None:
+    """Return the rank that failed first by itself. The guards' line of a rank that had a TERM before ends in `told`.
+
+    A rank of mpirun has no such line, and mpirun names it in the job's output.
+    """
     try:
-        text = archive.log(record).read_text(encoding="utf-8", errors="replace")
+        text = (folder / records.LOG).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    match = re.search(r"^ended (\S+) (\d+) ([1-9]\d*)$", text, re.MULTILINE | re.ASCII)
-    return RankEnd(int(match[2]), match[1], int(match[3])) if match else None
+    if match := re.search(r"^ended (\S+) (\d+) ([1-9]\d*)$", text, re.MULTILINE | re.ASCII):
+        return RankEnd(int(match[2]), match[1], int(match[3]))
+    started = archive.started(folder / records.LOG)
+    named = culprit(lines, {rank: node for node, ranks in started.items() for rank in ranks})
+    return RankEnd(named.rank, named.node, code) if named is not None else None
 
 
-def summary(record: JobRecord) -> str:
+def _summary(folder: Path) -> str:
     """Return the line about the job's ranks and the network that they used, or "" if there is none."""
     try:
-        text = Path(record.folder, str(record.restart), "summary").read_text(encoding="utf-8", errors="replace")
+        return (folder / "summary").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-    return text.strip()
+
+
+def of_kept(launch: LaunchRecord) -> Ended:
+    """Tell how a live run ended that was started with --keep."""
+    end = archive.outcome(Path(launch.folder))
+    state = "UNKNOWN" if end is None else "FAILED" if end.code else "COMPLETED"
+    why = "it left no record of its end" if end is None else end.why
+    code = None if end is None else end.code
+    view = JobView(launch.job, "", state, why, len(launch.nodes), "", 0, None, code, 0)
+    return ended(view, Path(launch.folder), ())
 
 
 def last_lines(record: JobRecord) -> list[str]:

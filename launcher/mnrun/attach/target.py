@@ -10,7 +10,7 @@ from mnrun.errors import NodeError, UsageError
 from mnrun.jobs import archive, launches, records
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord
-from mnrun.schedulers import SCHEDULERS
+from mnrun.schedulers import BATCH, SCHEDULERS
 
 
 def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
@@ -25,9 +25,8 @@ def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
     if found:
         raise UsageError(f"{len(found)} jobs of yours run", f"name one of {names}")
     if not identity:
-        raise UsageError(
-            "no job of yours runs here", f"name another place for records than {archive.named(bases)}: --job-dir"
-        )
+        problem = f"no job of yours runs now, by the records in {archive.named(bases)}"
+        raise UsageError(problem, "mnrun status shows jobs that have ended; --job-dir names another place for records")
     raise absence(identity, bases)
 
 
@@ -35,13 +34,27 @@ def absence(identity: str, bases: Sequence[Path]) -> UsageError:
     """Return the error for a job without a launch that runs."""
     record = _record(identity, bases)
     if record is None:
-        problem = f"{identity} is no running job of yours: {archive.named(bases)} has no records of it"
-        return UsageError(problem, "mnrun status shows your jobs; --job-dir names another place for records")
+        return _without_records(identity, bases)
     if record.ended is not None:
         return UsageError(f"job {identity} has ended, with code {record.ended.code}", f"see mnrun why {identity}")
     if record.begun is None:
         return UsageError(f"job {identity} has not begun", f"see mnrun status {identity}")
     return UsageError(f"job {identity} does not run", f"see mnrun status {identity}")
+
+
+def _without_records(identity: str, bases: Sequence[Path]) -> UsageError:
+    """Return the error for a job without records: a live run, or a batch script with a plain line of mnrun."""
+    number = identity.partition("-")[0]
+    traces = (scheduler.trace(number) for scheduler in BATCH.values() if records.is_id(number))
+    trace = next(filter(None, traces), None)
+    only = "only mnrun submit, and runs with --keep, leave records"
+    if trace is None:
+        problem = f"{archive.named(bases)} has no records of job {identity}: {only}"
+        return UsageError(problem, "mnrun status shows your jobs; --job-dir names another place for records")
+    if trace.active:
+        return UsageError(f"mnrun runs nothing in job {identity} now", f"see mnrun status {identity}")
+    where = f"its output is in {trace.output}" if trace.output else "its messages went to its terminal"
+    return UsageError(f"job {identity} has ended, and left no records: {only}", where)
 
 
 def _record(identity: str, bases: Sequence[Path]) -> JobRecord | None:
@@ -64,8 +77,8 @@ def node(target: LaunchRecord, rank: int | None, name: str) -> str:
     else:
         started = ranks(target)
         if rank not in started:
-            problem = f"rank {rank} of job {target.name} has not started"
-            raise UsageError(problem, f"ranks that have are {_numbers(started)}" if started else "no rank has")
+            problem = f"job {target.name} has no rank {rank}" + ("" if started else " yet")
+            raise UsageError(problem, f"its ranks are {_numbers(started)}" if started else "no rank has started")
         chosen = started[rank]
     refuse_down(target, [chosen])
     return chosen

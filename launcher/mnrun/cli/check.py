@@ -73,8 +73,8 @@ def _held(spec: JobSpec, wanted: bool) -> Iterator[None]:
         return
     if not where.allocates(spec):
         where.current(spec)  # raises the refusal
-    with where.allocated(spec, Screen()) as variables:
-        os.environ.update(variables)
+    with where.allocated(spec, Screen()) as granted:
+        os.environ.update(granted.variables)
         yield
 
 

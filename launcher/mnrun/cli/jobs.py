@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from mnrun import nodeset
+from mnrun.attach import target
 from mnrun.cli.parsing import json_option, print_json
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
@@ -53,8 +54,11 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     elif not ids:
         Screen().say("no jobs of yours in the last 7 days")
     if unknown:
-        old = f"; Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s" if age > 1 else ""
-        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_text(bases)} knows it{old}")
+        names = ", ".join(unknown)
+        if age > 1:
+            asked = f"Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s"
+            raise SchedulerError(f"job {names} is not known yet: {asked}")
+        raise SchedulerError(f"no job {names} of yours: neither Slurm nor {_text(bases)} knows it")
 
 
 def _row(view: JobView) -> tuple[str, ...]:
@@ -226,10 +230,7 @@ def _record(bases: Sequence[Path], identity: str) -> JobRecord:
         return by_id[identity]
     if by_id:
         raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(by_id)[:4])}")
-    raise UsageError(
-        f"there are no records of job {identity} in {_text(bases)}",
-        "mnrun logs shows only submitted jobs; --job-dir names another place for records",
-    )
+    raise target.absence(identity, bases)
 
 
 def _sources(record: JobRecord, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:

@@ -59,13 +59,13 @@ class JobVerb(click.Command):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
+        from mnrun.cli.words import command
+
         if warning := command.size_behind(ctx.obj):
             Screen().warn(warning)
         try:
             return super().invoke(ctx)
         except NoImageError as error:
-            from mnrun.cli.words import command
-
             raise command.options_behind(ctx.obj) or error from None
 
     def _flags(self, ctx: click.Context) -> Flags:

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import click
 
-from mnrun import environment, nodeset
+from mnrun import environment
 from mnrun.attach import history, standing, target
 from mnrun.attach.standing import RankState, Running
 from mnrun.cli.jobs import CONTEXT, bases_of, job_dir_option, user_queue
 from mnrun.cli.parsing import json_option, print_json
-from mnrun.diagnosis.boxes import without_boxes
-from mnrun.diagnosis.recognise import diagnose
 from mnrun.errors import UsageError
-from mnrun.jobs import archive, asking, launches, page, records, timeline
+from mnrun.jobs import archive, asking, launches, page, records, state, timeline
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord
 from mnrun.jobs.timeline import Timeline
@@ -24,7 +22,7 @@ from mnrun.nodeset import counted
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
-SHOWN = 10  # last lines of an ended job's output
+SPY = "~/spy/bin/py-spy"  # as docs/howto/debug.md installs it
 
 
 @click.command(context_settings=CONTEXT)
@@ -43,7 +41,15 @@ def why(identity: str, as_json: bool, job_dir: str | None) -> None:
     if record is not None and not _runs(record):
         _tell_end(record, as_json)
         return
-    _tell_standing(target.launch(identity, bases), as_json)
+    kept = launches.kept(bases, identity) if identity else []
+    try:
+        launch = target.launch(identity, bases)
+    except UsageError:
+        if len(kept) != 1:
+            raise
+        _show(history.of_kept(kept[0]), as_json)
+        return
+    _tell_standing(launch, as_json)
 
 
 def _runs(record: JobRecord) -> bool:
@@ -69,6 +75,8 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
             click.echo(f"  {line}")
     if states and not any(one.stack for one in states):
         click.echo("\nno stacks: neither the image nor a node has py-spy or gdb that may look at these programs")
+        words = f"mnrun exec {launch.name} --rank {states[0].rank} -- sh -c '{SPY} dump --pid $MNRUN_RANK_PID'"
+        click.echo(f"for Python, with py-spy in your home directory: {words}")
     for line in networks:
         click.echo(f"network: {line}")
 
@@ -87,25 +95,24 @@ def _ranks(members: Sequence[RankState]) -> str:
 def _tell_end(record: JobRecord, as_json: bool) -> None:
     """Tell the end of a submitted job, and its cause if its output names one that is known."""
     (view,), _, _ = asking.views([record.id], {record.id: record}, user_queue)
-    # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
-    first = history.first_failure(record) if view.state == "FAILED" else None
-    lines, summary = history.last_lines(record), history.summary(record)
-    diagnosis = diagnose(lines, view.code) if view.state == "FAILED" and view.code else None
-    cause = f"{diagnosis.cause}; {diagnosis.remedy}" if diagnosis else ""
-    last = tuple(without_boxes(lines)[-SHOWN:])
+    _show(history.ended(view, archive.last_start(record), history.last_lines(record)), as_json)
+
+
+def _show(end: history.Ended, as_json: bool) -> None:
     if as_json:
-        print_json(history.Ended(record.id, view.state, view.code, view.why, cause, first, summary, last))
+        print_json(end)
         return
-    click.echo(view.line)
-    if first is not None:
-        click.echo(f"rank {first.rank} on {first.node} failed first, with code {first.code}")
-    if diagnosis is not None and diagnosis.cause not in view.why:
-        click.echo(f"cause: {cause}")
-    if summary:
-        click.echo(summary)
-    if last:
+    code = "" if end.code is None else f", with code {end.code}"
+    click.echo(f"job {end.job}: {state.words(end.state)}{code}{f': {end.why}' if end.why else ''}")
+    if end.first is not None:
+        click.echo(f"rank {end.first.rank} on {end.first.node} failed first, with code {end.first.code}")
+    if end.cause and end.cause.partition(";")[0] not in end.why:
+        click.echo(f"cause: {end.cause}")
+    if end.summary:
+        click.echo(end.summary)
+    if end.output:
         click.echo("last lines of its output:")
-    for line in last:
+    for line in end.output:
         click.echo(f"  {line}")
 
 

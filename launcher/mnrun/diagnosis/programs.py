@@ -69,8 +69,8 @@ ENTRIES = (
     Entry(
         name="tool-read-only",
         pattern=r"^[\w./-]+: .*'(?P<path>[^']+)': Read-only file system$",
-        cause="the program writes into the image, which is read-only: {path}",
-        remedy="write to the current directory, or mount a directory there with --bind",
+        cause="the program writes where the image or a mount is read-only: {path}",
+        remedy="write to the current directory, or mount a directory there with --bind, without :ro",
         anchor="read-only-file-system",
     ),
     Entry(

@@ -20,6 +20,13 @@ ENTRIES = (
         anchor="python-modules",
     ),
     Entry(
+        name="python-rank",
+        pattern=r"^KeyError: '(?P<name>(?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT))'$",
+        cause="the program needs {name}, which neither mpirun nor srun sets",
+        remedy="start it with --launcher env, which does",
+        anchor="pytorchs-rendezvous",
+    ),
+    Entry(
         name="python-script",
         pattern=r"^\S*python\S*: can't open file '(?P<path>[^']+)': \[Errno 2\] No such file or directory",
         cause="the container has no {path}",
@@ -116,8 +123,8 @@ ENTRIES = (
     Entry(
         name="python-read-only",
         pattern=r"^OSError: \[Errno 30\] Read-only file system(?:: '(?P<path>[^']*)')?",
-        cause="the program writes into the image, which is read-only: {path}",
-        remedy="write to the current directory, or mount a directory there with --bind",
+        cause="the program writes where the image or a mount is read-only: {path}",
+        remedy="write to the current directory, or mount a directory there with --bind, without :ro",
         anchor="read-only-file-system",
     ),
     Entry(

@@ -58,7 +58,7 @@ def is_reference(text: str, exists: bool) -> bool:
         return False
     if _has_host_or_tag(text):
         return True
-    if re.search(r"[:@]", text):
+    if re.search(r"[:@#]", text):
         _check(text, text)
     raise UsageError(
         f"--image {text} is not a file here, and names no registry",
@@ -69,6 +69,8 @@ def is_reference(text: str, exists: bool) -> bool:
 def _check(text: str, name: str) -> None:
     if _NAME.fullmatch(name):
         return
+    if "#" in name:
+        raise UsageError(f"--image {text}: # is enroot's word for a host", f"write {text.replace('#', '/')}")
     if "@" in name and not re.search(r"@sha256:[0-9a-f]{64}$", name):
         raise UsageError(f"--image {text} has an incomplete digest", "write @sha256: and 64 digits of 0-9a-f")
     if name != name.lower() and _NAME.fullmatch(name.lower()):

@@ -11,6 +11,7 @@ from typing import Callable, TypeVar
 
 from mnrun.errors import UsageError
 from mnrun.jobs import records
+from mnrun.jobs.records import Ended
 from mnrun.jobs.state import JobRecord
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def _job_record(path: Path) -> JobRecord | None:
         return JobRecord(path.name, request, folder=str(path)) if request is not None else None
     last = path / str(starts[-1])
     begun = _record(last / records.BEGUN, records.begun)
-    ended = _record(last / records.OUTCOME, records.outcome)
+    ended = outcome(last)
     touched = max(_write_time(last), _write_time(last / records.LOG)) if ended is None else 0
     return JobRecord(path.name, request, starts[-1], begun, ended, touched, str(path))
 
@@ -93,9 +94,19 @@ def named(bases: Iterable[Path]) -> str:
     return ", ".join(map(str, bases))
 
 
+def last_start(record: JobRecord) -> Path:
+    """Return the directory of the job's last start."""
+    return Path(record.folder, str(record.restart))
+
+
 def log(record: JobRecord) -> Path:
     """Return the file with the guards' lines of the job's last start."""
-    return Path(record.folder, str(record.restart), records.LOG)
+    return last_start(record) / records.LOG
+
+
+def outcome(folder: Path) -> Ended | None:
+    """Return the end that was recorded in the directory of a start or of a live run, or None."""
+    return _record(folder / records.OUTCOME, records.outcome)
 
 
 def ranks(record: JobRecord) -> dict[str, set[int]]:

@@ -22,6 +22,12 @@ def views(
         return *state.gather(ids, (), (), records, now), 0.0
     scheduler = queue()
     answer = scheduler.jobs()
-    _, lost = state.ends(ids, records, answer.jobs, (), now)
+    jobs = [job for job in answer.jobs if not (job.active and _ended_since(records.get(job.id), answer.time))]
+    _, lost = state.ends(ids, records, jobs, (), now)
     history = scheduler.history(lost) if lost or not ids else ()
-    return *state.gather(ids, answer.jobs, history, records, now), now - answer.time
+    return *state.gather(ids, jobs, history, records, now), now - answer.time
+
+
+def _ended_since(record: JobRecord | None, time: float) -> bool:
+    """Return whether the job itself has recorded its end after the scheduler's answer."""
+    return record is not None and record.over and record.ended is not None and record.ended.time > time

@@ -67,6 +67,13 @@ def running(bases: Sequence[Path]) -> list[LaunchRecord]:
     return [by_name[name] for name in sorted(by_name)]
 
 
+def kept(bases: Sequence[Path], identity: str) -> list[LaunchRecord]:
+    """Return the live runs of this id that have ended, and whose records --keep has kept."""
+    folders = sorted(path.parent for base in bases for path in base.glob(f"*/{LAUNCH}"))
+    found = [launch for folder in folders if not (folder / OWNER).exists() for launch in _read(folder)]
+    return [launch for launch in found if launch.has(identity)]
+
+
 def of_job(record: JobRecord) -> Iterator[LaunchRecord]:
     """Yield the launch of a submitted job that has begun and not ended."""
     if record.begun is None or record.ended is not None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from mnrun.errors import SchedulerError
 from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted, is_id
 from mnrun.nodeset import counted
 from mnrun.schedulers.model import RUNNING, Job, PartitionNode
@@ -37,7 +38,7 @@ _WORDS = {
     "COMPLETING": "ending",
     "CONFIGURING": "starting",
 }
-# The end of the job's own last word, as a state. It comes sooner than the scheduler's, and stays for longer.
+# Words in the job's own last word -> its state. It comes sooner than the scheduler's, and stays for longer.
 _ENDED_BY_ITS_WORD = {"reached its time limit": "TIMEOUT", "was cancelled": "CANCELLED"}
 
 
@@ -90,13 +91,18 @@ class JobView:
     @property
     def words(self) -> str:
         """Return the state in a person's words."""
-        return _WORDS.get(self.state, self.state.lower().replace("_", " "))
+        return words(self.state)
 
     @property
     def line(self) -> str:
         """Return the state with its reason, and the exit code once the job has ended."""
         code = "" if self.code is None else f", with code {self.code}"
         return f"job {self.id}: {self.words}{code}{f': {self.why}' if self.why else ''}"
+
+
+def words(state: str) -> str:
+    """Return a state in a person's words."""
+    return _WORDS.get(state, state.lower().replace("_", " "))
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,8 @@ def _by_scheduler(job: Job, ended: Ended | None) -> int:
         return _CODES[job.state]
     if ended is not None:
         return ended.code
+    if _refused(job):
+        return SchedulerError.code
     if job.signal:
         return SIGNALLED + job.signal
     return job.code or int(job.state != "COMPLETED")  # a job that could not start has exit code 0
@@ -149,6 +157,10 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
     state, why = _state(job, record, result)
     request = record.submitted if record is not None else None
     begun = record.begun if record is not None else None
+    nodelist = job.nodelist if job is not None else ""
+    ending = job is not None and job.state == "COMPLETING"  # Slurm names only the nodes that still clean up
+    if begun is not None and (ending or not nodelist):
+        nodelist = begun.nodes
     running = job is not None and job.state in (*RUNNING, "STOPPED")
     time_left = int(job.end - now) if job is not None and running and result is None and job.end else None
     return JobView(
@@ -156,8 +168,14 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
         name=job.name if job is not None else request.name if request is not None else "",
         state=state,
         why=why or (job.reason if job is not None and job.state == "PENDING" else ""),
-        nodes=job.nodes if job is not None else request.nodes if request is not None else 0,
-        nodelist=(job.nodelist if job is not None else "") or (begun.nodes if begun is not None else ""),
+        nodes=0
+        if job is not None and _refused(job)
+        else job.nodes
+        if job is not None
+        else request.nodes
+        if request is not None
+        else 0,
+        nodelist=nodelist,
         gpus=job.gpus if job is not None else request.gpus if request is not None else 0,
         left=max(time_left, 0) if time_left is not None else None,
         code=result,
@@ -165,14 +183,21 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
     )
 
 
+def _refused(job: Job) -> bool:
+    """Return whether the scheduler refused the request. Slurm keeps it as a failed job that had no node."""
+    return job.state == "FAILED" and not job.nodelist and not job.code
+
+
 def _state(job: Job | None, record: JobRecord | None, result: int | None) -> tuple[str, str]:
     why = record.ended.why if record is not None and record.over and record.ended is not None else ""
     if job is not None and result is None:
         return job.state, ""
+    if job is not None and _refused(job):
+        return job.state, why or "Slurm refused it"
     if job is not None and not job.active:
         return job.state, why or (f"signal {job.signal}" if job.signal and job.state == "FAILED" else "")
     if result is not None:
-        otherwise = (state for words, state in _ENDED_BY_ITS_WORD.items() if why.endswith(words))
+        otherwise = (state for words, state in _ENDED_BY_ITS_WORD.items() if words in why)
         return "COMPLETED" if result == 0 else next(otherwise, "FAILED"), why
     begun = "it started and left no record of its end" if record is not None and record.begun else "it left no record"
     return "UNKNOWN", f"Slurm no longer knows it, and {begun}"

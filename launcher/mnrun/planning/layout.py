@@ -10,6 +10,7 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.jobspec import JobSpec, Resources, derived
 from mnrun.model import Allocation, Layout, Node
 
+FEW = 4  # nodes whose different numbers of ranks are listed one by one
 MOST = 1_000_000  # ranks, more than any machine has
 
 
@@ -199,6 +200,14 @@ def _why_asked(spec: JobSpec) -> str:
     if spec.resources.ntasks_per_node is not None:
         return f"--ntasks-per-node ({spec.origins.get('ntasks_per_node', 'asked')})"
     return "one per GPU asked for" if spec.resources.gpus_asked else ""
+
+
+def size(laid: Layout) -> str:
+    """Return the nodes with their ranks, for a person: `2 nodes x 4 ranks`, `2 nodes x 3 + 1 ranks`."""
+    counts = sorted(set(laid.ranks))
+    few = len(counts) > 1 and laid.nnodes <= FEW
+    ranks = " + ".join(map(str, laid.ranks)) if few else "-".join(map(str, counts))
+    return f"{nodeset.counted(laid.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
 
 
 def gpus(want: Resources, laid: Layout) -> int:

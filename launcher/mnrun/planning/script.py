@@ -16,7 +16,7 @@ from mnrun.config.options import BY_NAME
 from mnrun.files import render
 from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import NODES, ULIMITS, Layout, Plan, Words, job_name
-from mnrun.nodeset import counted
+from mnrun.planning.layout import size
 from mnrun.schedulers import BatchScheduler
 
 # Options that the call in the job repeats, in this order.
@@ -59,11 +59,9 @@ def write(plan: Plan, scheduler: BatchScheduler, call: Words, source: str) -> st
 
 
 def _title(plan: Plan) -> str:
-    spec, layout = plan.spec, plan.layout
-    ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
+    spec = plan.spec
     mode = "" if "mode" in spec.start.undecided else f", {spec.start.mode}"
-    size = f"{counted(layout.nnodes, 'node')} x {counted(ranks, 'rank')}"
-    return f"{job_name(spec)}: {size}{mode}, {spec.container.runtime}"
+    return f"{job_name(spec)}: {size(plan.layout)}{mode}, {spec.container.runtime}"
 
 
 # Makes `module` known to a batch shell that lacks it, as system/modules.py does for a live run.

@@ -11,6 +11,7 @@ from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import MARK, Command, Plan, Site, Step, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
+from mnrun.planning.layout import size
 
 if TYPE_CHECKING:
     from mnrun.planning.compatibility import Verdict
@@ -97,16 +98,14 @@ def verdict_line(verdict: Verdict | None, origin: str) -> str:
 def summary(plan: Plan) -> str:
     """Return the layout with its reasons, and how the ranks start, in one line."""
     layout, program = plan.layout, plan.spec.program
-    ranks = "-".join(str(count) for count in sorted(set(layout.ranks)))
     nodes = nodeset.fold(layout.nodes) if layout.nodes else "no nodes yet"
-    size = f"{nodeset.counted(layout.nnodes, 'node')} x {nodeset.counted(ranks, 'rank')}"
     start = f"ranks by {'mpirun, or by mnrun without one' if plan.starter == 'auto' else plan.starter}"
     if program.once:
         start = f"{program.command[0]} starts its own ranks"
     elif not program.direct:
         start = "a shell in the master container" if program.shell else "the script in the master container"
     how = f"{plan.spec.start.mode}, {plan.spec.container.runtime}, {start}"
-    return f"{size} ({layout.why_ranks}) on {nodes} ({layout.why_nodes}); {how}"
+    return f"{size(layout)} ({layout.why_ranks}) on {nodes} ({layout.why_nodes}); {how}"
 
 
 def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False) -> str:

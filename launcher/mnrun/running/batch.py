@@ -19,7 +19,7 @@ from pathlib import Path
 from mnrun import versioned
 from mnrun.errors import BUG, LaunchError, NodeError, Requeued
 from mnrun.jobs import records
-from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted
+from mnrun.jobs.records import REQUEUED, Begun, Submitted
 from mnrun.jobspec import JobSpec
 from mnrun.model import Outcome
 from mnrun.running import job_dir
@@ -93,8 +93,7 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
         raise
     finally:
         start_records.close()
-        with suppress(OSError):
-            start_records.write(records.OUTCOME, versioned.text(Ended(time.time(), code, why)))
+        start_records.ended(code, why)
 
 
 def _begun(spec: JobSpec, start: BatchStart) -> Begun:

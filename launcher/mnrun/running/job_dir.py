@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO
 
 from mnrun import versioned
-from mnrun.errors import UsageError
+from mnrun.errors import LaunchError, UsageError
 from mnrun.jobs import archive, launches, timeline
 from mnrun.jobs.launches import OWNER as OWNER
-from mnrun.jobs.records import SCRIPT, SUBMITTED, TIMELINE, Submitted
+from mnrun.jobs.records import OUTCOME, SCRIPT, SUBMITTED, TIMELINE, Ended, Submitted
 from mnrun.jobs.timeline import Moments, NodeMoments, Timeline
 from mnrun.jobspec import JobSpec
 from mnrun.model import Plan, Site, Worker
@@ -107,6 +107,11 @@ class Records:
         with suppress(OSError):
             self.write("nodes.json", versioned.text(Ready(tuple(workers))))
 
+    def ended(self, code: int, why: str) -> None:
+        """Record the exit code, and the reason if there is one."""
+        with suppress(OSError):
+            self.write(OUTCOME, versioned.text(Ended(time.time(), code, why)))
+
     def prove(self, summary: str, topologies: Mapping[str, Sequence[str]]) -> None:
         """Record the summary of the run, and each node's topology as `nvidia-smi topo -m` prints it."""
         with suppress(OSError):
@@ -140,6 +145,10 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
         ) from None
     try:
         yield records
+    except LaunchError as error:
+        if keep:
+            records.ended(error.code, error.message)
+        raise
     finally:
         records.close()
         (path / OWNER).unlink(missing_ok=True)

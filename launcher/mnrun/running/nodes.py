@@ -15,6 +15,7 @@ from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
 from mnrun.schedulers import at_hand, local
+from mnrun.schedulers.model import Granted
 from mnrun.system import terminal
 from mnrun.system.screen import Screen
 
@@ -108,8 +109,11 @@ def current_or_none(spec: JobSpec) -> tuple[Allocation | None, Site]:
     return None, site
 
 
-def allocated(spec: JobSpec, screen: Screen) -> AbstractContextManager[Mapping[str, str]]:
-    """Return a context that holds an allocation for the job, and yields its variables. Raises LaunchError."""
+def allocated(spec: JobSpec, screen: Screen) -> AbstractContextManager[Granted]:
+    """Return a context that holds an allocation for the job, which ends with the code that it is given.
+
+    Raises LaunchError.
+    """
     scheduler = at_hand(os.environ)
     screen.say(f"no {scheduler.TITLE} allocation here; mnrun gets one: {request(spec)}")
     return scheduler.allocated(spec, _OF_ALLOCATIONS, os.environ, screen)

@@ -11,13 +11,14 @@ import time
 from collections.abc import Mapping
 
 from mnrun import nodeset
-from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed, job_over
+from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed
 from mnrun.jobspec import Image, ImageKind
 from mnrun.model import Phase, Plan, Site
 from mnrun.nodes import kit
 from mnrun.nodes.status import Roster
 from mnrun.planning import plan as planner
 from mnrun.planning.commands import carry
+from mnrun.running.reasons import job_over
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.process import Event, Running, Starter, Stopped, starting
@@ -132,7 +133,8 @@ def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchEr
     """Return the error for a step that has ended before every node has the image."""
     if roster.failed:
         return _failed(roster)
-    over = job_over(site.job, SCHEDULERS[site.scheduler].ending(site))
+    scheduler = SCHEDULERS[site.scheduler]
+    over = job_over(plan.spec, site.job, scheduler.ending(site), scheduler)
     if over is not None:
         return over
     messages = " | ".join(noise[-3:]) or "without a message"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from mnrun.errors import LaunchError
 from mnrun.facts import by_node, parse, values
 from mnrun.images import cache
-from mnrun.jobspec import JobSpec
+from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import Allocation, Box, Site, Words
 from mnrun.mpi.facts import MpiFacts, mpi_facts
 from mnrun.network import choose
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from mnrun.schedulers.hosts.transport import Transport
 
 DAY = 86400.0
-UNASKED = "there are no nodes yet: `mnrun plan` in the job asks one, and remembers the answer"
 
 
 class Probe:
@@ -70,7 +70,7 @@ class Probe:
     def ask(self) -> MpiFacts | None:
         """Return the facts that the job's first node reports now, or None without a node or an answer."""
         if self.allocation is None:
-            self.origin = UNASKED
+            self.origin = f"no node was asked; this asks one: {_asking(self.spec)}"
             return None
         names = layout.lay_out(self.spec, self.allocation).nodes[:1]
         try:
@@ -91,8 +91,9 @@ class Probe:
 
     def judge(self, facts: MpiFacts) -> Verdict:
         """Return the verdict on the job, for its real number of nodes."""
-        nodes = len(layout.lay_out(self.spec, self.allocation).nodes) if self.allocation else self.spec.resources.nodes
-        return compatibility.judge(replace(self.spec, resources=replace(self.spec.resources, nodes=nodes)), facts)
+        held = layout.lay_out(self.spec, self.allocation).nodes if self.allocation else ()
+        size = len(held) or self.spec.resources.nodes
+        return compatibility.judge(replace(self.spec, resources=replace(self.spec.resources, nodes=size)), facts)
 
     def networks(self) -> list[str]:
         """Return lines about the ranks' networks and adapters, with reasons, and warnings of low limits.
@@ -178,6 +179,16 @@ class Probe:
         with suppress(LaunchError):
             return SCHEDULERS[self.site.scheduler].name(self.environ)
         return ""
+
+
+def _asking(spec: JobSpec) -> str:
+    """Return the line that asks a node about the job's image, in the partition of the job."""
+    named = [name for name in ("partition", "account", "qos", "constraint", "reservation") if spec.batch.text(name)]
+    where = [word for name in named for word in (f"--{name}", spec.batch.text(name))]
+    if not RUNTIMES[spec.container.runtime].CONTAINED:
+        return shlex.join(["salloc", "-N", "1", *where, "mnrun", "plan"]) + " …"
+    runtime = ["--runtime", spec.container.runtime] if spec.origins["runtime"] != BUILT_IN else []
+    return shlex.join(["mnrun", "check", "-N", "1", *where, *runtime, "--image", spec.container.image_name])
 
 
 def resolve(probe: Probe, look: bool = False) -> tuple[JobSpec, Verdict | None]:

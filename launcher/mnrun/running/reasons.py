@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from mnrun import nodeset
-from mnrun.errors import DeadlineError, LaunchError, NodeError, OutOfMemory, RuntimeFailed, job_over
+from mnrun.errors import (
+    DeadlineError,
+    JobEnded,
+    LaunchError,
+    NodeError,
+    OutOfMemory,
+    Requeued,
+    RuntimeFailed,
+)
+from mnrun.jobspec import JobSpec
 from mnrun.model import Outcome, Plan, Site
 from mnrun.nodes.status import LESS, Roster
 from mnrun.schedulers import Scheduler
@@ -55,7 +64,7 @@ class Reasons:
         """
         why = f"ended by {signal.Signals(signum).name}" + ("" if went else " before the program began")
         if signum != signal.SIGINT:  # whoever presses Ctrl-C knows the reason
-            over = job_over(self._job, self._scheduler.ending(self._site))
+            over = self._over(self._scheduler.ending(self._site))
             if over is not None:
                 raise over
             screen.say(why)
@@ -67,7 +76,7 @@ class Reasons:
         if starved:  # a site can have Slurm end a step after the kernel killed one of its processes
             return OutOfMemory(f"out of memory: {' | '.join(starved)}", LESS)
         state = self._scheduler.ending(self._site)
-        over = job_over(self._job, state)
+        over = self._over(state)
         if over is not None:
             return over
         lost = self._scheduler.why_down(self._plan.layout.nodes)
@@ -78,6 +87,22 @@ class Reasons:
             return NodeError(f"a node of job {self._job} failed")
         words = " | ".join(messages[-3:]) or "without a message"
         return NodeError(f"the step with the containers ended while the program ran ({words})")
+
+    def _over(self, state: str) -> LaunchError | None:
+        return job_over(self._plan.spec, self._job, state, self._scheduler)
+
+
+def job_over(spec: JobSpec, job: str, state: str, scheduler: Scheduler) -> LaunchError | None:
+    """Return the error for a job that the scheduler has ended in `state`, or None if it has not ended the job."""
+    if state == "TIMEOUT":
+        limit = scheduler.time_limit(job)
+        problem = f"job {job} reached its time limit" + (f" of {limit}" if limit else "")
+        return DeadlineError(problem, f"ask for more with {'mnrun submit ' if spec.as_given else ''}--time")
+    if state == "CANCELLED":
+        return JobEnded(f"job {job} was cancelled")
+    if state in ("PREEMPTED", "REQUEUED"):
+        return Requeued(f"job {job} was {state.lower()}")
+    return None
 
 
 def failure(roster: Roster) -> LaunchError:

@@ -70,9 +70,10 @@ def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "
     if not nodes.allocates(spec):
         return _launch_here(spec, clock)
     _prove(spec)
-    with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as variables:
-        os.environ.update(variables)
-        return _launch_here(spec_of(command, dict(given), shell, again=True), clock, allocated=True)
+    with nodes.allocated(spec, Screen(spec.quiet, spec.verbose)) as granted:
+        os.environ.update(granted.variables)
+        granted.code = _launch_here(spec_of(command, dict(given), shell, again=True), clock, allocated=True)
+        return granted.code
 
 
 def _prove(spec: JobSpec) -> None:
@@ -147,6 +148,8 @@ def _launch(
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:
             outcome = _explained(outcome, written, spec.program.split_output, screen)
+        if spec.keep and not spec.as_given:  # a submitted job's record comes last, after its nodes are clean
+            records.ended(outcome.code, outcome.why)
     return outcome
 
 

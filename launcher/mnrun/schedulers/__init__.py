@@ -10,7 +10,7 @@ from typing import Protocol
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
-from mnrun.schedulers.model import BatchStart, Beside, Queue, StepTask
+from mnrun.schedulers.model import BatchStart, Beside, Granted, Queue, StepTask, Trace
 from mnrun.system.screen import Screen
 
 
@@ -55,6 +55,9 @@ class Scheduler(Protocol):
     def ending(self, site: Site) -> str:
         """Return how the job ends: CANCELLED, TIMEOUT, NODE_FAIL, PREEMPTED, REQUEUED, or "" if that is unknown."""
 
+    def time_limit(self, job: str) -> str:
+        """Return the job's time limit in the scheduler's words, or "" if it is unknown."""
+
     def end(self, job: str) -> None:
         """End a job or a step."""
 
@@ -87,6 +90,9 @@ class BatchScheduler(Scheduler, Protocol):
     def settings(self, environ: Mapping[str, str]) -> Mapping[str, tuple[int, str]]:
         """Return option -> (value, its origin) of the job's request, as far as its ranks depend on it."""
 
+    def trace(self, job: str) -> Trace | None:
+        """Return what the scheduler still knows of a job of this user's, or None if that is nothing."""
+
     # Before there is a job
 
     def site(self, environ: Mapping[str, str]) -> Site:
@@ -104,8 +110,11 @@ class BatchScheduler(Scheduler, Protocol):
 
     def allocated(
         self, spec: JobSpec, options: Sequence[str], environ: Mapping[str, str], screen: Screen
-    ) -> AbstractContextManager[Mapping[str, str]]:
-        """Return a context that holds such an allocation. It yields the job's variables. Raises LaunchError."""
+    ) -> AbstractContextManager[Granted]:
+        """Return a context that holds such an allocation, which ends with the code that it is given.
+
+        Raises LaunchError.
+        """
 
     # Batch scripts and their jobs
 

@@ -6,7 +6,7 @@ Times are seconds since the epoch, or 0 where there is none.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -118,6 +118,22 @@ class Snapshot:
 
     jobs: tuple[Job, ...]
     time: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A job as its scheduler still remembers it. `output` is the file of a batch script, or "" for other jobs."""
+
+    active: bool
+    output: str
+
+
+@dataclass
+class Granted:
+    """An allocation that mnrun has got for one job: the variables of its commands, and the exit code of its end."""
+
+    variables: Mapping[str, str]
+    code: int = 0
 
 
 class Queue(Protocol):

@@ -35,5 +35,9 @@ def ending(site: Site) -> str:
     return ""
 
 
+def time_limit(job: str) -> str:
+    return ""
+
+
 def end(job: str) -> None:
     pass

@@ -12,11 +12,13 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import NodeError, SchedulerError
+from mnrun.nodes import kit
 from mnrun.schedulers import slurm
 from mnrun.schedulers.model import PartitionNode
 from mnrun.schedulers.slurm import allocate
 from mnrun.system import terminal
 from mnrun.system.screen import Screen
+from unit.conftest import Shell
 from unit.salloc import Queue, Salloc
 from unit.samples import recorded
 from unit.typed import Launched, Terminal, complaint
@@ -28,10 +30,18 @@ IMAGE = ("--image", "/app.sif")
 def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
     """The job's variables, for as long as the pipe is open."""
     with allocate.allocated(("salloc", "-N", "2"), {}, Screen(quiet=True), QUEUE) as found:
-        assert found == {"SLURM_JOB_ID": "8", "SLURM_JOB_NAME": "a = b"}
+        assert found.variables == {"SLURM_JOB_ID": "8", "SLURM_JOB_NAME": "a = b"}
         assert salloc.argv[:5] == ("salloc", "-N", "2", "sh", "-c")
         assert salloc.done == []
-    assert salloc.done == [signal.SIGHUP, "close"]
+    assert salloc.done == [b"0\n", "close"]
+
+
+@pytest.mark.parametrize(("line", "code"), [("3\n", 3), ("0\n", 0), ("", 1)])
+def test_the_command_of_salloc(sh: Shell, line: str, code: int) -> None:
+    """It prints the job's variables, and ends with the code that it reads. Without one, mnrun was killed."""
+    environ = {"SLURM_JOB_NAME": "two\nlines"}
+    said = sh(kit.spoken(kit.ALLOCATION), stdin=line.encode(), environ=environ, code=code)
+    assert said == b"SLURM_JOB_NAME=two lines\n\n"
 
 
 def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> None:
@@ -39,7 +49,7 @@ def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> 
     salloc.returncode = -9
     with allocate.allocated(("salloc",), {}, Screen(quiet=True), QUEUE):
         pass
-    assert salloc.done == [signal.SIGHUP, "close", "8"]
+    assert salloc.done == [b"0\n", "close", "8"]
 
 
 def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
@@ -47,7 +57,7 @@ def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
     salloc.stubborn, salloc.returncode = True, None
     with pytest.raises(ValueError), allocate.allocated(("salloc",), {}, Screen(quiet=True), QUEUE):
         raise ValueError
-    assert salloc.done == [signal.SIGHUP, "close", signal.SIGKILL, "8"]
+    assert salloc.done == [b"1\n", "close", signal.SIGKILL, "8"]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +126,7 @@ def test_the_reasons_of_a_wait_are_shown(salloc: Salloc, capsys: pytest.CaptureF
     salloc.said, salloc.events = "salloc: Pending job allocation 8\nsalloc: job 8 queued\n", []
     waiting = Queue(["waits for others", "waits for others", "held by you"], salloc.grant)
     with allocate.allocated(("salloc",), {}, Screen(), waiting) as found:
-        assert found["SLURM_JOB_ID"] == "8"
+        assert found.variables["SLURM_JOB_ID"] == "8"
     said = capsys.readouterr().err.splitlines()
     assert said == ["mnrun: job 8 is queued: waits for others", "mnrun: job 8 is queued: held by you"]
     assert waiting.forgotten == 1, "no earlier answer knows the job"
@@ -132,7 +142,7 @@ def test_a_run_without_an_allocation_gets_one(outside: Terminal, salloc: Salloc,
     assert answer.code == 7, answer
     request = ("salloc", "-N", "2", "--ntasks-per-node", "2", "--partition=gpu", "--time=5", "--mem=1G")
     assert salloc.argv[:-3] == (*request, "--job-name=app")
-    assert salloc.done == [signal.SIGHUP, "close"]
+    assert salloc.done == [b"7\n", "close"], "the job ends with that code, too"
     assert granted.plan.layout.ntasks == 4
     warning, first, *rest = answer.err.splitlines()
     assert warning == (
@@ -170,14 +180,16 @@ def test_a_run_is_refused_before_it_allocates(
     assert said in answer.err
 
 
-@pytest.mark.parametrize(("failure", "code"), [(NodeError("lost"), 121), (KeyboardInterrupt(), 130)])
+@pytest.mark.parametrize(
+    ("failure", "code", "line"), [(NodeError("lost"), 121, b"121\n"), (KeyboardInterrupt(), 130, b"1\n")]
+)
 def test_an_error_in_the_run_gives_the_allocation_back(
-    outside: Terminal, salloc: Salloc, granted: Launched, failure: BaseException, code: int
+    outside: Terminal, salloc: Salloc, granted: Launched, failure: BaseException, code: int, line: bytes
 ) -> None:
-    """So does Ctrl-C before the launch."""
+    """So does Ctrl-C before the launch. The job counts as failed."""
     granted.failure = failure
     assert outside(*IMAGE, "./app").code == code
-    assert salloc.done == [signal.SIGHUP, "close"]
+    assert salloc.done == [line, "close"]
 
 
 @pytest.mark.parametrize(

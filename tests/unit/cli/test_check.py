@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass, field
 
 import pytest
@@ -99,7 +98,7 @@ def test_nodes_that_are_asked_for(
     answer = login("check", *words)
     assert answer.code == 0, answer
     assert salloc.argv[1:-3] == (*request_words, "--job-name=check")
-    assert salloc.done == [signal.SIGHUP, "close"]
+    assert salloc.done == [b"0\n", "close"]
     assert nodes.names == [("node01", "node02")]
     assert "node[01-02]" in answer.out
     assert answer.err == f"mnrun: no Slurm allocation here; mnrun gets one: salloc {' '.join(request_words)}\n"
@@ -132,7 +131,7 @@ def test_nodes_that_cannot_be_asked(login: Terminal, salloc: Salloc, nodes: Node
     answer = login("check", "-N", "2")
     assert answer.code == 123
     assert answer.err.splitlines()[1:] == [f"mnrun: {nodes.refusal}"]
-    assert salloc.done == [signal.SIGHUP, "close"]
+    assert salloc.done == [b"123\n", "close"]
 
 
 def test_a_module_is_loaded_first(login: Terminal, mocker: MockerFixture) -> None:

@@ -229,7 +229,7 @@ def test_what_was_chosen_is_said(mnrun: Terminal, job: Launched) -> None:
     answer = mnrun("-n", "7", "-N", "3", *IMAGE, "./app")
     assert answer.out == ""
     assert answer.err == (
-        "mnrun: 3 nodes x 2-3 ranks (--ntasks (command line)) on node[01-03] (--nodes 3: the first of 4); "
+        "mnrun: 3 nodes x 3 + 2 + 2 ranks (--ntasks (command line)) on node[01-03] (--nodes 3: the first of 4); "
         "inside-out, apptainer, ranks by mpirun, or by mnrun without one\n"
     )
 

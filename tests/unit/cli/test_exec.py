@@ -15,7 +15,7 @@ from mnrun.cli import why
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.schedulers import hosts, slurm
-from mnrun.schedulers.model import Job
+from mnrun.schedulers.model import Job, Trace
 from mnrun.system import client, commands
 from published import checked
 from unit.cli.test_jobs import Slurm
@@ -38,6 +38,7 @@ def mnrun(
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch.object(slurm, "runs", return_value=True)
     mocker.patch.object(slurm, "why_down", return_value={})
+    mocker.patch.object(slurm, "trace", return_value=None)
     return Terminal(mocker, capsys)
 
 
@@ -129,10 +130,10 @@ def test_a_host_is_reached_by_ssh(
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        (["13", "ps"], "13 is no running job of yours: {jobs} has no records of it; "),
+        (["13", "ps"], "{jobs} has no records of job 13: only mnrun submit, and runs with --keep, leave records; "),
         (["6", "ps"], "job 6 has not begun; see mnrun status 6"),
         (["7", "ps"], "job 7 has ended, with code 3; see mnrun why 7"),
-        (["--rank", "9", "ps"], "rank 9 of job 12-abcdef has not started; ranks that have are 0-3"),
+        (["--rank", "9", "ps"], "job 12-abcdef has no rank 9; its ranks are 0-3"),
         (["--node", "n9", "ps"], "job 12-abcdef has no node n9; its nodes are n[1-2]"),
         (["--node", "n1", "--rank", "0", "ps"], "--rank and --node together; choose one"),
         (["-t", "ps"], "-t needs a terminal, and standard input is none; leave out -t"),
@@ -161,7 +162,7 @@ def test_a_job_that_slurm_has_ended_is_not_entered(mnrun: Terminal, jobs: Path, 
     mocker.patch.object(slurm, "runs", return_value=False)
     running(jobs)
     done = mnrun("exec", "ps")
-    assert (done.code, done.err.split(";")[0]) == (2, "mnrun: no job of yours runs here")
+    assert (done.code, done.err.split(";")[0]) == (2, f"mnrun: no job of yours runs now, by the records in {jobs}")
 
 
 def test_a_node_that_is_down_is_named(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:
@@ -213,6 +214,16 @@ def test_why_shows_each_rank_and_equal_stacks_once(mnrun: Terminal, jobs: Path, 
     ]
 
 
+def test_why_without_a_debugger_says_how_to_have_one(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:
+    """py-spy of the home directory can be used at once."""
+    lines = "".join(line + "\n" for line in ANSWER.splitlines() if not line.startswith("stack"))
+    mocker.patch.object(commands, "run", return_value=mocker.Mock(stdout=lines, stderr="", returncode=0))
+    running(jobs)
+    *_, missing, remedy = mnrun("why", "12").out.splitlines()
+    assert missing.startswith("no stacks: neither the image nor a node has py-spy or gdb")
+    assert remedy.endswith(": mnrun exec 12-abcdef --rank 0 -- sh -c '~/spy/bin/py-spy dump --pid $MNRUN_RANK_PID'")
+
+
 def test_why_for_programs(mnrun: Terminal, jobs: Path, answer: None) -> None:
     running(jobs)
     found = checked("why", mnrun("why", "--json").out)
@@ -244,6 +255,52 @@ def test_why_of_an_ended_job_names_the_rank_that_failed_first(mnrun: Terminal, j
     )
     found = checked("why", mnrun("why", "--json", "7").out)
     assert (found["code"], found["first"]) == (3, {"rank": 3, "node": "n2", "code": 9})
+
+
+def test_why_names_the_rank_by_the_words_of_mpirun(mnrun: Terminal, jobs: Path, tmp_path: Path) -> None:
+    """A rank of mpirun does not report its own end."""
+    folder = made(jobs, "7", 3)
+    (folder / "0" / "log").write_text("rank n1 0 4\nrank n2 1 4\n")
+    out = tmp_path / "out"
+    out.write_text("  Process name: [[4242,1],1]\n  Exit code:    3\n")
+    begun = {"time": 5.0, "nodes": "n[1-2]", "output": str(out), "error": str(out)}
+    (folder / "0" / "begun").write_text(json.dumps(begun))
+    assert "rank 1 on n2 failed first, with code 3" in mnrun("why", "7").out.splitlines()
+
+
+def test_why_of_a_live_run_that_was_kept(mnrun: Terminal, jobs: Path) -> None:
+    """By its job's number and by its name: its end, if it has recorded one."""
+    folder = running(jobs)
+    (folder / launches.OWNER).unlink()
+    (folder / "summary").write_text("4 ranks on n[1-2] x 2\n")
+    assert mnrun("why", "12").out.splitlines()[0] == "job 12-abcdef: unknown: it left no record of its end"
+    (folder / "outcome").write_text(json.dumps({"time": 5.0, "code": 3, "why": "rank 1 on n1 exited with 3"}))
+    for name in ("12", "12-abcdef"):
+        assert mnrun("why", name).out.splitlines() == [
+            "job 12-abcdef: failed, with code 3: rank 1 on n1 exited with 3",
+            "4 ranks on n[1-2] x 2",
+        ]
+    assert checked("why", mnrun("why", "--json", "12").out)["code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("trace", "said"),
+    [
+        (Trace(False, "/home/alice/slurm-13.out"), "leave records; its output is in /home/alice/slurm-13.out"),
+        (Trace(False, ""), "leave records; its messages went to its terminal"),
+        (Trace(True, ""), "mnrun runs nothing in job 13 now; see mnrun status 13"),
+        (None, "leave records; mnrun status shows your jobs; --job-dir names another place for records"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["why", "logs"])
+def test_a_job_without_records(
+    mnrun: Terminal, mocker: MockerFixture, verb: str, trace: Trace | None, said: str
+) -> None:
+    """A live run, or a script with a plain line of mnrun: Slurm knows where its output is, for some minutes."""
+    mocker.patch.object(slurm, "trace", return_value=trace)
+    answer = mnrun(verb, "13")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.rstrip("\n").endswith(said), answer.err
 
 
 def test_why_of_a_job_that_waits_says_so(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:

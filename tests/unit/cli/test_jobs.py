@@ -34,12 +34,13 @@ class Slurm:
         self.asked: list[str] = []
         self.down = False
         self.ended: list[str] = []
+        self.age = 0.0
 
     def jobs(self) -> Snapshot:
         self.asked.append("jobs")
         if self.down:
             raise SchedulerError("squeue: Unable to contact slurm controller")
-        return Snapshot(self.known, time.time())
+        return Snapshot(self.known, time.time() - self.age)
 
     def history(self, ids: tuple[str, ...] = ()) -> tuple[Job, ...]:
         self.asked.append("history " + ",".join(ids))
@@ -63,6 +64,7 @@ def mnrun(
 ) -> Terminal:
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch("time.sleep")
+    mocker.patch("mnrun.schedulers.slurm.trace", return_value=None)
     return Terminal(mocker, capsys)
 
 
@@ -129,6 +131,26 @@ def test_status_of_a_job_that_nobody_knows(mnrun: Terminal, slurm: Slurm, jobs: 
     assert done.code == 123
     assert "running" in done.out
     assert done.err == f"mnrun: no job 4711 of yours: neither Slurm nor {jobs} knows it\n"
+
+
+def test_status_of_a_job_that_is_newer_than_the_answer(mnrun: Terminal, slurm: Slurm) -> None:
+    """Nobody has asked Slurm since."""
+    slurm.age = 12
+    done = mnrun("status", "4711")
+    said = "mnrun: job 4711 is not known yet: Slurm was asked 12 s ago, and is asked again after 30 s\n"
+    assert (done.code, done.err) == (123, said)
+
+
+@pytest.mark.parametrize(("age", "state"), [(100.0, "done"), (0.0, "pending")])
+def test_a_record_of_the_end_counts_above_an_older_answer(
+    mnrun: Terminal, slurm: Slurm, jobs: Path, age: float, state: str
+) -> None:
+    """A younger answer means that the job begins anew."""
+    slurm.known, slurm.age = (Job("7", "train", "PENDING", "was submitted just now"),), age
+    made(jobs, "7", 0, time=time.time() - 50)
+    assert mnrun("status").out.splitlines()[1].split()[:3] == (
+        ["7", "train", state] if age == 0 else ["7", state, "n[1-2]"]
+    )
 
 
 def test_status_while_slurmctld_is_down(mnrun: Terminal, slurm: Slurm) -> None:
@@ -300,7 +322,7 @@ def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
 
 def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     """Each with what to do."""
-    assert "there are no records of job 7 in" in mnrun("logs", "7").err
+    assert f"{jobs} has no records of job 7: only mnrun submit," in mnrun("logs", "7").err
     made(jobs, "8")
     slurm.down = True
     assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err

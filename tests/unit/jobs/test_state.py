@@ -35,7 +35,8 @@ def left(code: int | None, why: str = "", identity: str = "7", restart: int = 0,
         (job("PENDING"), None, None),
         (job("COMPLETED"), None, 0),
         (job("FAILED", code=3), None, 3),
-        (job("FAILED", signal=9), None, 137),
+        (job("FAILED", signal=9, nodelist="n1"), None, 137),
+        (job("FAILED", signal=1), None, 123),  # Slurm refused it
         (job("TIMEOUT", signal=15), None, 124),
         (job("CANCELLED"), None, 143),
         (job("PREEMPTED"), None, 143),
@@ -105,7 +106,7 @@ def test_a_job_of_which_only_its_directory_knows() -> None:
     ("slurm", "own", "state"),
     [
         (job("COMPLETING"), left(124, "job 7 reached its time limit"), "TIMEOUT"),
-        (None, left(124, "job 7 reached its time limit"), "TIMEOUT"),
+        (None, left(124, "job 7 reached its time limit of 00:05:00"), "TIMEOUT"),
         (None, left(143, "job 7 was cancelled"), "CANCELLED"),
         (None, left(124), "FAILED"),  # timeout(1) has that code too
         (job("COMPLETING"), left(0), "COMPLETED"),
@@ -119,7 +120,14 @@ def test_how_a_job_ended_by_its_own_word(slurm: Job | None, own: JobRecord, stat
 def test_why_a_job_failed() -> None:
     """Its own reason, else the signal."""
     assert follow.view("7", job("FAILED", code=1), left(121, "node n2 was lost"), NOW).why == "node n2 was lost"
-    assert follow.view("7", job("FAILED", signal=9), None, NOW).why == "signal 9"
+    assert follow.view("7", job("FAILED", signal=9, nodelist="n1"), None, NOW).why == "signal 9"
+    refused = follow.view("7", job("FAILED", signal=1), None, NOW)
+    assert (refused.why, refused.code, refused.nodes) == ("Slurm refused it", 123, 0)
+
+
+def test_where_an_ending_job_ran() -> None:
+    """Slurm names only the nodes that still clean up."""
+    assert follow.view("7", job("COMPLETING", nodelist="n1"), left(3), NOW).nodelist == "n[1-2]"
 
 
 def test_why_a_job_waits() -> None:
@@ -223,5 +231,5 @@ def test_a_closed_partition() -> None:
 @pytest.mark.parametrize(("more", "code"), [({"code": 3}, 3), ({"signal": 9}, 137), ({}, 1)])
 def test_a_failed_job_that_mnrun_did_not_hand_in(more: dict[str, Any], code: int) -> None:
     """Slurm's word is its code, which is never 0 for what failed."""
-    assert follow.code(job("FAILED", **more), None) == code
+    assert follow.code(job("FAILED", nodelist="n1", **more), None) == code
     assert follow.code(job("COMPLETED"), None) == 0

@@ -7,7 +7,7 @@ import pytest
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Layout, Node
-from mnrun.planning.layout import lay_out, share_gpus
+from mnrun.planning.layout import lay_out, share_gpus, size
 from unit.samples import build, held, job_spec, recorded
 
 
@@ -305,6 +305,19 @@ def test_no_rank_is_lost_and_no_node_is_empty(ntasks: int) -> None:
     ranks = lay_out(ask(ntasks=ntasks), Allocation("slurm", "7", nodes)).ranks
     assert sum(ranks) == ntasks
     assert all(1 <= count <= room for count, room in zip(ranks, cpus))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ((1,), "1 node x 1 rank"),
+        ((2, 2), "2 nodes x 2 ranks"),
+        ((3, 1), "2 nodes x 3 + 1 ranks"),
+        ((3, 3, 3, 2, 2), "5 nodes x 2-3 ranks"),
+    ],
+)
+def test_a_layout_in_words(ranks: tuple[int, ...], words: str) -> None:
+    assert size(Layout((), ranks, "", "")) == words
 
 
 def test_nodes_by_name_are_as_many_as_they_are() -> None:

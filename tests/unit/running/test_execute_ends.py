@@ -11,6 +11,8 @@ from pytest_mock import MockerFixture
 from mnrun.errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed
 from mnrun.model import Outcome
 from mnrun.nodes import kit
+from mnrun.running.reasons import job_over
+from mnrun.schedulers import SCHEDULERS
 from mnrun.system.process import Event
 from unit import played
 from unit.played import BYE, FOUND, RANKS, READY, Launcher, Lease, Play, Slurm, Stage, ended, noise, say, signalled
@@ -139,7 +141,7 @@ def test_how_a_launch_ends(launch: Launcher, end: str) -> None:
     ("state", "expected"),
     [
         ("CANCELLED", JobEnded("job 7 was cancelled")),
-        ("TIMEOUT", DeadlineError("job 7 reached its time limit", "ask for more with --time of salloc or sbatch")),
+        ("TIMEOUT", DeadlineError("job 7 reached its time limit of 00:05:00", "ask for more with --time")),
         ("NODE_FAIL", NodeError("a node of job 7 failed")),
         ("RUNNING", NodeError("the step with the containers ended while the program ran (without a message)")),
         ("", NodeError("the step with the containers ended while the program ran (without a message)")),
@@ -154,6 +156,13 @@ def test_a_job_that_ends_under_us(
     with pytest.raises(LaunchError) as wrong:
         launch(Play(go=program + ended("serve", 143), close=[]))
     assert (type(wrong.value), str(wrong.value)) == (type(expected), str(expected))
+
+
+def test_the_time_limit_of_a_submitted_job() -> None:
+    """The remedy is the verb by which it was submitted."""
+    scheduler = SCHEDULERS["local"]
+    over = job_over(replace(build("./app"), as_given=True), "7", "TIMEOUT", scheduler)
+    assert str(over) == "job 7 reached its time limit; ask for more with mnrun submit --time"
 
 
 WARNED = say(*RANKS, "warned node01", "warned node02")

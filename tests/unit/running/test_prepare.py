@@ -156,6 +156,7 @@ def test_how_it_fails(end: str, mocker: MockerFixture) -> None:
 def test_a_job_that_ends_meanwhile(state: str, kind: type[LaunchError], mocker: MockerFixture) -> None:
     """Slurm knows which it was."""
     mocker.patch("mnrun.schedulers.slurm.ending", return_value=state)
+    mocker.patch("mnrun.schedulers.slurm.time_limit", return_value="")
     with pytest.raises(kind):
         carried_out(Step(over=143))
 

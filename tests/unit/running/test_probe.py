@@ -14,11 +14,12 @@ from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
-from mnrun.running import probe, session
+from mnrun.running import session
 from mnrun.running.job_dir import Records
 from mnrun.running.probe import Probe, resolve
 from mnrun.schedulers import slurm
 from mnrun.system import process
+from mnrun.system.clock import Clock
 from unit.samples import RECORDED, SITE, build, held
 
 FACTS = (RECORDED / "facts.txt").read_text()
@@ -62,7 +63,9 @@ def of(image: Path, **given: Any) -> Probe:
 def started(probe: Probe) -> tuple[JobSpec, str]:
     """The job as a run carries it out, and the line with the verdict."""
     assert probe.allocation is not None
-    request = session.LaunchRequest(probe.spec, probe.allocation, probe.site, lambda _: nullcontext(Records(Path())))
+    request = session.LaunchRequest(
+        probe.spec, probe.allocation, probe.site, Clock(), lambda _: nullcontext(Records(Path()))
+    )
     return session.resolved(request, None)
 
 
@@ -152,7 +155,7 @@ def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) ->
     paper = of(image, mode="outside-in")
     paper.allocation = None
     assert resolve(paper, look=True)[1] is None
-    assert paper.origin == probe.UNASKED
+    assert paper.origin == f"no node was asked; this asks one: mnrun check -N 1 --image {image}"
 
 
 @pytest.mark.parametrize("says", ["", "srun: error\n"])

@@ -8,22 +8,14 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from mnrun.cli.words import foreign
 from mnrun.config.options import BY_FLAG, Option
-from mnrun.environment import masked
 from mnrun.errors import UsageError
 from mnrun.images.reference import SCHEMES
 from mnrun.planning.starters import PROGRAMS
 
 IMAGE = re.compile(r".+\.(sif|simg|sqsh|sqfs|squashfs)|[a-z]+://.+|[a-z0-9._/-]+:[A-Za-z0-9][\w.-]*")
 OTHER_JOB_FILE = re.compile(r".+\.(ya?ml|json|tml|ini|conf)")
-# The words by which another tool starts a container. A path, such as /usr/bin/docker, is a program like any other.
-CONTAINERS = {
-    "apptainer": ("exec", "run", "shell"),
-    "singularity": ("exec", "run", "shell"),
-    "docker": ("run", "exec"),
-    "podman": ("run", "exec"),
-    "enroot": ("start", "exec"),
-}
 # The commands of Slurm -> the line to write in their place. After -- all but srun are the image's own.
 SLURM = {"srun": "{}", "salloc": "salloc -N 2 {}", "sbatch": "mnrun submit --image app.sif -- ./app"}
 
@@ -41,14 +33,19 @@ class Line:
     plain: bool
     job_file: str = ""
 
+    @property
+    def names(self) -> set[str]:
+        """Return the names of mnrun's options in the line, and of a few of their values."""
+        return {option.name for option in map(_option, self.options) if option is not None}
+
     def has(self, *flags: str) -> bool:
         return any(word.partition("=")[0] in flags for word in self.options)
 
     def with_words(self, *words: str, command: Sequence[str]) -> str:
-        """Return the line with more options and another command, for a person to type. Values of -x stay out."""
+        """Return the line with more options and another command, for a person to type."""
         verb = () if self.verb == "run" else (self.verb,)
         end = ("--", *command) if command else ()
-        return shlex.join(("mnrun", *verb, *masked(self.options), *words, *end))
+        return shlex.join(("mnrun", *verb, *self.options, *words, *end))
 
 
 def refuse(line: Line, verbs: Collection[str]) -> None:
@@ -121,13 +118,16 @@ def _parts(words: Sequence[str]) -> Iterator[tuple[Option | None, list[str]]]:
     """Yield each option of mnrun's own with its words, and each other word alone."""
     place = 0
     while place < len(words):
-        flag, equals, _ = words[place].partition("=")
-        option = BY_FLAG.get(flag)
-        taken = 2 if option is not None and option.takes_value and not equals else 1
-        if option is None and re.match("-[A-Za-z].", flag):  # a value may stand beside its letter: -N2
-            option = BY_FLAG.get(flag[:2])
+        option = _option(words[place])
+        taken = 2 if option is not None and option.takes_value and words[place] in BY_FLAG else 1
         yield option, list(words[place : place + taken])
         place += taken
+
+
+def _option(word: str) -> Option | None:
+    """Return mnrun's option of a word: `--nodes`, `--nodes=2`, `-N`, `-N2`."""
+    beside = BY_FLAG.get(word[:2]) if re.match("-[A-Za-z].", word) else None
+    return BY_FLAG.get(word.partition("=")[0]) or beside
 
 
 def _refuse_verb(line: Line, verbs: Collection[str]) -> None:
@@ -187,21 +187,16 @@ def _refuse_container_tool(line: Line) -> None:
     word, *rest = line.command
     if "host" in line.options or line.has("--runtime=host"):
         return
-    image = () if line.has("--image") else ("--image", "app.sif")
-    if word in SLURM and (line.plain or word == "srun"):
-        right = line.with_words(*image, command=_program(rest))
+    meant = foreign.translation(line.command, line.names)
+    image = () if line.has("--image") else ("--image", meant.image or "app.sif")
+    if meant.contained or word == "srun":
+        right = line.with_words(*meant.options, *image, command=meant.command or ("./app",))
+        without = f"; this leaves out {', '.join(meant.left_out)}" if meant.left_out else ""
+        what = "ranks and containers" if len(meant.tools) > 1 else "the container" if meant.contained else "the ranks"
+        raise UsageError(f"mnrun starts {what} itself, without {' and '.join(meant.tools)}", f"write {right}{without}")
+    if word in SLURM and line.plain:
+        right = line.with_words(*image, command=rest if rest and not rest[0].startswith("-") else ("./app",))
         raise UsageError(f"{word} inside mnrun would run in the container", f"write {SLURM[word].format(right)}")
-    if word in CONTAINERS and rest and rest[0] in CONTAINERS[word]:
-        place = next((i for i, word in enumerate(rest) if i and IMAGE.fullmatch(word)), 0)
-        if place and image:
-            image = ("--image", rest[place])
-        right = line.with_words(*image, command=(rest[place + 1 :] if place else ()) or ("./app",))
-        raise UsageError(f"mnrun starts the container itself, without {word} {rest[0]}", f"write {right}")
-
-
-def _program(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words from the first that is no option. An option with a value apart hides it, so ./app stands in."""
-    return tuple(words) if words and not words[0].startswith("-") else ("./app",)
 
 
 def _refuse_quoted(line: Line) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from mnrun.cli.words.answers import VERBS
-from mnrun.cli.words.command import CONTAINERS, SLURM
+from mnrun.cli.words.command import SLURM
+from mnrun.cli.words.foreign import CONTAINERS
 from mnrun.cli.words.near import nearest
 from mnrun.errors import UsageError
 

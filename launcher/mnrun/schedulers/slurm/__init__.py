@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mnrun.jobspec import JobSpec
 from mnrun.model import Site, job_name
-from mnrun.schedulers.model import Queue
+from mnrun.schedulers.model import Granted, Queue
 from mnrun.schedulers.slurm.cluster import (
     ENDS,
     SUBMIT,
@@ -27,6 +27,8 @@ from mnrun.schedulers.slurm.cluster import (
     start,
     step,
     submit,
+    time_limit,
+    trace,
     version,
     why_down,
 )
@@ -49,8 +51,8 @@ TITLE = "Slurm"
 
 def allocated(
     spec: JobSpec, options: Sequence[str], environ: Mapping[str, str], screen: Screen
-) -> AbstractContextManager[Mapping[str, str]]:
-    """Return a context that holds an allocation of salloc, and yields the job's variables."""
+) -> AbstractContextManager[Granted]:
+    """Return a context that holds an allocation of salloc, which ends with the code that it is given."""
     from mnrun.schedulers.slurm import allocate
 
     refuse(spec, Site("slurm", "", version()))
@@ -72,6 +74,6 @@ def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
 __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command", "launch_environment"]
 __all__ += ["with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
-__all__ += ["settings", "site", "start", "step", "submit", "why_down"]
+__all__ += ["settings", "site", "start", "step", "submit", "time_limit", "trace", "why_down"]
 __all__ += ["OUTPUT", "TEMPLATE", "directives", "refuse", "request"]
 __all__ += ["TITLE", "allocated", "user_queue"]

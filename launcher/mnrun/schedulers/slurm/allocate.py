@@ -1,11 +1,12 @@
 """Get an allocation for one job, and keep it by a pipe.
 
-salloc runs one small command, which waits for the end of its standard input. That is a pipe that mnrun holds. The pipe
-ends when the job is over, or when somebody kills mnrun, and the allocation ends with it.
+salloc runs one small command, which waits for a line on its standard input. That is a pipe that mnrun holds. The line
+has the program's exit code, with which the command and so the job end. The pipe ends without it when somebody kills
+mnrun, and the allocation ends with it.
 
-salloc gets no signal but HUP. HUP withdraws a request, or ends the command and with it the job. At TERM, INT and PIPE,
-salloc (24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the command, for
-which the main loop waits for ever.
+salloc gets no signal but HUP, which withdraws a request, and comes when mnrun is killed. At TERM, INT and PIPE, salloc
+(24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the command, for which
+the main loop waits for ever.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from mnrun.errors import SchedulerError
+from mnrun.errors import LaunchError, SchedulerError
 from mnrun.model import Command, Words
 from mnrun.nodes import kit
-from mnrun.schedulers.model import Queue
+from mnrun.schedulers.model import Granted, Queue
 from mnrun.schedulers.slurm import cluster
 from mnrun.system.process import Child, Event, Signals, start, starting, tied
 from mnrun.system.screen import Screen
@@ -41,8 +42,8 @@ def allocated(
     screen: Screen,
     user_queue: Queue,
     shortage: Callable[[str], str] = lambda reason: "",
-) -> Iterator[dict[str, str]]:
-    """Yield the variables of the job that salloc grants, and give the job back at the end. `words` are its command.
+) -> Iterator[Granted]:
+    """Yield the job that salloc grants, and give the job back at the end, with its code. `words` are salloc's command.
 
     While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses, with
     the answer of `shortage` to its reason. A signal raises SystemExit(128+n).
@@ -54,21 +55,24 @@ def allocated(
         with starting(words[0], "load Slurm's module, or use --local"):
             command = Command(tied(argv, signal.SIGHUP))
             lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
-        variables: dict[str, str] = {}
+        granted = Granted({})
         wait = Wait(events, user_queue)
         try:
             with Signals(events):
-                variables = _variables(events, screen, lambda: _lines(errors), wait)
-                if not variables:
+                granted.variables = _variables(events, screen, lambda: _lines(errors), wait)
+                if not granted.variables:
                     reason = _reason(_lines(errors))
                     remedy = shortage(reason) or f"the request was {' '.join(words[1:])}"
                     raise SchedulerError(f"salloc: {reason}", remedy)
             screen.done()
-            yield variables
+            yield granted
+        except BaseException as error:
+            granted.code = error.code if isinstance(error, LaunchError) else 1
+            raise
         finally:
             wait.over()
             screen.done()
-            _give_back(lease, cluster.job(variables))
+            _give_back(lease, granted)
 
 
 class Wait:
@@ -145,13 +149,17 @@ def _reason(lines: list[str]) -> str:
     return "; ".join(dict.fromkeys(line.replace("error: ", "", 1) for line in errors))
 
 
-def _give_back(lease: Child, job: str) -> None:
-    """End salloc and with it the job. `job` is "" if there is none yet."""
-    lease.end(signal.SIGHUP)
+def _give_back(lease: Child, granted: Granted) -> None:
+    """End salloc, and with it the job, or the request for one."""
+    job = cluster.job(granted.variables)
+    if job:
+        lease.send(b"%d\n" % granted.code)
+    else:
+        lease.end(signal.SIGHUP)
     lease.close()
     if not lease.wait(FAREWELL):
         lease.end(signal.SIGKILL)
-    if job and lease.process.returncode != 0:
+    if job and lease.process.returncode != granted.code:
         cluster.end(job)  # a killed salloc leaves the job in place
 
 

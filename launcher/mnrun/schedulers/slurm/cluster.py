@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from mnrun import environment, nodeset
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
-from mnrun.schedulers.model import RUNNING, BatchStart, StepTask
+from mnrun.schedulers.model import ACTIVE, RUNNING, BatchStart, StepTask, Trace
 from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
 
@@ -245,6 +246,23 @@ def ending(site: Site) -> str:
         if pause:
             time.sleep(pause)
     return ""
+
+
+def trace(job: str) -> Trace | None:
+    """Return what slurmctld still knows of a job of this user's. It forgets a job some minutes after its end."""
+    line = _shown(job)
+    state = re.search(r"\bJobState=(\w+)", line)
+    owner = re.search(r"\bUserId=[^( ]*\((\d+)\)", line)
+    if state is None or owner is None or int(owner[1]) != os.getuid():
+        return None
+    output = re.search(r"\bStdOut=(.*?) *(?: [A-Z]\w*=|$)", line)
+    return Trace(state[1] in ACTIVE, output[1] if output else "")
+
+
+def time_limit(job: str) -> str:
+    """Return the job's time limit as Slurm writes it, or "" if Slurm does not say."""
+    limit = re.search(r"\bTimeLimit=(\S+)", _shown(job))
+    return limit[1] if limit else ""
 
 
 def end(job: str) -> None:

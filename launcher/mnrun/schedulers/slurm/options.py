@@ -147,15 +147,18 @@ def refuse(spec: JobSpec, site: Site) -> None:
 
 def request(spec: JobSpec, options: Sequence[str]) -> Words:
     """Return the salloc command for the job. `options` are the names of those that stand in it as in sbatch."""
+    want = spec.resources
+    each, rest = divmod(want.ntasks or 0, want.nodes or 1)
+    even = each if want.nodes and not rest else 0  # without it, Slurm may take 3 CPUs on one node and 1 on another
     values = {
-        "-N": spec.resources.nodes,
-        "-n": spec.resources.ntasks,
-        "--ntasks-per-node": spec.resources.ntasks_per_node,
-        "-c": spec.resources.cpus_per_task,
-        "--gres": spec.resources.gres,
-        "--gpus-per-node": spec.resources.gpus_per_node,
-        "-w": spec.resources.nodelist,
-        "--exclude": spec.resources.exclude,
+        "-N": want.nodes,
+        "-n": want.ntasks,
+        "--ntasks-per-node": want.ntasks_per_node or even,
+        "-c": want.cpus_per_task,
+        "--gres": want.gres,
+        "--gpus-per-node": want.gpus_per_node,
+        "-w": want.nodelist,
+        "--exclude": want.exclude,
     }
     words = [word for flag, value in values.items() if value for word in (flag, str(value))]
     for name in options:

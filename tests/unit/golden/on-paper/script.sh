@@ -1,5 +1,5 @@
 #!/bin/bash
-# app: 3 nodes x 1-2 ranks, outside-in, apptainer
+# app: 3 nodes x 2 + 2 + 1 ranks, outside-in, apptainer
 # Written by mnrun 0.1.0 on 2026-01-01 by: mnrun plan job.toml
 # You may edit this script, and submit it with sbatch. The first node of the job needs mnrun at the path below.
 #SBATCH --job-name=app      # the program's name

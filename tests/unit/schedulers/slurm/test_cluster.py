@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import NoAnswerError, SchedulerError
 from mnrun.model import Site
+from mnrun.schedulers.model import Trace
 from mnrun.schedulers.slurm import cluster
 from unit.samples import build, recorded
 
@@ -186,6 +188,39 @@ def test_how_a_job_ends(slurm: dict[str, str], said: str, ending: str) -> None:
     """In Slurm's word, or no word where it has none."""
     slurm["scontrol"] = said
     assert cluster.ending(JOB) == ending
+
+
+@pytest.mark.parametrize(
+    ("said", "limit"),
+    [("JobId=7 JobState=TIMEOUT RunTime=00:05:12 TimeLimit=00:05:00", "00:05:00"), ("!Invalid job id specified", "")],
+)
+def test_the_time_limit(slurm: dict[str, str], said: str, limit: str) -> None:
+    """In Slurm's words, or none."""
+    slurm["scontrol"] = said
+    assert cluster.time_limit("7") == limit
+
+
+SHOWN = "JobId=7 JobName=x UserId=alice({uid}) JobState={state} {rest}Power="
+
+
+@pytest.mark.parametrize(
+    ("said", "trace"),
+    [
+        (
+            SHOWN.format(uid=os.getuid(), state="FAILED", rest="StdOut=/home/a b/out TRES= "),
+            Trace(False, "/home/a b/out"),
+        ),
+        (f"JobId=7 UserId=alice({os.getuid()}) JobState=TIMEOUT StdOut=/home/a/out ", Trace(False, "/home/a/out")),
+        (SHOWN.format(uid=os.getuid(), state="FAILED", rest=""), Trace(False, "")),
+        (SHOWN.format(uid=os.getuid(), state="PENDING", rest=""), Trace(True, "")),
+        (SHOWN.format(uid=os.getuid() + 1, state="FAILED", rest="StdOut=/x "), None),
+        ("!Invalid job id specified", None),
+    ],
+)
+def test_what_slurm_still_knows_of_a_job(slurm: dict[str, str], said: str, trace: Trace | None) -> None:
+    """Of this user's alone."""
+    slurm["scontrol"] = said
+    assert cluster.trace("7") == trace
 
 
 def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:

@@ -63,6 +63,20 @@ def test_more_nodes_than_there_are_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"nodes": "2", "ntasks": "4"}, "-N 2 -n 4 --ntasks-per-node 2"),
+        ({"nodes": "2", "ntasks": "3"}, "-N 2 -n 3"),
+        ({"ntasks": "4"}, "-n 4"),
+        ({"nodes": "2", "ntasks": "4", "ntasks_per_node": "3"}, "-N 2 -n 4 --ntasks-per-node 3"),
+    ],
+)
+def test_ranks_are_even_where_they_can_be(given: dict[str, Any], words: str) -> None:
+    """As in a batch script. Slurm would take 3 CPUs on one node and 1 on another."""
+    assert " ".join(options.request(build("./app", **given), ())) == f"salloc {words}"
+
+
+@pytest.mark.parametrize(
     ("given", "gpus", "refused"),
     [
         ({}, (), False),
