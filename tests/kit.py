@@ -23,7 +23,7 @@ def sample() -> Plan:
 def main(target: str) -> None:
     made = sample()
     generated = {
-        "launch.env": kit.inside_environment(made, made.layout),
+        "launch.env": kit.inside_environment(made),
         "session.env": "# shellcheck shell=sh\n" + exports(made.spec.program.env),
     }
     for name, text in kit.files(made, generated).items():

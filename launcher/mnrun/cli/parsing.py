@@ -12,7 +12,6 @@ from click.shell_completion import CompletionItem
 from mnrun.cli.words.help import help_all, write_options
 from mnrun.config.options import OPTIONS, Option
 from mnrun.errors import NoImageError
-from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
     from mnrun.cli.words.line import Flags
@@ -60,6 +59,7 @@ class JobVerb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         from mnrun.cli.words import command
+        from mnrun.system.screen import Screen
 
         if warning := command.size_behind(ctx.obj):
             Screen().warn(warning)

@@ -285,6 +285,12 @@ def hostfiles(layout: Layout) -> dict[str, str]:
     }
 
 
+def launch_files(plan: Plan) -> dict[str, str]:
+    """Return name -> text of the files by which mpirun finds the nodes, and of its environment inside-out."""
+    inside = plan.spec.start.mode == "inside-out"
+    return {**hostfiles(plan.layout), **({"launch.env": inside_environment(plan)} if inside else {})}
+
+
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     """Return launch.env of outside-in: the variables that the host's mpirun must see, the scheduler's first."""
     variables = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
@@ -306,12 +312,12 @@ def _places(plan: Plan) -> Places:
     )
 
 
-def inside_environment(plan: Plan, layout: Layout) -> str:
+def inside_environment(plan: Plan) -> str:
     """Return launch.env of inside-out, by which mpirun in the master container finds everything.
 
     Scripts of the older tools read hostlist, np and ENVLIST.
     """
-    spec = plan.spec
+    spec, layout = plan.spec, plan.layout
     legacy = (
         Variable("hostlist", ",".join(f"{node}:{ranks}" for node, ranks in zip(layout.nodes, layout.ranks))),
         Variable("np", str(layout.ntasks)),

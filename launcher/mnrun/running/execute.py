@@ -168,15 +168,11 @@ class Launch:
             pass
 
     def _go(self) -> None:
-        layout = self.plan.layout
-        workers = self.roster.in_order()
-        files: dict[str, str] = {}
+        files = self._fabric()
         if self.plan.connect:
-            files = self._connect().files(self.plan.node_dir, workers)
-            files = {**files, **kit.hostfiles(layout)}
-            if self.plan.spec.start.mode == "inside-out":
-                files["launch.env"] = kit.inside_environment(self.plan, layout)
-        for name, text in {**files, **self._fabric()}.items():
+            files.update(self._connect().files(self.plan.node_dir, self.roster.in_order()))
+            files.update(kit.launch_files(self.plan))
+        for name, text in files.items():
             for line in kit.file_lines(name, text):
                 self._send(line)
         self._send(b"go\n")

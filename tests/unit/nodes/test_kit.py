@@ -226,7 +226,7 @@ def test_what_a_plain_mpirun_finds_inside() -> None:
     """launch.env, whole: hosts, agent and binding for every MPI, and what the older scripts set."""
     job = job_spec(command=("./app",), image="/app.sif", bind_to="none", forwarded=("A", "B"), force=True)
     plan = make(job, 2, 1)
-    assert kit.inside_environment(plan, plan.layout) == (
+    assert kit.inside_environment(plan) == (
         "# shellcheck shell=sh source=user.env disable=SC2154\n"
         "PATH='/tmp/mnrun.7-abcdef/bin':$PATH\n"
         "export PATH\n"

@@ -94,7 +94,7 @@ def sent(made: Plan, site: Site) -> str:
     launch = (
         kit.outside_environment(made, SCHEDULERS[site.scheduler].launch_environment(made, site))
         if outside
-        else kit.inside_environment(made, made.layout)
+        else kit.inside_environment(made)
     )
     files = {**kit.files(made, {"launch.env": launch}), **({} if outside else kit.hostfiles(made.layout))}
     known = {*kit.node_wrappers(), "rules.sh"}

@@ -28,7 +28,7 @@ GUARD = rf"""set -euo pipefail
 {function("listen")}
 mnrun_node=n1 mnrun_silence=35
 exec {{mnrun_life}}>/dev/null {{mnrun_up}}>/dev/null {{mnrun_go}}>/dev/null
-[[ -z ${{INTO-}} ]] || {{ exec {{box}}> >(exec sh -c "$INTO" "$PWD" worker.sh); mnrun_box=([1]="$box"); }}
+[[ -z ${{INTO-}} ]] || {{ exec {{box}}> >(exec sh -c "$INTO" "$PWD" worker.sh); mnrun_asks=$box; }}
 while listen; do
   if [[ -z ${{mnrun_filter-}} ]]; then source {wrappers()["pipe_demux.sh"]}; else route; fi
 done

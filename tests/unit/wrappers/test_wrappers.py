@@ -361,7 +361,7 @@ def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path
 
 def test_a_script_that_is_not_there_is_one_line(node: Node) -> None:
     """It names no file of mnrun's."""
-    node.fill(1, 1)
+    node.fill(1, 1, runtime="podman")
     before = f"exec 2>&1; cd {node.path}; mkfifo go; exec 9<>go; echo go >&9\n"
     assert node.run("wait_go.sh", "/usr/bin/srun.none", "x", before=before, code=127) == (
         b"sh: /usr/bin/srun.none: not found\n"
