@@ -8,7 +8,6 @@ The lease is the standard input of the serving step. After it is closed, every p
 from __future__ import annotations
 
 import copy
-import importlib
 import queue
 import re
 import signal
@@ -124,7 +123,7 @@ class Launch:
         self._send(kit.pack(kit.files(self.plan, extra, pulse)))
         if pulse:
             self.serving.pulse()
-        importlib.import_module("mnrun.network.choose")  # while the nodes start
+        import mnrun.network.choose  # noqa: F401  # this takes a while, and the nodes start meanwhile
 
     def _start_run(self) -> None:
         # With a terminal, srun sends a program's errors with its output. Its own standard error has only srun's.
