@@ -6,6 +6,7 @@ set -eu
 . ./job.sh
 if [ -z "$mnrun_inside" ]; then . ./home.sh; fi # the host's Open MPI ends without HOME
 if [ -n "$mnrun_joined" ]; then # this is the container of its node as well
+  # shellcheck disable=SC2154  # into.sh's
   sh -c "$mnrun_into" "$mnrun_here" worker.sh <asks 8>&- 9>&- &
   exec >&8 2>&9 8>&- 9>&-
 fi
