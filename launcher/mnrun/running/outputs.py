@@ -43,7 +43,7 @@ def opened(
     copied: Copied | None = None
     try:
         errors = files.get(err or out)  # srun(1), --error: without it, errors go to the file of --output
-        if errors is None and not spec.program.shell and not _is_file(2):
+        if errors is None and not spec.program.shell and not _can_be_read(2):
             # The step's only task on the first node is mnrun's own. Of srun's ranks, it is the first.
             copied = Copied(2, EXITED if plan.step(Phase.RUN).where is Where.HEAD else NOTHING)
             errors = copied.end
@@ -58,10 +58,10 @@ def opened(
             os.close(file)
 
 
-def _is_file(file: int) -> bool:
+def _can_be_read(file: int) -> bool:
     """Return whether an open file can be read again. A closed one counts too, because nothing can be written to it."""
     try:
-        return stat.S_ISREG(os.fstat(file).st_mode)
+        return stat.S_ISREG(os.fstat(file).st_mode) and os.access(f"/proc/self/fd/{file}", os.R_OK)
     except OSError:
         return True
 
