@@ -23,6 +23,9 @@ from mnrun.system import commands
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 SUBMIT = "sbatch"
 ENDS = "Slurm ends what is left there once it can"
+# Slurm sends the signals of a batch job to every process of its script, and so to a client that was just asking.
+# scancel sends several within a moment: to the steps, and to the script (scancel(1), NOTES).
+SIGNALS = 4
 ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions: there is one question more
 SBATCH = 60  # seconds for sbatch to answer
 _ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # the output of --parsable, with the cluster's name
@@ -205,7 +208,9 @@ def _shown(job: str) -> str:
     words = ("scontrol", "-o", "show", "job", job)
     try:
         done = commands.run(words, 60)
-        if done.returncode < 0:  # Slurm sends the signals of a batch job to every process of its script
+        for _ in range(SIGNALS):
+            if done.returncode >= 0:
+                break
             done = commands.run(words, 60)
     except SchedulerError:
         return ""

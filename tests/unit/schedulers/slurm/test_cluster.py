@@ -235,6 +235,17 @@ def test_completing_hides_how_a_job_ends(mocker: MockerFixture) -> None:
     assert sleep.call_count == 2
 
 
+@pytest.mark.parametrize(("signals", "ending"), [(0, "CANCELLED"), (3, "CANCELLED"), (99, "")])
+def test_signals_end_the_question(mocker: MockerFixture, signals: int, ending: str) -> None:
+    """Slurm sends a batch job's TERM to the scontrol that is just asking why, and sometimes more than once."""
+    codes = iter([*[-15] * signals, 0])
+    mocker.patch(
+        "subprocess.run",
+        side_effect=lambda argv, **_: subprocess.CompletedProcess(argv, next(codes), "JobState=CANCELLED", ""),
+    )
+    assert cluster.ending(JOB) == ending
+
+
 @pytest.mark.parametrize(
     ("reason", "ending"), [("TimeLimit", "TIMEOUT"), ("NodeDown", "NODE_FAIL"), ("None", "CANCELLED")]
 )
