@@ -93,7 +93,7 @@ def every_verb(ours: Cluster) -> None:
         answers: dict[tuple[str, ...], str] = {
             ("nodes",): "free",
             ("check", "-N", "2"): "Open MPI",
-            ("plan", "-N", "2", *host, HELLO): "serve on all",
+            ("plan", "-N", "2", *host, HELLO): "start: inside-out",
             ("profile", "list"): "",
             ("clean", "--nodes"): "",
             ("clean", "--older", "30d"): "",
