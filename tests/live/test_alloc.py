@@ -126,7 +126,10 @@ def test_alloc_that_slurm_refuses(cluster: Cluster) -> None:
     """Slurm's own words and the request, and nothing in the queue."""
     remedies = {
         ("-p", "nowhere"): "the request was --partition=nowhere",
-        ("-N", "9"): f"partition main has {len(cluster.nodes)} nodes, and -N asks for 9: mnrun nodes",
+        (
+            "-N",
+            "9",
+        ): f"partition main has {len(cluster.nodes)} nodes, and --nodes (command line) asks for 9: mnrun nodes",
     }
     for words, remedy in remedies.items():
         result = cluster.alice(["mnrun", *words, *PLAIN, "--", "true"])

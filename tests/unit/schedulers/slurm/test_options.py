@@ -37,8 +37,11 @@ def test_which_option_sbatch_means(said: str, given: dict[str, Any], names: str)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"nodes": "9"}, "partition main has 2 nodes, and -N asks for 9: mnrun nodes"),
-        ({"nodes": "2", "partition": "gpu"}, "partition gpu has 1 node, and -N asks for 2: mnrun nodes"),
+        ({"nodes": "9"}, "partition main has 2 nodes, and --nodes (command line) asks for 9: mnrun nodes"),
+        (
+            {"nodes": "2", "partition": "gpu"},
+            "partition gpu has 1 node, and --nodes (command line) asks for 2: mnrun nodes",
+        ),
         ({"nodes": "2", "mem": "9T"}, ""),
         ({"nodes": "9", "partition": "x"}, ""),
         ({"mem": "9T"}, ""),
@@ -68,6 +71,7 @@ def test_more_nodes_than_there_are_without_an_answer() -> None:
         ({"nodes": "2", "ntasks": "4"}, "-N 2 -n 4 --ntasks-per-node 2"),
         ({"nodes": "2", "ntasks": "3"}, "-N 2 -n 3"),
         ({"ntasks": "4"}, "-n 4"),
+        ({"nodes": "1", "ntasks": "4"}, "-N 1 -n 4"),
         ({"nodes": "2", "ntasks": "4", "ntasks_per_node": "3"}, "-N 2 -n 4 --ntasks-per-node 3"),
     ],
 )
