@@ -91,7 +91,7 @@ def test_more_nodes_than_there_are(outside: Terminal, salloc: Salloc, mocker: Mo
     assert (answer.code, answer.err.splitlines()[-1]) == (
         123,
         "mnrun: salloc: Job submit/allocate failed: Requested node configuration is not available; "
-        "partition main has 1 node, and -N asks for 9: mnrun nodes",
+        "partition main has 1 node, and --nodes (command line) asks for 9: mnrun nodes",
     )
 
 

@@ -120,7 +120,8 @@ def shortage(message: str, spec: JobSpec, nodes: Callable[[], Sequence[Partition
         its = [node for node in nodes() if (node.partition == name if name else node.default)]
         if 0 < len(its) < want:
             asked = f"--nodes ({spec.origins['nodes']})" if "nodes" in spec.origins else "the job"
-            return f"partition {its[0].partition} has {counted(len(its), 'node')}, and {asked} asks for {want}: mnrun nodes"
+            there = f"partition {its[0].partition} has {counted(len(its), 'node')}"
+            return f"{there}, and {asked} asks for {want}: mnrun nodes"
     return ""
 
 
@@ -150,9 +151,8 @@ def request(spec: JobSpec, options: Sequence[str]) -> Words:
     """Return the salloc command for the job. `options` are the names of those that stand in it as in sbatch."""
     want = spec.resources
     each, rest = divmod(want.ntasks or 0, want.nodes or 1)
-    even = (
-        each if (want.nodes or 0) > 1 and not rest else 0
-    )  # without it, Slurm may take 3 CPUs on one node and 1 on another
+    # Without a number for each node, Slurm may take 3 CPUs on one node and 1 on another.
+    even = each if (want.nodes or 0) > 1 and not rest else 0
     values = {
         "-N": want.nodes,
         "-n": want.ntasks,
