@@ -27,4 +27,5 @@ executable() { # DIR: Make the programs of bin/ and steady/ executable
     rm -r "$place"
     ln -s "$1/$place" "$place"
   done
+  [[ -x bin/ssh ]] || rm -r "$1/steady" # without shims the runtime finds the node's own programs
 }

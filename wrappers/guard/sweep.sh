@@ -76,20 +76,24 @@ alive() { # Set mnrun_alive to the job's live processes of this user, without th
 }
 
 rest() { # Wait 10 ms
-  if [[ -p idle ]]; then read -rt 0.01 <>idle || true; else sleep 0.01; fi # the guard has made this pipe, and nothing writes to it
+  # The guard has made this pipe, and nothing writes to it.
+  if [[ -p idle ]]; then read -rt 0.01 <>idle || true; else sleep 0.01; fi
+}
+
+remain() { # PIDS: Test whether one of them is still there
+  local pid
+  for pid; do [[ ! -d /proc/$pid ]] || return 0; done
+  return 1
 }
 
 sweep() { # End all processes of the job, and set mnrun_alive to those that could not be ended
-  local rest pid
   for _ in {1..100}; do
     alive
     ((${#mnrun_alive[@]})) || return 0
     kill -KILL "${mnrun_alive[@]}" 2>/dev/null || true
-    for pid in "${mnrun_alive[@]}"; do # the next round looks again, because a process may have started another
-      for rest in {1..5}; do
-        [[ -d /proc/$pid ]] || break
-        rest
-      done
+    for _ in {1..5}; do # the next round looks again, because a process may have started another
+      remain "${mnrun_alive[@]}" || break
+      rest
     done
   done
 }
