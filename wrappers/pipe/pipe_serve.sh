@@ -77,7 +77,7 @@ exec 3<"$box.err" 4<>"$box.room.err"
   trap - HUP INT TERM USR1 USR2
   exec 3<&- 4>&-
   export SSH_ORIGINAL_COMMAND
-  if [ -e "$box.stop" ]; then exit 129; fi
+  if [ -e "$box.stop" ]; then exit 143; fi # as by the TERM below
   exec "$@" sh "$here/session.sh" <"$source" >&8 2>&9 8>&- 9>&-
 ) &
 command=$!

@@ -183,7 +183,7 @@ def test_a_signal_before_the_command_began(sh: Shell, home: Path) -> None:
     """It does not begin, and its answer ends."""
     script = """: >run.n2.AbC.stop
 sh ./pipe_serve.sh n2 AbC '0 0 ::touch ran:'; read -r line <&9; echo "$line"; ls -d run.* ran 2>/dev/null || :"""
-    assert sh(f"{ANSWER}\n{script}").decode().splitlines() == ["answer n2 AbC code 129 0 0"]
+    assert sh(f"{ANSWER}\n{script}").decode().splitlines() == ["answer n2 AbC code 143 0 0"]
 
 
 def test_a_command_that_is_killed_before_it_begins(sh: Shell, home: Path) -> None:
