@@ -212,7 +212,7 @@ class Start:
     undecided: tuple[str, ...] = ()  # options among mode, launcher and mpi that mnrun chooses
     mpi_args: tuple[str, ...] = ()
     bind_to: str = ""
-    connect: str = "auto"  # auto: ssh if every node has it, else the pipe
+    connect: str = "auto"  # auto: the pipe, or ssh under pdsh
     ports: str = "20000-29999"
     fabric: str = "auto"
     require: str = "any"  # the network that ranks must use between nodes: ib, tcp

@@ -155,7 +155,7 @@ class Plan:
     job: str  # mnrun's id of this launch, unique
     node_dir: str  # the job's own directory on every node, 0700
     starter: str  # program that starts the ranks: mpirun, srun, env, torchrun, or auto: mpirun or else env
-    connect: str  # mpirun's way to the nodes: ssh, pipe, auto, or "" where a scheduler reaches the nodes
+    connect: str  # mpirun's way to the nodes: ssh, pipe, or "" where a scheduler reaches the nodes
     stdin: str  # reader of standard input: "rank" (rank 0), or "" for the RUN step itself
     alone: bool  # outside-in: whether each rank of a node has a container in its own user namespace
     joined: bool  # inside-out: whether the container of mpirun is also the one in which the first node waits

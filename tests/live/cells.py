@@ -67,10 +67,10 @@ def possible(start: str, image: str, per: str = "auto") -> bool:
 
 INSIDE, MPIRUN, SRUN = Way("inside", "ompi5"), Way("mpirun", "ompi5"), Way("srun", "ompi5")
 MAIN = (INSIDE, MPIRUN, SRUN)
-PIPE = Way("inside", "ompi4", connect="pipe")
+SSH = Way("inside", "ompi4", connect="ssh")
 WAYS = tuple(
     Way(start, image, connect=connect)
-    for start, connect in (("inside", "auto"), ("inside", "pipe"), ("mpirun", "auto"), ("srun", "auto"))
+    for start, connect in (("inside", "auto"), ("inside", "ssh"), ("mpirun", "auto"), ("srun", "auto"))
     for image in ("ompi5", "ompi4", "mpich", "host")
     if possible(start, image)
 )

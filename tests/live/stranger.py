@@ -23,6 +23,7 @@ PULL = r"/tmp/mnrun\.pull\.\d+\.\d+"
 FIRST, SECOND = "node01", "node02"
 SRUN_HOST = ("--mode", "outside-in", "--launcher", "srun", "--runtime", "host")
 BARE, BARE_MPIRUN = Way("inside", "host"), Way("mpirun", "host")
+BARE_SSH = Way("inside", "host", connect="ssh")
 SLEEP = ("sleep", "3601")  # a program, to be told from a bystander
 BYSTANDER = ("sleep", "3599")
 

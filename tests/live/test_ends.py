@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, PIPE, WAYS, Way, cells, one, some, turn
+from .cells import HELLO, INSIDE, MAIN, SSH, WAYS, Way, cells, one, some, turn
 from .reports import check, everybody_spoke, mine
 from .stage import INSTANCES, LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 SECONDS = 20.0  # Slurm itself waits 5 between its two signals
 FOREVER = (HELLO, "-s", "3600")
-STARTS = {str(way): way for way in (*MAIN, PIPE, Way("mpirun", "host"))}
+STARTS = {str(way): way for way in (*MAIN, SSH, Way("mpirun", "host"))}
 
 
 def launcher(cluster: Cluster) -> int:

@@ -14,7 +14,7 @@ import pytest
 from published import checked
 
 from .batch import forget, submit
-from .cells import PIPE, WAYS, Way, one
+from .cells import SSH, WAYS, Way, one
 from .reports import only_line
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
@@ -34,7 +34,7 @@ done
 """
 # Prints what a command finds around it.
 AROUND = f"""printf '%s|' "$V" "$PWD" "$(id -u)" "$(uname -n)" "$(cat)"; {BESIDE}"""
-ALONE = tuple(way for way in (*WAYS, PIPE) if way.image in ("ompi5", "host") or way == PIPE)
+ALONE = tuple(way for way in (*WAYS, SSH) if way.image in ("ompi5", "host") or way == SSH)
 RUNTIMES = [
     Way(start, "ompi5", runtime=runtime)
     for runtime in ("docker", "podman", "charliecloud", "singularity")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .cells import HELLO, MAIN, PIPE, WAYS, Way, cells, possible, turn
+from .cells import HELLO, MAIN, SSH, WAYS, Way, cells, possible, turn
 from .reports import check, ranks
 from .stage import Cluster, Desk
 
@@ -53,7 +53,7 @@ def test_exit_code_is_the_programs(cluster: Cluster, end: str, start: str, image
 
 
 @pytest.mark.parametrize("rank", [2, 3])
-@pytest.mark.parametrize("way", turn(1, OPEN_MPI, [PIPE], MAIN), ids=str)
+@pytest.mark.parametrize("way", turn(1, OPEN_MPI, [SSH], MAIN), ids=str)
 def test_exit_of_one_rank_ends_the_others(cluster: Cluster, desk: Desk, way: Way, rank: int) -> None:
     """A rank that fails ends the job on every node at once, with its code: whichever of its node's it is, and
     though no MPI is there to notice. The others would sleep for an hour, one of them in the same container."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from .batch import end, submit
-from .cells import HELLO, INSIDE, MPIRUN, OMPI5, PIPE, SRUN, Way, some
+from .cells import HELLO, INSIDE, MPIRUN, OMPI5, SRUN, SSH, Way, some
 from .conftest import clean
 from .reports import check, mine
 from .stage import Cluster
@@ -46,7 +46,7 @@ def test_decoys(decoys: Cluster) -> None:
         " = eth0: eth0 carries the route between the nodes (10.77.0.0/24); "
         "not docker0 (172.17.0.1 on every node), virbr0 (192.168.122.1 on every node)"
     )
-    for way in some([Way("inside", "ompi4"), SRUN, MPIRUN, PIPE], [Way("inside", "ompi4")]):
+    for way in some([Way("inside", "ompi4"), SRUN, MPIRUN, SSH], [Way("inside", "ompi4")]):
         check(decoys.mnrun(*way.words, "--", HELLO, nodes=2), *decoys.nodes)
     words = ("-x", "TP_SOCKET_IFNAME=mine", "--image", OMPI5, "--", "sh", "-c", SAY)
     result = decoys.mnrun(*words, nodes=2, tasks=1, env={"GLOO_SOCKET_IFNAME": "theirs"})

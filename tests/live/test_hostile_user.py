@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI4, OMPI5, PIPE, WAYS, Way, one, turn
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI4, OMPI5, SSH, WAYS, Way, one, turn
 from .reports import check, everybody_spoke, refusal
 from .stage import LOGIN, Cluster, Desk
 
@@ -66,7 +66,7 @@ def named(cluster: Cluster, name: str) -> Iterator[None]:
         rename(name, "alice")
 
 
-EACH = turn(1, WAYS, [PIPE, Way("inside", "host")], MAIN)
+EACH = turn(1, WAYS, [SSH, Way("inside", "host")], MAIN)
 
 
 @pytest.mark.parametrize("name", ["alice@ad.example.com", "first last"])

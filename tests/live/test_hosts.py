@@ -136,7 +136,6 @@ def test_hosts_may_be_this_machine(cluster: Cluster) -> None:
         for way in (INSIDE, MPIRUN):
             result = launch(cluster, *way, "-v", "--", HELLO, hosts="login,node01")
             check(result, spread={"login": 1, "node01": 1})
-        assert "connected by pipe: login: this host has no sshd" in mine(result), result
     finally:
         cluster.root("login", "mv", "/usr/sbin/sshd.away", "/usr/sbin/sshd")
         cluster.root("login", "/usr/sbin/sshd")

@@ -35,7 +35,7 @@ def works(runtime: str, begun: str, place: str, image: str, connect: str) -> boo
     if (place, connect) == ("pdsh", "pipe") or (runtime, image) == ("host", "ompi4"):
         return False
     # a plain run of the tests: MPI 4 where its image is there anyway, and each place's usual connection
-    usual = {"slurm": "ssh", "pdsh": "ssh", "paramiko": "pipe"}[place]
+    usual = "ssh" if place == "pdsh" else "pipe"
     return full() or ((image == "ompi5") == (runtime in (*MADE, "host")) and connect in ("none", usual))
 
 

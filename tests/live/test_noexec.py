@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from .cells import HELLO, INSIDE, MPIRUN, OMPI5, PIPE, SRUN, Way
+from .cells import HELLO, INSIDE, MPIRUN, OMPI5, SRUN, SSH, Way
 from .reports import check, refusal
 from .stage import Cluster
 
 pytestmark = pytest.mark.live
 
-WAYS = (INSIDE, PIPE, Way("inside", "mpich"), Way("inside", "host"), Way("inside", "ompi5", runtime="charliecloud"))
+WAYS = (INSIDE, SSH, Way("inside", "mpich"), Way("inside", "host"), Way("inside", "ompi5", runtime="charliecloud"))
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def test_noexec_of_tmp_on_hosts(cluster: Cluster) -> None:
 def test_noexec_everywhere(cluster: Cluster) -> None:
     """Then several nodes are refused, by the name of those that are so; what needs no agent works."""
     with noexec(cluster, "node02", places=("/tmp", "/dev/shm")):
-        for way in (INSIDE, PIPE):
+        for way in (INSIDE, SSH):
             refused = cluster.mnrun(*way.words, "--", HELLO, nodes=3)
             why = "and /dev/shm are mounted noexec, and mnrun must run a script in one of them"
             refusal(refused, 121, "1 of 3 nodes not ready: node02: /tmp/mnrun.", why, "--mode outside-in")

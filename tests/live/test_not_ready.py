@@ -122,7 +122,8 @@ def test_not_ready_at_the_deadline(cluster: Cluster, desk: Desk) -> None:
         '#!/bin/sh\n[ "$(uname -n)" = node02 ] && exec sleep 3600\nexec /usr/sbin/sshd "$@"\n',
         0o755,
     )
-    words = ["--start-timeout", "6s", "--bind", f"{lazy}:/usr/local/sbin/sshd", *INSIDE.words, "--", HELLO]
+    bind = ["--connect", "ssh", "--bind", f"{lazy}:/usr/local/sbin/sshd"]
+    words = ["--start-timeout", "6s", *bind, *INSIDE.words, "--", HELLO]
     job = submit(cluster, desk, "-w", "node[01-02]", *words)
     begin = time.monotonic()
     result = cluster.mnrun(*words, seconds=60)
@@ -172,12 +173,13 @@ def test_not_ready_without_a_free_port(cluster: Cluster) -> None:
 def test_ready_on_the_last_free_port(cluster: Cluster) -> None:
     """One port of the range is left on a node: that one is taken."""
     with taken(cluster, "node02", 23456, 23458):
-        check(cluster.mnrun("--ports", "23456-23458", *INSIDE.words, "--", HELLO), *cluster.nodes)
+        check(cluster.mnrun("--connect", "ssh", "--ports", "23456-23458", *INSIDE.words, "--", HELLO), *cluster.nodes)
 
 
 def test_ready_within_the_range_of_ports(cluster: Cluster) -> None:
     """sshd listens where --ports lets it."""
-    with cluster.running(cluster.launch("--ports", "23456-23459", *INSIDE.words, "--", HELLO, "-s", "3600")) as job:
+    words = ["--connect", "ssh", "--ports", "23456-23459", *INSIDE.words, "--", HELLO, "-s", "3600"]
+    with cluster.running(cluster.launch(*words)) as job:
         job.saying(lambda result: result.out.count("\n") == 8, "running")
         for node in cluster.nodes:
             listening = cluster.root(node, "sh", "-c", "ss -Hltn 'sport >= :23456 && sport <= :23459'")

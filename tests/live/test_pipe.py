@@ -1,4 +1,4 @@
-"""--connect pipe: inside-out with no sshd, no key and no port, in any image that has sh and an MPI."""
+"""The pipe, the default: inside-out with no sshd, no key and no port, in any image that has sh and an MPI."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import ExitStack
 import pytest
 
 from .batch import end, submit
-from .cells import HELLO, IMAGES, NOSSHD, OMPI5, Way, one, some
+from .cells import HELLO, NOSSHD, OMPI5, Way, one
 from .reports import check, everybody_spoke, mine
 from .stage import Cluster, Desk, Result
 
 pytestmark = pytest.mark.live
 
-PIPED = tuple(Way("inside", image, connect="pipe") for image in ("ompi5", "ompi4", "mpich"))
+PIPED = tuple(Way("inside", image) for image in ("ompi5", "ompi4", "mpich"))
 
 
 @pytest.fixture
@@ -70,9 +70,7 @@ def test_pipe_any_image(cluster: Cluster, image: str) -> None:
     """No openssh, no bash and no user but root; nothing but busybox; a glibc newer than the nodes'."""
     # Open MPI 6, a release candidate there, takes lo for a way to the others
     words = ["-v", "-x", "OMPI_MCA_btl_tcp_if_include=eth0", "--image", f"/images/{image}.sif", "--", HELLO]
-    result = cluster.mnrun(*words, nodes=3)
-    check(result, *cluster.nodes[:3])
-    assert "connected by pipe: node[01-03]: the image has no sshd" in mine(result), result
+    check(cluster.mnrun(*words, nodes=3), *cluster.nodes[:3])
 
 
 @pytest.mark.usefixtures("rare")
@@ -197,44 +195,11 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
     assert any(line.startswith("node03: its container ended with") for line in mine(result)), result
 
 
-@pytest.mark.parametrize("image", [OMPI5, NOSSHD])
-def test_pipe_auto(cluster: Cluster, image: str) -> None:
-    """ssh where the image has sshd, else the pipe; and which of them is said with -v."""
-    result = cluster.mnrun("-v", "--image", image, "--", HELLO, nodes=2)
-    check(result, *cluster.nodes[:2])
-    why = {
-        OMPI5: "connected by ssh",
-        NOSSHD: "connected by pipe: node[01-02]: the image has no sshd",
-    }
-    assert why[image] in mine(result), result
-
-
-def test_pipe_auto_where_sshd_does_not_start(cluster: Cluster, desk: Desk) -> None:
-    """Nobody expects that: the pipe, and which node and why without being asked."""
-    words = '#!/bin/sh\n[ "$(uname -n)" = node02 ] && { echo "it is monday" >&2; exit 1; }\nexec /usr/sbin/sshd "$@"\n'
-    moody = desk.put("sshd", words, 0o755)
-    result = cluster.mnrun("--bind", f"{moody}:/usr/local/sbin/sshd", "--image", OMPI5, "--", HELLO, nodes=2)
-    check(result, *cluster.nodes[:2])
-    assert "connected by pipe: node02: sshd ended: it is monday" in mine(result), result
-
-
-@pytest.mark.parametrize("connect", some(["pipe", "auto"], ["auto"]))
-def test_pipe_submitted(cluster: Cluster, desk: Desk, connect: str) -> None:
+def test_pipe_submitted(cluster: Cluster, desk: Desk) -> None:
     """The batch script carries the same: ranks on all nodes, and a command's words, output, errors, input and code."""
     text = f'mpirun {HELLO}; seq 9000 | ssh node02 "cat; echo err >&2; exit 3" >"$1/out" 2>"$1/err"; echo $? >"$1/code"'
     path = desk.put("job.sh", f"#!/bin/sh\n{text}\n", 0o755)
-    words = [
-        "-N",
-        "3",
-        "--ntasks-per-node",
-        "2",
-        "-w",
-        "node[01-03]",
-        "--connect",
-        connect,
-        "--image",
-        IMAGES["nosshd"],
-    ]
+    words = ["-N", "3", "--ntasks-per-node", "2", "-w", "node[01-03]", "--image", NOSSHD]
     job = submit(cluster, desk, *words, "--script", path, "--", desk.path)
     result = end(cluster, desk, job)
     check(result, *cluster.nodes[:3])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .batch import end, forget, submit
-from .cells import HELLO, INSIDE, MAIN, PIPE, Way, turn
+from .cells import HELLO, INSIDE, MAIN, SSH, Way, turn
 from .reports import check, mine, refusal
 from .stage import Cluster, Desk
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.live
 WORDS = Path(__file__).resolve().parents[1] / "unit/recorded/network"
 RACE = re.compile(r"setpgid\(\d+,\d+\) failed in parent with errno=Permission denied\(13\)$")
 MPICH = (Way("inside", "mpich"), Way("srun", "mpich"))
-OTHERS = (PIPE, Way("mpirun", "ompi4"), Way("srun", "ompi4"), Way("mpirun", "ompi5", "rank"))
+OTHERS = (SSH, Way("mpirun", "ompi4"), Way("srun", "ompi4"), Way("mpirun", "ompi5", "rank"))
 
 
 @pytest.mark.parametrize("way", turn(0, (*MAIN, *MPICH, *OTHERS), [INSIDE], MAIN[1:], MPICH), ids=str)

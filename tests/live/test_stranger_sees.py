@@ -11,7 +11,21 @@ import pytest
 
 from .cells import SRUN
 from .stage import LOGIN, TOP, Cluster, Result, wait_for
-from .stranger import ALICE, BARE, FIRST, SECOND, SLEEP, SRUN_HOST, Stranger, kill, place_of, programs, undertakers, up
+from .stranger import (
+    ALICE,
+    BARE,
+    BARE_SSH,
+    FIRST,
+    SECOND,
+    SLEEP,
+    SRUN_HOST,
+    Stranger,
+    kill,
+    place_of,
+    programs,
+    undertakers,
+    up,
+)
 
 pytestmark = pytest.mark.live
 
@@ -23,7 +37,7 @@ LOOK = """
     find /tmp /dev/shm /var/tmp /home/alice
 """
 WAYS = {
-    "inside-out": BARE.words,
+    "inside-out": BARE_SSH.words,
     "srun": SRUN.words,
     "paramiko": ["--hosts", NODES, "--rsh", "paramiko", *BARE.words],
     "pdsh": ["--hosts", NODES, "--rsh", "pdsh", *BARE.words],
@@ -65,7 +79,7 @@ def ssh(cluster: Cluster, who: str, to: str, port: str, *more: str) -> Result:
 
 def test_stranger_cannot_log_in(cluster: Cluster, bob: Stranger) -> None:
     """The job's sshd lets in the job's own key alone: none of bob's, none of alice's, nobody as bob; no forwarding."""
-    with cluster.running(cluster.launch(*BARE.words, "--", *SLEEP, nodes=2, tasks=1)):
+    with cluster.running(cluster.launch(*BARE_SSH.words, "--", *SLEEP, nodes=2, tasks=1)):
         up(cluster, 1)
         ports = [port for port in listening(cluster, FIRST) if 20000 <= int(port) < 30000]
         answers = {port: ssh(cluster, "bob", "alice", port) for port in ports}
@@ -101,7 +115,7 @@ def forget(cluster: Cluster) -> None:
 @pytest.mark.parametrize("end", ["failing rank", "SIGINT", "scancel", "SIGKILL"])
 def test_stranger_finds_no_key_afterwards(cluster: Cluster, end: str) -> None:
     """Whatever ends a job: there were keys, and then there is none, nor anything else of it in /tmp."""
-    with cluster.running(cluster.launch(*BARE.words, "--", *SLEEP, nodes=2, tasks=1)) as job:
+    with cluster.running(cluster.launch(*BARE_SSH.words, "--", *SLEEP, nodes=2, tasks=1)) as job:
         up(cluster, 1)
         up(cluster, 1, SECOND)
         assert len([line for line in keys(cluster) if "/mnrun." in line]) >= 4, "the test is none"
@@ -121,7 +135,7 @@ def test_stranger_finds_no_key_afterwards(cluster: Cluster, end: str) -> None:
 
 def slain(cluster: Cluster) -> str:
     """The number of a job whose processes are all killed at once, as Slurm does with a step that is out of memory."""
-    with cluster.running(cluster.launch(*BARE.words, "--", *SLEEP, nodes=2, tasks=1)) as job:
+    with cluster.running(cluster.launch(*BARE_SSH.words, "--", *SLEEP, nodes=2, tasks=1)) as job:
         up(cluster, 1)
         up(cluster, 1, SECOND)
         kill(cluster.mnruns(), signal.SIGSTOP)  # so that it sends no step after them

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, OMPI5, PIPE, WAYS, Way, one, some, turn
+from .cells import HELLO, INSIDE, MAIN, OMPI5, SSH, WAYS, Way, one, some, turn
 from .reports import check, only_line, shown
 from .stage import Cluster, Desk
 
@@ -55,7 +55,7 @@ BYTES = [os.fsencode(word) for word in NASTY]
 BROKEN = b"not \xff\xfe UTF-8"  # as a value; Apptainer itself replaces such bytes in an argument
 LENGTHY = b"x" * 100_000
 
-EACH = turn(2, WAYS, [PIPE, Way("inside", "mpich")], MAIN)
+EACH = turn(2, WAYS, [SSH, Way("inside", "mpich")], MAIN)
 MEGABYTES = 100
 
 
@@ -168,7 +168,7 @@ def bulk() -> Iterator[Path]:
         yield Path(file.name)
 
 
-@pytest.mark.parametrize("way", turn(1, WAYS, [PIPE], MAIN), ids=str)
+@pytest.mark.parametrize("way", turn(1, WAYS, [SSH], MAIN), ids=str)
 def test_input_of_100_megabytes_reaches_rank_0(cluster: Cluster, desk: Desk, way: Way, bulk: Path) -> None:
     """Byte for byte, and nothing of it anybody else."""
     digest = hashlib.sha256(bulk.read_bytes()).hexdigest()

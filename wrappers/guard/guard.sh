@@ -21,7 +21,7 @@
 # launcher can ask the scheduler. The launcher ends the lease if the job is over.
 # Every signal from the scheduler is also meant for the program.
 # Standard output carries lines `WORD NODE …`, with these words:
-#     fact ready nossh fail gone log rank ended warned alone memory used topology alive bye
+#     fact ready fail gone log rank ended warned alone memory used topology alive bye
 # It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
 # because an ssh connection may break unnoticed.
 set -euo pipefail +o posix

@@ -22,7 +22,7 @@ case $mnrun_nodes in
 esac
 trap '' HUP INT TERM USR1 USR2 # a signal to the step is for the program
 case $mnrun_connect in
-  ssh | auto) sh ./sshd.sh & ;;
+  ssh) sh ./sshd.sh & ;;
   pipe) echo ready 1<>up ;;
 esac
 

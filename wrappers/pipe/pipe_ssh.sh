@@ -53,6 +53,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ -z "$host" ]; then fail "which node? ssh NODE COMMAND"; fi
+if [ $# = 0 ] && [ -t 0 ]; then set -- 'exec sh -i'; fi # the shell has no terminal there, and gives a prompt even so
 
 node=''
 case $host in localhost | 127.0.0.1) host=$(uname -n) ;; esac

@@ -314,7 +314,7 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "--connect",
         "choice",
-        "Way from mpirun to other nodes' containers; auto is ssh if all nodes have it, else the pipe.",
+        "Way from mpirun to other nodes' containers; auto is the pipe, or ssh under pdsh.",
         _START,
         choices="auto ssh pipe",
         default="auto",

@@ -5,7 +5,7 @@ Inside, one command reaches every node: `ssh NODE COMMAND`, first on PATH. Each 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from mnrun.connect import pipe, ssh
@@ -22,15 +22,3 @@ class Connect(Protocol):
 
 
 CONNECTS: dict[str, Connect] = {"ssh": ssh, "pipe": pipe}
-
-
-def choose(option: str, without_ssh: Collection[str]) -> str:
-    """Return the value of --connect. For auto, it is the pipe if any node has no ssh, else ssh."""
-    if option != "auto":
-        return option
-    return "pipe" if without_ssh else "ssh"
-
-
-def keyed(option: str) -> bool:
-    """Return whether the job needs keys, by the facts that are known before its nodes have reported."""
-    return option == "auto" or CONNECTS[option].KEYED

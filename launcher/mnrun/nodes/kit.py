@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mnrun import environment, nodeset
 from mnrun.files import spoken as spoken
@@ -162,10 +162,9 @@ def prepare_input(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False
     return b"%d\n%s" % (len(text), text)
 
 
-def node_wrappers(connect: str = "auto") -> dict[str, str]:
-    """Return name -> text of the wrappers that a node gets. The pipe's are among them if `connect` allows the pipe."""
-    pipe = ("pipe",) if connect in ("auto", "pipe") else ()
-    texts = {name: path.read_text(encoding="utf-8") for name, path in wrappers(*SENT, *pipe).items()}
+def node_wrappers(connect: Iterable[str]) -> dict[str, str]:
+    """Return name -> text of the wrappers that a node gets. `connect`: the ways between nodes that they serve."""
+    texts = {name: path.read_text(encoding="utf-8") for name, path in wrappers(*SENT, *connect).items()}
     mpirun = texts.pop("mpirun")
     programs = {"ssh": texts.pop("ssh"), **dict.fromkeys(("mpirun", "mpiexec", "prterun"), mpirun)}
     return {**texts, **{f"bin/{name}": text for name, text in programs.items()}}
@@ -234,7 +233,7 @@ def _starter(plan: Plan) -> str:
 def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
     """Return name -> text of everything in the kit. `pulse`: mnrun shows on the lease that it lives."""
     return {
-        **node_wrappers(plan.connect),
+        **node_wrappers(filter(None, [plan.connect])),
         "job.sh": values(plan, pulse),
         "rules.sh": environment.rules_script(),
         "needs": "".join(f"{kind}\t{name}\n" for kind, name in plan.needs),

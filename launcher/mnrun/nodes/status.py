@@ -6,7 +6,6 @@ image NODE ID WHERE    the image is there
 unpulled NODE why      the image could not be pulled
 fact NODE …            the node's networks, adapters, GPUs and limits (facts.py), before `ready`
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
-nossh NODE why         the node is ready for the pipe alone
 fail NODE why          this node cannot take part
 gone NODE CODE         its container has ended
 log NODE line          a line of the container's own log
@@ -48,7 +47,6 @@ class Roster:
         self.images: dict[str, tuple[str, str]] = {}  # node -> (digest or id, path or name)
         self.workers: dict[str, Worker] = {}
         self.facts: dict[str, list[Fact]] = {}
-        self.without_ssh: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.gone: dict[str, str] = {}
         self.lost: dict[str, str] = {}
@@ -100,8 +98,6 @@ class Roster:
             self.facts.setdefault(node, []).extend(parse(f"fact {node} {text}"))
         elif word == "ready":
             self.workers[node] = _worker(node, text)
-        elif word == "nossh":
-            self.without_ssh[node] = text
         elif word == "fail":
             self.failed.setdefault(node, text)
         elif word == "starter":

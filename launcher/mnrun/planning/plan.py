@@ -65,7 +65,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     others = "every other node" if joined else "every node"
     guard = "a guard on the node" if single else f"a guard on every node, and a container that waits on {others}"
     master = f"the {'' if single else 'master '}container, which waits for go: {_inside(spec, layout)}"
-    connect = "pipe" if single else spec.start.connect
+    connect = "pipe" if single else _connect(spec)
     return Plan(
         spec=spec,
         layout=layout,
@@ -122,10 +122,14 @@ def _await(start: Start, reached: str) -> Step:
     return Step(Phase.AWAIT, Where.HERE, (), f"every node reports ready within {start.timeout} s{reached}; then go")
 
 
+def _connect(spec: JobSpec) -> str:
+    """Return the way from mpirun to the other nodes. Where pdsh leaves no pipe, running/hosts.py has put in ssh."""
+    return "pipe" if spec.start.connect == "auto" else spec.start.connect
+
+
 def _reached(connect: str) -> str:
     """Return how the nodes will reach each other, in words."""
-    texts = {"auto": "decided on the nodes: by ssh if all have it, else by the pipe", "pipe": "reached by the pipe"}
-    return f" ({texts[connect]})" if connect in texts else ""
+    return " (reached by the pipe)" if connect == "pipe" else ""
 
 
 def _inside(spec: JobSpec, layout: Layout) -> str:
@@ -163,7 +167,8 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         problem = f"{starter} uses an open file, which {name} does not pass on to a container"
         raise Impossible(problem, "use --mode inside-out, or --mpi pmix with an image that supports it")
     serve = _serve_outside(spec, _box(spec, here, job), shared)
-    ready = _await(start, _reached(start.connect) if spec.hosts.names else "")
+    connect = _connect(spec) if spec.hosts.names else ""
+    ready = _await(start, _reached(connect))
     run = _run_outside(spec, layout, job, shared)
     return Plan(
         spec=spec,
@@ -171,7 +176,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         job=job,
         node_dir=here,
         starter=start.launcher,
-        connect=start.connect if spec.hosts.names else "",
+        connect=connect,
         stdin="rank" if start.launcher == "mpirun" else "",
         alone=runtime.APART and not shared and max(layout.ranks) > 1,
         joined=False,
@@ -198,9 +203,10 @@ def _serve_outside(spec: JobSpec, box: Box, shared: bool) -> Step:
         container = _boxed(spec, here, "inside", "hold", (*hold, *kit.inside(here, "hold_container.sh")))
         parts.append("with the container that its ranks share")
     if spec.hosts.names:
-        # Without a scheduler the host's mpirun starts its daemons through an sshd of the job's own, or the pipe. The
-        # guard starts it, so that it needs no key of the user's on the nodes, and ends with everything else.
-        parts.append(f"{'and' if shared else 'with'} an sshd for the host's mpirun")
+        # Without a scheduler the host's mpirun starts its daemons through the pipe, or an sshd of the job's own. The
+        # guard starts either, so that it needs no key of the user's on the nodes, and ends with everything else.
+        way = "the pipe" if _connect(spec) == "pipe" else "an sshd"
+        parts.append(f"{'and' if shared else 'with'} {way} for the host's mpirun")
     return Step(Phase.SERVE, Where.ALL, kit.guard(here, container), ", ".join(parts), True)
 
 

@@ -17,7 +17,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
-from mnrun import connect, nodeset
+from mnrun import nodeset
+from mnrun.connect import CONNECTS
 from mnrun.errors import LaunchError, NodeError
 from mnrun.jobs.records import REQUEUED
 from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
@@ -114,7 +115,7 @@ class Launch:
         self.records.clock.mark("serve")
         self.serving = self._start("serve", Phase.SERVE, piped=True)
         extra: dict[str, str] = {}
-        if self.plan.connect and connect.keyed(self.plan.connect):
+        if self.plan.connect and CONNECTS[self.plan.connect].KEYED:
             extra.update(keys.make())
         if self.plan.spec.start.mode == "outside-in":
             launch = self.scheduler.launch_environment(self.plan, self.site)
@@ -169,7 +170,7 @@ class Launch:
     def _go(self) -> None:
         files = self._fabric()
         if self.plan.connect:
-            files.update(self._connect().files(self.plan.node_dir, self.roster.in_order()))
+            files.update(CONNECTS[self.plan.connect].files(self.plan.node_dir, self.roster.in_order()))
             files.update(kit.launch_files(self.plan))
         for name, text in files.items():
             for line in kit.file_lines(name, text):
@@ -193,16 +194,6 @@ class Launch:
             self.screen.warn(line)
         self.records.fabric(choose.reasons(choices))
         return {"fabric.env": choose.shell(choices)} if choices else {}
-
-    def _connect(self) -> connect.Connect:
-        """Return how the nodes' containers reach each other: as asked for, or as all nodes can."""
-        request, without = self.plan.connect, self.roster.without_ssh
-        chosen = connect.choose(request, without)
-        if request == "auto":
-            # Nobody expects ssh on some nodes and not on the others.
-            show = self.screen.say if 0 < len(without) < len(self.roster.nodes) else self.screen.detail
-            show(f"connected by {chosen}" + (f": {nodeset.folded(without)}" if without else ""))
-        return connect.CONNECTS[chosen]
 
     def _await_end(self) -> None:
         late = time.monotonic() + self.plan.spec.start.timeout if self.plan.counted else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mnrun.connect import choose, keyed, pipe, ssh
+from mnrun.connect import pipe, ssh
 from mnrun.model import Worker
 
 WORKERS = (
@@ -67,10 +67,3 @@ def test_the_names_of_nodes_whole() -> None:
     assert pipe.files("/tmp/x", WORKERS) == {
         "nodes": "node01 10.0.0.1\nnode02 n2.site 10.0.0.2\nnode03\n",
     }
-
-
-def test_who_decides() -> None:
-    """What was asked for, else the nodes; and keys are made only where ssh may come of it."""
-    assert [choose(asked, ["node02"]) for asked in ("auto", "ssh", "pipe")] == ["pipe", "ssh", "pipe"]
-    assert [choose(asked, []) for asked in ("auto", "ssh", "pipe")] == ["ssh", "ssh", "pipe"]
-    assert [keyed(asked) for asked in ("auto", "ssh", "pipe")] == [True, True, False]

@@ -80,10 +80,10 @@ def test_no_two_wrappers_have_the_same_name() -> None:
     assert sorted(files) == sorted(set(files))
 
 
-@pytest.mark.parametrize(("connect", "sent"), [("ssh", False), ("pipe", True), ("auto", True)])
-def test_the_pipe_is_sent_where_it_may_be_used(connect: str, sent: bool) -> None:
+@pytest.mark.parametrize(("connect", "sent"), [("ssh", "sshd.sh"), ("pipe", "pipe_ssh.sh"), ("auto", "pipe_ssh.sh")])
+def test_a_node_gets_one_way_to_the_others(connect: str, sent: str) -> None:
     job = make(job_spec(command=("./app",), image="/app.sif", connect=connect), 2, 1)
-    assert ("pipe_ssh.sh" in kit.files(job, {})) is sent
+    assert {"sshd.sh", "pipe_ssh.sh"} & set(kit.files(job, {})) == {sent}
 
 
 def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
@@ -95,7 +95,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "mnrun_nodes='node01,node02'\n"
         "mnrun_chdir='/it'\\''s here'\n"
         "mnrun_inside='1'\n"
-        "mnrun_connect='auto'\n"
+        "mnrun_connect='pipe'\n"
         "mnrun_joined='1'\n"
         "mnrun_beat=''\n"
         "mnrun_silence=''\n"

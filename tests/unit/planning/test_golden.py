@@ -22,6 +22,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.cli import main
 from mnrun.config import load
+from mnrun.connect import CONNECTS
 from mnrun.model import Plan, Site
 from mnrun.nodes import kit
 from mnrun.planning import show
@@ -97,7 +98,7 @@ def sent(made: Plan, site: Site) -> str:
         else kit.inside_environment(made)
     )
     files = {**kit.files(made, {"launch.env": launch}), **({} if outside else kit.hostfiles(made.layout))}
-    known = {*kit.node_wrappers(), "rules.sh"}
+    known = {*kit.node_wrappers(CONNECTS), "rules.sh"}
     return "".join(f"--- {name}\n{text}" for name, text in files.items() if name not in known)
 
 

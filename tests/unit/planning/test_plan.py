@@ -336,10 +336,10 @@ def test_what_has_no_effect_is_said(given: dict[str, Any], notes: list[str]) -> 
 
 
 def test_outside_in_on_hosts_by_ssh_or_by_the_pipe() -> None:
-    """As asked for; with a scheduler there is nothing to connect."""
-    for connect in ("auto", "ssh", "pipe"):
+    """As asked for, by default the pipe; with a scheduler there is nothing to connect."""
+    for connect, way in (("auto", "pipe"), ("ssh", "ssh"), ("pipe", "pipe")):
         given: dict[str, Any] = {"mode": "outside-in", "connect": connect}
-        assert make(build("./app", **given, hosts="n1,n2"), 1, 1).connect == connect
+        assert make(build("./app", **given, hosts="n1,n2"), 1, 1).connect == way
         assert make(build("./app", **given), 1, 1).connect == ""
 
 

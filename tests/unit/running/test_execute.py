@@ -52,7 +52,7 @@ def test_a_prompt_starts_when_all_is_ready(launch: Launcher, stage: Stage, capsy
 
 def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> None:
     """The kit with this job's keys; once all are ready, how to reach them; then go, and nothing after it."""
-    launch(Play())
+    launch(Play(), connect="ssh")
     names = set(unpack(stage.lease.kit))
     assert {"key", "authorized_keys", "hostkey", "known_hosts", "guard.sh", "job.sh"} <= names
     sent = {}
@@ -79,7 +79,7 @@ def test_two_launches_have_different_keys(launch: Launcher, stage: Stage) -> Non
     """Every key belongs to one job."""
     keys = []
     for _ in range(2):
-        launch(Play())
+        launch(Play(), connect="ssh")
         keys.append(unpack(stage.lease.kit)["key"])
     assert keys[0] != keys[1]
 

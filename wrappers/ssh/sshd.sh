@@ -1,17 +1,14 @@
 #!/bin/sh
 # worker.sh starts this in the container of each node. It runs the user's own sshd there, on a free port and in the
 # foreground.
-# It writes `ready port=N` to the guard's pipe once sshd listens. On failure it writes `fail` or `nossh`.
+# It writes `ready port=N` to the guard's pipe once sshd listens. On failure it writes `fail`.
 set -eu
 here=$(cd "${0%/*}" && pwd)
 cd "$here"
 . ./job.sh
 . ./ports.sh
 fail() { # WHY [REMEDY]: Report the failure to the guard, and exit
-  case $mnrun_connect in
-    auto) echo "nossh $1" && echo ready ;; # the job uses the pipe instead
-    *) echo "fail $1${2:+: $2}" ;;
-  esac 1<>up
+  echo "fail $1${2:+: $2}" 1<>up
   exit 1
 }
 
