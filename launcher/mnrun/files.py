@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os.path
+import re
 from functools import cache
 from pathlib import Path
 
 from mnrun.errors import UsageError
+
+_COMMENT = re.compile(r"^[ \t]*#( .*)?\n", re.MULTILINE)
 
 
 def folder(name: str) -> Path:
@@ -26,6 +29,11 @@ def wrappers(*folders: str) -> dict[str, Path]:
 def wrapper(name: str) -> str:
     """Return the text of that wrapper."""
     return wrappers()[name].read_text(encoding="utf-8")
+
+
+def lean(text: str) -> str:
+    """Return a wrapper's text without its lines of comment. A shell reads them again in every process."""
+    return _COMMENT.sub("", text)
 
 
 @cache

@@ -256,7 +256,7 @@ class Cluster:
                 uid = entry.stat().st_uid
                 node = networks.get(os.stat(f"{entry.path}/ns/net").st_ino)
                 words = Path(entry.path, "cmdline").read_bytes().split(b"\0")[:-1]
-                owner = int(Path(entry.path, "status").read_text().split("Uid:")[1].split()[0])
+                owner = int(Path(entry.path, "status").read_text(errors="replace").split("Uid:")[1].split()[0])
             except (OSError, IndexError):
                 continue
             uid = max(uid, owner)  # the folder of an undumpable process (sshd's) is root's

@@ -47,7 +47,7 @@ __all__ = [
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cgroup")]
 
 SOON = 10.0  # seconds: far less than the 30 after which Slurm would have ended all by force
-SILENT = 60.0  # seconds, at most, until nodes notice that there is no launcher any more
+SILENT = 60.0  # seconds after which the nodes of a quiet machine have noticed that there is no launcher any more
 MODES = (INSIDE, MPIRUN)
 EATER = """\
 import os, time
@@ -158,7 +158,7 @@ def test_all_launchers_killed_at_once(cluster: Cluster) -> None:
             job.saying(everybody_spoke(4), "running on all ranks")
         jobs = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
         at_once([p for p in launchers(cluster) if p.pid not in mine_alone])
-        wait_for(lambda: {p.pid for p in programs(cluster)} == lasting, "without the others", SILENT)
+        wait_for(lambda: {p.pid for p in programs(cluster)} == lasting, "without the others", 3 * SILENT)
         wait_for(lambda: not _of_nodes(cluster, "node02", "node03"), "clean", SOON)
         cluster.root(LOGIN, "scancel", *sorted(jobs)[1:])
         wait_for(lambda: time.monotonic() > begin + SILENT, "stopped for longer than that", 2 * SILENT)

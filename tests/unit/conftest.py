@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,14 @@ def own(place: Path, node: str = "node01", pid: int = 1, start: int = 0, name: s
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     (place / "own").write_text(f"{name or place} {node} {pid} {start}\n")
     return place
+
+
+# `ADVERB ./NAME.sh WORDS…` in the job's directory: what clean_env.sh does with an adverb.
+ADVERB = (
+    "bash -p -euo pipefail -c "
+    + shlex.quote('mnrun_here=$PWD; . ./job.sh; . ./rules.sh; adverb=$1; shift; . "$adverb"; exec "$@"')
+    + " sh"
+)
 
 
 class Shell(Protocol):

@@ -35,6 +35,17 @@ BYE = ("bye node01 ", "bye node02 ")
 FOUND = {"node01": 2, "node02": 1}  # ranks that were there
 
 
+def kit_end(data: bytes) -> int:
+    """Return where the kit ends (kit.pack) in what the lease has carried so far. -1: it has not come whole."""
+    at = data.find(b"\n") + 1
+    for _ in range(int(data[:at] or b"-1")):
+        line = data.find(b"\n", at) + 1
+        if not line or line + int(data[at:line].split()[1]) > len(data):
+            return -1
+        at = line + int(data[at:line].split()[1])
+    return at or -1
+
+
 def say(*lines: str) -> list[Event]:
     """Lines of the guards."""
     return [("line", "serve", line) for line in lines]
@@ -84,10 +95,10 @@ class Lease:
 
     def _understand(self) -> None:
         if not self.kit:
-            size, newline, rest = self._pending.partition(b"\n")
-            if not newline or len(rest) < int(size):
+            end = kit_end(self._pending)
+            if end < 0:
                 return
-            self.kit, self._pending = self._pending, b""
+            self.kit, self._pending = self._pending[:end], self._pending[end:]
             self._hear(self._play.kit)
         while b"\n" in self._pending:
             line, _, self._pending = self._pending.partition(b"\n")

@@ -1,29 +1,26 @@
-#!/bin/bash
-# `ch-run.sh ch-run WORDS… IMAGE -- COMMAND…` runs on the node, where clean_env.sh starts it. It becomes ch-run, with
-# the variables of the image. ch-run does not set these by itself.
-set -euo pipefail
-here=$(cd "${0%/*}" && pwd)
-source "$here/job.sh"
-source "$here/mps.sh"
-program=$(command -v ch-run)
+# shellcheck shell=bash disable=SC2154  # into.sh's
+# clean_env.sh sources this adverb for the words `ch-run WORDS… IMAGE -- COMMAND…`. It adds the variables of the image,
+# which ch-run does not set by itself.
+source ./mps.sh
+mnrun_program=$(command -v ch-run)
 shift
-flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
+mnrun_flags=("--set-env=TMPDIR=$TMPDIR" "--set-env=HOME=$HOME")
 mps
-for mnrun_dir in "${mnrun_mps[@]}"; do flags+=("--bind=$mnrun_dir:$mnrun_dir"); done
-image=
-for word; do
-  [[ $word != -- ]] || break
-  image=$word
+for mnrun_dir in "${mnrun_mps[@]}"; do mnrun_flags+=("--bind=$mnrun_dir:$mnrun_dir"); done
+mnrun_tree=
+for mnrun_word; do
+  [[ $mnrun_word != -- ]] || break
+  mnrun_tree=$mnrun_word
 done
-if [[ -d $image ]]; then
-  [[ ! -e $image/ch/environment ]] || flags+=(--set-env)
+if [[ -d $mnrun_tree ]]; then
+  [[ ! -e $mnrun_tree/ch/environment ]] || mnrun_flags+=(--set-env)
 else
   # Where ch-run mounts a squashfs file, it leaves a directory behind.
-  mkdir -p "$here/image"
-  flags+=("--mount=$here/image")
+  mkdir -p "$mnrun_here/image"
+  mnrun_flags+=("--mount=$mnrun_here/image")
 fi
-if [[ -f $image ]] && command -v unsquashfs >/dev/null && unsquashfs -cat "$image" ch/environment >"$TMPDIR/ch.environment" 2>/dev/null; then
-  flags+=("--set-env=$TMPDIR/ch.environment")
+if [[ -f $mnrun_tree ]] && command -v unsquashfs >/dev/null && unsquashfs -cat "$mnrun_tree" ch/environment >"$TMPDIR/ch.environment" 2>/dev/null; then
+  mnrun_flags+=("--set-env=$TMPDIR/ch.environment")
 fi
 # The host's PATH is wrong for the image. ch-run mounts TMPDIR as /tmp, and sets HOME to /root.
-exec env -u TMPDIR PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$program" "${flags[@]}" "$@"
+set -- env -u TMPDIR PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$mnrun_program" "${mnrun_flags[@]}" "$@"

@@ -1,10 +1,11 @@
 #!/bin/bash
-# shellcheck disable=SC2154  # into.sh's
-# into.sh runs this on the node with CONTEXT PLACE WORDS…. WORDS start a container runtime.
+# shellcheck disable=SC1090,SC2154  # adverbs, and names of into.sh
+# into.sh runs this on the node with CONTEXT PLACE [ADVERB…] WORDS…. WORDS start a container runtime.
 # It removes the variables that leak from the host and its scheduler in this CONTEXT (launcher/mnrun/environment.py has
 # the rules). It adds the job's mark, and sets TMPDIR to PLACE in the node directory. Then it becomes WORDS.
-# WORDS start in the job's directory, so that wrappers in front of a runtime are read from there. Without a container,
-# rank.sh returns to the directory of its starter.
+# An ADVERB, `./NAME.sh`, changes the variables, or WORDS, which are its "$@". This shell sources it, which costs no
+# process.
+# WORDS start in the job's directory. Without a container, rank.sh returns to the directory of its starter.
 set -euo pipefail
 mnrun_context=$1 mnrun_place=$mnrun_here/$2
 shift 2
@@ -46,14 +47,21 @@ while read -ra mnrun_word; do
   esac
 done </proc/self/limits
 
-mnrun_drop=()
+mnrun_odd=()
 while IFS= read -r -d '' mnrun_pair; do
   mnrun_name=${mnrun_pair%%=*}
-  if dropped "$mnrun_context=$mnrun_name"; then mnrun_drop+=(-u "$mnrun_name"); fi
+  if dropped "$mnrun_context=$mnrun_name"; then unset -v "$mnrun_name" 2>/dev/null || mnrun_odd+=(-u "$mnrun_name"); fi
 done </proc/self/environ
+export "MNRUN_JOB_ID=$mnrun_id" "TMPDIR=$mnrun_place"
 if [[ $mnrun_context == *-bare ]]; then
-  mnrun_drop+=("mnrun_from=$mnrun_back")
+  export "mnrun_from=$mnrun_back"
 elif [[ -d steady ]]; then
   PATH=$mnrun_here/steady:$PATH
 fi
-exec env "${mnrun_drop[@]}" "MNRUN_JOB_ID=$mnrun_id" "TMPDIR=$mnrun_place" "$@"
+while [[ $1 == ./*.sh ]]; do
+  mnrun_adverb=$1
+  shift
+  source "$mnrun_adverb"
+done
+((${#mnrun_odd[@]} == 0)) || set -- env "${mnrun_odd[@]}" "$@" # names that a shell cannot unset
+exec "$@"

@@ -1,44 +1,37 @@
-#!/bin/bash
-# `engine.sh docker|podman run WORDS…` runs on the node, where clean_env.sh starts it. It becomes the engine.
-# It adds the settings that only this node or this process knows. These are user and groups, limits, devices and GPUs,
-# and the variables of the job or of this rank.
-set -euo pipefail
-mnrun_here=$(cd "${0%/*}" && pwd)
-cd "$mnrun_here"
-source ./job.sh
-source ./rules.sh
+# shellcheck shell=bash disable=SC2154  # job.sh's and into.sh's
+# clean_env.sh sources this adverb for the words `docker|podman run WORDS…`. It adds the settings that only this node or
+# this process knows. These are user and groups, limits, devices and GPUs, and the variables of the job or of this rank.
 source ./engines.sh
 source ./mps.sh
 shift 2
-flags=(--name "mnrun.$mnrun_id.$$")
+mnrun_flags=(--name "mnrun.$mnrun_id.$$")
 
 # All users can read a command line, so it carries names without values. The image's own variables stay unchanged.
-while IFS= read -r -d '' pair; do
-  name=${pair%%=*}
-  if passed "$name"; then flags+=(-e "$name"); fi
-done </proc/self/environ
+while read -r mnrun_name; do
+  if passed "$mnrun_name"; then mnrun_flags+=(-e "$mnrun_name"); fi
+done < <(compgen -e)
 
 if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then
   # srun's PMIx shares memory with the ranks in these directories.
-  for dir in "$PMIX_SERVER_TMPDIR" "${PMIX_SYSTEM_TMPDIR:-/tmp}"/spmix_appdir_*"$SLURM_JOB_ID.$SLURM_STEP_ID"; do
+  for mnrun_dir in "$PMIX_SERVER_TMPDIR" "${PMIX_SYSTEM_TMPDIR:-/tmp}"/spmix_appdir_*"$SLURM_JOB_ID.$SLURM_STEP_ID"; do
     # Another user may have made such a name.
-    [[ ! -d $dir || ! -O $dir || -L $dir || $dir == *[,:]* ]] || flags+=(--mount "type=bind,source=$dir,target=$dir")
+    [[ ! -d $mnrun_dir || ! -O $mnrun_dir || -L $mnrun_dir || $mnrun_dir == *[,:]* ]] || mnrun_flags+=(--mount "type=bind,source=$mnrun_dir,target=$mnrun_dir")
   done
 fi
-[[ ! -t 0 ]] || flags+=(--tty)
-[[ ! -d $mnrun_infiniband ]] || flags+=("--device=$mnrun_infiniband")
+[[ ! -t 0 ]] || mnrun_flags+=(--tty)
+[[ ! -d $mnrun_infiniband ]] || mnrun_flags+=("--device=$mnrun_infiniband")
 if [[ -d $mnrun_selinux && -z $mnrun_hardened ]]; then
-  flags+=(--security-opt=label=disable) # otherwise the container cannot read home and the job's directory
+  mnrun_flags+=(--security-opt=label=disable) # otherwise the container cannot read home and the job's directory
 fi
 
 user() { # Set the user of the container, because docker would run it as root
   local gid
   if [[ -e rootless ]]; then # root in the container is the user on the node
-    flags+=(--user=0:0)
+    mnrun_flags+=(--user=0:0)
     return
   fi
-  flags+=("--user=$(id -u):$(id -g)")
-  for gid in $(id -G); do flags+=("--group-add=$gid"); done
+  mnrun_flags+=("--user=$(id -u):$(id -g)")
+  for gid in $(id -G); do mnrun_flags+=("--group-add=$gid"); done
 }
 
 limits() { # Raise the limits of locked memory, for InfiniBand, and of the stack, as far as dockerd may
@@ -46,11 +39,11 @@ limits() { # Raise the limits of locked memory, for InfiniBand, and of the stack
   pid=$(cat "$mnrun_dockerd" 2>/dev/null || pgrep -ox dockerd) || return 0
   [[ -r /proc/$pid/limits ]] || return 0
   if (($(printf %d "0x$(awk '/^CapEff/ { print $2 }' "/proc/$pid/status")") >> 24 & 1)) && [[ ! -e rootless ]]; then
-    flags+=(--ulimit=memlock=-1 --ulimit=stack=67108864:-1)
+    mnrun_flags+=(--ulimit=memlock=-1 --ulimit=stack=67108864:-1)
     return
   fi
   locked=$(awk '/^Max locked memory/ { print $5 }' "/proc/$pid/limits")
-  flags+=("--ulimit=memlock=${locked/unlimited/-1}")
+  mnrun_flags+=("--ulimit=memlock=${locked/unlimited/-1}")
 }
 
 granted() { # Print the GPUs that this job has here, one UUID a line
@@ -85,31 +78,31 @@ gpus() { # Give the GPUs to the container, in the way that this node supports
   [[ -n $mnrun_no_gpu ]] || mapfile -t list < <(granted)
   if ((${#list[@]} == 0)); then
     # Many an image says `all`, which an engine of NVIDIA would obey.
-    flags+=(-e NVIDIA_VISIBLE_DEVICES=void)
+    mnrun_flags+=(-e NVIDIA_VISIBLE_DEVICES=void)
     return
   fi
   all=$(IFS=, && echo "${list[*]}")
   mps
   if [[ ($all == *MIG-* || $mnrun_gpu_bind == closest || ${#mnrun_mps[@]} != 0) && $all =~ ^(GPU|MIG)- ]]; then
-    flags+=(-e "CUDA_VISIBLE_DEVICES=$all") # MIG instances have no numbers, and the MPS daemon numbers GPUs by itself
+    mnrun_flags+=(-e "CUDA_VISIBLE_DEVICES=$all") # MIG instances have no numbers, and the MPS daemon numbers GPUs by itself
   elif [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # the container sees only these GPUs, numbered anew
-    flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
+    mnrun_flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
   fi
-  for gpu in "${mnrun_mps[@]}"; do flags+=(--mount "type=bind,source=$gpu,target=$gpu"); done
+  for gpu in "${mnrun_mps[@]}"; do mnrun_flags+=(--mount "type=bind,source=$gpu,target=$gpu"); done
   if [[ $mnrun_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
     if [[ $all != all ]]; then all="\"device=$all\""; fi # the engine reads a word of CSV, with its quotes
-    flags+=(--gpus "$all")
+    mnrun_flags+=(--gpus "$all")
     return
   fi
   [[ $mnrun_runtime != docker ]] || info=$(ask 20 info --format '{{json .}}' 2>/dev/null) || true
   if [[ $info == *'"nvidia":'* ]]; then
-    flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$all" -e NVIDIA_DRIVER_CAPABILITIES=all)
+    mnrun_flags+=(--runtime=nvidia -e "NVIDIA_VISIBLE_DEVICES=$all" -e NVIDIA_DRIVER_CAPABILITIES=all)
   elif ! grep -qrs 'nvidia.com/gpu' "${mnrun_cdi[@]}"; then
     lacking "$mnrun_runtime cannot give GPUs to containers on this node: install nvidia-container-toolkit, or --no-gpu"
   elif [[ $mnrun_runtime == docker && $info != *'"CDISpecDirs":["'* ]]; then
     lacking "dockerd does not read this node's CDI: \"features\": {\"cdi\": true} in its daemon.json, or --runtime podman"
   else
-    for gpu in "${list[@]}"; do flags+=("--device=nvidia.com/gpu=$(in_cdi "$gpu")"); done
+    for gpu in "${list[@]}"; do mnrun_flags+=("--device=nvidia.com/gpu=$(in_cdi "$gpu")"); done
   fi
 }
 
@@ -124,8 +117,8 @@ if [[ $mnrun_runtime == docker ]]; then
 else
   (umask 077 && mkdir -p "$mnrun_own/user")
   if [[ -n ${PMI_FD-} ]]; then # this open file of PMI2 is the only one that a rank gets
-    flags+=("--preserve-fd=$PMI_FD")
+    mnrun_flags+=("--preserve-fd=$PMI_FD")
   fi
 fi
 gpus
-exec "${mnrun_boxes[@]}" run "${flags[@]}" "$@"
+set -- "${mnrun_boxes[@]}" run "${mnrun_flags[@]}" "$@"

@@ -1,11 +1,8 @@
-#!/bin/bash
-# `join_container.sh WORDS…` runs on the node, in front of WORDS of a container runtime. It waits for the container that
-# this node's ranks share. Then it becomes WORDS, with the container in place of MNRUN_HOLDER. It knows the spellings of
-# ch-run and Apptainer.
-set -euo pipefail
-mnrun_here=$(cd "${0%/*}" && pwd)
-until [[ -e $mnrun_here/held ]]; do sleep 0.02; done # the guard ends this process where the container cannot come
-read -r mnrun_pid mnrun_parent <"$mnrun_here/holder"
+# shellcheck shell=bash
+# clean_env.sh sources this adverb. It waits for the container that this node's ranks share. Then it puts the container
+# into the words of the runtime, in place of MNRUN_HOLDER. It knows the spellings of ch-run and Apptainer.
+until [[ -e held ]]; do sleep 0.02; done # the guard ends this process where the container cannot come
+read -r mnrun_pid mnrun_parent <holder
 mnrun_words=()
 for mnrun_word; do
   case $mnrun_word in
@@ -17,4 +14,4 @@ for mnrun_word; do
   esac
   mnrun_words+=("$mnrun_word")
 done
-exec "${mnrun_words[@]}"
+set -- "${mnrun_words[@]}"

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2206  # the fields that are split are numbers
 # The launcher starts this text on each node, as one word of srun or ssh: `bash -p -c BOOT DIR [CONTAINER WORDS…]`.
-# It makes DIR, the job's directory, for the user alone (0700). It reads the kit from standard input, a shell text that
-# writes the job's files into DIR, and becomes the guard. If the lease ends before that, it removes DIR.
-# A shell text takes no process to unpack, and a compressed archive takes five.
+# It makes DIR, the job's directory, for the user alone (0700). It reads the kit from standard input, writes the job's
+# files into DIR, and becomes the guard. If the lease ends before that, it removes DIR.
 # It says `here NODE` on standard output, or `fail NODE WHY`.
 # The directory comes first, and a taken name is refused. Every user of the node may have read the name in the list of
 # processes.
 # The line `here` comes before the kit. srun forwards no input before all nodes have answered, and the line tells which
 # nodes have.
-# The kit's size comes before the kit, because the lease goes on after it.
+# The kit begins with the number of its files. Each file is a line `NAME SIZE`, and its text. So unpacking takes no
+# process, and ends exactly where the lease goes on.
 # If the scheduler grants GPUs by the task, a step has several tasks on a node. One of them is enough.
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
 set +o posix
@@ -36,9 +36,18 @@ exec {mnrun_life}> >(setsid bash -p -c 'bash -p -c "$1" "$0" <&0 >/dev/null 2>&1
   [[ ! -O . || ! . -ef $0 ]] || rm -rf -- "$0" "$0.lease"
 ')
 export mnrun_life
-read -rt "${MNRUN_WAIT:-3600}" mnrun_size || exit 1
-IFS= LC_ALL=C read -rN "$mnrun_size" mnrun_kit || exit 1 # `read -N` counts characters, and they must be bytes
-[[ $mnrun_kit == "mnrun_file() "* ]] || mnrun_fail "the kit was damaged on its way to this node"
-{ mkdir bin steady tmp serve hold heard && eval "$mnrun_kit"; } 2>/dev/null ||
-  mnrun_fail "cannot write the kit to $0 on this node: ${0%/*} is full"
+mnrun_unpack() { # Write the files of the kit. Return false where there is no room
+  local count name size text damaged="the kit was damaged on its way to this node"
+  local LC_ALL=C # `read -N` counts characters, and they must be bytes
+  read -rt "${MNRUN_WAIT:-3600}" count || exit 1
+  [[ $count =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
+  mkdir bin steady tmp serve hold heard || return
+  for ((; count > 0; count--)); do
+    read -r name size || exit 1
+    [[ $name =~ ^(bin/)?[a-z][A-Za-z0-9._-]*$ && $size =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
+    IFS= read -rN "$size" text || exit 1
+    printf %s "$text" >"$name" || return
+  done
+}
+mnrun_unpack 2>/dev/null || mnrun_fail "cannot write the kit to $0 on this node: ${0%/*} is full"
 exec bash -p ./guard.sh "$@"

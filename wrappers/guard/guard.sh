@@ -25,6 +25,9 @@
 # It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
 # because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
+# The C locale costs less. The container gets the user's own back (box).
+mnrun_locale=${LC_ALL-}
+LC_ALL=C
 # A variable that outlives a function begins with mnrun_, here and in all wrappers around a program. bash exports every
 # variable again that came from the environment. Any other name could change a variable of the user.
 mnrun_here=$PWD # boot.sh made this directory and entered it
@@ -50,16 +53,17 @@ mkfifo up across idle ${mnrun_first:+stdin gate.new} ${mnrun_joined:+asks}
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
-identity() { # Set REPLY to the fact that identifies the image file: its size, and its header in hexadecimal digits
+identity() { # Set REPLY to the fact that identifies the image file: its size, and its header as one word
   # A SIF and a squashfs have their creation time in the header.
+  local header
   REPLY=''
   if [[ -d $mnrun_image ]]; then
-    REPLY=directory
+    REPLY=image=directory
   elif [[ -r $mnrun_image ]]; then
-    REPLY=$(stat -L -c %s -- "$mnrun_image").$(od -A n -v -t x8 -N 128 -- "$mnrun_image")
-    REPLY=${REPLY//[[:space:]]/}
+    magic "$mnrun_image"
+    printf -v header %q "${REPLY:0:128}"
+    REPLY=image=$(stat -L -c %s -- "$mnrun_image").${header// /_}
   fi
-  REPLY=${REPLY:+image=$REPLY}
 }
 
 deaf() { trap '' HUP INT TERM USR1 USR2; } # Slurm sends a step's signal to every process of the step
@@ -224,6 +228,8 @@ box() { # WORDS: Run a container. Its standard input is a pipe from the guard, s
   exec {mnrun_life}>&-
   [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
   exec {mnrun_go}>&- {mnrun_up}>&- >>serve.log 2>&1
+  LC_ALL=$mnrun_locale
+  [[ -n $LC_ALL ]] || unset LC_ALL
   detach "$@"
   [[ ! -e closing ]] || exit 0 # the guard is about to end and needs no report
   rm -f pid.serve

@@ -2,15 +2,14 @@
 # The guard sources this file on the node, in the job's directory.
 
 shims() { # Make shims in steady/ for the programs by which a runtime keeps images mounted
-  # A shim runs the node's program with signals blocked. Slurm may send these to every process of a step, and one of
-  # them would end the mount. Without shims the runtime finds the node's own programs.
-  local env name
+  # A shim runs the node's program with signals ignored. Slurm may send these to every process of a step, and one of
+  # them would end the mount. libfuse handles no signal that is ignored at its start (lib/fuse_signals.c).
+  local name
   [[ $mnrun_runtime == apptainer || $mnrun_runtime == singularity ]] || return 0
-  hash env && env=${BASH_CMDS[env]} # the place of the program, without a process
-  "$env" --block-signal=TERM true 2>/dev/null || return 0 # coreutils before 8.31 has no `env --block-signal`
   for name in squashfuse_ll squashfuse fuse-overlayfs fuse2fs gocryptfs; do
     hash "$name" 2>/dev/null || continue
-    printf '#!/bin/sh\nexec %q --block-signal=HUP,INT,TERM,USR1,USR2 %q "$@"\n' "$env" "${BASH_CMDS[$name]}" >"steady/$name"
+    # `hash` knows the place of the program, without a process.
+    printf '#!/bin/sh\ntrap "" HUP INT TERM USR1 USR2\nexec %q "$@"\n' "${BASH_CMDS[$name]}" >"steady/$name"
   done
 }
 

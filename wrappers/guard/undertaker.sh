@@ -4,12 +4,13 @@
 # A guard that has done that work writes `done`, and the undertaker exits.
 set -euo pipefail +o posix
 mnrun_here=$1
-source ./sweep.sh
+source ./processes.sh
 trap '' HUP INT TERM USR1 USR2
 began $$ && echo "$$ $REPLY" >undertaker
 word=''
 while read -r word && [[ $word != 'done' ]]; do :; done
 [[ $word != 'done' ]] || exit 0
+source ./sweep.sh
 forget_keys
 sweep_all
 wipe

@@ -57,7 +57,12 @@ if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
   # Without them it is rank 0 of 1.
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$mnrun_nodes"
 fi
-if [ -n "$mnrun_connect" ]; then mnrun_noted "$mnrun_here/pid.$mnrun_rank" "$(readlink /proc/self/ns/pid)"; fi
+if [ -n "$mnrun_connect" ]; then
+  # A node with one container has noted the pid namespace already (worker.sh). `readlink` costs a process.
+  mnrun_names=''
+  if [ -n "$mnrun_joined" ]; then read -r mnrun_names mnrun_names mnrun_names <"$mnrun_here/pid.serve" || :; fi
+  mnrun_noted "$mnrun_here/pid.$mnrun_rank" "${mnrun_names:-$(readlink /proc/self/ns/pid)}"
+fi
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file only as rank 0. A file of any other rank shows that the rank took
 # itself for rank 0 of 1. The guard looks for such files at the end.

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from mnrun import environment, nodeset
+from mnrun.files import lean, wrapper, wrappers
 from mnrun.files import spoken as spoken
-from mnrun.files import wrapper, wrappers
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Command, Layout, Phase, Plan, Words
 from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
@@ -164,7 +164,7 @@ def prepare_input(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False
 
 def node_wrappers(connect: Iterable[str]) -> dict[str, str]:
     """Return name -> text of the wrappers that a node gets. `connect`: the ways between nodes that they serve."""
-    texts = {name: path.read_text(encoding="utf-8") for name, path in wrappers(*SENT, *connect).items()}
+    texts = {name: lean(path.read_text(encoding="utf-8")) for name, path in wrappers(*SENT, *connect).items()}
     mpirun = texts.pop("mpirun")
     programs = {"ssh": texts.pop("ssh"), **dict.fromkeys(("mpirun", "mpiexec", "prterun"), mpirun)}
     return {**texts, **{f"bin/{name}": text for name, text in programs.items()}}
@@ -263,11 +263,9 @@ def shm_dir(node_dir: str) -> str:
 
 
 def pack(contents: Mapping[str, str]) -> bytes:
-    """Return the kit as it goes down the lease: its size on a line, then a shell text that writes the files."""
-    lines = (f"mnrun_file {environment.quote(name)} {environment.quote(text)} &&\n" for name, text in contents.items())
-    text = 'mnrun_file() { printf %s "$2" >"$1"; }\n' + "".join(lines) + ":\n"
-    packed = text.encode("utf-8", "surrogateescape")
-    return b"%d\n%s" % (len(packed), packed)
+    """Return the kit as it goes down the lease: the number of its files, and a line `NAME SIZE` before each text."""
+    texts = {name.encode(): text.encode("utf-8", "surrogateescape") for name, text in contents.items()}
+    return b"%d\n" % len(texts) + b"".join(b"%s %d\n%s" % (name, len(text), text) for name, text in texts.items())
 
 
 def layout_table(layout: Layout) -> str:

@@ -265,9 +265,8 @@ def _shared(container: ContainerOptions, layout: Layout) -> bool:
 def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adverbs: Words = ()) -> Words:
     runtime = RUNTIMES[spec.container.runtime]
     bare = "" if runtime.CONTAINED else environment.BARE
-    for adverb in (runtime.ADVERB, *adverbs):
-        words = ("bash", "-p", f"./{adverb}", *words)
-    return kit.node(here, "clean_env.sh", context + bare, place, *words)
+    changes = (f"./{adverb}" for adverb in (*adverbs, runtime.ADVERB))
+    return kit.node(here, "clean_env.sh", context + bare, place, *changes, *words)
 
 
 def _box(spec: JobSpec, here: str, job: str) -> Box:

@@ -293,6 +293,8 @@ class Launch:
         if self.serving is None:
             return
         self.serving.close()
+        if self.running is not None and not self.went:
+            self.running.end(signal.SIGTERM)  # its task may start after the guard has ended, and would wait for it
         deadline = time.monotonic() + FAREWELL
         while not (self.serving_ended and (self.running is None or self.code is not None)):
             try:

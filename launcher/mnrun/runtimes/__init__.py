@@ -15,7 +15,7 @@ class Runtime(Protocol):
     BINARY: str  # the program that must be on every node, "" for none
     CONTAINED: bool  # whether it has containers at all
     NAMED: bool  # whether an image is a name in the runtime's own store, and not a file on the nodes
-    ADVERB: str  # the script in wrappers/container/ that adds facts of the node to its words, and becomes them
+    ADVERB: str  # the script in wrappers/container/ that adds facts of the node to its words
     APART: bool  # whether each container has its own user namespace, so that ranks cannot read each other's memory
     FILES: bool  # whether open file descriptors above 2 reach the container, as PMI2 and MPICH's Hydra need
     TRIED: bool  # whether the guard calls `usable` (engines.sh) before the start. If NAMED, it always does

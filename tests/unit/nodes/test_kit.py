@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
 from mnrun import environment
-from mnrun.files import folder, wrapper, wrappers
+from mnrun.files import folder, lean, wrapper, wrappers
 from mnrun.jobspec import Mount, Variable
 from mnrun.model import Layout
 from mnrun.nodes import kit
@@ -18,14 +17,16 @@ from unit.samples import job_spec, make
 
 
 def unpack(packed: bytes) -> dict[str, str]:
-    """Return name -> text of the files in a kit, whose first line must hold its size."""
-    size, _, data = packed.partition(b"\n")
-    assert int(size) == len(data)
-    first, _, calls = data.decode("utf-8", "surrogateescape").partition("\n")
-    assert first.startswith("mnrun_file() {")
-    words = shlex.split(calls)
-    assert words[::4] == ["mnrun_file"] * (len(words) // 4) + [":"]
-    return dict(zip(words[1::4], words[2::4]))
+    """Return name -> text of the files in a kit, whose first line must hold their number."""
+    files = {}
+    number, _, rest = packed.partition(b"\n")
+    while rest:
+        line, _, rest = rest.partition(b"\n")
+        name, size = line.decode().split(" ")
+        files[name] = rest[: int(size)].decode("utf-8", "surrogateescape")
+        rest = rest[int(size) :]
+    assert int(number) == len(files)
+    return files
 
 
 ODD = {
@@ -37,7 +38,7 @@ ODD = {
 }
 
 
-def test_a_pack_is_its_size_and_a_text_that_writes_files() -> None:
+def test_a_pack_is_its_files_and_their_sizes() -> None:
     assert unpack(kit.pack(ODD)) == ODD
 
 
@@ -70,8 +71,8 @@ def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & shell
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
     assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
-    assert all(files[name] == wrapper(name) for name in shell)
-    assert files["bin/mpiexec"] == files["bin/prterun"] == wrapper("mpirun")
+    assert all(files[name] == lean(wrapper(name)) for name in shell)
+    assert files["bin/mpiexec"] == files["bin/prterun"] == lean(wrapper("mpirun"))
 
 
 def test_no_two_wrappers_have_the_same_name() -> None:
@@ -339,10 +340,13 @@ def test_a_kit_for_which_there_is_no_room(sh: Shell, tmp_path: Path) -> None:
     assert not (tmp_path / "node").exists()
 
 
-def test_a_kit_that_is_none(sh: Shell, tmp_path: Path) -> None:
-    """A text that does not begin as a kit is not run."""
+@pytest.mark.parametrize(
+    "damaged", [b"evil\n", b"a[$(echo evil >/proc/$$/fd/1)]\n", b"1\necho evil\n", b"1\n../evil 4\nevil"]
+)
+def test_a_kit_that_is_none(sh: Shell, tmp_path: Path, damaged: bytes) -> None:
+    """A text that is no kit writes no file."""
     words = kit.guard(str(tmp_path / "node"), ())
-    said = sh('exec "$@"', *words, stdin=b"9\necho evil", environ=HERE, code=1).decode()
+    said = sh('exec "$@"', *words, stdin=damaged, environ=HERE, code=1).decode()
     assert said == "here node01\nfail node01 the kit was damaged on its way to this node\n"
     assert not (tmp_path / "node").exists()
 

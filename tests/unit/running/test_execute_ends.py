@@ -268,6 +268,13 @@ def test_ctrl_c_asks_nobody(launch: Launcher, slurm: Slurm) -> None:
     assert launch(Play(go=say(*RANKS) + signalled(signal.SIGINT))) == Outcome(130)
 
 
+def test_a_head_that_nobody_needs_is_told(launch: Launcher, stage: Stage) -> None:
+    """Its task may start after the guard of its node has ended and removed everything: it would wait for ever."""
+    with pytest.raises(NodeError):
+        launch(Play(kit=say(READY[0], "fail node02 x")))
+    assert stage.started["run"].signals[0] == signal.SIGTERM
+
+
 def test_a_program_that_does_not_end_is_killed(launch: Launcher, stage: Stage) -> None:
     """After its moment, and after the guards had theirs."""
     assert launch(Play(go=say(*RANKS) + signalled(signal.SIGTERM), term=[])) == Outcome(143)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mnrun.nodes import kit
-from unit.conftest import Shell
+from unit.conftest import ADVERB, Shell
 from unit.samples import RECORDED, build, make
 
 UUIDS = ("GPU-00", "GPU-11", "GPU-22", "GPU-33")
@@ -51,7 +51,7 @@ class Node:
     def told(self, engine: str, environ: Mapping[str, str] = {}) -> list[str]:  # read only
         """The words that the engine is started with."""
         self.program(engine, """case $1 in info) echo "$INFO" ;; *) printf '%s\\n' "$@" ;; esac""")
-        return self.run(f"bash -p ./engine.sh {engine} run --rm app sh", environ)
+        return self.run(f"{ADVERB} ./engine.sh {engine} run --rm app sh", environ)
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_gpus_that_cannot_be_given_are_an_error(node: Node) -> None:
         node.fill(engine)
         (node.has / "driver").touch()
         node.program(engine, "[ $1 = info ] || echo started")
-        assert node.run(f"bash -p ./engine.sh {engine} run app", {"CUDA_VISIBLE_DEVICES": "0"}, code=125) == []
+        assert node.run(f"{ADVERB} ./engine.sh {engine} run app", {"CUDA_VISIBLE_DEVICES": "0"}, code=125) == []
         assert wanted in (node.path / "up").read_text()
         (node.has / "cdi").mkdir(exist_ok=True)
         (node.has / "cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu\n")

@@ -11,7 +11,7 @@ import pytest
 
 from mnrun.files import wrapper
 from mnrun.nodes import kit
-from unit.conftest import Shell
+from unit.conftest import ADVERB, Shell
 from unit.samples import RECORDED, build, make
 
 SMI = """#!/bin/sh
@@ -131,7 +131,7 @@ def test_an_mps_daemon_is_found_in_a_container(sh: Shell, tmp_path: Path, adverb
         "PATH": f"{tmp_path}/bin:/usr/bin:/bin",
     }
     words = "sh -c 'echo \"$APPTAINER_BIND $SINGULARITY_BIND\"'" if adverb == "gpus.sh" else "ch-run image --"
-    run = f"bash -p {place}/{adverb} {words}"
+    run = f"cd {place}; {ADVERB} ./{adverb} {words}"
     assert str(pipes) not in sh(run, environ=environ).decode()
     (pipes / "control").touch()
     said = sh(run, environ=environ).decode()

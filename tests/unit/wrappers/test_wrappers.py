@@ -17,7 +17,7 @@ import pytest
 
 from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
-from unit.conftest import Shell, own
+from unit.conftest import ADVERB, Shell, own
 from unit.samples import build, make
 
 BARE = {"PATH": os.environ["PATH"]}
@@ -170,13 +170,13 @@ def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) 
     node.fill(2, mode="outside-in", launcher="srun", force=True)
     script = """
     echo "41 $$" >holder; name=/dev/shm/sharens_instance_$$
-    join() { bash ./join_container.sh sh -c 'echo "$@"' sh "$@"; }
+    join() { ADVERB ./join_container.sh sh -c 'echo "$@"' sh "$@"; }
     join --join-pid=MNRUN_HOLDER MNRUN_HOLDER >ch-run &
     join instance://sharens_instance_MNRUN_HOLDER "a  b" >apptainer &
     sleep 0.2; cat ch-run apptainer; echo none yet; : >held; wait %1; cat ch-run
     cat apptainer; echo not yet; echo 1 >"$name"; wait; rm "$name"; sed "s/$$/42/" apptainer
     """
-    said = node.sh(f"cd {node.path}\n{script}").decode().splitlines()
+    said = node.sh(f"cd {node.path}\n{script}".replace("ADVERB", ADVERB)).decode().splitlines()
     assert said == ["none yet", "--join-pid=41 MNRUN_HOLDER", "not yet", "instance://sharens_instance_42 a  b"]
 
 
@@ -303,18 +303,24 @@ def test_a_rank_gets_its_gpus(node: Node, shell: str, bind: str, visible: str | 
     assert ("rank 1 gets no GPU" in node.said) is (not wanted)
 
 
+GPUS = ("clean_env.sh", "inside", "tmp", "./gpus.sh")
+
+
 def test_without_a_driver_no_word_of_it(node: Node) -> None:
     """--nv only where an NVIDIA driver is; what Slurm granted goes along by itself."""
     node.fill(1)
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("this machine has a driver")
-    assert node.run("gpus.sh", "sh", "-c", 'echo "${APPTAINER_NV-none}"', shell="bash") == b"none\n"
+    assert (
+        node.run("clean_env.sh", "inside", "tmp", "./gpus.sh", "sh", "-c", 'echo "${APPTAINER_NV-none}"', shell="bash")
+        == b"none\n"
+    )
 
 
 def test_gpus_that_are_hidden(node: Node) -> None:
     """Whatever the user's own settings of the runtime say."""
     node.fill(1, no_gpu=True)
-    said = node.run("gpus.sh", "sh", "-c", 'echo "${APPTAINER_NV-none} $APPTAINER_NO_NV"', shell="bash",
+    said = node.run(*GPUS, "sh", "-c", 'echo "${APPTAINER_NV-none} $APPTAINER_NO_NV"', shell="bash",
                     environ={"APPTAINER_NV": "1"})  # fmt: skip
     assert said == b"none 1\n"
 
