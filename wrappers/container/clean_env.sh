@@ -47,11 +47,15 @@ while read -ra mnrun_word; do
   esac
 done </proc/self/limits
 
-mnrun_odd=()
-while IFS= read -r -d '' mnrun_pair; do
-  mnrun_name=${mnrun_pair%%=*}
-  if dropped "$mnrun_context=$mnrun_name"; then unset -v "$mnrun_name" 2>/dev/null || mnrun_odd+=(-u "$mnrun_name"); fi
-done </proc/self/environ
+drop() { # Remove the variables that leak. Set mnrun_odd to options of env for the names that a shell cannot unset
+  local LC_ALL=C mnrun_pair mnrun_name # the C locale costs less
+  mnrun_odd=()
+  while IFS= read -r -d '' mnrun_pair; do
+    mnrun_name=${mnrun_pair%%=*}
+    if dropped "$mnrun_context=$mnrun_name"; then unset -v "$mnrun_name" 2>/dev/null || mnrun_odd+=(-u "$mnrun_name"); fi
+  done </proc/self/environ
+}
+drop
 export "MNRUN_JOB_ID=$mnrun_id" "TMPDIR=$mnrun_place"
 if [[ $mnrun_context == *-bare ]]; then
   export "mnrun_from=$mnrun_back"
@@ -63,5 +67,8 @@ while [[ $1 == ./*.sh ]]; do
   shift
   source "$mnrun_adverb"
 done
-((${#mnrun_odd[@]} == 0)) || set -- env "${mnrun_odd[@]}" "$@" # names that a shell cannot unset
+if [[ $mnrun_place == */hold ]]; then # for join_container.sh
+  while read -r mnrun_name; do printf '%s=%s\0' "$mnrun_name" "${!mnrun_name}"; done < <(compgen -e) >hold.env
+fi
+((${#mnrun_odd[@]} == 0)) || set -- env "${mnrun_odd[@]}" "$@"
 exec "$@"

@@ -40,15 +40,6 @@ exports() { # PID: Print its environment as lines for a shell, without the varia
     /^export /!d" "/proc/$1/environ" | tr '\0' '\n'
 }
 
-apart() { # PID: Set mnrun_flags to nsenter's options for the namespaces of PID that differ from this shell's
-  local kind option
-  mnrun_flags=()
-  for option in U:user m:mnt p:pid i:ipc u:uts n:net C:cgroup; do
-    kind=${option#*:}
-    [[ /proc/$1/ns/$kind -ef /proc/self/ns/$kind ]] || mnrun_flags+=("-${option%:*}")
-  done
-}
-
 box_of() { # PID: Print the id of the engine's container in which PID runs
   local id pid
   while read -r id; do

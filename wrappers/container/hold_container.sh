@@ -3,7 +3,8 @@
 # It only lives until its standard input ends, which the node's guard holds. So the container survives any rank.
 set -eu
 . ./job.sh
+. ./pid.sh
 trap '' HUP INT TERM USR1 USR2 # a signal to the step is for the program
-: >held
+mnrun_noted held
 if [ -z "$mnrun_connect" ]; then echo ready 1<>up; fi # otherwise worker.sh, which lets the host's mpirun in, says ready
 read -r _ || :

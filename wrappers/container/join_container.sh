@@ -1,17 +1,50 @@
-# shellcheck shell=bash
-# clean_env.sh sources this adverb. It waits for the container that this node's ranks share. Then it puts the container
-# into the words of the runtime, in place of MNRUN_HOLDER. It knows the spellings of ch-run and Apptainer.
-until [[ -e held ]]; do sleep 0.02; done # the guard ends this process where the container cannot come
+# shellcheck shell=bash disable=SC2154  # job.sh's and clean_env.sh's
+# clean_env.sh sources this adverb for a rank of a container that the node's ranks share. It waits for the container, and
+# changes the words of ch-run or Apptainer so that they join it.
+# Apptainer takes as much CPU time to join a container as to start one. The owner of a user namespace may enter it, with
+# all that belongs to it (user_namespaces(7)), and nsenter does so at hardly any cost.
+
+changes() { # PID: Print shell lines for the changes that Apptainer made to the environment of the container's PID
+  # hold.env is the environment in which Apptainer began. These lines change that of a rank in the same way.
+  # Each shell sets the first names itself. The last ones tell how the container began.
+  local pair name own='^(PWD|OLDPWD|SHLVL|_|(APPTAINER|SINGULARITY)_(BIND|SHARENS_MASTER))$'
+  local -A before=()
+  local LC_ALL=C
+  while IFS= read -rd '' pair; do before[${pair%%=*}]=${pair#*=}; done <hold.env
+  while IFS= read -rd '' pair; do
+    name=${pair%%=*} pair=${pair#*=}
+    [[ $name =~ ^[A-Za-z_][A-Za-z0-9_]*$ && ! $name =~ $own ]] || continue
+    [[ -v before[$name] && ${before[$name]} == "$pair" ]] || printf "export %s='%s'\\n" "$name" "${pair//\'/\'\\\'\'}"
+    unset "before[$name]"
+  done <"/proc/$1/environ"
+  for name in "${!before[@]}"; do [[ $name =~ $own ]] || echo "unset $name"; done
+}
+
+by_nsenter() { # WORDS: Set mnrun_words to words that enter the container of Apptainer's WORDS
+  # Return false where nsenter cannot do that, or where WORDS have an option of the user's.
+  local pid start
+  shift 3 # apptainer -q exec
+  [[ $1 != --no-home ]] || shift
+  [[ $1 == --pwd && $3 == instance://* ]] && hash nsenter setpriv 2>/dev/null || return
+  read -r pid start _ <held && lives "$pid" "$start" && apart "$pid" && [[ " ${mnrun_flags[*]} " == *' -U '* ]] || return
+  changes "$pid" >"join.$$" || return
+  export mnrun_from=$2 mnrun_changes=join.$$ # into.sh and rank.sh read these
+  mnrun_words=(setpriv --no-new-privs nsenter --preserve-credentials -t "$pid" "${mnrun_flags[@]}" -- /bin/sh "${@:5}") # the fourth word is sh
+}
+
+until [[ -s held ]]; do sleep 0.02; done # the guard ends this process where the container cannot come
 read -r mnrun_pid mnrun_parent <holder
-mnrun_words=()
-for mnrun_word; do
-  case $mnrun_word in
-    --join-pid=MNRUN_HOLDER) mnrun_word=--join-pid=$mnrun_pid ;;
-    instance://sharens_instance_MNRUN_HOLDER)
-      mnrun_word=instance://sharens_instance_$mnrun_parent
-      # Apptainer has written the name once this file is not empty.
-      until [[ -s /dev/shm/sharens_instance_$mnrun_parent ]]; do sleep 0.02; done ;;
-  esac
-  mnrun_words+=("$mnrun_word")
-done
+if [[ $mnrun_runtime == charliecloud ]] || ! by_nsenter "$@"; then
+  mnrun_words=()
+  for mnrun_word; do
+    case $mnrun_word in
+      --join-pid=MNRUN_HOLDER) mnrun_word=--join-pid=$mnrun_pid ;;
+      instance://sharens_instance_MNRUN_HOLDER)
+        mnrun_word=instance://sharens_instance_$mnrun_parent
+        # Apptainer has written the name once this file is not empty.
+        until [[ -s /dev/shm/sharens_instance_$mnrun_parent ]]; do sleep 0.02; done ;;
+    esac
+    mnrun_words+=("$mnrun_word")
+  done
+fi
 set -- "${mnrun_words[@]}"

@@ -44,3 +44,12 @@ session() { # Set REPLY to this shell's session and the start time of its leader
   REPLY="$session $REPLY"
   ((session)) || REPLY=''
 }
+
+apart() { # PID: Set mnrun_flags to nsenter's options for the namespaces of PID that differ from this shell's
+  local kind option
+  mnrun_flags=()
+  for option in U:user m:mnt p:pid i:ipc u:uts n:net C:cgroup; do
+    kind=${option#*:}
+    [[ /proc/$1/ns/$kind -ef /proc/self/ns/$kind ]] || mnrun_flags+=("-${option%:*}")
+  done
+}

@@ -9,6 +9,10 @@ case $0 in
 esac
 . "$mnrun_here/job.sh"
 . "$mnrun_here/pid.sh"
+if [ -n "${mnrun_changes-}" ]; then # nsenter has entered the container, and does not know its variables
+  . "$mnrun_here/$mnrun_changes"
+  unset mnrun_changes
+fi
 if [ "$mnrun_starter" = auto ]; then # start_node.sh marks its ranks, and an mpirun does not
   mnrun_starter=${MNRUN_JOB_START:+env} mnrun_starter=${mnrun_starter:-mpirun}
 fi

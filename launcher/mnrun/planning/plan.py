@@ -265,7 +265,7 @@ def _shared(container: ContainerOptions, layout: Layout) -> bool:
 def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adverbs: Words = ()) -> Words:
     runtime = RUNTIMES[spec.container.runtime]
     bare = "" if runtime.CONTAINED else environment.BARE
-    changes = (f"./{adverb}" for adverb in (*adverbs, runtime.ADVERB))
+    changes = (f"./{adverb}" for adverb in (runtime.ADVERB, *adverbs))
     return kit.node(here, "clean_env.sh", context + bare, place, *changes, *words)
 
 

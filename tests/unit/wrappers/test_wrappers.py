@@ -173,11 +173,45 @@ def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) 
     join() { ADVERB ./join_container.sh sh -c 'echo "$@"' sh "$@"; }
     join --join-pid=MNRUN_HOLDER MNRUN_HOLDER >ch-run &
     join instance://sharens_instance_MNRUN_HOLDER "a  b" >apptainer &
-    sleep 0.2; cat ch-run apptainer; echo none yet; : >held; wait %1; cat ch-run
+    sleep 0.2; cat ch-run apptainer; echo none yet; echo 41 7 >held; wait %1; cat ch-run
     cat apptainer; echo not yet; echo 1 >"$name"; wait; rm "$name"; sed "s/$$/42/" apptainer
     """
     said = node.sh(f"cd {node.path}\n{script}".replace("ADVERB", ADVERB)).decode().splitlines()
     assert said == ["none yet", "--join-pid=41 MNRUN_HOLDER", "not yet", "instance://sharens_instance_42 a  b"]
+
+
+def test_a_rank_gets_the_changes_that_the_runtime_made(node: Node) -> None:
+    """Of nsenter's rank: what the container's first process has and its runtime had not, and what it has no more."""
+    node.fill(2, mode="outside-in", launcher="srun")
+    script = """
+    source ./processes.sh; set -- --join-pid=x; echo x >held; echo 41 42 >holder; source ./join_container.sh
+    printf '%s\\0' same=1 PATH=/host gone=1 PWD=/ 'two=a
+    b' APPTAINER_BIND= >hold.env
+    env -i same=1 PATH=/image 'two=a
+    b' "its=it's
+    new" APPTAINER_BIND=/tmp APPTAINER_NAME=x /usr/bin/sleep 60 & pid=$!
+    until [[ -r /proc/$pid/environ && $(</proc/$pid/comm) == sleep ]]; do sleep 0.01; done
+    changes $pid >made; kill $pid
+    cat made; gone=1; source ./made; echo "<$its$PATH${gone-}>"
+    """
+    said = node.sh(f"cd {node.path}; mnrun_runtime=apptainer\n{script}", shell="bash").decode().splitlines()
+    exports = ["export APPTAINER_NAME='x'", "export PATH='/image'", "export its='it'\\''s"]
+    assert sorted(line.strip() for line in said) == sorted([*exports, "new'", "unset gone", "<it's", "new/image>"])
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_container_of_the_node_s_own_user_is_joined_by_its_name(node: Node, lives: bool) -> None:
+    """nsenter may enter a user namespace of ours alone: not a setuid Apptainer's container, nor one that has ended."""
+    node.fill(2, mode="outside-in", launcher="srun")
+    script = """
+    source ./processes.sh; name=/dev/shm/sharens_instance_$$; echo 1 >"$name"; echo "41 $$" >holder; : >hold.env
+    began $$; echo "$$ ${2:-$REPLY}" >held
+    set -- apptainer -q exec --pwd / instance://sharens_instance_MNRUN_HOLDER sh -c true; source ./join_container.sh
+    rm "$name"; echo "${@/$$/PID}"
+    """
+    words = ("x", *([] if lives else ["7"]))
+    said = node.sh(f"cd {node.path}; mnrun_runtime=apptainer\n{script}", *words, shell="bash").decode()
+    assert said == "apptainer -q exec --pwd / instance://sharens_instance_PID sh -c true\n"
 
 
 def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> None:
