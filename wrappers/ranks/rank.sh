@@ -2,7 +2,7 @@
 # Every rank starts as `rank.sh WORDS…` inside its container, by srun, mpirun or start_node.sh.
 # It sets the job's environment and reports the rank to the guard. Then it becomes the user's program.
 # So the exit codes 126 and 127 are the shell's.
-# shellcheck disable=SC2154  # into.sh's
+# shellcheck disable=SC1090,SC2154  # join_container.sh writes one of the sourced files, and into.sh has set names
 case $0 in
   */rank.sh) mnrun_here=${0%/*} ;; # a process of the job has started it by its name
   *) cd "$mnrun_back" || exit 1 ;; # into.sh has started it
