@@ -130,8 +130,8 @@ class Process:
         self.waited = False
 
     def wait(self, timeout: float) -> int:
-        assert self.stdin is not None
-        self.waited = self.stdin.is_closed(timeout)
+        if self.stdin is not None:
+            self.waited = self.stdin.is_closed(timeout)
         return 0
 
 

@@ -293,8 +293,6 @@ class Launch:
         if self.serving is None:
             return
         self.serving.close()
-        if self.running is not None and not self.went:
-            self.running.end(signal.SIGTERM)  # its task may start after the guard has ended, and would wait for it
         deadline = time.monotonic() + FAREWELL
         while not (self.serving_ended and (self.running is None or self.code is not None)):
             try:
@@ -309,6 +307,10 @@ class Launch:
     def _force_end(self) -> None:
         """End the processes that remain: on a node without connection, or after guards that died with their srun."""
         self.silent = tuple(node for node in self.roster.workers if node not in self.roster.bye)
+        if self.running is not None and self.code is None and not self.went:
+            # Its task may have started after its guard had ended, and waits for it. A TERM makes srun end the task.
+            self.running.end(signal.SIGTERM)
+            self.running.wait(GRACE)
         for process in filter(None, (self.running, self.serving)):
             process.end(signal.SIGKILL)
         if set(self.silent) - set(self.roster.lost) and self.serving_ended:

@@ -272,7 +272,7 @@ def test_a_head_that_nobody_needs_is_told(launch: Launcher, stage: Stage) -> Non
     """Its task may start after the guard of its node has ended and removed everything: it would wait for ever."""
     with pytest.raises(NodeError):
         launch(Play(kit=say(READY[0], "fail node02 x")))
-    assert stage.started["run"].signals[0] == signal.SIGTERM
+    assert stage.started["run"].signals == [signal.SIGTERM, signal.SIGKILL]
 
 
 def test_a_program_that_does_not_end_is_killed(launch: Launcher, stage: Stage) -> None:
