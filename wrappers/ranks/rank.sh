@@ -93,7 +93,8 @@ elif [ -n "$mnrun_gpu_bind" ]; then
     *) [ "$mnrun_count" = 0 ] || mnrun_first=$((mnrun_local / mnrun_each % mnrun_count)) mnrun_each=1 ;;
   esac
   if [ $((mnrun_first + mnrun_each)) -gt "$mnrun_count" ]; then
-    echo "fail --gpu-bind $mnrun_gpu_bind: rank $mnrun_rank gets no GPU, since its node has $mnrun_count GPUs" 1<>"$mnrun_here/up"
+    mnrun_count="$mnrun_count GPU$([ "$mnrun_count" = 1 ] || echo s)"
+    echo "fail --gpu-bind $mnrun_gpu_bind: rank $mnrun_rank gets no GPU, since its node has $mnrun_count" 1<>"$mnrun_here/up"
     exit 1
   fi
   CUDA_VISIBLE_DEVICES=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f "$((mnrun_first + 1))-$((mnrun_first + mnrun_each))")

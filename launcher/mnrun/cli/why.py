@@ -132,7 +132,7 @@ def report(name: str, as_html: bool, as_json: bool, job_dir: str | None) -> None
     elif as_html:
         click.echo(page.html(found), nl=False)
     else:
-        click.echo(f"launch {found.job}: {len(found.nodes)} nodes, {found.whole:.3f} s")
+        click.echo(f"launch {found.job}: {counted(len(found.nodes), 'node')}, {found.whole:.3f} s")
         table(("PHASE", *(f"{level} %" for level in timeline.LEVELS), "SLOWEST"), timeline.rows(found))
 
 

@@ -7,6 +7,7 @@ from html import escape
 
 from mnrun.jobs import timeline as times
 from mnrun.jobs.timeline import LEVELS, PHASES, Timeline
+from mnrun.nodeset import counted
 
 SHOWN = 100  # nodes in the chart, the slowest first
 WIDE, LEFT, HIGH = 720, 150, 18  # of a chart: the bars, the names, a row
@@ -90,7 +91,7 @@ def _ready(timeline: Timeline) -> str:
     for number, moment in enumerate(moments, 1):
         steps.append(f"H{LEFT + moment * scale:.2f}V{high - high * number / len(timeline.nodes):.2f}")
     line = f'<path d="{"".join(steps)}H{LEFT + WIDE}" fill="none" stroke="{_colour("container")}" stroke-width="2"/>'
-    most = f'<text x="{LEFT - 8}" y="12" text-anchor="end">{len(timeline.nodes)} nodes</text>'
+    most = f'<text x="{LEFT - 8}" y="12" text-anchor="end">{counted(len(timeline.nodes), "node")}</text>'
     return _chart([line, most], timeline.whole, high)
 
 

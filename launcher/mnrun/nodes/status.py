@@ -225,7 +225,7 @@ class Roster:
         """Return the error for ranks that should have started long ago: mpirun hangs, or is slow."""
         total = plan.layout.ntasks
         lacking = [n for n, count in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < count]
-        problem = f"{total - self.started} of {total} ranks, of {nodeset.fold(lacking)}, have not started"
+        problem = f"{total - self.started} of {nodeset.counted(total, 'rank')}, of {nodeset.fold(lacking)}, not started"
         return DeadlineError(
             f"{problem} {plan.spec.start.timeout} s after all nodes were ready",
             "mpirun may hang; --start-timeout allows more time",

@@ -234,4 +234,4 @@ def _spread(ntasks: int, room: Sequence[int]) -> tuple[int, ...] | None:
 def _describe(nodes: Sequence[Node], want: Resources) -> str:
     cpus = sorted({node.cpus for node in nodes})
     text = f"{nodeset.counted(len(nodes), 'node')} x {nodeset.counted('-'.join(map(str, cpus)), 'CPU')}"
-    return text + (f", {want.cpus_per_task} CPUs a rank" if want.cpus_per_task else "")
+    return text + (f", {nodeset.counted(want.cpus_per_task, 'CPU')} a rank" if want.cpus_per_task else "")

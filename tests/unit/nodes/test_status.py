@@ -214,6 +214,7 @@ def test_image_files_that_differ(roster: Roster, second: str, text: str) -> None
 
 def test_ranks_that_do_not_come(roster: Roster) -> None:
     """How many, of which nodes, and what to do."""
+    assert str(roster.not_started(make(build("./app"), 1))).startswith("1 of 1 rank, of node01, not started 120 s")
     plan = make(build("./app"), 2, 2)
     for rank in (0, 1):
         roster.hear(f"rank node01 {rank} 4")
@@ -221,7 +222,7 @@ def test_ranks_that_do_not_come(roster: Roster) -> None:
     late = roster.not_started(plan)
     assert late.code == 124
     assert str(late).startswith(
-        "2 of 4 ranks, of node02, have not started 120 s after all nodes were ready; mpirun may hang"
+        "2 of 4 ranks, of node02, not started 120 s after all nodes were ready; mpirun may hang"
     )
     for rank in (2, 3):
         roster.hear(f"rank node02 {rank} 4")

@@ -133,6 +133,13 @@ def test_this_machine() -> None:
             "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         ),
         (
+            {"ntasks": 33, "cpus_per_task": 1},
+            PLAIN,
+            Impossible,
+            "33 ranks do not fit into 32 slots (4 nodes x 8 CPUs, 1 CPU a rank); "
+            "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
+        ),
+        (
             {"ntasks": 9, "cpus_per_task": 4},
             PLAIN,
             Impossible,

@@ -374,14 +374,14 @@ def test_the_gpus_of_a_rank(node: Node, bind: str, local: str, seen: str) -> Non
     assert node.run("rank.sh", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", environ=environ).decode() == f"{seen}\n"
 
 
-@pytest.mark.parametrize("granted", ["", "0"])
-def test_more_ranks_than_gpus(node: Node, granted: str) -> None:
+@pytest.mark.parametrize(("granted", "count"), [("", "0 GPUs"), ("0", "1 GPU")])
+def test_more_ranks_than_gpus(node: Node, granted: str, count: str) -> None:
     """The rank that has none says so, and does not run without."""
     node.fill(2, gpu_bind="per_task:1")
     (node.path / "stdin").touch()
     environ = {"OMPI_COMM_WORLD_RANK": "1", "MPI_LOCALRANKID": "1", "CUDA_VISIBLE_DEVICES": granted}
     node.run("rank.sh", "true", environ=environ, code=1)
-    assert "fail --gpu-bind per_task:1: rank 1 gets no GPU" in node.said
+    assert f"fail --gpu-bind per_task:1: rank 1 gets no GPU, since its node has {count}" in node.said.splitlines()
 
 
 def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:
