@@ -16,7 +16,18 @@ detach() { # WORDS: Run WORDS outside the scheduler's step, and set mnrun_code t
   ((mnrun_code <= 128)) || memory_note
 }
 
-last_words() { # Print the last lines of the container's output, as words for the launcher
-  local line
-  while read -r line; do echo "log ${line:0:500}"; done < <(tail -n 5 serve.log 2>/dev/null)
+# How a runtime begins the line of its error: Apptainer and Singularity, Podman, Docker, Charliecloud.
+mnrun_error='^(FATAL|ERROR|Error)[ :]|^time="[^"]*" level=(error|fatal) |^docker: |^unknown (shorthand )?flag: '
+mnrun_error+='|^ch-run(\[[0-9]+\]: error)?: '
+
+last_words() { # Print the errors of the runtime, or else the last lines of the container's output, as words for the launcher
+  # Below the error, a runtime may print its whole help, of which Apptainer 1.4 has 165 lines.
+  local line lines=() errors=()
+  while read -r line; do
+    lines+=("$line")
+    [[ ! $line =~ $mnrun_error ]] || errors+=("$line")
+  done < <(tail -n 300 serve.log 2>/dev/null | sed -e $'s/\e\\[[0-9;]*m//g' -e '/^ *$/d')
+  ((${#errors[@]} == 0)) || lines=("${errors[@]}")
+  ((${#lines[@]} <= 5)) || lines=("${lines[@]: -5}")
+  for line in "${lines[@]}"; do echo "log ${line:0:500}"; done
 }

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from mnrun.files import wrapper
+from pathlib import Path
+
+import pytest
+
+from mnrun.diagnosis import runtimes
+from mnrun.diagnosis.recognise import diagnose
+from mnrun.files import wrapper, wrappers
 from unit.conftest import Shell
+from unit.diagnosis.test_recognise import Text, read
+
+RUNTIMES = [text for text in read() if text.entry in {entry.name for entry in runtimes.ENTRIES}]
+# The first and the last lines of what Apptainer 1.4.5 and Docker 28.2 print after an option that they do not have.
+UNKNOWN = {
+    """Error for command "exec": unknown flag: --foo
+
+Options for exec command:
+""": "Run 'apptainer --help' for more detailed usage information.",
+    """unknown flag: --foo
+
+Usage:  docker run [OPTIONS] IMAGE [COMMAND] [ARG...]
+""": "Run 'docker run --help' for more information",
+}
 
 NAMES = ("deaf", "listen", "kill_each", "pass_on", "sent")
 
@@ -33,3 +53,40 @@ while listen; do :; done
 echo silent
 wait "$rank" || echo "$?" """
     assert sh(script, shell="bash").decode().split() == ["silent", "143"]
+
+
+def last_words(sh: Shell, log: str) -> list[str]:
+    """What the guard tells of a container whose output is this."""
+    Path("serve.log").write_text(log)
+    said = sh(f"set -euo pipefail; source {wrappers()['detach.sh']}; last_words", shell="bash").decode()
+    return [line.removeprefix("log ") for line in said.splitlines()]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("text", RUNTIMES, ids=lambda text: text.entry)
+def test_the_error_of_a_runtime_comes_before_its_help(sh: Shell, text: Text) -> None:
+    """The launcher shows three lines, and they have the cause."""
+    said = last_words(sh, text.output + "\n" + "  --option   what it does\n" * 160)
+    cause = diagnose(said[-3:], text.code)
+    assert cause is not None, said
+    assert cause.name == text.entry, said
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("begin", UNKNOWN)
+def test_an_option_that_the_runtime_does_not_have(sh: Shell, begin: str) -> None:
+    said = last_words(sh, begin + "      --option   what it does\n\n" * 80 + UNKNOWN[begin] + "\n")
+    assert said == [begin.partition("\n")[0]]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_container_that_names_no_error(sh: Shell) -> None:
+    """The last lines of its output, without colours and empty lines."""
+    assert last_words(sh, "") == []
+    assert last_words(sh, "\x1b[91mone\x1b[0m\n\ntwo\n") == ["one", "two"]
+    assert last_words(sh, "".join(f"{number}\n" for number in range(9))) == ["4", "5", "6", "7", "8"]

@@ -431,7 +431,7 @@ def test_the_heads_container_is_the_one_of_its_node(node: Node) -> None:
 @pytest.mark.parametrize(
     ("container", "said"),
     [
-        ("echo help; echo FATAL: no >&2; exit 255", "log help\nlog FATAL: no\ngone 255\n"),
+        ("echo help; echo FATAL: no >&2; exit 255", "log FATAL: no\ngone 255\n"),
         ("exec 2>&9; : >pid.serve; echo program >&2; exit 7", ""),
     ],
 )
