@@ -26,6 +26,12 @@ def queue(cluster: Cluster, fields: str = "%j %D %m %l") -> list[str]:
     return cluster.root(LOGIN, "squeue", "-h", "-o", fields).splitlines()
 
 
+def last_job(cluster: Cluster) -> str:
+    """What Slurm knows of its newest job."""
+    number = cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-S", "-i", "-o", "%i").split()[0]
+    return cluster.root(LOGIN, "scontrol", "-o", "show", "job", number)
+
+
 def launcher(cluster: Cluster) -> int:
     """The process number of the one mnrun that runs."""
     (process,) = cluster.mnruns()
@@ -47,8 +53,9 @@ def test_alloc_from_nothing_to_nothing(cluster: Cluster, way: Way) -> None:
     failed = cluster.alice(["mnrun", *words, "-x", "7"])
     assert failed.code == 7, failed
     assert queue(cluster) == []
-    number = cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-S", "-i", "-o", "%i").split()[0]
-    assert re.search(r"JobState=FAILED .*ExitCode=7:0", cluster.root(LOGIN, "scontrol", "-o", "show", "job", number))
+    last = last_job(cluster)
+    assert re.search(r"JobState=FAILED .*ExitCode=7:0", last), last
+    number = re.findall(r"JobId=(\d+)", last)[0]
     assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", number]).code == 7
 
 
@@ -83,7 +90,7 @@ def test_alloc_by_a_job_file(cluster: Cluster, desk: Desk) -> None:
     ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, 137)]
 )
 def test_alloc_is_given_back_at_a_signal(cluster: Cluster, signum: signal.Signals, code: int) -> None:
-    """While it waits in the queue, and while the program runs."""
+    """While it waits in the queue, and while the program runs. Slurm's accounts have the code of the end."""
     with (
         cluster.held("-N4", "--exclusive"),
         cluster.running(["env", "MNRUN_SLURM_POLL=1s", "mnrun", *TWO, *PLAIN, "true"]) as job,
@@ -99,6 +106,7 @@ def test_alloc_is_given_back_at_a_signal(cluster: Cluster, signum: signal.Signal
         os.kill(launcher(cluster), signum)
         assert job.end().code == code
     wait_for(lambda: queue(cluster) == [], "given back", 20)
+    assert re.search(rf"JobState=FAILED .*ExitCode={code}:0", last_job(cluster)), last_job(cluster)
     forget(cluster)  # a killed mnrun leaves its records to the next launch
 
 

@@ -83,8 +83,9 @@ class Salloc:
         errors: IO[bytes],
     ) -> Salloc:
         assert piped
-        assert command.argv[0] == "tied to HUP", "it ends with us, and so does the job"
-        self.argv, self.heard = command.argv[1:], events
+        tie, _, _, script, *argv = command.argv
+        assert (tie, os.path.basename(script)) == ("tied", "withdraw.sh"), "it ends with us, and so does the job"
+        self.argv, self.heard = tuple(argv), events
         errors.write(self.said.encode())
         errors.flush()
         for event in self.events:
@@ -115,7 +116,8 @@ def salloc(mocker: MockerFixture, tmp_path: Path) -> Iterator[Salloc]:
     played = Salloc()
     mocker.patch.object(tempfile, "tempdir", str(tmp_path))
     mocker.patch.object(allocate, "start", played.start)
-    mocker.patch.object(allocate, "tied", lambda argv, signum: (f"tied to {signum.name[3:]}", *argv))
+    mocker.patch.object(allocate, "tied", lambda argv: ("tied", *argv))
+    mocker.patch.object(allocate, "has", return_value=True)
     mocker.patch.object(cluster, "end", side_effect=played.done.append)
     mocker.patch.object(slurm, "version", return_value=(24, 11))
     before = signal.getsignal(signal.SIGINT)

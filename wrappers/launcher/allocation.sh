@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # salloc runs this as `sh -c` where mnrun asks for its own nodes (schedulers/slurm/allocate.py).
 # It prints the variables that Slurm has set, one a line, and an empty line. Then it waits for a line with the exit code
-# of the program, which becomes its own and the job's. Without one, mnrun was killed.
+# of the program, which becomes its own and the job's. Without one, mnrun was killed: 128 + KILL.
 env -0 | tr '\n\0' ' \n' | grep '^SLURM_'
 echo
 read -r code
-exit "${code:-1}"
+exit "${code:-137}"

@@ -270,10 +270,10 @@ def _deaf(argv: Words) -> Words:
     return ("bash", "-p", str(wrappers()["deaf.sh"]), *argv)
 
 
-def tied(argv: Words, signum: signal.Signals = signal.SIGTERM) -> Words:
-    """Return `argv` in a form that gets `signum` when mnrun is killed, if the machine has setpriv."""
+def tied(argv: Words) -> Words:
+    """Return `argv` in a form that gets a TERM when mnrun is killed, if the machine has setpriv."""
     setpriv = shutil.which("setpriv")
-    return (setpriv, "--pdeathsig", signum.name[3:], *argv) if setpriv else argv
+    return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else argv
 
 
 def _thread(target: object, *args: object) -> threading.Thread:

@@ -12,6 +12,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import NodeError, SchedulerError
+from mnrun.files import wrappers
 from mnrun.nodes import kit
 from mnrun.schedulers import slurm
 from mnrun.schedulers.model import PartitionNode
@@ -36,12 +37,43 @@ def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
     assert salloc.done == [b"0\n", "close"]
 
 
-@pytest.mark.parametrize(("line", "code"), [("3\n", 3), ("0\n", 0), ("", 1)])
+@pytest.mark.parametrize(("line", "code"), [("3\n", 3), ("0\n", 0), ("", 137)])
 def test_the_command_of_salloc(sh: Shell, line: str, code: int) -> None:
     """It prints the job's variables, and ends with the code that it reads. Without one, mnrun was killed."""
     environ = {"SLURM_JOB_NAME": "two\nlines"}
     said = sh(kit.spoken(kit.ALLOCATION), stdin=line.encode(), environ=environ, code=code)
     assert said == b"SLURM_JOB_NAME=two lines\n\n"
+
+
+# withdraw.sh with a played salloc. It says on a FIFO that it has begun, and then which signal it got. Its code is its
+# input.
+HELD = """set -eu
+mkfifo said lease
+exec 3<>lease
+played='trap "echo HUP >said; exit 9" HUP; echo begun >said; read -r code; exit $code'
+setsid bash -p "$1" bash -c "$played" <lease 3<&- &
+read -r word <said
+"""
+
+
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [
+        ("echo 7 >lease", b"7\n"),
+        ("kill -HUP -- -$!; cat said", b"HUP\n9\n"),
+    ],
+)
+def test_a_salloc_that_mnrun_ends(sh: Shell, done: str, said: bytes) -> None:
+    """By its input, or by a signal to it. The code is its own."""
+    script = f"{HELD}{done}; code=0; wait $! || code=$?; echo $code"
+    assert sh(script, str(wrappers()["withdraw.sh"]), shell="bash") == said
+
+
+def test_a_killed_mnrun_withdraws_its_request(sh: Shell) -> None:
+    """A moment later: a job that has its nodes reads the end of its input before that."""
+    script = f"{HELD}begin=$(date +%s%N); kill -TERM $!; cat said; echo $(($(date +%s%N) - begin))"
+    word, after = sh(script, str(wrappers()["withdraw.sh"]), shell="bash").split()
+    assert (word, int(after) > 900_000_000) == (b"HUP", True)
 
 
 def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> None:
@@ -106,7 +138,7 @@ def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:
 
 def test_no_salloc(salloc: Salloc, mocker: MockerFixture) -> None:
     """Slurm's module is not loaded."""
-    mocker.patch.object(allocate, "start", side_effect=FileNotFoundError)
+    mocker.patch.object(allocate, "has", return_value=False)
     with (
         pytest.raises(SchedulerError, match="salloc is not on PATH"),
         allocate.allocated(("salloc",), {}, Screen(True), QUEUE),

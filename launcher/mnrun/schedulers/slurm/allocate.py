@@ -2,11 +2,11 @@
 
 salloc runs one small command, which waits for a line on its standard input. That is a pipe that mnrun holds. The line
 has the program's exit code, with which the command and so the job end. The pipe ends without it when somebody kills
-mnrun, and the allocation ends with it.
+mnrun. The job then ends with 137.
 
-salloc gets no signal but HUP, which withdraws a request, and comes when mnrun is killed. At TERM, INT and PIPE, salloc
-(24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the command, for which
-the main loop waits for ever.
+salloc gets no signal but HUP, which withdraws a request. If mnrun is killed, withdraw.sh sends it. At TERM, INT and
+PIPE, salloc (24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the
+command, for which the main loop waits for ever.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 from mnrun.errors import LaunchError, SchedulerError
+from mnrun.files import wrappers
 from mnrun.model import Command, Words
 from mnrun.nodes import kit
 from mnrun.schedulers.model import Granted, Queue
 from mnrun.schedulers.slurm import cluster
-from mnrun.system.process import Child, Event, Signals, start, starting, tied
+from mnrun.system.process import Child, Event, Signals, has, start, starting, tied
 from mnrun.system.screen import Screen
 
 LOOK = 0.2  # seconds between two reads of salloc's errors
@@ -48,12 +49,14 @@ def allocated(
     While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses, with
     the answer of `shortage` to its reason. A signal raises SystemExit(128+n).
     """
+    if not has(words[0]):
+        raise SchedulerError(f"{words[0]} is not on PATH", "load Slurm's module, or use --local")
     argv = (*words, "sh", "-c", kit.spoken(kit.ALLOCATION))
     screen.command(kit.typed(Command(argv)))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with tempfile.TemporaryFile() as errors:
-        with starting(words[0], "load Slurm's module, or use --local"):
-            command = Command(tied(argv, signal.SIGHUP))
+        with starting(words[0]):
+            command = Command(tied(("bash", "-p", str(wrappers()["withdraw.sh"]), *argv)))
             lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
         granted = Granted({})
         wait = Wait(events, user_queue)
