@@ -161,6 +161,32 @@ def test_alloc_shows_why_it_waits(cluster: Cluster) -> None:
     assert (quiet.code, quiet.err) == (0, ""), quiet
 
 
+def test_alloc_for_more_time_than_there_is(cluster: Cluster, desk: Desk) -> None:
+    """A run that waits for it says so, and a submitted job, too."""
+    warning = (
+        "warning: --time 20 (command line) is above the limit, 10:00 in partition main, so the job may never start; "
+        "cancel it, and ask for less"
+    )
+    cluster.root(LOGIN, "scontrol", "update", "partitionname=main", "MaxTime=10")
+    try:
+        with cluster.running(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "-t", "20", *PLAIN, "--", "true"]) as job:
+            job.saying(
+                lambda result: "is queued: asks for more time than the partition allows" in result.err, "waiting"
+            )
+            os.kill(launcher(cluster), signal.SIGINT)
+            result = job.end()
+        assert (result.code, mine(result)[1]) == (130, warning), result
+        handed = cluster.alice(["mnrun", "submit", "-t", "20", *PLAIN, "--", "true"], cwd=desk.path)
+        assert (handed.code, mine(handed)[-1]) == (0, warning), handed
+        short = cluster.alice(["mnrun", "submit", "--wait", "-t", "10", *PLAIN, "--", "true"], cwd=desk.path)
+        assert short.code == 0, short
+        assert "warning" not in short.err, short
+        cluster.alice(["scancel", handed.out.strip()])
+    finally:
+        cluster.root(LOGIN, "scontrol", "update", "partitionname=main", "MaxTime=UNLIMITED")
+    forget(cluster)
+
+
 def test_alloc_refuses_before_it_waits(cluster: Cluster) -> None:
     """With all nodes taken, a mistake is known at once; a file that is not here is a warning."""
     with cluster.held("-N4", "--exclusive"):

@@ -33,6 +33,8 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
         Screen().say(line)
     queue = submission.record(number, batch)
     Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; follow it: mnrun logs -f {number}")
+    if warning := submission.warning(batch, queue):
+        Screen().warn(warning)
     if wait:
         records = [Path(batch.spec.job_dir)]
         code = waiting.wait((number,), records, queue)

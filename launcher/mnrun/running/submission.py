@@ -76,6 +76,11 @@ def hand_in(submission: Submission) -> tuple[str, str]:
     return scheduler.submit(submission.script, submission.spec, os.environ)
 
 
+def warning(submission: Submission, queue: Queue) -> str:
+    """Return a warning about a job that may wait for ever, or "". The queue is asked only if the job names a time."""
+    return submission.scheduler.overlong(submission.spec, queue.nodes)
+
+
 def output(number: str, submission: Submission) -> str:
     """Return the file of the job's output, with the names that are known before the job starts."""
     spec = submission.spec

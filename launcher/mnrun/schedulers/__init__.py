@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -10,7 +10,7 @@ from typing import Protocol
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
-from mnrun.schedulers.model import BatchStart, Beside, Granted, Queue, StepTask, Trace
+from mnrun.schedulers.model import BatchStart, Beside, Granted, PartitionNode, Queue, StepTask, Trace
 from mnrun.system.screen import Screen
 
 
@@ -123,6 +123,9 @@ class BatchScheduler(Scheduler, Protocol):
 
     def submit(self, script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
         """Hand in the text of a batch script. Return the job's id, and further messages. Raises LaunchError."""
+
+    def overlong(self, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> str:
+        """Return a warning if the job asks for more time than it can get on the nodes of the queue, and else ""."""
 
     def user_queue(self, environ: Mapping[str, str], home: Path, poll: float) -> Queue:
         """Return the queue, as this user may read it. `poll` is the least time between two questions, in seconds."""

@@ -21,16 +21,17 @@ from mnrun.system import terminal
 from mnrun.system.screen import Screen
 from unit.conftest import Shell
 from unit.salloc import Queue, Salloc
-from unit.samples import recorded
+from unit.samples import build, recorded
 from unit.typed import Launched, Terminal, complaint
 
 QUEUE = Queue()
+SPEC = build("./app", time="20")
 IMAGE = ("--image", "/app.sif")
 
 
 def test_an_allocation_is_held_by_a_pipe(salloc: Salloc) -> None:
     """The job's variables, for as long as the pipe is open."""
-    with allocate.allocated(("salloc", "-N", "2"), {}, Screen(quiet=True), QUEUE) as found:
+    with allocate.allocated(("salloc", "-N", "2"), SPEC, {}, Screen(quiet=True), QUEUE) as found:
         assert found.variables == {"SLURM_JOB_ID": "8", "SLURM_JOB_NAME": "a = b"}
         assert salloc.argv[:5] == ("salloc", "-N", "2", "sh", "-c")
         assert salloc.done == []
@@ -79,7 +80,7 @@ def test_a_killed_mnrun_withdraws_its_request(sh: Shell) -> None:
 def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> None:
     """By scancel, since nobody else would."""
     salloc.returncode = -9
-    with allocate.allocated(("salloc",), {}, Screen(quiet=True), QUEUE):
+    with allocate.allocated(("salloc",), SPEC, {}, Screen(quiet=True), QUEUE):
         pass
     assert salloc.done == [b"0\n", "close", "8"]
 
@@ -87,7 +88,7 @@ def test_an_allocation_whose_salloc_was_killed_is_given_back(salloc: Salloc) -> 
 def test_an_salloc_that_does_not_end(salloc: Salloc) -> None:
     """By force, and its job by scancel."""
     salloc.stubborn, salloc.returncode = True, None
-    with pytest.raises(ValueError), allocate.allocated(("salloc",), {}, Screen(quiet=True), QUEUE):
+    with pytest.raises(ValueError), allocate.allocated(("salloc",), SPEC, {}, Screen(quiet=True), QUEUE):
         raise ValueError
     assert salloc.done == [b"1\n", "close", signal.SIGKILL, "8"]
 
@@ -105,7 +106,7 @@ def test_an_allocation_that_is_refused(salloc: Salloc, said: str, reason: str | 
     salloc.said, salloc.events = said, [("ended", "salloc", 1)]
     with (
         pytest.raises(SchedulerError) as raised,
-        allocate.allocated(("salloc", "-p", "x"), {}, Screen(quiet=True), QUEUE),
+        allocate.allocated(("salloc", "-p", "x"), SPEC, {}, Screen(quiet=True), QUEUE),
     ):
         pass
     reason = reason or "invalid partition specified: x; Job submit/allocate failed: no"
@@ -130,7 +131,7 @@ def test_more_nodes_than_there_are(outside: Terminal, salloc: Salloc, mocker: Mo
 def test_a_signal_while_it_waits_withdraws_the_request(salloc: Salloc) -> None:
     """And is mnrun's code."""
     salloc.events = [("signal", "", 2)]
-    with pytest.raises(SystemExit) as raised, allocate.allocated(("salloc",), {}, Screen(quiet=True), QUEUE):
+    with pytest.raises(SystemExit) as raised, allocate.allocated(("salloc",), SPEC, {}, Screen(quiet=True), QUEUE):
         pass
     assert raised.value.code == 130
     assert salloc.done == [signal.SIGHUP, "close"]
@@ -141,7 +142,7 @@ def test_no_salloc(salloc: Salloc, mocker: MockerFixture) -> None:
     mocker.patch.object(allocate, "has", return_value=False)
     with (
         pytest.raises(SchedulerError, match="salloc is not on PATH"),
-        allocate.allocated(("salloc",), {}, Screen(True), QUEUE),
+        allocate.allocated(("salloc",), SPEC, {}, Screen(True), QUEUE),
     ):
         pass
 
@@ -157,11 +158,26 @@ def test_the_reasons_of_a_wait_are_shown(salloc: Salloc, capsys: pytest.CaptureF
     """Each reason once, for the own job alone. The question goes on until salloc has the nodes."""
     salloc.said, salloc.events = "salloc: Pending job allocation 8\nsalloc: job 8 queued\n", []
     waiting = Queue(["waits for others", "waits for others", "held by you"], salloc.grant)
-    with allocate.allocated(("salloc",), {}, Screen(), waiting) as found:
+    with allocate.allocated(("salloc",), SPEC, {}, Screen(), waiting) as found:
         assert found.variables["SLURM_JOB_ID"] == "8"
     said = capsys.readouterr().err.splitlines()
     assert said == ["mnrun: job 8 is queued: waits for others", "mnrun: job 8 is queued: held by you"]
     assert waiting.forgotten == 1, "no earlier answer knows the job"
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_wait_for_more_time_than_there_is(salloc: Salloc, capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit, once. A job that does not wait asks nothing."""
+    salloc.said, salloc.events = "salloc: Pending job allocation 8\n", []
+    main = PartitionNode("main", True, "n1", "idle", "", 0, 0, 2, 2, True, "10:00", "")
+    with allocate.allocated(("salloc",), SPEC, {}, Screen(), Queue(["asks for more"], salloc.grant, held=(main,))):
+        pass
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "mnrun: warning: --time 20 (command line) is above the limit, 10:00 in partition main, so the job may never "
+        "start; cancel it, and ask for less",
+        "mnrun: job 8 is queued: asks for more",
+    ]
 
 
 # The verb run

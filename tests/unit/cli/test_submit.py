@@ -9,8 +9,9 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.schedulers import slurm
-from mnrun.schedulers.model import Job
+from mnrun.schedulers.model import Job, PartitionNode
 from unit.cli.test_jobs import Slurm
+from unit.salloc import Queue
 from unit.typed import Terminal, complaint
 
 HOST = ("--runtime", "host", "-N", "2")
@@ -58,6 +59,18 @@ def test_waiting_closes_with_the_result(
     answer = mnrun("submit", "--wait", *HOST, "--", "hostname")
     assert (answer.code, answer.out) == (code, "271\n")
     assert answer.err.splitlines()[-1] == f"mnrun: {line}"
+
+
+def test_more_time_than_the_partition_allows(mnrun: Terminal, sbatch: MagicMock, mocker: MockerFixture) -> None:
+    """The job is in the queue, with a warning."""
+    main = PartitionNode("main", True, "n1", "idle", "", 0, 0, 2, 2, True, "1:00:00", "")
+    mocker.patch.object(slurm, "user_queue", return_value=Queue(held=(main,)))
+    answer = mnrun("submit", *HOST, "-t", "2:00:00", "--", "hostname")
+    assert (answer.code, answer.out) == (0, "271\n")
+    assert answer.err.splitlines()[-1] == (
+        "mnrun: warning: --time 2:00:00 (command line) is above the limit, 1:00:00 in partition main, so the job may "
+        "never start; cancel it, and ask for less"
+    )
 
 
 def test_quiet_prints_the_id_alone(mnrun: Terminal, sbatch: MagicMock) -> None:

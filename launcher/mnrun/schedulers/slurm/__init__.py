@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 
 from mnrun.jobspec import JobSpec
@@ -32,7 +31,7 @@ from mnrun.schedulers.slurm.cluster import (
     version,
     why_down,
 )
-from mnrun.schedulers.slurm.options import OUTPUT, TEMPLATE, directives, refuse, request, shortage
+from mnrun.schedulers.slurm.options import OUTPUT, TEMPLATE, directives, overlong, refuse, request
 from mnrun.schedulers.slurm.steps import (
     CLIENT,
     LIMITS,
@@ -60,8 +59,7 @@ def allocated(
     name = "mnrun" if spec.program.shell else job_name(spec)
     named = () if spec.batch.text("job_name") else (f"--job-name={name}",)
     queue = user_queue(environ, Path.home(), float(spec.slurm_poll))
-    few = partial(shortage, spec=spec, nodes=queue.nodes)
-    return allocate.allocated((*request(spec, options), *named), environ, screen, queue, few)
+    return allocate.allocated((*request(spec, options), *named), spec, environ, screen, queue)
 
 
 def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
@@ -75,5 +73,5 @@ __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environme
 __all__ += ["with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
 __all__ += ["settings", "site", "start", "step", "submit", "time_limit", "trace", "why_down"]
-__all__ += ["OUTPUT", "TEMPLATE", "directives", "refuse", "request"]
+__all__ += ["OUTPUT", "TEMPLATE", "directives", "overlong", "refuse", "request"]
 __all__ += ["TITLE", "allocated", "user_queue"]

@@ -19,14 +19,16 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO
 
 from mnrun.errors import LaunchError, SchedulerError
 from mnrun.files import wrappers
+from mnrun.jobspec import JobSpec
 from mnrun.model import Command, Words
 from mnrun.nodes import kit
 from mnrun.schedulers.model import Granted, Queue
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers.slurm import cluster, options
 from mnrun.system.process import Child, Event, Signals, has, start, starting, tied
 from mnrun.system.screen import Screen
 
@@ -38,16 +40,12 @@ _PENDING = re.compile(r"^Pending job allocation (\d+)")  # salloc's words (src/s
 
 @contextmanager
 def allocated(
-    words: Words,
-    environ: Mapping[str, str],
-    screen: Screen,
-    user_queue: Queue,
-    shortage: Callable[[str], str] = lambda reason: "",
+    words: Words, spec: JobSpec, environ: Mapping[str, str], screen: Screen, user_queue: Queue
 ) -> Iterator[Granted]:
     """Yield the job that salloc grants, and give the job back at the end, with its code. `words` are salloc's command.
 
-    While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses, with
-    the answer of `shortage` to its reason. A signal raises SystemExit(128+n).
+    While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses. A
+    signal raises SystemExit(128+n).
     """
     if not has(words[0]):
         raise SchedulerError(f"{words[0]} is not on PATH", "load Slurm's module, or use --local")
@@ -59,14 +57,14 @@ def allocated(
             command = Command(tied(("bash", "-p", str(wrappers()["withdraw.sh"]), *argv)))
             lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
         granted = Granted({})
-        wait = Wait(events, user_queue)
+        wait = Wait(events, user_queue, partial(options.overlong, spec, user_queue.nodes))
         try:
             with Signals(events):
                 granted.variables = _variables(events, screen, lambda: _lines(errors), wait)
                 if not granted.variables:
                     reason = _reason(_lines(errors))
-                    remedy = shortage(reason) or f"the request was {' '.join(words[1:])}"
-                    raise SchedulerError(f"salloc: {reason}", remedy)
+                    few = options.shortage(reason, spec, user_queue.nodes)
+                    raise SchedulerError(f"salloc: {reason}", few or f"the request was {' '.join(words[1:])}")
             screen.done()
             yield granted
         except BaseException as error:
@@ -81,14 +79,15 @@ def allocated(
 class Wait:
     """A job's time in the queue. A thread asks why it waits, since the question may take long."""
 
-    def __init__(self, events: queue.SimpleQueue[Event], user_queue: Queue) -> None:
+    def __init__(self, events: queue.SimpleQueue[Event], user_queue: Queue, warning: Callable[[], str]) -> None:
         self._events = events
         self._queue = user_queue
+        self._warning = warning
         self._over = threading.Event()
         self._job = ""
 
     def begin(self, job: str) -> None:
-        """Ask about this job from now on. Each answer becomes an event ("reason", job, text)."""
+        """Ask about this job from now on. Each answer becomes an event ("reason" or "warning", job, text)."""
         if not self._job:
             self._job = job
             threading.Thread(target=self._ask, daemon=True).start()
@@ -98,8 +97,10 @@ class Wait:
         self._over.set()
 
     def _ask(self) -> None:
-        pause = PATIENCE
+        if not self._over.wait(PATIENCE) and (text := self._warning()):
+            self._events.put(("warning", self._job, text))
         self._queue.forget()  # no earlier answer knows the job
+        pause = 0.0
         while not self._over.wait(pause):
             pause = max(self._queue.poll, PATIENCE)
             with suppress(SchedulerError):  # salloc itself tells of a lost slurmctld
@@ -130,6 +131,9 @@ def _variables(
             if data != reason:
                 screen.say(f"job {job} is queued: {data}")
             reason = str(data)
+            continue
+        if kind == "warning":
+            screen.warn(str(data))
             continue
         if kind == "signal":
             raise SystemExit(128 + int(str(data)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
@@ -123,6 +124,35 @@ def shortage(message: str, spec: JobSpec, nodes: Callable[[], Sequence[Partition
             there = f"partition {its[0].partition} has {counted(len(its), 'node')}"
             return f"{there}, and {asked} asks for {want}: mnrun nodes"
     return ""
+
+
+def overlong(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> str:
+    """Return a warning if the job asks for more time than its partitions allow, and else "".
+
+    At most sites, sbatch and salloc take such a job, and it waits (slurm.conf(5), EnforcePartLimits).
+    """
+    time, names = spec.batch.text("time"), spec.batch.text("partition").split(",")
+    if not time:
+        return ""
+    limits: dict[str, str] = {}
+    with suppress(SchedulerError):
+        its = [node for node in nodes() if (node.partition in names if names[0] else node.default)]
+        limits = {node.partition: node.limit for node in its}
+    if not limits or _seconds(time) <= max(map(_seconds, limits.values())):
+        return ""
+    allowed = " and ".join(f"{limit} in partition {name}" for name, limit in limits.items())
+    asked = f"--time {time} ({spec.origins['time']})"
+    return f"{asked} is above the limit, {allowed}, so the job may never start; cancel it, and ask for less"
+
+
+def _seconds(time: str) -> float:
+    """Return a time limit in seconds, as sbatch reads it and sinfo writes it. Words mean that there is no limit."""
+    if not re.fullmatch(r"(\d+-)?[\d:]*", time):
+        return math.inf
+    days, dash, rest = time.rpartition("-")
+    parts = [int(part or 0) for part in rest.split(":")]
+    units = (3600, 60, 1) if dash or len(parts) > 2 else (60, 1)
+    return int(days or 0) * 86400 + sum(unit * part for unit, part in zip(units, parts)) or math.inf
 
 
 def refusal(message: str, spec: JobSpec) -> SchedulerError:

@@ -66,6 +66,50 @@ def test_more_nodes_than_there_are_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        ({}, ""),  # nobody asks
+        ({"time": "10"}, ""),
+        ({"time": "10:00"}, ""),
+        ({"time": "10:01"}, "10:00 in partition main"),
+        ({"time": "0:10:01"}, "10:00 in partition main"),
+        ({"time": "0-0:11"}, "10:00 in partition main"),
+        ({"time": "1-"}, "10:00 in partition main"),
+        ({"time": "UNLIMITED"}, "10:00 in partition main"),
+        ({"time": "-1"}, "10:00 in partition main"),
+        ({"time": "1-02", "partition": "long"}, ""),
+        ({"time": "1-03", "partition": "long"}, "1-02:00:00 in partition long"),
+        ({"time": "1-03", "partition": "main,long"}, "10:00 in partition main and 1-02:00:00 in partition long"),
+        ({"time": "11", "partition": "main,long"}, ""),
+        ({"time": "unlimited", "partition": "endless"}, ""),
+        ({"time": "11", "partition": "nowhere"}, ""),
+    ],
+)
+def test_more_time_than_there_is(given: dict[str, Any], limits: str) -> None:
+    """Slurm reads 10 and 10:00 as minutes, and 1-02 as a day and two hours. One partition that allows it is enough."""
+    places = (("main", True, "10:00"), ("long", False, "1-02:00:00"), ("endless", False, "infinite"))
+    nodes = [
+        PartitionNode(name, default, "n1", "idle", "", 0, 0, 2, 2, True, limit, "") for name, default, limit in places
+    ]
+    said = options.overlong(build("./app", **given), lambda: nodes)
+    start = f"--time {given.get('time')} (command line) is above the limit, "
+    assert said == (f"{start}{limits}, so the job may never start; cancel it, and ask for less" if limits else "")
+
+
+def test_the_time_there_is_without_an_answer() -> None:
+    """The job is in the queue all the same. Slurm is asked only about a job that names a time."""
+
+    def nodes() -> list[PartitionNode]:
+        raise SchedulerError("sinfo did not answer")
+
+    def never() -> list[PartitionNode]:
+        raise AssertionError
+
+    assert options.overlong(build("./app", time="10"), nodes) == ""
+    assert options.overlong(build("./app"), never) == ""
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"nodes": "2", "ntasks": "4"}, "-N 2 -n 4 --ntasks-per-node 2"),
