@@ -31,7 +31,7 @@ class RankEnd:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedJob:
     """A submitted job that has ended, or that waits."""
 
     job: Annotated[str, "its id"]
@@ -44,14 +44,14 @@ class Ended:
     output: Annotated[tuple[str, ...], "its last lines"]
 
 
-def ended(view: JobView, folder: Path, lines: Sequence[str]) -> Ended:
+def ended(view: JobView, folder: Path, lines: Sequence[str]) -> EndedJob:
     """Tell how a job ended. `folder` has the records of its last start, and `lines` are the last of its output."""
     failed = view.state == "FAILED" and view.code
     # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
     first = _first_failure(folder, lines, view.code) if failed and view.code else None
     cause = diagnose(lines, view.code) if failed else None
     last = tuple(without_boxes(lines)[-SHOWN:])
-    return Ended(view.id, view.state, view.code, view.why, str(cause or ""), first, _summary(folder), last)
+    return EndedJob(view.id, view.state, view.code, view.why, str(cause or ""), first, _summary(folder), last)
 
 
 def _first_failure(folder: Path, lines: Sequence[str], code: int) -> RankEnd | None:
@@ -78,7 +78,7 @@ def _summary(folder: Path) -> str:
         return ""
 
 
-def of_kept(launch: LaunchRecord) -> Ended:
+def of_kept(launch: LaunchRecord) -> EndedJob:
     """Tell how a live run ended that was started with --keep."""
     end = archive.outcome(Path(launch.folder))
     state = "UNKNOWN" if end is None else "FAILED" if end.code else "COMPLETED"

@@ -98,7 +98,7 @@ def _tell_end(record: JobRecord, as_json: bool) -> None:
     _show(history.ended(view, archive.last_start(record), history.last_lines(record)), as_json)
 
 
-def _show(end: history.Ended, as_json: bool) -> None:
+def _show(end: history.EndedJob, as_json: bool) -> None:
     if as_json:
         print_json(end)
         return

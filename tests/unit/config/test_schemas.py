@@ -20,7 +20,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "status": (state.Jobs,),
     "nodes": (state.Partitions,),
     "check": (survey.Findings,),
-    "why": (standing.Running, history.Ended),
+    "why": (standing.Running, history.EndedJob),
     "report": (timeline.Trace,),
     "plan": (show.ShownPlan,),
 }
