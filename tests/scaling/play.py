@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mnrun.config import layers
+from mnrun.jobs.job_dir import opened
 from mnrun.model import Allocation, Command, Node, Outcome, Plan, Site
 from mnrun.planning import layout, plan
 from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import execute
-from mnrun.running.job_dir import opened
 from mnrun.system import process
 from mnrun.system.process import Event
 from mnrun.system.screen import Screen

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
+from mnrun.jobs.job_dir import Records
 from mnrun.model import Command, Outcome, Plan, Site, Words
 from mnrun.running import execute
-from mnrun.running.job_dir import Records
 from mnrun.system import process
 from mnrun.system.process import Event
 from mnrun.system.screen import Screen

@@ -13,9 +13,9 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.cli import main
+from mnrun.jobs.job_dir import Records
 from mnrun.model import Allocation, Outcome, Plan, Site
 from mnrun.running import execute, probe
-from mnrun.running.job_dir import Records
 from mnrun.schedulers import slurm
 from mnrun.system.screen import Screen
 

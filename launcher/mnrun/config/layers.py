@@ -262,7 +262,7 @@ def parse(option: Option, raw: object, origin: str) -> Value:
     return text
 
 
-# Signals that a job's script passes on to the program (running/batch.py), with Linux's numbers.
+# Signals that a job's script passes on to the program (jobs/batch.py), with Linux's numbers.
 PASSED = {"TERM": 15, "INT": 2, "HUP": 1, "QUIT": 3, "USR1": 10, "USR2": 12, "ALRM": 14, "CONT": 18}
 
 

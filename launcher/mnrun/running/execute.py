@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import queue
-import re
 import signal
 import time
 from collections.abc import Collection, Mapping
@@ -20,6 +19,7 @@ from functools import partial
 from mnrun import nodeset
 from mnrun.connect import CONNECTS
 from mnrun.errors import LaunchError, NodeError
+from mnrun.jobs.job_dir import Records
 from mnrun.jobs.records import REQUEUED
 from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from mnrun.nodes import kit, relay, transport
@@ -27,17 +27,16 @@ from mnrun.nodes.status import Roster
 from mnrun.planning.commands import carry
 from mnrun.running import reasons
 from mnrun.running.forward import Forward
-from mnrun.running.job_dir import Records
 from mnrun.running.prepare import prepare
 from mnrun.running.reasons import Broken
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system import keys, terminal
+from mnrun.system.client import EXITED
 from mnrun.system.process import Event, Running, Signals, Starter, Stopped, start, starting
 from mnrun.system.screen import Screen
 
 GRACE = 3.0  # seconds that a program has to end by itself after a signal
 ANSWER = 1.0  # seconds that the guards have to send the ends of their containers' logs
-EXITED = re.compile(r"task 0: Exited with exit code \d+")  # srun's line about a shell whose last command failed
 FAREWELL = 10.0  # seconds that the guards have to end everything and to report it
 
 
@@ -124,7 +123,7 @@ class Launch:
         self._send(kit.pack(kit.files(self.plan, extra, pulse)))
         if pulse:
             self.serving.pulse()
-        import mnrun.network.choose  # noqa: F401  # this takes a while, and the nodes start meanwhile
+        import mnrun.running.go  # noqa: F401  # this takes a while, and the nodes start meanwhile
 
     def _start_run(self) -> None:
         # With a terminal, srun sends a program's errors with its output. Its own standard error has only srun's.
@@ -168,10 +167,9 @@ class Launch:
             pass
 
     def _go(self) -> None:
-        files = self._fabric()
-        if self.plan.connect:
-            files.update(CONNECTS[self.plan.connect].files(self.plan.node_dir, self.roster.in_order()))
-            files.update(kit.launch_files(self.plan))
+        from mnrun.running import go
+
+        files = go.files(self.plan, self.roster, self.scheduler.LIMITS, self.records, self.screen)
         for name, text in files.items():
             for line in kit.file_lines(name, text):
                 self._send(line)
@@ -180,20 +178,6 @@ class Launch:
         self.went = True
         self.screen.phase("running")
         self.screen.done()
-
-    def _fabric(self) -> dict[str, str]:
-        """Return the file with the ranks' networks and adapters, chosen by the facts that the nodes reported."""
-        from mnrun.network import choose, facts
-
-        networks = facts.of_nodes(self.roster.facts)
-        addresses = {name: worker.address for name, worker in self.roster.workers.items()}
-        choices = choose.of_job(self.plan.spec, networks, addresses)
-        for line in choose.reasons(choices):
-            self.screen.detail(line)
-        for line in choose.warnings(self.plan.spec, networks, self.scheduler.LIMITS):
-            self.screen.warn(line)
-        self.records.fabric(choose.reasons(choices))
-        return {"fabric.env": choose.shell(choices)} if choices else {}
 
     def _await_end(self) -> None:
         late = time.monotonic() + self.plan.spec.start.timeout if self.plan.counted else None
@@ -254,7 +238,7 @@ class Launch:
             return
         line = str(data)
         if name == "run":
-            if not self.roster.hear(line) and not EXITED.search(line):
+            if not self.roster.hear(line) and not EXITED.search(line.encode()):
                 self.screen.relay(line)
             return
         word = "" if kind == "noise" else self.roster.hear(line)

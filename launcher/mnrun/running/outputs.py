@@ -132,16 +132,23 @@ class Written:
                 if stat.S_ISREG(found.st_mode):
                     self._begins.setdefault((found.st_dev, found.st_ino), (file, found.st_size))
 
-    def lines(self, split_output: str, culprit: Culprit | None) -> list[str]:
-        """Return the last lines of the program, with those of the culprit's own files last. It has ended."""
+    def lines(self) -> list[str]:
+        """Return the last lines of the program, which has ended."""
         texts = [_end(f"/proc/self/fd/{file}", size) for file, size in self._begins.values()]
         if self._copied is not None:
             self._copied.close()
             texts.append(self._copied.text)
-        if split_output and culprit is not None:
-            files = archive.rank_files(split_output)
-            texts += [_end(str(path), 0) for (rank, _), path in files.items() if rank == culprit.rank]
-        return [line for text in texts for line in text.split("\n") if not line.startswith("mnrun: ")]
+        return _lines(texts)
+
+
+def lines_of(culprit: Culprit, split_output: str) -> list[str]:
+    """Return the last lines of the files that --split-output gave to the culprit."""
+    files = archive.rank_files(split_output)
+    return _lines(_end(str(path), 0) for (rank, _), path in files.items() if rank == culprit.rank)
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    return [line for text in texts for line in text.split("\n") if not line.startswith("mnrun: ")]
 
 
 def _end(path: str, begin: int) -> str:

@@ -29,7 +29,7 @@ from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
     from mnrun.config.layers import Settings
-    from mnrun.running.job_dir import Records
+    from mnrun.jobs.job_dir import Records
     from mnrun.running.outputs import Written
     from mnrun.schedulers.hosts.transport import Transport
 
@@ -78,7 +78,8 @@ def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "
 
 def _prove(spec: JobSpec) -> None:
     """Refuse a job that cannot run, before it waits in a queue for its nodes."""
-    from mnrun.running import job_dir, outputs
+    from mnrun.jobs import job_dir
+    from mnrun.running import outputs
 
     plan.make(spec, layout.lay_out(spec, None), "JOB")
     outputs.refuse_apart(outputs.live_files(spec))
@@ -97,7 +98,7 @@ def _launch_here(spec: JobSpec, clock: Clock, allocated: bool = False) -> int:
 
     `allocated` says that mnrun got the nodes for this very job.
     """
-    from mnrun.running import job_dir
+    from mnrun.jobs import job_dir
 
     screen = Screen(spec.quiet, spec.verbose)
     if spec.as_given and nodes.in_job():
@@ -113,7 +114,7 @@ def _launch_here(spec: JobSpec, clock: Clock, allocated: bool = False) -> int:
 
 def _launch_in_batch(spec: JobSpec, clock: Clock, screen: Screen) -> int:
     """Carry out a submitted job in its batch script, and return its exit code. Other verbs read its records."""
-    from mnrun.running import batch
+    from mnrun.jobs import batch
 
     start = batch.current(os.environ)
     spec = batch.apart(spec, start)
@@ -128,7 +129,8 @@ def _launch_in_batch(spec: JobSpec, clock: Clock, screen: Screen) -> int:
 def _launch(
     request: LaunchRequest, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()
 ) -> Outcome:
-    from mnrun.running import execute, job_dir, outputs
+    from mnrun.jobs import job_dir
+    from mnrun.running import execute, outputs
 
     allocation, site = request.allocation, request.site
     request.clock.mark("held")
@@ -171,11 +173,14 @@ def resolved(request: LaunchRequest, transport: Transport | None) -> tuple[JobSp
 def _explained(outcome: Outcome, written: Written, split_output: str, screen: Screen) -> Outcome:
     """Show which rank failed, where and why, by the program's last lines. Return the outcome with that reason."""
     from mnrun.diagnosis.culprit import culprit
-    from mnrun.running import reasons
+    from mnrun.running import outputs, reasons
 
+    lines = written.lines()
     if outcome.culprit is None:
-        outcome = replace(outcome, culprit=culprit(written.lines("", None), outcome.places))
-    why, remedy = reasons.last_line(outcome, written.lines(split_output, outcome.culprit))
+        outcome = replace(outcome, culprit=culprit(lines, outcome.places))
+    if outcome.culprit is not None and split_output:
+        lines += outputs.lines_of(outcome.culprit, split_output)
+    why, remedy = reasons.last_line(outcome, lines)
     screen.error("; ".join(filter(None, (why, remedy))))
     return replace(outcome, why=why)
 

@@ -13,11 +13,12 @@ from typing import Any
 
 from mnrun import environment
 from mnrun.errors import Impossible, UsageError
+from mnrun.jobs import job_dir
 from mnrun.jobs.records import Submitted
 from mnrun.jobspec import JobSpec
 from mnrun.model import job_name
 from mnrun.planning import layout, plan, script
-from mnrun.running import job_dir, outputs, session
+from mnrun.running import outputs, session
 from mnrun.schedulers import BatchScheduler, at_hand
 from mnrun.schedulers.model import Queue
 

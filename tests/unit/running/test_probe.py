@@ -12,10 +12,10 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
+from mnrun.jobs.job_dir import Records
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
 from mnrun.running import session
-from mnrun.running.job_dir import Records
 from mnrun.running.probe import Probe, resolve
 from mnrun.schedulers import slurm
 from mnrun.system import process

@@ -13,9 +13,9 @@ import pytest
 
 from mnrun import versioned
 from mnrun.errors import NodeError, UsageError
-from mnrun.jobs import timeline
+from mnrun.jobs import job_dir, timeline
 from mnrun.model import Worker
-from mnrun.running import execute, job_dir
+from mnrun.running import execute
 from mnrun.system.clock import Clock
 from mnrun.system.screen import Screen
 from unit.played import READY, Play, Stage, say

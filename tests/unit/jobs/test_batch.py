@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from mnrun.errors import BUG, NodeError, Requeued
-from mnrun.jobs import archive, records
+from mnrun.jobs import archive, batch, records
 from mnrun.model import Outcome
-from mnrun.running import batch
 from unit.samples import build
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[01-02]", "SLURMD_NODENAME": "node01", "SLURM_JOB_NAME": "x"}

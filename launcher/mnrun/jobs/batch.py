@@ -18,12 +18,11 @@ from pathlib import Path
 
 from mnrun import versioned
 from mnrun.errors import BUG, LaunchError, NodeError, Requeued
-from mnrun.jobs import records
+from mnrun.jobs import job_dir, records
+from mnrun.jobs.job_dir import Records
 from mnrun.jobs.records import REQUEUED, Begun, Submitted
 from mnrun.jobspec import JobSpec
 from mnrun.model import Outcome
-from mnrun.running import job_dir
-from mnrun.running.job_dir import Records
 from mnrun.schedulers import at_hand
 from mnrun.schedulers.model import BatchStart
 from mnrun.system import process
