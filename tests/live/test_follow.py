@@ -194,7 +194,7 @@ def _cleans_up(queue: Queue, old: str) -> None:
     there = len(list(queue.cluster.path(jobs).iterdir()))
     done = queue.mnrun("clean", "--older", "30d")
     assert (done.code, done.out) == (0, f"removed {jobs}/{old}: 40 days old\n"), done
-    assert f"1 of {there} jobs' records removed" in done.err
+    assert f"records of 1 of {there} jobs removed" in done.err
     assert queue.cluster.path(f"{jobs}/{running}/0/begun").exists()
     assert not queue.cluster.path(f"{jobs}/{old}").exists()
 

@@ -60,7 +60,7 @@ def _nodes(dry_run: bool) -> None:
     gone = lines.split()
     for place in sorted(set(gone)):
         click.echo(f"removed {place}" + (f" on {gone.count(place)} nodes" if gone.count(place) > 1 else ""))
-    Screen().say(f"{len(gone)} directories of killed jobs removed from {where}")
+    Screen().say(f"directories of killed jobs removed from {where}: {len(gone)}")
 
 
 def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> None:
@@ -71,9 +71,8 @@ def _records(bases: Sequence[Path], now: float, age: float, dry_run: bool) -> No
     for record in gone:
         path = record.folder if dry_run else archive.remove(record)
         click.echo(f"{_would(dry_run, 'remove')} {path}: {_days(now, record.time)} old")
-    Screen().say(
-        f"{len(gone)} of {len(records)} jobs' records {_would(dry_run, 'be removed')} from {archive.named(bases)}"
-    )
+    some = f"records of {len(gone)} of {nodeset.counted(len(records), 'job')}"
+    Screen().say(f"{some} {_would(dry_run, 'be removed')} from {archive.named(bases)}")
 
 
 def cache_of(given: str | None) -> Path:
@@ -110,7 +109,7 @@ def _would(dry_run: bool, action: str) -> str:
 
 
 def _days(now: float, then: float) -> str:
-    return f"{int((now - then) / state.DAY)} days"
+    return nodeset.counted(int((now - then) / state.DAY), "day")
 
 
 def size_of(size: int) -> str:

@@ -38,9 +38,8 @@ i{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
 def html(timeline: Timeline) -> str:
     """Return the page."""
     title = escape(f"Launch {timeline.job}")
-    count = len(timeline.nodes)
     parts = [
-        f"<h1>{title}</h1><p>{count} node{'s' * (count != 1)}, {timeline.whole:.3f} s from begin to end.</p>",
+        f"<h1>{title}</h1><p>{counted(len(timeline.nodes), 'node')}, {timeline.whole:.3f} s from begin to end.</p>",
         _table(timeline),
         "<h2>Nodes</h2>",
         _nodes(timeline),

@@ -228,13 +228,14 @@ def test_clean(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     made(jobs, "7", 0, time=now)
     done = mnrun("clean")
     assert (done.code, done.out, slurm.asked) == (0, "", [])
+    assert done.err == f"mnrun: records of 0 of 1 job removed from {jobs}\n"
     made(jobs, "8", 0, time=now - 41 * 86400)
     made(jobs, "9", None, time=now - 41 * 86400)
     os.utime(jobs / "9" / "0", (now - 41 * 86400,) * 2)
     slurm.known = (Job("9", "", "RUNNING"),)
     done = mnrun("clean", "--older", "30d")
     assert done.out == f"removed {jobs / '8'}: 41 days old\n"
-    assert done.err == f"mnrun: 1 of 3 jobs' records removed from {jobs}\n"
+    assert done.err == f"mnrun: records of 1 of 3 jobs removed from {jobs}\n"
     assert sorted(path.name for path in jobs.iterdir()) == ["7", "9"]
     slurm.down = True
     assert mnrun("clean").code == 123
