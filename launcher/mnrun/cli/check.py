@@ -1,29 +1,13 @@
-"""`mnrun check`: survey this machine, or every node of a job, for the programs that jobs in containers need."""
+"""`mnrun check`: its options. work/check.py does its work."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from mnrun import nodeset
-from mnrun.cli.parsing import json_option, print_json
+from mnrun.cli.parsing import json_option
 from mnrun.config.options import BY_NAME
-from mnrun.errors import Impossible, UsageError
-from mnrun.facts import by_node, parse
-from mnrun.jobspec import JobSpec
-from mnrun.nodes import kit, survey
-from mnrun.nodes.survey import NO, OK, PART, Finding, Findings, NodeSurvey, node_survey
-from mnrun.planning import layout
-from mnrun.running import nodes as where
-from mnrun.running import session
-from mnrun.schedulers import at_hand
-from mnrun.system import process, screen
-from mnrun.system.screen import Screen
 
 # Options that ask Slurm for nodes, if there are none.
 REQUEST = ("nodes", "nodelist", "exclude", "partition", "account", "qos", "time", "constraint", "reservation")
@@ -45,102 +29,13 @@ def _options(verb: Any) -> Any:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @_options
 @json_option
-def check(as_json: bool, **options: object) -> None:
+def check(**given: Any) -> None:
     """Show the runtimes, GPUs and MPIs of nodes, what is missing, and how to get it.
 
     The nodes are those of the Slurm job that you are in, of --hosts, or else this machine. Outside a job, -N, -p, -w
     and the like get nodes from Slurm. --image also shows whether that image fits the nodes. The exit code is 122 if no
     runtime works on all of them, or the image does not fit.
     """
-    if options["runtime"] and not options["image"]:
-        problem = f"--runtime {options['runtime']} has no effect without an image"
-        raise UsageError(problem, "name one with --image REF, or leave it out: check shows every runtime")
-    # Without an image, no runtime is chosen: all of them are shown.
-    given = options if options["image"] else {**options, "runtime": "host"}
-    spec = session.spec_of(("check",), dict(given), live=True)
-    with _held(spec, any(options[name] for name in REQUEST)):
-        rows = [row for node, answer in _surveys(spec).items() for row in survey.findings(node, answer)]
-        view = session.look(("check",), dict(given)) if options["image"] else None
-        _show(rows, view, as_json)
-        _refuse(rows, view, login=where.could_be_allocated(spec))
+    from mnrun.cli.work import check as work
 
-
-@contextmanager
-def _held(spec: JobSpec, wanted: bool) -> Iterator[None]:
-    """Hold an allocation if one is wanted and there is none."""
-    if not wanted or not where.could_be_allocated(spec):
-        yield
-        return
-    if not where.allocates(spec):
-        where.current(spec)  # raises the refusal
-    with where.allocated(spec, Screen()) as granted:
-        os.environ.update(granted.variables)
-        yield
-
-
-def _show(rows: list[Finding], view: session.View | None, as_json: bool) -> None:
-    if as_json:
-        print_json(Findings((*rows, *_of_image(view))))
-        return
-    screen.table(("SUBJECT", "", "NODES", "FOUND", "TO DO"), _rows(rows))
-    for line in _verdict(view):
-        click.echo(line)
-
-
-def _verdict(view: session.View | None) -> list[str]:
-    return [line.rstrip() for line in view.judgement.lines if line.strip()] if view else []
-
-
-def _of_image(view: session.View | None) -> list[Finding]:
-    """Return the verdict on the image as a finding about no single node."""
-    if view is None:
-        return []
-    verdict = view.judgement.verdict
-    state = PART if verdict is None else OK if verdict.chosen.works else NO
-    return [Finding("", "image", state, "; ".join(map(str.strip, _verdict(view))))]
-
-
-def _refuse(rows: list[Finding], view: session.View | None, login: bool) -> None:
-    """Raise Impossible if no job could run. Say where to ask if only the login node was asked."""
-    sys.stdout.flush()
-    elsewhere = "ask the nodes: salloc -N 2 mnrun check"
-    if not survey.usable(rows):
-        problem = "no container runtime works on "
-        if login:
-            raise Impossible(f"{problem}this machine, and this is the login node only", elsewhere)
-        raise Impossible(f"{problem}all of these nodes", "--runtime host runs without one")
-    if view and view.judgement.verdict and not view.judgement.verdict.chosen.works:
-        raise Impossible("this image does not fit these nodes", "the verdict above says why, and what works")
-    if login:
-        Screen().say(f"this is the login node only; {elsewhere}")
-
-
-def _surveys(spec: JobSpec) -> dict[str, NodeSurvey]:
-    """Return node -> its survey. Raises LaunchError if a node does not answer."""
-    words = ("bash", "-p", "-c", kit.survey())
-    if spec.hosts.names:
-        from mnrun.running import hosts
-
-        with where.connected(spec, Screen()) as connection:
-            answers = connection.transport.ask(words)
-            hosts.refuse_silent(answers)
-            return {node: node_survey(parse(answer.out)) for node, answer in answers.items()}
-    if where.in_job() and not spec.hosts.local:
-        scheduler = at_hand(os.environ)
-        allocation, _ = scheduler.current(os.environ)
-        names = layout.lay_out(spec, allocation).nodes
-        facts = by_node(parse(scheduler.on_each(allocation, names, words, os.environ)))
-        return {name: node_survey(facts[name]) for name in names}
-    return {os.uname().nodename: node_survey(parse(process.ask(words)))}
-
-
-def _rows(findings: list[Finding]) -> list[tuple[str, ...]]:
-    """Return the rows of the table, with nodes of equal findings in one row."""
-    nodes: dict[tuple[str, ...], list[str]] = {}
-    for row in findings:
-        nodes.setdefault((row.subject, row.state, row.found, row.fix), []).append(row.node)
-    order = {row.subject: place for place, row in reversed(list(enumerate(findings)))}
-    return [
-        (subject, {OK: "ok", NO: "-"}.get(state, "!"), nodeset.fold(names), finding, fix)
-        for (subject, state, finding, fix), names in sorted(nodes.items(), key=lambda item: order[item[0][0]])
-    ]
+    work.check(**given)

@@ -1,18 +1,12 @@
-"""`mnrun exec`: run a command in the container of a running job."""
+"""`mnrun exec`: its line. work/exec.py does its work."""
 
 from __future__ import annotations
 
-import os
-import sys
+from typing import Any
 
 import click
 
-from mnrun import environment
-from mnrun.attach import enter, target
-from mnrun.cli.jobs import bases_of, job_dir_option
-from mnrun.errors import UsageError
-from mnrun.jobs import launches
-from mnrun.system import client
+from mnrun.cli.jobs import job_dir_option
 
 _WITH_VALUE = ("--rank", "--node", "--job-dir")
 
@@ -27,12 +21,15 @@ class ExecVerb(click.Command):
         return ["[ID]", "[OPTIONS]", "[--]", "CMD…"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.obj, rest = _split(args)
-        return super().parse_args(ctx, rest)
+        if not ctx.resilient_parsing:  # a shell asks for completions, which the id does not change
+            ctx.obj, args = _split(args)
+        return super().parse_args(ctx, args)
 
 
 def _split(args: list[str]) -> tuple[str, list[str]]:
     """Return the job's id, or "" if there is none, and all other words."""
+    from mnrun.jobs import launches
+
     place = 0
     while place < len(args) and args[place].startswith("-") and args[place] != "--":
         place += 2 if args[place] in _WITH_VALUE else 1
@@ -54,18 +51,11 @@ def _split(args: list[str]) -> tuple[str, list[str]]:
 @click.option("-t", "--terminal", is_flag=True, help="Give CMD a terminal.")
 @job_dir_option
 @click.pass_obj
-def exec(  # the verb's name
-    identity: str, words: tuple[str, ...], rank: int | None, node: str, terminal: bool, job_dir: str | None
-) -> None:
+def exec(identity: str, /, **given: Any) -> None:  # the verb's name
     """Run CMD in the container of a running job, and exit with CMD's code.
 
     Without an ID, the job is your only one that runs. Without a CMD, it is a shell. CMD ends with the job.
     """
-    if rank is not None and node:
-        raise UsageError("--rank and --node together", "choose one")
-    if terminal and not os.isatty(0):
-        raise UsageError("-t needs a terminal, and standard input is none", "leave out -t")
-    launch = target.launch(identity, bases_of(job_dir))
-    place = target.node(launch, rank, node)
-    command = enter.command(launch, place, rank, words, terminal or (not words and os.isatty(0)))
-    sys.exit(client.run(command, environment.for_srun(os.environ), client.EXITED))
+    from mnrun.cli.work import exec as work
+
+    work.exec(identity, **given)

@@ -1,1 +1,6 @@
-"""Names of images, and the cache of pulled images."""
+"""Names of images, and the cache of pulled images. The names of formats and programs need no other module."""
+
+FORMATS = ("docker", "singularity")  # of a text that an image is built from
+FILES = ("apptainer", "singularity")  # these make a SIF file
+STORES = ("podman", "docker")  # these put an image into their store
+BUILDERS = (*FILES, *STORES)

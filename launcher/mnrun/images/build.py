@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mnrun.errors import Impossible, RuntimeFailed, UsageError
 from mnrun.files import wrappers
-from mnrun.images import builders
+from mnrun.images import FILES, builders
 from mnrun.images.cache import delete
 from mnrun.model import Command, Words
 from mnrun.system import process
@@ -27,7 +27,7 @@ FAREWELL = 10.0  # seconds that a builder has to clean up after a signal
 
 def refuse_root(builder: str, uid: int) -> None:
     """Refuse to build a file as root: a step of the recipe would have all rights on this machine."""
-    if uid == 0 and builder in builders.FILES:
+    if uid == 0 and builder in FILES:
         problem = f"{builder} build is not run as root, since the recipe's steps would be root here"
         raise Impossible(problem, "build as an ordinary user: --fakeroot needs no rights")
 

@@ -8,12 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mnrun.errors import Impossible, UsageError
+from mnrun.images import FILES, STORES
 from mnrun.model import Words
 from mnrun.nodes import kit
-
-FILES = ("apptainer", "singularity")  # these make a SIF file
-STORES = ("podman", "docker")  # these put an image into their store
-BUILDERS = (*FILES, *STORES)
 
 # A line that begins a step: the trace of `sh -x` (Apptainer), Podman's and Docker's own numbers, BuildKit's.
 _STEPS = (

@@ -16,7 +16,6 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.files import folder
 from mnrun.images import reference
 
-FORMATS = ("docker", "singularity")
 _ARGUMENT = re.compile(r"#   (\w+)=(\S*) +(\S.*)")
 
 

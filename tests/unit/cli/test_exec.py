@@ -11,7 +11,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun import versioned
-from mnrun.cli import why
+from mnrun.cli.work import why
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.schedulers import hosts, slurm

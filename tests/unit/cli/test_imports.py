@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mnrun.cli.words.verbs import VERBS
 from unit.conftest import Shell
 from unit.samples import recorded
 
@@ -65,14 +66,15 @@ def test_the_first_answers_import_little(sh: Shell, option: str) -> None:
 
 
 LINES = ("mnrun ", "mnrun s", "mnrun --no", "mnrun --mode in", "mnrun submit --dry", "mnrun plan -")
+VERB_LINES = (*(f"mnrun {verb} -" for verb in VERBS), "mnrun image ", "mnrun image build --format ")
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", (*LINES, *VERB_LINES))
 def test_a_completion_imports_little(sh: Shell, line: str) -> None:
     count = str(len(line.split(" ")) - 1)
     asks = ("_MNRUN_COMPLETE=bash_complete", f"COMP_WORDS={line}", f"COMP_CWORD={count}")  # bash itself drops COMP_*
     names = imported(sh, environ=asks)
-    assert "mnrun.cli.parsing" in names
+    assert "mnrun.config.options" in names or "mnrun.cli.profile" in names
     assert sorted(names & FOR_NO_ANSWER) == []
 
 

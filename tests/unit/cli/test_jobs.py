@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.cli import jobs as verbs
 from mnrun.cli import main
+from mnrun.cli.work import jobs as verbs
 from mnrun.errors import SchedulerError
 from mnrun.schedulers.model import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers

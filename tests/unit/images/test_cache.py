@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.cli import jobs as verbs
+from mnrun.cli.work import jobs as verbs
 from mnrun.errors import UsageError
 from mnrun.images import cache
 from mnrun.schedulers import slurm

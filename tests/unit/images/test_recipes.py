@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.images import recipes
+from mnrun.images import FORMATS, recipes
 from unit.texts import Expected
 
 TEXTS = Path(__file__).parent / "texts"
@@ -41,7 +41,7 @@ def named(name: str) -> recipes.Recipe:
 def test_the_texts_of_every_recipe(case: str, expected: Expected) -> None:
     """Both formats in one file, as `mnrun image build --format` prints them."""
     recipe = named(case.split()[0])
-    texts = [f"## {form}\n\n{recipes.render(recipe, CASES[case], form)}" for form in recipes.FORMATS]
+    texts = [f"## {form}\n\n{recipes.render(recipe, CASES[case], form)}" for form in FORMATS]
     expected(TEXTS / f"{case.replace(' ', '.')}.txt", "\n".join(texts))
 
 

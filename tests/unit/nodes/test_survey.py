@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.cli import check
+from mnrun.cli.work import check
 from mnrun.facts import parse
 from mnrun.network.facts import network_facts
 from mnrun.nodes import survey

@@ -1,0 +1,26 @@
+"""`mnrun exec`: run a command in the container of a running job."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mnrun import environment
+from mnrun.attach import enter, target
+from mnrun.cli.work.jobs import bases_of
+from mnrun.errors import UsageError
+from mnrun.system import client
+
+
+def exec(  # the verb's name
+    identity: str, words: tuple[str, ...], rank: int | None, node: str, terminal: bool, job_dir: str | None
+) -> None:
+    """Run CMD in the container of a running job, and exit with CMD's code."""
+    if rank is not None and node:
+        raise UsageError("--rank and --node together", "choose one")
+    if terminal and not os.isatty(0):
+        raise UsageError("-t needs a terminal, and standard input is none", "leave out -t")
+    launch = target.launch(identity, bases_of(job_dir))
+    place = target.node(launch, rank, node)
+    command = enter.command(launch, place, rank, words, terminal or (not words and os.isatty(0)))
+    sys.exit(client.run(command, environment.for_srun(os.environ), client.EXITED))

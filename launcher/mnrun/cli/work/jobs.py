@@ -1,0 +1,270 @@
+"""Follow submitted jobs: show, wait for and end them, and find their records."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mnrun import nodeset
+from mnrun.attach import target
+from mnrun.cli.parsing import print_json
+from mnrun.config import layers
+from mnrun.errors import SchedulerError, UsageError
+from mnrun.jobs import asking, records, state
+from mnrun.jobs.state import JobRecord, JobView
+from mnrun.schedulers import at_hand
+from mnrun.schedulers.model import Queue, span
+from mnrun.system.screen import Screen, table
+
+LOOK = 0.5  # seconds between two reads of the files
+
+
+def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
+    """Show jobs: their state, why they wait, where they run, and how they ended."""
+    _check(ids)
+    bases = bases_of(job_dir)
+    by_id = _read(bases, ids)
+    views, unknown, age = asking.views(ids, by_id, user_queue)
+    if as_json:
+        print_json(state.Jobs(tuple(views)))
+    elif views:
+        table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(view) for view in views])
+    elif not ids:
+        Screen().say("no jobs of yours in the last 7 days")
+    if unknown:
+        names = ", ".join(unknown)
+        if age > 1:
+            asked = f"Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s"
+            raise SchedulerError(f"job {names} is not known yet: {asked}")
+        raise SchedulerError(f"no job {names} of yours: neither Slurm nor {_text(bases)} knows it")
+
+
+def _row(view: JobView) -> tuple[str, ...]:
+    time_left = span(view.left) if view.left is not None else "no limit" if view.state == "RUNNING" else ""
+    return (
+        view.id,
+        view.name,
+        view.words,
+        view.nodelist or str(view.nodes or ""),
+        str(view.gpus or ""),
+        time_left,
+        "" if view.code is None else str(view.code),
+        view.why,
+    )
+
+
+def nodes(partition: str, as_json: bool) -> None:
+    """Show partitions, and how many of their nodes and GPUs are free."""
+    entries = user_queue().nodes()
+    partitions = state.partitions(entries, partition)
+    if not partitions:
+        names = ", ".join(sorted({node.partition for node in entries}))
+        raise UsageError(f"there is no partition {partition}", f"Slurm has {names}" if names else "Slurm shows none")
+    if as_json:
+        print_json(state.Partitions(tuple(partitions)))
+        return
+    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in partitions]
+    table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)
+
+
+def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
+    """End jobs, or send them a signal."""
+    if not ids:
+        raise UsageError("cancel needs the ID of a job", "mnrun status shows them")
+    for identity in ids:
+        if not re.fullmatch(r"[1-9]\d*(_(\d+|\[[\d,:-]+\]))?", identity, re.ASCII):
+            raise UsageError(f"{identity!r} is not the ID of a job", "write 123, 123_4 or 123_[0-3]")
+    scripts = _with_records(bases_of(job_dir), ids) if signal else []
+    if scripts and not layers.passed(signal):
+        problem = f"--signal {signal}: mnrun does not forward this signal to programs"
+        raise UsageError(problem, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
+    ended = user_queue().cancel(ids, signal, scripts)
+    for identity in dict.fromkeys((*ended, *ids)):
+        done = "has ended already" if identity in ended else f"was sent {signal}" if signal else "was cancelled"
+        Screen().say(f"job {identity} {done}")
+
+
+def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
+    """Return the jobs that mnrun submit has handed in."""
+    arrays = {record.array for record in _read(bases, [identity.partition("_")[0] for identity in ids]).values()}
+    return [identity for identity in ids if identity.partition("_")[0] in arrays]
+
+
+def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
+    """Wait until jobs have ended, and exit with the job's code, or the largest of several."""
+    if not ids:
+        raise UsageError("wait needs the ID of a job", "mnrun status shows them")
+    _check(ids)
+    from mnrun.jobs import waiting
+
+    sys.exit(waiting.wait(ids, bases_of(job_dir), user_queue()))
+
+
+def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
+    """Show the output of a job. It is read from files, so Slurm is seldom asked."""
+    from mnrun.jobs.tail import Tail
+
+    if not identity:
+        raise UsageError("logs needs the ID of a job", "mnrun status shows them")
+    _check([identity])
+    if rank is not None and node:
+        raise UsageError("--rank and --node together", "choose one")
+    bases = bases_of(job_dir)
+    tails: dict[tuple[Path, bool], Tail] = {}
+    first = True
+    silence = _silence(identity, bases) if following else None
+    while True:
+        record = _record(bases, identity)
+        if not following and record.begun is None and not _sources(record, rank, node):
+            raise _without_start(record)
+        for path, prefix, error, only in _sources(record, rank, node):
+            if (path, error) not in tails:
+                tails[path, error] = Tail(path, prefix, lines if first else None, only)
+        first = first and not tails
+        some = _drain(tails)
+        if silence is None or record.over or silence.is_the_end(some):
+            break
+        time.sleep(LOOK)
+    if record.begun is None and not tails:
+        raise _without_start(record)
+    if following:
+        time.sleep(LOOK)  # the program's last lines may come at the same time as the outcome
+        _drain(tails)
+    _drain(tails, last=True)
+    if not tails and rank is not None:
+        raise UsageError(f"rank {rank} of job {identity} has written nothing", "check the rank's number")
+    if not any(path.exists() for path, _ in tails):
+        names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
+        raise UsageError(f"{names} is not there", "look where the output was moved")
+
+
+def _without_start(record: JobRecord) -> UsageError:
+    """Return the error for a job without output, by the scheduler's answer, if there is one."""
+    ends: set[str] = set()
+    with suppress(SchedulerError):
+        views, _, _ = asking.views([record.id], {record.id: record}, user_queue)
+        ends = {"" if view.code is None else view.state for view in views}
+    if ends == {"CANCELLED"}:
+        return UsageError(f"job {record.id} was cancelled before it started")
+    if not ends or "" in ends:
+        return UsageError(f"job {record.id} has not started, and has no output yet", "wait for it with -f")
+    return UsageError(f"job {record.id} ended before it started", f"mnrun status {record.id} shows the reason")
+
+
+def _silence(identity: str, bases: Sequence[Path]) -> Any:
+    from mnrun.jobs import waiting
+
+    return waiting.Silence(identity, bases, user_queue())
+
+
+def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
+    """Pass on all new output, and return whether there was any. With `last`, pass on an unfinished line too."""
+    some = False
+    for (_, error), tail in tails.items():
+        stream = sys.stderr.buffer if error else sys.stdout.buffer
+        while text := tail.more():
+            stream.write(text)
+            some = True
+        if last:
+            stream.write(tail.rest())
+        stream.flush()
+    return some
+
+
+def _record(bases: Sequence[Path], identity: str) -> JobRecord:
+    by_id = _read(bases, [identity])
+    if identity in by_id:
+        tasks = [name for name in by_id if name != identity]
+        if tasks and by_id[identity].begun is None:
+            raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
+        return by_id[identity]
+    if by_id:
+        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(by_id)[:4])}")
+    raise target.absence(identity, bases)
+
+
+def _sources(record: JobRecord, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
+    """Return (file, prefix of its lines, whether it is standard error, a word that its lines must contain)."""
+    from mnrun.jobs import archive
+
+    begun, request = record.begun, record.submitted
+    if begun is None:  # its modules are still loading, or failed to load
+        path = records.named(request.output, record.id, request.name, os.environ.get("USER", "")) if request else ""
+        return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
+    apart = begun.split_output or (request.split_output if request is not None else "")
+    if rank is not None and not apart:
+        raise UsageError(f"job {record.id} has no separate output for each rank", "submit it with --split-output DIR")
+    files = archive.rank_files(apart) if apart else {}
+    if rank is not None:
+        return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
+    if node:
+        ranks = _ranks_on(record, node)
+        outputs = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in ranks]
+        return [(archive.log(record), b"", True, node), *outputs]
+    whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
+    whole = whole[:1] if begun.error == begun.output else whole
+    return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
+
+
+def _ranks_on(record: JobRecord, node: str) -> set[int]:
+    """Return the ranks on a node, as they reported themselves: mpirun may have placed them in any way."""
+    from mnrun.jobs import archive
+
+    assert record.begun is not None
+    if node not in (nodeset.expand(record.begun.nodes) if record.begun.nodes else ()):
+        raise UsageError(f"job {record.id} has no node {node}", f"its nodes are {record.begun.nodes or 'unknown'}")
+    return archive.ranks(record).get(node, set())
+
+
+def _check(ids: Sequence[str]) -> None:
+    for identity in ids:
+        if not records.is_id(identity):
+            raise UsageError(f"{identity!r} is not the ID of a job", "write 123, or 123_4 for a task of an array")
+
+
+def bases_of(job_dir: str | None) -> tuple[Path, ...]:
+    """Return the directories of jobs' records: the named one, or else the usual ones and those of earlier jobs."""
+    from mnrun.jobs import archive
+
+    folder = job_dir or os.environ.get("MNRUN_JOB_DIR")
+    if folder:
+        return (Path(folder).expanduser().absolute(),)
+    home = Path.home()
+    usual = Path(str(standing("job_dir"))).expanduser().absolute()
+    return tuple(dict.fromkeys((usual, archive.usual(home), *archive.places(home))))
+
+
+def standing(name: str) -> object:
+    """Return the value of an option for every job, from site, profile, user and environment."""
+    from mnrun.config import load
+
+    return load.standing(os.environ, str(Path.home()))[name].value
+
+
+def _read(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, JobRecord]:
+    from mnrun.jobs import archive
+
+    return archive.read(bases, ids)
+
+
+def _text(bases: Sequence[Path]) -> str:
+    from mnrun.jobs import archive
+
+    return archive.named(bases)
+
+
+def _poll() -> float:
+    value = standing("slurm_poll")
+    assert isinstance(value, int)
+    return float(value)
+
+
+def user_queue() -> Queue:
+    """Return the scheduler's queue with the user's jobs. It is asked no more often than slurm_poll allows."""
+    return at_hand(os.environ).user_queue(os.environ, Path.home(), _poll())

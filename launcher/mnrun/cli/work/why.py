@@ -1,0 +1,143 @@
+"""`mnrun why` shows where the ranks of a running job stand, or how a job has ended. `mnrun report` shows its times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from mnrun import environment
+from mnrun.attach import history, standing, target
+from mnrun.attach.standing import RankState, Running
+from mnrun.cli.parsing import print_json
+from mnrun.cli.work.jobs import bases_of, user_queue
+from mnrun.errors import UsageError
+from mnrun.jobs import archive, asking, launches, page, records, state, timeline
+from mnrun.jobs.launches import LaunchRecord
+from mnrun.jobs.state import JobRecord
+from mnrun.jobs.timeline import Timeline
+from mnrun.nodeset import counted
+from mnrun.schedulers import SCHEDULERS
+from mnrun.system.screen import Screen, table
+
+SPY = "~/spy/bin/py-spy"  # as docs/howto/debug.md installs it
+
+
+def why(identity: str, as_json: bool, job_dir: str | None) -> None:
+    """Show where each rank of a running job stands: its state, its CPU time, and its stack by py-spy or gdb."""
+    if identity and not launches.is_name(identity):
+        raise UsageError(f"{identity!r} is not the ID of a job", "write 123, or 123_4 for a task of an array")
+    bases = bases_of(job_dir)
+    record = archive.read(bases, [identity]).get(identity) if identity else None
+    if record is not None and not _runs(record):
+        _tell_end(record, as_json)
+        return
+    kept = launches.kept(bases, identity) if identity else []
+    try:
+        launch = target.launch(identity, bases)
+    except UsageError:
+        if len(kept) != 1:
+            raise
+        _show(history.of_kept(kept[0]), as_json)
+        return
+    _tell_standing(launch, as_json)
+
+
+def _runs(record: JobRecord) -> bool:
+    """Return whether the job of these records runs. A job that was killed hard has left no record of its end."""
+    return any(SCHEDULERS[launch.scheduler].runs(launch.number) for launch in launches.of_job(record))
+
+
+def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
+    states, complaints = standing.standing(launch, environment.for_srun(os.environ))
+    for complaint in complaints:
+        Screen().warn(complaint)
+    networks = standing.networks(launch)
+    silent = {rank: node for rank, node in target.ranks(launch).items() if rank not in {one.rank for one in states}}
+    states += [RankState(rank, node) for rank, node in silent.items()]
+    if as_json:
+        print_json(Running(launch.name, "RUNNING", tuple(states), tuple(networks)))
+        return
+    click.echo(f"job {launch.name} runs on {counted(len(launch.nodes), 'node')}; CPU is of one second")
+    table(("RANK", "NODE", "PID", "STATE", "CPU", "WAITS IN", "PROGRAM"), [_row(one) for one in states])
+    for stack, members in standing.alike(states).items():
+        click.echo(f"\nstack of {_ranks(members)}:")
+        for line in stack:
+            click.echo(f"  {line}")
+    if states and not any(one.stack for one in states):
+        click.echo("\nno stacks: neither the image nor a node has py-spy or gdb that may look at these programs")
+        words = f"mnrun exec {launch.name} --rank {states[0].rank} -- sh -c '{SPY} dump --pid $MNRUN_RANK_PID'"
+        click.echo(f"for Python, with py-spy in your home directory: {words}")
+    for line in networks:
+        click.echo(f"network: {line}")
+
+
+def _row(one: RankState) -> tuple[str, ...]:
+    if not one.state:
+        return (str(one.rank), one.node, "", one.words, "", "", "")
+    return (str(one.rank), one.node, str(one.pid), one.words, f"{one.cpu} %", one.place, one.program[:60])
+
+
+def _ranks(members: Sequence[RankState]) -> str:
+    numbers = list(dict.fromkeys(one.rank for one in members))
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+
+
+def _tell_end(record: JobRecord, as_json: bool) -> None:
+    """Tell the end of a submitted job, and its cause if its output names one that is known."""
+    (view,), _, _ = asking.views([record.id], {record.id: record}, user_queue)
+    _show(history.ended(view, archive.last_start(record), history.last_lines(record)), as_json)
+
+
+def _show(end: history.EndedJob, as_json: bool) -> None:
+    if as_json:
+        print_json(end)
+        return
+    code = "" if end.code is None else f", with code {end.code}"
+    click.echo(f"job {end.job}: {state.words(end.state)}{code}{f': {end.why}' if end.why else ''}")
+    if end.first is not None:
+        click.echo(f"rank {end.first.rank} on {end.first.node} failed first, with code {end.first.code}")
+    if end.cause and end.cause.partition(";")[0] not in end.why:
+        click.echo(f"cause: {end.cause}")
+    if end.summary:
+        click.echo(end.summary)
+    if end.output:
+        click.echo("last lines of its output:")
+    for line in end.output:
+        click.echo(f"  {line}")
+
+
+def report(name: str, as_html: bool, as_json: bool, job_dir: str | None) -> None:
+    """Show where the time of a launch went: the seconds of each phase, and the slowest nodes."""
+    found = _timeline(name, bases_of(job_dir))
+    if as_json:
+        print_json(timeline.trace(found))
+    elif as_html:
+        click.echo(page.html(found), nl=False)
+    else:
+        click.echo(f"launch {found.job}: {counted(len(found.nodes), 'node')}, {found.whole:.3f} s")
+        table(("PHASE", *(f"{level} %" for level in timeline.LEVELS), "SLOWEST"), timeline.rows(found))
+
+
+def _timeline(name: str, bases: Sequence[Path]) -> Timeline:
+    """Return the timeline of a job's last start, or of a file."""
+    if records.is_id(name):
+        record = archive.read(bases, [name]).get(name)
+        if record is None:
+            raise UsageError(f"no records of job {name} in {archive.named(bases)}", "mnrun status shows your jobs")
+        path = Path(record.folder, str(record.restart), records.TIMELINE)
+        remedy = "mnrun writes it when the job has ended"
+    else:
+        path, remedy = Path(name), "name a job's ID, or a file that --timeline has written"
+    try:
+        found = timeline.parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        found = None
+    if found is None:
+        raise UsageError(f"there is no timeline in {path}", remedy)
+    return found
+
+
+__all__ = ["report", "why"]
