@@ -18,7 +18,7 @@ detach() { # WORDS: Run WORDS outside the scheduler's step, and set mnrun_code t
 
 # How a runtime begins the line of its error: Apptainer and Singularity, Podman, Docker, Charliecloud.
 mnrun_error='^(FATAL|ERROR|Error)[ :]|^time="[^"]*" level=(error|fatal) |^docker: |^unknown (shorthand )?flag: '
-mnrun_error+='|^ch-run(\[[0-9]+\]: error)?: '
+mnrun_error+='|^(/[^ ]*/)?ch-run(\[[0-9]+\]: error)?: '
 
 last_words() { # Print the errors of the runtime, or else the last lines of the container's output, as words for the launcher
   # Below the error, a runtime may print its whole help, of which Apptainer 1.4 has 165 lines.

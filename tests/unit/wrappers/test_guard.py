@@ -13,7 +13,8 @@ from unit.conftest import Shell
 from unit.diagnosis.test_recognise import Text, read
 
 RUNTIMES = [text for text in read() if text.entry in {entry.name for entry in runtimes.ENTRIES}]
-# The first and the last lines of what Apptainer 1.4.5 and Docker 28.2 print after an option that they do not have.
+# The first and the last lines of what Apptainer 1.4.5, Docker 28.2 and Charliecloud 0.38 print about an option that is
+# not theirs.
 UNKNOWN = {
     """Error for command "exec": unknown flag: --foo
 
@@ -23,6 +24,8 @@ Options for exec command:
 
 Usage:  docker run [OPTIONS] IMAGE [COMMAND] [ARG...]
 """: "Run 'docker run --help' for more information",
+    """/usr/bin/ch-run: unrecognized option '--foo'
+""": "Try `ch-run --help' or `ch-run --usage' for more information.",
 }
 
 NAMES = ("deaf", "listen", "kill_each", "pass_on", "sent")
