@@ -44,7 +44,13 @@ class Reasons:
         self._plan, self._job, self._site, self._scheduler = plan, site.job, site, scheduler
 
     def not_ready(self, roster: Roster, messages: Sequence[str], late: bool) -> LaunchError:
-        """Return the error for the nodes that are not ready, by their reports and the scheduler's opinion of them."""
+        """Return the error for the nodes that are not ready, by their reports and the scheduler's opinion of them.
+
+        The end of the job is a reason for all that is heard, and the steps may end before mnrun hears of it.
+        """
+        over = self._over(self._scheduler.ending(self._site))
+        if over is not None:
+            return over
         missing = roster.missing
         refused = roster.failed or roster.gone or roster.lost
         thoughts = self._scheduler.why_down(missing)

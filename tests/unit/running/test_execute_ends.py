@@ -158,6 +158,14 @@ def test_a_job_that_ends_under_us(
     assert (type(wrong.value), str(wrong.value)) == (type(expected), str(expected))
 
 
+@pytest.mark.parametrize("heard", [[], say("gone node02 143"), say("fail node01 sshd ended")])
+def test_a_job_that_ends_before_its_nodes_are_ready(launch: Launcher, slurm: Slurm, heard: list[Event]) -> None:
+    """What the nodes tell is its consequence."""
+    slurm.ending = "CANCELLED"
+    with pytest.raises(JobEnded, match=r"^job 7 was cancelled$"):
+        launch(Play(kit=heard + ended("serve", 143), close=[]))
+
+
 def test_the_time_limit_of_a_submitted_job() -> None:
     """The remedy is the verb by which it was submitted."""
     scheduler = SCHEDULERS["local"]
