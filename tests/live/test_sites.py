@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .batch import forget, submit
+from .batch import forget, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, Way, one, some
 from .reports import check
 from .stage import LOGIN, Cluster, wait_for
@@ -82,8 +82,8 @@ def every_verb(ours: Cluster) -> None:
         failed = submit(ours, desk, "-N", "2", *host, "sh", "-c", "echo said; exit 3")
         assert ours.alice(["mnrun", "wait", failed]).code == 3
         assert "said" in ours.alice(["mnrun", "logs", failed]).out
-        lasting = submit(ours, desk, "-N", "2", *host, "sh", "-c", "echo begun; exec sleep 600")
-        wait_for(lambda: "begun" in ours.alice(["mnrun", "logs", lasting]).out, "begun")
+        lasting = submit(ours, desk, "-N", "2", *host, "sleep", "600")
+        wait_for(lambda: state(ours, lasting)["JobState"] == "RUNNING", "running")
         assert ours.alice(["mnrun", "cancel", lasting]).code == 0
         waited = ours.alice(["mnrun", "wait", lasting])
         assert waited.code == 143, (waited, ours.alice(["mnrun", "why", lasting]))
