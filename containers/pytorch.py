@@ -9,3 +9,5 @@ if USERARG["ngc"]:
 else:
     Stage0 += baseimage(image=USERARG["base"], _bootstrap=USERARG["bootstrap"], _docker_env=False, _distro="ubuntu24")
     Stage0 += packages(apt=["python3-numpy", "python3-torch"])
+    # Debian's PyTorch 2.6 is built without libuv, and asks for it without this. Its torchrun asks for it even so.
+    Stage0 += environment(variables={"USE_LIBUV": "0"})

@@ -1,26 +1,18 @@
-"""Images that `mnrun image build` makes from recipes, and jobs in them.
-
-The nodes have no way out. So the base is a local image, which brings along a repository of packages
-(rehearsal/build/repository.sh). An image of an MPI is built where its text or its base is new, and is kept with the
-test images after that. `bare` is built each time.
-"""
+"""Images that `mnrun image build` makes from recipes, and jobs in them. `bare` is built each time."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from rehearsal import trees
-
-from .cells import HELLO, OMPI5, one
+from . import built
+from .cells import HELLO, OMPI5, full, one
 from .reports import check, refusal
-from .stage import USERS, Cluster, Desk, wait_for
+from .stage import TOP, Cluster, Desk, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -32,25 +24,6 @@ PLACE = "import os; print(os.environ['RANK'], os.uname().nodename)"
 @pytest.fixture(scope="module", autouse=True)
 def base(cluster: Cluster) -> None:
     cluster.tool("images", "base")
-
-
-def image(cluster: Cluster, desk: Desk, *words: str) -> str:
-    """The path of the image of a recipe with a local base, built now or earlier."""
-    text = cluster.alice(["mnrun", "image", "build", *words, *LOCAL, "--format", "singularity"])
-    assert text.code == 0, text
-    state = cluster.path(BASE).stat()
-    key = hashlib.sha256(f"{text.out}{state.st_size}.{state.st_mtime_ns}".encode()).hexdigest()[:16]
-    kept, path = trees.cache() / "images" / f"built-{words[0]}-{key}.sif", f"{desk.path}/{words[0]}.sif"
-    if kept.exists():
-        shutil.copyfile(kept, cluster.path(path))
-        os.chown(cluster.path(path), USERS[0], USERS[0])
-        return path
-    done = cluster.alice(["mnrun", "image", "build", *words, *LOCAL, "-o", path])
-    assert done.code == 0 and done.out == f"{path}\n", done
-    part = kept.with_suffix(f".{os.getpid()}")
-    shutil.copyfile(cluster.path(path), part)
-    part.rename(kept)
-    return path
 
 
 def test_image_build_bare(cluster: Cluster, desk: Desk) -> None:
@@ -68,7 +41,7 @@ def test_image_build_bare(cluster: Cluster, desk: Desk) -> None:
 
 def test_image_build_openmpi(cluster: Cluster, desk: Desk) -> None:
     """A program that is compiled for this Open MPI runs in the image, by its mpirun and by ssh."""
-    path = image(cluster, desk, "base-openmpi")
+    path = built.image(cluster, desk, "base", "base-openmpi")
     check(cluster.mnrun("--image", path, "--bind", "/opt/mpi", "--", HELLO, nodes=2), *cluster.nodes[:2])
     shown = cluster.alice(["mnrun", "image", "inspect", path])
     lines = [line.split(maxsplit=1) for line in shown.out.splitlines()]
@@ -80,18 +53,29 @@ def test_image_build_openmpi(cluster: Cluster, desk: Desk) -> None:
 
 def test_image_build_mpich(cluster: Cluster, desk: Desk) -> None:
     """NetPIPE measures between two nodes."""
-    path = image(cluster, desk, "netpipe", "--arg", "mpi=mpich")
+    path = built.image(cluster, desk, "base", "netpipe", "--arg", "mpi=mpich")
     done = cluster.mnrun("--image", path, "--", "NPmpich2", "-u", "64", "-n", "10", "-o", "/dev/null", nodes=2, tasks=1)
     assert done.code == 0 and "Mbps" in done.out + done.err, done
 
 
 def test_image_build_in_stages(cluster: Cluster, desk: Desk) -> None:
     """A compiler in the first stage makes a program of a file beside the recipe, and the image has that alone."""
-    path = image(cluster, desk, "mpi-bandwidth")
+    path = built.image(cluster, desk, "base", "mpi-bandwidth")
     done = cluster.mnrun("--image", path, "--", "mpi_bandwidth", nodes=2, tasks=1)
     assert done.code == 0 and done.out.count("MB/s") == 10 and "1000000 bytes: best" in done.out, done
     without = cluster.mnrun("--image", path, "--launcher", "env", "--", "gcc", nodes=1, tasks=1)
     assert without.code == 127, without
+
+
+@pytest.mark.skipif(not full(), reason="builds a large image: --full")
+def test_image_build_pytorch(cluster: Cluster, desk: Desk) -> None:
+    """Debian's PyTorch learns on two nodes."""
+    path = built.image(cluster, desk, "programs", "pytorch")
+    desk.put("ddp.py", (TOP / "examples/pytorch/ddp.py").read_bytes())
+    done = cluster.mnrun(
+        "--image", path, "--launcher", "env", "--", "python3", "ddp.py", nodes=2, tasks=1, cwd=desk.path
+    )
+    assert done.code == 0 and "the same on every rank: True" in done.out, done
 
 
 def test_image_build_of_ones_own(cluster: Cluster, desk: Desk) -> None:

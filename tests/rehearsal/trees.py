@@ -41,7 +41,8 @@ def build(tree: recipe.Tree, place: Path) -> Path:
         _bootstrap(tree, place)
         binds, env = registry_access()
         for step in tree.steps:
-            words = ["/bin/sh", "-c", (recipe.HERE / "build" / step).read_text()]
+            name, *arguments = step.split()
+            words = ["/bin/sh", "-c", (recipe.HERE / "build" / name).read_text(), name, *arguments]
             inside(place, words, binds=binds, env=env, keep=True)
         if tree.mpicc:
             _compile(tree, place)

@@ -1,11 +1,12 @@
 #!/bin/sh
-# A repository of packages within the tree, and no other: apt works in an image that is built from it without a network.
+# repository.sh PACKAGE…
+# A repository of these packages and what they need within the tree, and no other: apt works in an image that is built from
+# it without a network.
 set -eu
 apt-get -q update
 install -d /srv/debian/partial
 cd /srv/debian
-apt-get -qy --no-install-recommends --download-only -o Dir::Cache::archives=/srv/debian install \
-    python3 openmpi-bin mpich netpipe-mpich2 openssh-client openssh-server gcc libc6-dev libopenmpi-dev
+apt-get -qy --no-install-recommends --download-only -o Dir::Cache::archives=/srv/debian install "$@"
 rm -rf partial lock
 for package in *.deb; do
     dpkg-deb --field "$package"
