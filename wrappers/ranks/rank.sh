@@ -64,7 +64,9 @@ fi
 if [ -n "$mnrun_connect" ]; then
   # A node with one container has noted the pid namespace already (worker.sh). `readlink` costs a process.
   mnrun_names=''
-  if [ -n "$mnrun_joined" ]; then read -r mnrun_names mnrun_names mnrun_names <"$mnrun_here/pid.serve" || :; fi
+  if [ -n "$mnrun_joined" ] && [ -e "$mnrun_here/pid.serve" ]; then
+    read -r mnrun_names mnrun_names mnrun_names <"$mnrun_here/pid.serve"
+  fi
   mnrun_noted "$mnrun_here/pid.$mnrun_rank" "${mnrun_names:-$(readlink /proc/self/ns/pid)}"
 fi
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
