@@ -19,11 +19,19 @@ program's own.
 
 from __future__ import annotations
 
+import re
+
 BUG = 120
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_IN_LINES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")  # without the end of a line
 
 
 class LaunchError(Exception):
-    """An error with the problem and its findings (`message`), and the action to take (`remedy`)."""
+    """An error with the problem and its findings (`message`), and the action to take (`remedy`).
+
+    A control character of a name or a value becomes `?`, so that a terminal does not obey it. The message is one line,
+    and a remedy may have a line of its own to copy.
+    """
 
     code = BUG
 
@@ -33,7 +41,8 @@ class LaunchError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+        message = _CONTROL.sub("?", self.message)
+        return f"{message}; {_CONTROL_IN_LINES.sub('?', self.remedy)}" if self.remedy else message
 
 
 class UsageError(LaunchError):

@@ -12,12 +12,14 @@ from typing import Any
 
 from mnrun.schedulers.model import ACTIVE, Job, PartitionNode
 
+# The errors that mean another shape of JSON. The last one is a text of ten thousand brackets.
+SHAPES = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 # Slurm 21.08 and 22.05 have squeue --json too, but it dumps every job of the cluster.
 JSON_SINCE = (23, 2)
 
 
 def squeue_json(text: str, uid: int) -> list[Job]:
-    """Return the user's jobs in the output of `squeue --json`. Raises ValueError if it has another shape."""
+    """Return the user's jobs in the output of `squeue --json`. Raises one of SHAPES if it has another shape."""
     answer = json.loads(text)
     if not isinstance(answer, dict) or not isinstance(answer.get("jobs"), list):
         raise ValueError("no jobs in it")
@@ -90,9 +92,9 @@ def gpus_in(text: str) -> int:
     its types."""
     total = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
     if total:
-        return int(total[1])
+        return _number(total[1])
     counts = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=](?!\d+(?:\(|,|$))[^:=(,]+)?(?:[:=](\d+))?", text)
-    return sum(int(count or 1) for count in counts)
+    return sum(_number(count or "1") for count in counts)
 
 
 def word(value: Any) -> str:
@@ -192,7 +194,8 @@ def _exit(text: str) -> tuple[int, int]:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    """Return a number, or 0 for a text that is none. No number of Slurm's is longer than 64 bits."""
+    return int(text) if text.isdecimal() and len(text) <= 20 else 0
 
 
 SACCT = "JobID,State,ExitCode,NNodes,NodeList,AllocTRES,ReqTRES,Submit,Start,End,Partition,JobName"

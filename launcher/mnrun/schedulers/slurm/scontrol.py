@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from mnrun import nodeset
-from mnrun.errors import SchedulerError
+from mnrun.errors import SchedulerError, UsageError
 from mnrun.model import Allocation, Node
 from mnrun.schedulers.model import RUNNING
 
@@ -16,9 +16,9 @@ _NO_STEPS = ("4294967290", "4294967291", "4294967293")
 
 def version(text: str, command: str = "srun") -> tuple[int, int]:
     """Turn `slurm 24.11.5`, which the command printed, into (24, 11)."""
-    match = re.search(r"(\d+)\.(\d+)", text)
+    match = re.search(r"(?<!\d)(\d{1,4})\.(\d{1,4})", text, re.ASCII)
     if not match:
-        raise SchedulerError(f"{command} --version says {text.strip()!r}, which is not a version of Slurm")
+        raise SchedulerError(f"{command} --version says {text.strip()[:200]!r}, which is not a version of Slurm")
     return int(match[1]), int(match[2])
 
 
@@ -41,11 +41,15 @@ def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
         fields.setdefault(name, value)  # a comment may hold anything
     if fields.get("JobState") not in (*RUNNING, "COMPLETING"):
         raise SchedulerError(f"job {fields.get('JobId', '?')} is {fields.get('JobState', 'unknown')}, not running")
-    names = nodeset.expand(fields["NodeList"])
-    cpus, gpus = _per_node(text)
+    try:
+        names = nodeset.expand(fields["NodeList"])
+        job = fields["JobId"]
+        cpus, gpus = _per_node(text)
+    except (KeyError, UsageError) as error:
+        raise SchedulerError(f"scontrol's words about the job are not as Slurm writes them: {error}") from None
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
     ntasks, per_node = _tasks(environ)
-    return Allocation("slurm", fields["JobId"], nodes, ntasks, per_node)
+    return Allocation("slurm", job, nodes, ntasks, per_node)
 
 
 def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
