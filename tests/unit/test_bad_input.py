@@ -103,6 +103,9 @@ def test_numbers_of_slurm_that_are_none() -> None:
         scontrol.version(f"slurm {LONG}.{LONG}")
     assert answers.gpus_in(f"gres/gpu={LONG}") == 0
     assert answers.gpus_in(f"gpu:{LONG}") == 0
+    text, environ = recorded("plain")
+    assert scontrol.allocation(text, {**environ, "SLURM_NTASKS": LONG}).ntasks is None
+    assert scontrol.allocation(text, {**environ, "SLURM_NTASKS_PER_NODE": LONG}).ntasks_per_node is None
     (job,) = answers.sacct_lines(f"7|FAILED|{LONG}:0|1|n|||{LONG}|0|0|main|a")
     assert (job.code, job.submitted) == (0, 0)
 
