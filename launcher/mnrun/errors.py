@@ -23,26 +23,30 @@ import re
 
 BUG = 120
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_CONTROL_IN_LINES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")  # without the end of a line
+
+
+def one_line(text: str) -> str:
+    """Return a text with `?` for each control character, so that a terminal does not obey a name or a value."""
+    return _CONTROL.sub("?", text)
 
 
 class LaunchError(Exception):
     """An error with the problem and its findings (`message`), and the action to take (`remedy`).
 
-    A control character of a name or a value becomes `?`, so that a terminal does not obey it. The message is one line,
-    and a remedy may have a line of its own to copy.
+    Its text is one line, and `more` has further lines, such as a command to copy.
     """
 
     code = BUG
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    def __init__(self, message: str, remedy: str = "", *more: str) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.more = more
 
     def __str__(self) -> str:
-        message = _CONTROL.sub("?", self.message)
-        return f"{message}; {_CONTROL_IN_LINES.sub('?', self.remedy)}" if self.remedy else message
+        line = f"{self.message}; {self.remedy}" if self.remedy else self.message
+        return "\n".join(map(one_line, (line, *self.more)))
 
 
 class UsageError(LaunchError):

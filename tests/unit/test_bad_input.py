@@ -59,10 +59,9 @@ def test_no_group_of_clustershell_is_looked_up(text: str) -> None:
 
 
 def test_an_error_is_no_word_for_a_terminal() -> None:
-    """A name with an escape, or with a line of its own."""
-    assert str(LaunchError("key 'a\nmnrun: all is well'", "write \x1b[2Jb")) == (
-        "key 'a?mnrun: all is well'; write ?[2Jb"
-    )
+    """A name with an escape, or with a line of its own. Lines of ours stay lines."""
+    error = LaunchError("key 'a\nmnrun: all is well'", "write \x1b[2J\nb", "    mnrun \n", "or not")
+    assert str(error) == "key 'a?mnrun: all is well'; write ?[2J?b\n    mnrun ?\nor not"
 
 
 def test_many_stars_in_known_hosts_take_no_time() -> None:
