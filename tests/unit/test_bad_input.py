@@ -24,6 +24,7 @@ from mnrun.schedulers.hosts import known_hosts, names
 from mnrun.schedulers.model import Job
 from mnrun.schedulers.slurm import answers, queue, scontrol
 from mnrun.system import paths
+from mnrun.system.screen import Screen
 from unit.conftest import Shell
 from unit.planning.test_script import called, written
 from unit.samples import recorded
@@ -62,6 +63,12 @@ def test_an_error_is_no_word_for_a_terminal() -> None:
     """A name with an escape, or with a line of its own. Lines of ours stay lines."""
     error = LaunchError("key 'a\nmnrun: all is well'", "write \x1b[2J\nb", "    mnrun \n", "or not")
     assert str(error) == "key 'a?mnrun: all is well'; write ?[2J?b\n    mnrun ?\nor not"
+
+
+def test_a_warning_is_no_word_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A word of the command line stands in some."""
+    Screen().warn("-n=2 after a\x1b[2J\nmnrun: b")
+    assert capsys.readouterr().err == "mnrun: warning: -n=2 after a?[2J?mnrun: b\n"
 
 
 def test_many_stars_in_known_hosts_take_no_time() -> None:
