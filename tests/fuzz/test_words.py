@@ -20,7 +20,7 @@ from mnrun.planning import commands
 from mnrun.planning.values import Surroundings, mount
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers.hosts import login_shell
-from unit.conftest import Shell
+from unit.conftest import ADVERB, Shell
 from unit.decoys import Decoys
 from unit.planning.test_script import called, written
 from unit.samples import SITE, build, make
@@ -84,15 +84,21 @@ eval "set -- ${{line%.}}"
     return len(words)
 
 
+UNPACK = f"""set -euo pipefail
+mnrun_fail() {{ echo "$1" >&2; exit 1; }}
+mnrun_unpack{wrapper("boot.sh").partition("mnrun_unpack")[2].partition(chr(10) + "}" + chr(10))[0]}
+}}
+rm -rf node; mkdir node; cd node
+mnrun_unpack; cat"""
+
+
 @cases(
     cost=20, contents=st.dictionaries(st.sampled_from("abcdef"), st.lists(WORD, max_size=20).map("\n".join), min_size=1)
 )
 def test_files_come_back_from_the_kit(sh: Shell, tmp_path: Path, contents: dict[str, str]) -> int:
-    size, _, text = kit.pack(contents).partition(b"\n")
-    assert int(size) == len(text)
-    (tmp_path / "kit").write_bytes(text)
-    sh(". ./kit", shell="bash")
-    assert {name: os.fsdecode((tmp_path / name).read_bytes()) for name in contents} == contents
+    """And the lease goes on where the kit ends."""
+    assert sh(UNPACK, shell="bash", stdin=kit.pack(contents) + b"go\n") == b"go\n"
+    assert {name: os.fsdecode((tmp_path / "node" / name).read_bytes()) for name in contents} == contents
     return len(contents)
 
 
@@ -177,7 +183,7 @@ def test_words_come_back_from_docker(
     node.fill("docker")
     node.program("docker", f"case $1 in info) ;; *) {TELL} ;; esac")
     variables = {f"OMPI_{number}": value for number, value in enumerate(values)}
-    script = 'bash -p ./engine.sh docker run "$@"'
+    script = f'{ADVERB} ./engine.sh docker run "$@"'
     environ = {"PATH": f"{node.bin}:{decoys.without}", **variables}
     said = split(sh(f"cd {node.path}\n{script}", *words, shell="bash", environ=environ))
     assert said[-len(words) :] == words

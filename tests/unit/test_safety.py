@@ -39,7 +39,6 @@ SHARED = {
 }
 # Files of wrappers/ with `eval`.
 EVALS = {
-    "boot.sh": "the kit, which came down standard input, a pipe from the launcher",
     "entered.sh": "quoted lines that enter.sh wrote, in the job's own directory (0700)",
     "fetch.sh": "the launcher's script, which came down standard input",
     "start_node.sh": "the words of ranks, which start.sh has quoted and sent down its standard input",
