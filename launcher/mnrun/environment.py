@@ -271,6 +271,8 @@ def read_file(text: str, path: str) -> tuple[Variable, ...]:
         if not NAME.match(name):
             word = repr(f"{name}=…" if equals else name)  # the value may be a secret
             raise UsageError(f"{path}, line {number}: {word} is not NAME=VALUE")
+        if "\0" in value:
+            raise UsageError(f"{path}, line {number}: {name} contains a NUL character", "remove it")
         if owner(name):
             raise UsageError(f"{path}, line {number}: {name} is one of {owner(name)} variables, and cannot be set")
         variables.append(Variable(name, value if equals else None))

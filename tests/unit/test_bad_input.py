@@ -27,7 +27,7 @@ from mnrun.system import paths
 from mnrun.system.screen import Screen
 from unit.conftest import Shell
 from unit.planning.test_script import called, written
-from unit.samples import recorded
+from unit.samples import build, recorded
 from unit.wrappers.test_guard import function
 
 LONG = "9" * 5000  # digits, of which Python converts 4300
@@ -202,6 +202,22 @@ def test_a_file_of_nothing_but_nul_is_no_image_at_once(sh: Shell, tmp_path: Path
         file.truncate(1 << 36)
     script = f'set -euo pipefail\n{function("magic")}\nmagic image; echo "<$REPLY>"; magic none; echo "<$REPLY>"'
     assert sh(script, shell="bash") == b"<>\n<>\n"
+
+
+def test_a_variable_of_a_file_holds_no_nul() -> None:
+    """No program can have one, and a shell left it out."""
+    with pytest.raises(UsageError, match=r"job\.env, line 1: A contains a NUL character; remove it"):
+        environment.read_file("A=\0b\n", "job.env")
+
+
+@pytest.mark.parametrize("option", ["gpus", "gpus_per_node", "gpus_per_task"])
+def test_gpus_are_a_number_of_some_digits(option: str) -> None:
+    """Of nine at most."""
+    given: Any = {option: LONG}
+    with pytest.raises(UsageError, match=r"is not \[TYPE:\]NUMBER"):
+        build("./app", **given)
+    assert build("./app", gres=f"gpu:{LONG}").resources.gpus_asked == 999999999
+    assert build("./app", gres="gpu:\u00b2").resources.gpus_asked == 1
 
 
 @pytest.mark.parametrize("name", ["OPTIND", "SECONDS", "RANDOM", "GROUPS", "LINENO"])

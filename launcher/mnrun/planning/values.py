@@ -103,7 +103,7 @@ def mpi_args(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def gpus_each(option: str, text: str) -> str:
-    if text and not text.rpartition(":")[2].isdecimal():
+    if text and not re.fullmatch(r"\d{1,9}", text.rpartition(":")[2], re.ASCII):
         raise UsageError(f"{option} {text!r} is not [TYPE:]NUMBER")
     return text
 
