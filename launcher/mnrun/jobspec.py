@@ -197,8 +197,8 @@ class Resources:
         for item in filter(None, self.gres.split(",")):
             name, _, rest = item.partition(":")
             if name in ("gpu", "gres/gpu"):
-                count = rest.rpartition(":")[2]
-                return int(count) if count.isdigit() else 1
+                count = rest.rpartition(":")[2][:9]
+                return int(count) if count.isdecimal() else 1
         return 0
 
 

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from mnrun.errors import UsageError
 
 DIGITS = "0123456789"
+MOST = 100_000  # nodes of a list: NodeSet would fill the memory
+LONGEST = 255  # digits of a number: Python converts 4300
 
 
 def expand(text: str) -> tuple[str, ...]:
     """Return the names in a node set, in their order: `node[01-03]` gives ("node01", "node02", "node03").
 
-    Raises UsageError if the text is no node set.
+    Groups of ClusterShell are no names here: its files may run commands. Raises UsageError if the text is no node set.
     """
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     names: dict[str, None] = {}
     try:
         for part in _parts(text):
-            names.update(dict.fromkeys(NodeSet(part)))
-    except NodeSetException as error:
-        raise UsageError(f"{text!r} is not a list of nodes ({error})", "write node[01-04,7] or a,b,c") from None
+            _refuse(part)
+            names.update(dict.fromkeys(NodeSet(part, resolver=RESOLVER_NOGROUP)))
+    except (NodeSetException, ValueError, AssertionError) as error:  # its RangeSet asserts that a range is no larger
+        shown = text if len(text) <= LONGEST else f"{text[:40]}…"
+        raise UsageError(f"{shown!r} is not a list of nodes ({error})", "write node[01-04,7] or a,b,c") from None
     return tuple(names)
+
+
+def _refuse(part: str) -> None:
+    """Raise ValueError for a part that NodeSet would misread, or would take minutes and gigabytes for."""
+    if not part.isascii():
+        raise ValueError("a letter that is not ASCII")
+    if re.search(rf"\d{{{LONGEST + 1},}}", part):
+        raise ValueError(f"a number of more than {LONGEST} digits")
+    count = 1
+    for ranges in re.findall(r"\[([^\]]*)", part):
+        ends = re.findall(r"(\d+)-(\d+)", ranges)
+        count *= ranges.count(",") + 1 + sum(max(int(last) - int(first), 0) for first, last in ends)
+    if count > MOST:
+        raise ValueError(f"more than {MOST} nodes")
 
 
 def fold(names: Iterable[str]) -> str:
@@ -31,9 +50,9 @@ def fold(names: Iterable[str]) -> str:
     some = tuple(names)
     if len(some) == 1:  # many jobs have one node, and no use for ClusterShell
         return some[0]
-    from ClusterShell.NodeSet import NodeSet
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    return str(NodeSet.fromlist(list(_ranges(some))))
+    return str(NodeSet.fromlist(list(_ranges(some)), resolver=RESOLVER_NOGROUP))
 
 
 def _ranges(names: Iterable[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,7 @@ import pytest
 from mnrun.config import load
 
 from . import texts
+from .decoys import Decoys
 from .played import launch as launch
 from .played import slurm as slurm
 from .played import stage as stage
@@ -36,6 +38,15 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+DECOYS = pytest.StashKey[Decoys]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    place = tempfile.TemporaryDirectory(prefix="mnrun-decoys.")
+    config.add_cleanup(place.cleanup)
+    config.stash[DECOYS] = Decoys(Path(place.name))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="take what the golden tests produce as what they expect")
 
@@ -45,9 +56,14 @@ def world() -> World:
     return World()
 
 
+@pytest.fixture
+def decoys(request: pytest.FixtureRequest) -> Decoys:
+    return request.config.stash[DECOYS]
+
+
 @pytest.fixture(autouse=True)
 def _no_world(
-    world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    world: World, decoys: Decoys, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     for name in [name for name in os.environ if name.startswith(SURROUNDINGS)]:
         monkeypatch.delenv(name)
@@ -57,6 +73,7 @@ def _no_world(
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     with world.forbidden(rooms(tmp_path_factory)):
         yield
+    decoys.refuse()
 
 
 def own(place: Path, node: str = "node01", pid: int = 1, start: int = 0, name: str = "") -> Path:

@@ -15,6 +15,7 @@ import pytest
 
 from unit import texts
 from unit.conftest import Shell
+from unit.decoys import CODE, NAMES, Decoys
 
 HERE = Path(__file__)
 NOWHERE = HERE.with_name("nowhere")  # should the guard ever fail, nothing comes to harm
@@ -90,3 +91,19 @@ def test_a_changed_text_shows_its_lines_and_how_to_accept_it() -> None:
         "If that is how it should be, accept it with\n    pytest tests/unit --accept\n"
         "and read `git diff` before you commit it."
     )
+
+
+@pytest.mark.parametrize("start", ["mpirun -n 2 ./app", "exec mpirun -n 2 ./app", "env mpirun -n 2 ./app"])
+def test_a_program_of_the_machine_would_be_noticed(sh: Shell, decoys: Decoys, start: str) -> None:
+    """It says so, fails, and leaves a mark, whoever started it."""
+    sh(start, code=CODE)
+    with pytest.raises(pytest.fail.Exception, match=r"mpirun -n 2 ./app. Put a stand-in in PATH"):
+        decoys.refuse()
+    assert decoys.started() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_machine_with_all_programs_and_one_without(sh: Shell, decoys: Decoys, name: str) -> None:
+    """The one is in front of every PATH here, and the other is for tests of what is missing."""
+    assert sh(f"command -v {name}").decode().startswith(os.environ["PATH"].partition(":")[0])
+    sh(f"command -v {name}", environ={"PATH": decoys.without}, code=127)

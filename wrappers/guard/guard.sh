@@ -115,14 +115,19 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
   [[ -z $crossing ]] || kill -KILL "$crossing"
 }
 
-magic() { # PATH: Set REPLY to the beginning of a file, without its NUL bytes
-  IFS= LC_ALL=C read -rN 256 REPLY <"$1" || :
+magic() { # PATH: Set REPLY to SIF_MAGIC or hsqs, which says the format of an image file, else to nothing
+  # A SIF has its word after 32 bytes (sif's Header), and squashfs at the beginning. Bash holds no NUL, so a blank
+  # stands for each. Only the first bytes are read: a file may be gigabytes of NUL.
+  local LC_ALL=C head='' piece=''
+  while ((${#head} < 41)) && IFS= read -rd '' -n "$((41 - ${#head}))" piece; do head+="$piece "; done <"$1" || :
+  head+=$piece REPLY=''
+  if [[ ${head:32:9} == SIF_MAGIC ]]; then REPLY=SIF_MAGIC; elif [[ $head == hsqs* ]]; then REPLY=hsqs; fi
 } 2>/dev/null
 
 is_image() { # PATH: test for a SIF, a squashfs or an unpacked tree
   if [[ -e $1/bin/sh || -L $1/bin/sh ]]; then return; fi
   magic "$1"
-  [[ $REPLY == *SIF_MAGIC* || $REPLY == hsqs* ]]
+  [[ -n $REPLY ]]
 }
 
 check() { # Check the node's requirements before anything starts
@@ -137,7 +142,7 @@ check() { # Check the node's requirements before anything starts
       image)
         [[ -e $what ]] || { say "fail the image $what is not there: name an image that every node sees"; return 1; }
         [[ -r $what ]] || { say "fail the image $what cannot be read"; return 1; }
-        if [[ $mnrun_runtime == charliecloud && -f $what ]] && magic "$what" && [[ $REPLY != hsqs* ]]; then
+        if [[ $mnrun_runtime == charliecloud && -f $what ]] && magic "$what" && [[ $REPLY != hsqs ]]; then
           say "fail $what is not a directory or squashfs file, which charliecloud needs"
           return 1
         fi

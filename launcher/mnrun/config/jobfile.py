@@ -32,6 +32,7 @@ PROFILE_TABLES = ("match", "site", "policy", "partition")  # tables that a profi
 # profile.
 OUTPUTS = ("output", "error", "split_output")
 
+LEVELS = 16  # of tables and lists in others: partition.NAME.env.NAME.value has five
 Path = tuple[str, ...]  # the path of a key in the tables: ("resources", "nodes")
 
 
@@ -95,7 +96,7 @@ def statements(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]
                 continue  # a statement of several lines ends with one of these
             try:
                 tables = tomllib.loads("\n".join(lines[first : last + 1]) + "\n")
-            except tomllib.TOMLDecodeError:
+            except ValueError:
                 continue
             yield first + 1, last + 1, tables
             break
@@ -117,32 +118,38 @@ def load(page: Page) -> dict[str, Any]:
         raise UsageError(f"{page.name} line 1: it begins with a byte order mark", "save it as UTF-8 without one")
     try:
         tables = tomllib.loads(page.text)
-        _refuse_nul(tables, page)
-        return tables
     except RecursionError:
-        raise UsageError(
-            f"{page.name}: tables or lists are nested too deeply", "put the keys at the top level"
-        ) from None
-    except tomllib.TOMLDecodeError as error:
+        raise _too_deep(page) from None
+    except ValueError as error:
         problem = re.sub(r"\s*\(at .*\)$", "", str(error))
         match = re.search(r"at line (\d+)", str(error))
         line = int(match[1]) if match else _first_wrong(page.text)
         if problem == "Illegal character '\\n'":
             problem = "a quote is missing"
+        elif not isinstance(error, tomllib.TOMLDecodeError):  # Python converts 4300 digits
+            problem = "a number has too many digits"
         hint = "strings stand in quotes, lists in []"
         raise UsageError(f"{page.name} line {line}: {problem[:1].lower()}{problem[1:]}", hint) from None
+    _refuse_odd(tables, page)
+    return tables
 
 
-def _refuse_nul(value: Any, page: Page, path: Path = ()) -> None:
-    """Raise UsageError at a NUL: no word, path or variable of a program can hold one (execve(2))."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _refuse_nul(inner, page, (*path, key))
-    elif isinstance(value, list):
-        for inner in value:
-            _refuse_nul(inner, page, path)
-    elif isinstance(value, str) and "\0" in value:
-        raise UsageError(f"{page.at(path)}: {path[-1]} contains a NUL character", "remove it")
+def _too_deep(page: Page) -> UsageError:
+    return UsageError(f"{page.name}: tables or lists are nested too deeply", "put the keys at the top level")
+
+
+def _refuse_odd(tables: Mapping[str, Any], page: Page) -> None:
+    """Raise UsageError at a NUL, since no word, path or variable of a program can hold one (execve(2)), and for tables
+    or lists in more than LEVELS others."""
+    level: list[tuple[Path, Any]] = [((), tables)]
+    for _ in range(LEVELS):
+        for path, value in level:
+            if isinstance(value, str) and "\0" in value:
+                raise UsageError(f"{page.at(path)}: {path[-1]} contains a NUL character", "remove it")
+        inner = [((*path, key), v) for path, value in level if isinstance(value, dict) for key, v in value.items()]
+        level = inner + [(path, v) for path, value in level if isinstance(value, list) for v in value]
+    if level:
+        raise _too_deep(page)
 
 
 def _first_wrong(text: str) -> int:
@@ -151,7 +158,7 @@ def _first_wrong(text: str) -> int:
     for first, last, tables in statements(text):
         try:
             tomllib.loads("\n".join(lines[:last]) + "\n")
-        except tomllib.TOMLDecodeError:
+        except ValueError:
             return first
         if tables is None:
             return first

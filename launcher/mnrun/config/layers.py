@@ -237,7 +237,7 @@ def parse(option: Option, raw: object, origin: str) -> Value:
             least = text.partition("-")[0]
             hint = f"write {name} {least}; a live run uses what Slurm grants: salloc -N {text} mnrun …"
             raise UsageError(f"{name} {text}: mnrun places ranks before Slurm chooses a number ({origin})", hint)
-        if not text.isdecimal() or int(text) < 1:
+        if not re.fullmatch(r"0*[1-9]\d{0,8}", text, re.ASCII):
             raise UsageError(f"{name} {text!r} is not a positive number ({origin})")
         return int(text)
     if option.kind == "seconds":
@@ -306,7 +306,7 @@ def _split(name: str, lines: Sequence[str], origin: str) -> tuple[str, ...]:
 
 
 def _seconds(name: str, text: str, origin: str) -> int:
-    match = re.fullmatch(r"(\d+)(s|m|h|)", text)
-    if not match or int(match[1]) == 0:
+    match = re.fullmatch(r"0*([1-9]\d{0,8})(s|m|h|)", text, re.ASCII)
+    if not match:
         raise UsageError(f"{name} {text!r} is not a time ({origin})", "write 120s, 5m or 1h")
     return int(match[1]) * {"s": 1, "": 1, "m": 60, "h": 3600}[match[2]]

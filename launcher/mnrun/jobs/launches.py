@@ -104,5 +104,5 @@ def _read(folder: Path) -> Iterator[LaunchRecord]:
         values: dict[str, Any] = json.loads((folder / LAUNCH).read_text(encoding="utf-8", errors="surrogateescape"))
         values.pop("version", None)
         yield LaunchRecord(**{**values, "nodes": tuple(values["nodes"]), "folder": str(folder)})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return

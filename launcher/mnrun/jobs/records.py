@@ -22,6 +22,7 @@ from typing import Any
 
 SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
 TIMELINE = "timeline"
+FAR = 1e11  # seconds since the epoch, in the year 5138
 NO_ARRAY = "4294967294"  # the task's number in Slurm's patterns, for a job without an array (NO_VAL, slurm.h)
 REQUEUED = "requeued"  # the `why` of an outcome after which the scheduler starts the job again
 
@@ -147,7 +148,7 @@ def rank_of(name: str) -> tuple[int, str] | None:
 def _object(text: str) -> Mapping[str, Any] | None:
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) else None
 
@@ -164,4 +165,4 @@ def _number(values: Mapping[str, Any], name: str) -> int:
 
 def _time(values: Mapping[str, Any]) -> float:
     value = values.get("time")
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < FAR else 0.0

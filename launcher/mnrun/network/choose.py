@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from mnrun import nodeset
@@ -69,7 +70,7 @@ def choose(nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
 
 def route_network(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
     """Return the NIC of each node through which it reaches the others, or None if that is not known."""
-    targets = [address for address in addresses.values() if address]
+    targets = [address for address in addresses.values() if _is_ipv4(address)]
     if len(set(targets)) == len(nodes):
         peers = targets[:PEERS]
         routes = {node: [facts.nic_to(a) for a in peers if a != addresses[node]] for node, facts in nodes.items()}
@@ -88,6 +89,13 @@ def data_network(nodes: Nodes, route: Network) -> Network:
     if not 0 < route.speed < best.speed:
         return route
     return replace(best, why=f"is in the fastest network of all nodes, with {best.speed / 1000:g} Gb/s")
+
+
+def _is_ipv4(address: str) -> bool:
+    """Return whether a node's word is an address by which `nic_to` can look. A node reached by IPv6 may give that."""
+    with suppress(ValueError):
+        return bool(ipaddress.IPv4Address(address))
+    return False
 
 
 def _only(values: Iterable[str]) -> str:

@@ -259,7 +259,7 @@ def user_variables(plan: Plan) -> tuple[Variable, ...]:
 
 def shm_dir(node_dir: str) -> str:
     """Return the job's directory in the node's shared memory. The guard makes and removes it."""
-    return f"/dev/shm/{node_dir.rpartition('/')[2]}"
+    return f"/dev/shm/{node_dir.rpartition('/')[2]}"  # nosec B108 # the guard checks its owner
 
 
 def pack(contents: Mapping[str, str]) -> bytes:
@@ -290,7 +290,7 @@ def launch_files(plan: Plan) -> dict[str, str]:
 
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     """Return launch.env of outside-in: the variables that the host's mpirun must see, the scheduler's first."""
-    variables = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
+    variables = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]  # nosec B108 # in the job's own directory
     if plan.connect:  # no scheduler starts mpirun's daemons
         variables += mpi_environment(_places(plan))
     else:

@@ -127,6 +127,7 @@ class Roster:
             self.memory[node] = (int(limit), numbers)
             self.starved |= how == "killed"
         elif word == "used":
+            _, _, _ = text.split(" ", 2)  # transport.py relies on it
             self.used.setdefault(node, []).append(text)
         else:
             return False

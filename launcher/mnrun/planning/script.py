@@ -134,8 +134,11 @@ def _option(name: str, value: object, origin: object) -> Iterator[Line]:
 
 
 def _quoted(text: str) -> str:
-    """Return a word for the shell, as a person would quote it."""
-    return f'"{text}"' if "'" in text and not re.search(r'["$`\\!]', text) else shlex.quote(text)
+    """Return a word for the shell, as a person would quote it.
+
+    In an array, bash 5.2 puts \\x01 in front of \\x01 and \\x7f between double quotes.
+    """
+    return f'"{text}"' if "'" in text and not re.search(r'["$`\\!\x01\x7f]', text) else shlex.quote(text)
 
 
 def _value(spec: JobSpec, name: str) -> object:

@@ -98,7 +98,7 @@ def _program(values: Values, command: Sequence[str], shell: str, start: Start) -
         raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
     explicit = variables.merged(variables.explicit(values))
     forwarded = (*variables.of_files(around), *explicit)
-    return Program(
+    return Program(  # nosec B604 # Program.shell is a word of a job
         command=tuple(command),
         script=script,
         once=bool(command) and os.path.basename(command[0]) in starters.PROGRAMS,

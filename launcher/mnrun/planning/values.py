@@ -75,8 +75,8 @@ def mount(word: str, around: Surroundings) -> Mount:
         raise UsageError(f"--bind {word!r} is not a path", "Slurm's -B is --extra-node-info of salloc")
     if not source or (target and not target.startswith("/")) or options not in ("", "ro", "rw"):
         raise UsageError(f"--bind {word!r} is not SRC[:DST[:ro|rw]] with an absolute DST")
-    if "," in word or "\n" in word:
-        raise UsageError(f"--bind {word!r} has a comma or a newline, which the runtimes cannot mount")
+    if re.search(r"[,\x00-\x1f\x7f]", word):  # docker reads a line of CSV
+        raise UsageError(f"--bind {word!r} has a comma or a control character, which the runtimes cannot mount")
     return Mount(absolute(source, around), target or absolute(source, around), options)
 
 
@@ -103,7 +103,7 @@ def mpi_args(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def gpus_each(option: str, text: str) -> str:
-    if text and not text.rpartition(":")[2].isdecimal():
+    if text and not re.fullmatch(r"\d{1,9}", text.rpartition(":")[2], re.ASCII):
         raise UsageError(f"{option} {text!r} is not [TYPE:]NUMBER")
     return text
 

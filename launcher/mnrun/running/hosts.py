@@ -175,7 +175,7 @@ def _stage(transport: Transport, spec: JobSpec, screen: Screen, look: bool = Fal
     digest = hashlib.sha256()
     for chunk in _chunks(source):
         digest.update(chunk)
-    path = f"/var/tmp/mnrun.{spec.hosts.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"
+    path = f"/var/tmp/mnrun.{spec.hosts.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"  # nosec B108 # checked on the host
     if look:
         return spec.with_image(Image(ImageKind.FILE, path))
     script = ("bash", "-p", "-c", wrapper("store_image.sh"), "store_image.sh")

@@ -88,7 +88,9 @@ def current(spec: JobSpec) -> tuple[Allocation, Site]:
         line = f"{request(spec)} {shlex.join(['mnrun', *environment.masked(sys.argv[1:])])}"
         raise UsageError(
             f"there is no {scheduler.TITLE} allocation here{_why_none(spec)}",
-            f"get one with\n    {line}\nor run on this machine alone with --local",
+            "get one with",
+            f"    {line}",
+            "or run on this machine alone with --local",
         )
     if spec.start.launcher == "srun":
         raise UsageError("--launcher srun needs a Slurm allocation", "use --launcher mpirun with --local")

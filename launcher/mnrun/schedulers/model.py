@@ -203,6 +203,11 @@ class BatchStart:
         return self.id.partition("_")[2]
 
 
+def number(text: str) -> int:
+    """Return a number of a scheduler's, or 0 for a text that is none. None is longer than 64 bits."""
+    return int(text) if text.isdecimal() and len(text) <= 20 else 0
+
+
 def span(seconds: int) -> str:
     """Return a time as Slurm writes it: 1-02:03:04, 2:03:04, 3:04."""
     days, rest = divmod(seconds, 86400)

@@ -27,7 +27,7 @@ def _is_image(path: str) -> bool:
     except OSError:
         return False
     try:
-        head = os.read(file, 512)
+        head = os.read(file, 41)
     finally:
         os.close(file)
-    return b"SIF_MAGIC" in head or head.startswith(b"hsqs")
+    return head[32:] == b"SIF_MAGIC" or head.startswith(b"hsqs")

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from mnrun.errors import one_line
+
 
 class Screen:
     """The messages to the user. `quiet` shows only errors and warnings, and `verbose` also shows commands."""
@@ -23,7 +25,7 @@ class Screen:
             self._print(f"mnrun: {text}")
 
     def warn(self, text: str) -> None:
-        self._print(f"mnrun: warning: {text}")
+        self._print(f"mnrun: warning: {one_line(text)}")
 
     def error(self, text: str) -> None:
         self._print(f"mnrun: {text}")

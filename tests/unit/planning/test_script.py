@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -41,7 +42,8 @@ def options(text: str) -> list[str]:
 def called(sh: Shell, text: str) -> list[str]:
     """The words with which bash would start mnrun."""
     script = text.replace("exec /bin/mnrun ", "printf '%s\\0' ").replace("exit 122", "")
-    return sh('exec bash -c "$1" 2>/dev/null', script.partition("\necho ")[0]).decode().split("\0")[:-1]
+    said = sh('exec bash -c "$1" 2>/dev/null', script.partition("\necho ")[0])
+    return [os.fsdecode(word) for word in said.split(b"\0")[:-1]]
 
 
 @pytest.mark.parametrize("word", ["plain", "two words", "$HOME `x` \\ \"q\" 'q'", "\n*", "it's", "é!", ""])

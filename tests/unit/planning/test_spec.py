@@ -159,8 +159,9 @@ def test_a_bind_is_source_target_options(words: str, mount: Mount) -> None:
         (":/in", "--bind ':/in' is not SRC[:DST[:ro|rw]] with an absolute DST"),
         ("/data:in", "--bind '/data:in' is not SRC[:DST[:ro|rw]] with an absolute DST"),
         ("/data:/in:nosuid", "--bind '/data:/in:nosuid' is not SRC[:DST[:ro|rw]] with an absolute DST"),
-        ("/a,/b", "--bind '/a,/b' has a comma or a newline, which the runtimes cannot mount"),
-        ("/a\n", "--bind '/a\\n' has a comma or a newline, which the runtimes cannot mount"),
+        ("/a,/b", "--bind '/a,/b' has a comma or a control character, which the runtimes cannot mount"),
+        ("/a\n", "--bind '/a\\n' has a comma or a control character, which the runtimes cannot mount"),
+        ("/a\r", "--bind '/a\\r' has a comma or a control character, which the runtimes cannot mount"),
         ("2:8", "--bind '2:8' is not a path; Slurm's -B is --extra-node-info of salloc"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from mnrun.nodes import kit
 from unit.conftest import ADVERB, Shell
+from unit.decoys import Decoys
 from unit.samples import RECORDED, build, make
 
 UUIDS = ("GPU-00", "GPU-11", "GPU-22", "GPU-33")
@@ -22,8 +23,9 @@ NAMED = {"driver": "driver", "infiniband": "infiniband", "selinux": "selinux", "
 class Node:
     """A node's directory, what the node has, and stand-ins for its programs."""
 
-    def __init__(self, sh: Shell, path: Path) -> None:
+    def __init__(self, sh: Shell, path: Path, others: str) -> None:
         self._sh = sh
+        self._others = others  # PATH of the node's other programs
         self.path = path / "mnrun.7-abcdef"
         self.has = path / "has"
         self.bin = path / "bin"
@@ -44,7 +46,7 @@ class Node:
         (self.bin / name).chmod(0o700)
 
     def run(self, script: str, environ: Mapping[str, str] = {}, code: int = 0) -> list[str]:  # read only
-        path = f"{self.bin}:{os.environ['PATH']}"
+        path = f"{self.bin}:{self._others}"
         words = self._sh(f"cd {self.path}\n{script}", shell="bash", environ={"PATH": path, **environ}, code=code)
         return words.decode().splitlines()
 
@@ -55,8 +57,8 @@ class Node:
 
 
 @pytest.fixture
-def node(sh: Shell, tmp_path: Path) -> Node:
-    return Node(sh, tmp_path)
+def node(sh: Shell, tmp_path: Path, decoys: Decoys) -> Node:
+    return Node(sh, tmp_path, decoys.without)
 
 
 def test_docker_runs_as_the_user(node: Node) -> None:

@@ -17,6 +17,7 @@ from mnrun.nodes import kit
 from mnrun.nodes.survey import node_survey
 from mnrun.schedulers.hosts.facts import host_facts
 from unit.conftest import Shell
+from unit.decoys import Decoys
 from unit.samples import RECORDED
 
 FACTS = wrapper("facts.sh")
@@ -103,13 +104,16 @@ def test_the_survey(sh: Shell, bare: dict[str, str]) -> None:
     assert survey.network.kernel == os.uname().release
 
 
-def test_the_facts_of_a_host(sh: Shell, tmp_path: Path) -> None:
+def test_the_facts_of_a_host(sh: Shell, tmp_path: Path, decoys: Decoys) -> None:
     (tmp_path / "app.sif").write_text("SIF")
-    environ = {**NODE, "HOME": "/home/al ice"}
+    environ = {**NODE, "HOME": "/home/al ice", "PATH": decoys.without}
     said = sh(kit.asking_of_host(), str(tmp_path / "app.sif"), shell="bash", environ=environ).decode()
     facts = host_facts(parse(said))
     assert (facts.size, facts.home, bool(facts.cpus), bool(facts.image)) == (3, "/home/al ice", True, True)
-    assert host_facts(parse(sh(kit.asking_of_host(), str(tmp_path), shell="bash").decode())).image == "directory"
+    assert (
+        host_facts(parse(sh(kit.asking_of_host(), str(tmp_path), shell="bash", environ=environ).decode())).image
+        == "directory"
+    )
 
 
 def test_the_networks(sh: Shell) -> None:

@@ -18,6 +18,7 @@ import pytest
 from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
 from unit.conftest import ADVERB, Shell, own
+from unit.decoys import Decoys
 from unit.samples import build, make
 
 BARE = {"PATH": os.environ["PATH"]}
@@ -240,7 +241,7 @@ def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> No
     ],
 )
 def test_an_image_that_does_not_suit_the_starter(
-    node: Node, tmp_path: Path, image: str, environ: dict[str, str], speaks: str
+    node: Node, tmp_path: Path, decoys: Decoys, image: str, environ: dict[str, str], speaks: str
 ) -> None:
     """Rank 0 says so before every rank takes itself for 0 of 1."""
     node.fill(1, mode="outside-in", launcher="srun")
@@ -248,7 +249,7 @@ def test_an_image_that_does_not_suit_the_starter(
     mpirun.parent.mkdir()
     mpirun.write_text(f"#!/bin/sh\necho '{image}'\n")
     mpirun.chmod(0o700)
-    environ = {**environ, "PATH": f"{mpirun.parent}:{os.environ['PATH']}"}
+    environ = {**environ, "PATH": f"{mpirun.parent}:{decoys.without}"}
     node.run("rank.sh", "true", environ=environ, code=1 if speaks else 0)
     assert node.said.startswith(f"fail the image has {speaks}, and srun --mpi=pmix does not" if speaks else "ended 0 0")
 
@@ -465,14 +466,14 @@ def test_an_image_without_mpirun_says_so(node: Node) -> None:
     assert node.said.startswith("fail the image has no prterun on its PATH (/bin): ")
 
 
-def programs(folder: Path, **said: str) -> str:
-    """Programs that say so, by their names; a PATH with them in front."""
+def programs(folder: Path, **said: str) -> Path:
+    """Programs that say so, by their names."""
     folder.mkdir()
     for name, text in said.items():
         place = folder / name.replace("mpiexec_hydra", "mpiexec.hydra")
         place.write_text(f"#!/bin/sh\necho '{text}' \"$@\"\n")
         place.chmod(0o700)
-    return f"{folder}:{os.environ['PATH']}"
+    return folder
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -480,18 +481,22 @@ def programs(folder: Path, **said: str) -> str:
     ("asked", "said"),
     [("openmpi", "(Open MPI) 5.0.7 -n 2\n"), ("mpich", "hydra -n 2\n"), ("auto", "(Open MPI) 5.0.7 -n 2\n")],
 )
-def test_of_two_mpis_the_one_that_was_asked_for(node: Node, tmp_path: Path, asked: str, said: str, shell: str) -> None:
+def test_of_two_mpis_the_one_that_was_asked_for(
+    node: Node, tmp_path: Path, decoys: Decoys, asked: str, said: str, shell: str
+) -> None:
     """--mpi, else the first on PATH."""
     node.fill(1, mpi=asked)
     path = programs(tmp_path / "image", mpirun="(Open MPI) 5.0.7", mpiexec_hydra="hydra")
-    ran = node.run("bin/mpirun", "-n", "2", environ={"PATH": f"{node.path}/bin:{path}"}, shell=shell)
+    ran = node.run("bin/mpirun", "-n", "2", environ={"PATH": f"{node.path}/bin:{path}:{decoys.without}"}, shell=shell)
     assert ran.decode() == said
 
 
-def test_an_mpi_that_the_image_has_not_is_refused_with_those_that_it_has(node: Node, tmp_path: Path) -> None:
+def test_an_mpi_that_the_image_has_not_is_refused_with_those_that_it_has(
+    node: Node, tmp_path: Path, decoys: Decoys
+) -> None:
     node.fill(1, mpi="intelmpi")
     path = programs(tmp_path / "image", mpirun="(Open MPI) 5.0.7", mpiexec_hydra="hydra")
-    node.run("bin/mpirun", environ={"PATH": f"{node.path}/bin:{path}"}, code=127)
+    node.run("bin/mpirun", environ={"PATH": f"{node.path}/bin:{path}:{decoys.without}"}, code=127)
     assert node.said.startswith("fail --mpi intelmpi: the image has openmpi ")
     assert f", mpich {tmp_path}/image/mpiexec.hydra" in node.said
 

@@ -9,6 +9,7 @@ from mnrun import nodeset
 from mnrun.errors import UsageError
 from mnrun.jobspec import HostRequest
 
+_RANKS = re.compile(r"0*[1-9]\d{0,6}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
 
 
@@ -22,7 +23,7 @@ def parse(text: str) -> tuple[HostRequest, ...]:
         names, colon, slots = part.strip().partition(":")
         if not names:
             continue
-        if colon and not (slots.isdecimal() and int(slots)):
+        if colon and not _RANKS.fullmatch(slots):
             raise UsageError(f"--hosts {part.strip()!r} is not HOST or HOST:RANKS", _ODD)
         hosts += [HostRequest(name, int(slots) if colon else None) for name in nodeset.expand(names)]
     if not hosts:
@@ -40,13 +41,13 @@ def parse_file(text: str, path: str) -> tuple[HostRequest, ...]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        match = re.fullmatch(r"([^\s:]+)(?::(\d+))?", words[0])
+        match = re.fullmatch(r"([^\s:]+)(?::(\d{1,7}))?", words[0], re.ASCII)
         rest = [word for word in words[1:] if not re.fullmatch(r"max[-_]slots=\d+", word)]
-        slots = re.fullmatch(r"slots=(\d+)", rest[0]) if len(rest) == 1 else None
+        slots = re.fullmatch(r"slots=(\d{1,7})", rest[0], re.ASCII) if len(rest) == 1 else None
         if not match or (rest and not slots) or (match[2] and slots):
             raise UsageError(f"{path}, line {number}: {line.strip()!r} is not `HOST`, `HOST slots=N` or `HOST:N`", _ODD)
         count = match[2] or (slots[1] if slots else None)
-        if count == "0":
+        if count is not None and not int(count):
             raise UsageError(f"{path}, line {number}: {words[0]} has no slots", "leave the line out")
         hosts += [HostRequest(name, int(count) if count else None) for name in nodeset.expand(match[1])]
     if not hosts:

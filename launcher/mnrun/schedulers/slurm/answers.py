@@ -10,14 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mnrun.schedulers.model import ACTIVE, Job, PartitionNode
+from mnrun.schedulers.model import ACTIVE, Job, PartitionNode, number
 
+# The errors that mean another shape of JSON. The last one is a text of ten thousand brackets.
+SHAPES = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 # Slurm 21.08 and 22.05 have squeue --json too, but it dumps every job of the cluster.
 JSON_SINCE = (23, 2)
 
 
 def squeue_json(text: str, uid: int) -> list[Job]:
-    """Return the user's jobs in the output of `squeue --json`. Raises ValueError if it has another shape."""
+    """Return the user's jobs in the output of `squeue --json`. Raises one of SHAPES if it has another shape."""
     answer = json.loads(text)
     if not isinstance(answer, dict) or not isinstance(answer.get("jobs"), list):
         raise ValueError("no jobs in it")
@@ -90,9 +92,9 @@ def gpus_in(text: str) -> int:
     its types."""
     total = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
     if total:
-        return int(total[1])
+        return number(total[1])
     counts = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=](?!\d+(?:\(|,|$))[^:=(,]+)?(?:[:=](\d+))?", text)
-    return sum(int(count or 1) for count in counts)
+    return sum(number(count or "1") for count in counts)
 
 
 def word(value: Any) -> str:
@@ -157,7 +159,7 @@ def squeue_columns(text: str) -> list[Job]:
     jobs = []
     for row in rows(text, SQUEUE):
         code, signal = _exit(row["exit_code"])
-        nodes = _number(row["NumNodes"])
+        nodes = number(row["NumNodes"])
         endless = row["TimeLimit"] == "UNLIMITED" and row["State"] in ACTIVE
         gpus = gpus_in(row["tres-alloc"]) or gpus_in(row["tres-per-node"]) * max(nodes, 1)
         jobs.append(
@@ -170,10 +172,10 @@ def squeue_columns(text: str) -> list[Job]:
                 nodes=nodes,
                 nodelist=row["NodeList"],
                 gpus=gpus or gpus_in(row["tres-per-job"]),
-                restarts=_number(row["RestartCnt"]),
-                submitted=_number(row["SubmitTime"]),
-                start=_number(row["StartTime"]),
-                end=0 if endless else _number(row["EndTime"]),
+                restarts=number(row["RestartCnt"]),
+                submitted=number(row["SubmitTime"]),
+                start=number(row["StartTime"]),
+                end=0 if endless else number(row["EndTime"]),
                 code=code,
                 signal=signal,
                 depends=word(row["Dependency"]),
@@ -187,12 +189,8 @@ def _exit(text: str) -> tuple[int, int]:
     for that."""
     code, colon, signal = text.partition(":")
     if colon:
-        return _number(code), _number(signal)
-    return _number(code) >> 8, _number(code) & 0x7F
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+        return number(code), number(signal)
+    return number(code) >> 8, number(code) & 0x7F
 
 
 SACCT = "JobID,State,ExitCode,NNodes,NodeList,AllocTRES,ReqTRES,Submit,Start,End,Partition,JobName"
@@ -213,14 +211,14 @@ def sacct_lines(text: str) -> list[Job]:
             name=name,
             state=state.split(" ")[0],  # CANCELLED by 1500
             partition=partition,
-            nodes=_number(nodes),
+            nodes=number(nodes),
             nodelist="" if names == "None assigned" else names,
             gpus=gpus_in(granted) or gpus_in(request),
-            submitted=_number(times[0]),
-            start=_number(times[1]),
-            end=_number(times[2]),
-            code=_number(code),
-            signal=_number(signal),
+            submitted=number(times[0]),
+            start=number(times[1]),
+            end=number(times[2]),
+            code=number(code),
+            signal=number(signal),
         )
     return list(jobs.values())
 
@@ -230,7 +228,7 @@ def sinfo_columns(text: str) -> list[PartitionNode]:
     nodes = []
     for row in rows(text, SINFO):
         state = re.fullmatch(r"([a-z_]+)(.*)", row["StateLong"].lower())
-        cpus = [_number(part) for part in row["CPUsState"].split("/")]
+        cpus = [number(part) for part in row["CPUsState"].split("/")]
         nodes.append(
             PartitionNode(
                 partition=row["Partition"].rstrip("*"),

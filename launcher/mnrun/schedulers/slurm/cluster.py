@@ -15,7 +15,7 @@ from mnrun import environment, nodeset
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
-from mnrun.schedulers.model import ACTIVE, RUNNING, BatchStart, StepTask, Trace
+from mnrun.schedulers.model import ACTIVE, RUNNING, BatchStart, StepTask, Trace, number
 from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
 
@@ -48,7 +48,7 @@ def start(environ: Mapping[str, str]) -> BatchStart:
     array, task = environ.get("SLURM_ARRAY_JOB_ID", ""), environ.get("SLURM_ARRAY_TASK_ID", "")
     return BatchStart(
         id=f"{array}_{task}" if array and task else job(environ),
-        restart=int(environ.get("SLURM_RESTART_COUNT") or 0),
+        restart=_number(environ, "SLURM_RESTART_COUNT"),
         script=environ.get("SLURM_TASK_PID", ""),
         name=environ.get("SLURM_JOB_NAME", ""),
         cluster=environ.get("SLURM_CLUSTER_NAME", ""),
@@ -84,8 +84,7 @@ def settings(environ: Mapping[str, str]) -> dict[str, tuple[int, str]]:
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
-    value = environ.get(name, "")
-    return int(value) if value.isdecimal() else 0
+    return number(environ.get(name, ""))
 
 
 def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
@@ -180,7 +179,7 @@ def _outside(environ: Mapping[str, str]) -> dict[str, str]:
     # The surrounding job's mark would end the new job with it. Its temporary directory goes with it, too.
     for mark in ("MNRUN_JOB_ID", "MNRUN_JOB_START"):
         clean.pop(mark, None)
-    if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
+    if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):  # nosec B108 # a comparison
         del clean["TMPDIR"]
     return clean
 

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, TypeVar
@@ -108,7 +108,7 @@ class UserQueue:
         if scontrol.version(self._run("squeue", "--version"), "squeue") >= answers.JSON_SINCE:
             done = self._start([*words, "--json"])
             commands.refuse_silence(done)
-            with suppress(ValueError, KeyError, TypeError, AttributeError):  # built without JSON, or another shape
+            with suppress(*answers.SHAPES):  # built without JSON, or another shape
                 return answers.squeue_json(done.stdout, self._uid)
         return answers.squeue_columns(self._run(*words, "-h", "-O", answers.widths(answers.SQUEUE)))
 
@@ -147,7 +147,7 @@ class UserQueue:
         with self._book() as book:
             page = book.setdefault(self._site, {})
             last = page.get(question)
-            if not _fresh(last, self.poll):
+            if not (_fresh(last, self.poll) and _fits(last, kind)):
                 last = {"time": time.time(), "failure": None, "entries": []}
                 try:
                     last["entries"] = [asdict(entry) for entry in ask()]
@@ -216,10 +216,25 @@ def _read(text: str) -> dict[str, Any]:
     """Return the content of the file. The file of an earlier version, or half a file, counts as nothing."""
     try:
         book = json.loads(text)
-        shaped = all({"time", "failure", "entries"} <= set(last) for page in book.values() for last in page.values())
-    except (ValueError, AttributeError, TypeError):
+        shaped = all(_is_answer(last) for page in book.values() for last in page.values())
+    except answers.SHAPES:
         return {}
     return book if shaped else {}
+
+
+def _is_answer(last: Any) -> bool:
+    """Return whether this is an answer with its time, or a failure with its message and remedy."""
+    if not isinstance(last, dict) or not isinstance(last.get("time"), float):
+        return False
+    failure, entries = last.get("failure"), last.get("entries")
+    refused = isinstance(failure, list) and len(failure) == 2 and all(isinstance(word, str) for word in failure)
+    return isinstance(entries, list) and (failure is None or refused)
+
+
+def _fits(last: Mapping[str, Any], kind: type[T]) -> bool:
+    """Return whether the entries have the fields of `kind`. Those of another version of mnrun may have others."""
+    names = {field.name for field in fields(kind)}
+    return all(isinstance(entry, dict) and set(entry) == names for entry in last["entries"])
 
 
 def _fresh(last: Mapping[str, Any] | None, seconds: float) -> bool:

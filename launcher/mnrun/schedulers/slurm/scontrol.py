@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from mnrun import nodeset
-from mnrun.errors import SchedulerError
+from mnrun.errors import SchedulerError, UsageError
 from mnrun.model import Allocation, Node
-from mnrun.schedulers.model import RUNNING
+from mnrun.schedulers.model import RUNNING, number
 
 # SLURM_STEP_ID in salloc's shell, in the batch script, and in a step that waits for its nodes (slurm.h)
 _NO_STEPS = ("4294967290", "4294967291", "4294967293")
@@ -16,9 +16,9 @@ _NO_STEPS = ("4294967290", "4294967291", "4294967293")
 
 def version(text: str, command: str = "srun") -> tuple[int, int]:
     """Turn `slurm 24.11.5`, which the command printed, into (24, 11)."""
-    match = re.search(r"(\d+)\.(\d+)", text)
+    match = re.search(r"(?<!\d)(\d{1,4})\.(\d{1,4})", text, re.ASCII)
     if not match:
-        raise SchedulerError(f"{command} --version says {text.strip()!r}, which is not a version of Slurm")
+        raise SchedulerError(f"{command} --version says {text.strip()[:200]!r}, which is not a version of Slurm")
     return int(match[1]), int(match[2])
 
 
@@ -41,11 +41,15 @@ def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
         fields.setdefault(name, value)  # a comment may hold anything
     if fields.get("JobState") not in (*RUNNING, "COMPLETING"):
         raise SchedulerError(f"job {fields.get('JobId', '?')} is {fields.get('JobState', 'unknown')}, not running")
-    names = nodeset.expand(fields["NodeList"])
-    cpus, gpus = _per_node(text)
+    try:
+        names = nodeset.expand(fields["NodeList"])
+        job = fields["JobId"]
+        cpus, gpus = _per_node(text)
+    except (KeyError, UsageError) as error:
+        raise SchedulerError(f"scontrol's words about the job are not as Slurm writes them: {error}") from None
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
     ntasks, per_node = _tasks(environ)
-    return Allocation("slurm", fields["JobId"], nodes, ntasks, per_node)
+    return Allocation("slurm", job, nodes, ntasks, per_node)
 
 
 def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -53,22 +57,19 @@ def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
     cpus: dict[str, int] = {}
     gpus: dict[str, int] = {}
     for names, ids, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=\S+ GRES=(\S*)", text):
-        count = sum(int(b or a) - int(a) + 1 for a, b in re.findall(r"(\d+)(?:-(\d+))?", ids))
-        granted = sum(int(n) for n in re.findall(r"(?:^|,)gpu(?::[^:(,]+)?:(\d+)", gres))
+        count = sum(number(b or a) - number(a) + 1 for a, b in re.findall(r"(\d+)(?:-(\d+))?", ids))
+        granted = sum(number(n) for n in re.findall(r"(?:^|,)gpu(?::[^:(,]+)?:(\d+)", gres))
         for name in nodeset.expand(names):
-            cpus[name], gpus[name] = count, granted
+            cpus[name], gpus[name] = max(count, 1), granted
     return cpus, gpus
 
 
 def _tasks(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
     """Return the tasks of the job's request: (in all, per node). Slurm sets the first only on request."""
-    per_node = environ.get("SLURM_NTASKS_PER_NODE", "")
-    if per_node.isdecimal():
-        return None, int(per_node)
-    ntasks = environ.get("SLURM_NTASKS", "")
-    if ntasks.isdecimal() and not in_step(environ):
-        return int(ntasks), None
-    return None, None
+    if per_node := number(environ.get("SLURM_NTASKS_PER_NODE", "")):
+        return None, per_node
+    ntasks = number(environ.get("SLURM_NTASKS", ""))
+    return (ntasks if ntasks and not in_step(environ) else None), None
 
 
 def in_step(environ: Mapping[str, str]) -> bool:
