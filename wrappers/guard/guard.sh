@@ -10,7 +10,7 @@
 #     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
 #                         send it to that.
 #     end                 End the program, through its mpirun where there is one.
-#     log                 Report the container's output so far.
+#     log                 Report the container's output so far, and the process that the node waits for.
 #     over                The lease ends. Under pdsh the lease is a FIFO on the node, which has no end of file.
 #     alive               The launcher lives. Where mnrun_silence is set, a lease that is silent for so many
 #                         seconds has ended.
@@ -21,7 +21,7 @@
 # launcher can ask the scheduler. The launcher ends the lease if the job is over.
 # Every signal from the scheduler is also meant for the program.
 # Standard output carries lines `WORD NODE …`, with these words:
-#     fact ready fail gone log rank ended warned alone memory used topology alive bye
+#     fact ready fail gone log waits rank ended warned alone memory used topology alive bye
 # It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
 # because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
@@ -59,7 +59,7 @@ identity() { # Set REPLY to the fact that identifies the image file: its size, a
   REPLY=''
   if [[ -d $mnrun_image ]]; then
     REPLY=image=directory
-  elif [[ -r $mnrun_image ]]; then
+  elif [[ -f $mnrun_image && -r $mnrun_image ]]; then
     magic "$mnrun_image"
     printf -v header %q "${REPLY:0:128}"
     REPLY=image=$(stat -L -c %s -- "$mnrun_image").${header// /_}
@@ -121,8 +121,7 @@ magic() { # PATH: Set REPLY to the beginning of a file, without its NUL bytes
 
 is_image() { # PATH: test for a SIF, a squashfs or an unpacked tree
   if [[ -e $1/bin/sh || -L $1/bin/sh ]]; then return; fi
-  magic "$1"
-  [[ $REPLY == *SIF_MAGIC* || $REPLY == hsqs* ]]
+  [[ -f $1 ]] && magic "$1" && [[ $REPLY == *SIF_MAGIC* || $REPLY == hsqs* ]] # a FIFO would wait for a writer
 }
 
 check() { # Check the node's requirements before anything starts
@@ -268,6 +267,15 @@ used() { # Report the networks between nodes that the ranks used
   while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./transport_read.sh "${heard[@]}" 2>/dev/null)
 }
 
+outlast() { # PID: Wait for the end of a box
+  # The box may have been about to start its container when the sweep saw none. So there are more sweeps.
+  local rests=0
+  while remain "$1"; do
+    rest
+    ((++rests % 20)) || sweep_all
+  done
+}
+
 finish() {
   trap '' TERM INT HUP
   set +e
@@ -284,7 +292,7 @@ finish() {
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
   sweep_all
   used
-  for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$pid"; done
+  for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do outlast "$pid"; done
   say "bye $mnrun_left"
   wait "$mnrun_forwarder"
   wipe
@@ -375,7 +383,7 @@ while listen; do
       echo go >&"$mnrun_go"
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
-    log) last_words >&"$mnrun_up" ;;
+    log) { last_words; waits; } >&"$mnrun_up" ;;
     signal) pass_on "$mnrun_name" ;;
     end) end ;;
     over) break ;;
