@@ -30,13 +30,6 @@ used() { # PID: Set REPLY to its state and its time on CPUs, in ticks
   REPLY="${fields[0]-gone} $((${fields[11]-0} + ${fields[12]-0}))"
 }
 
-waits() { # PID: Set REPLY to the kernel function and the system call in which it waits, as far as we may read them
-  local function='' call=''
-  { IFS= read -rd '' function <"/proc/$1/wchan"; } 2>/dev/null || true
-  { read -r call _ <"/proc/$1/syscall"; } 2>/dev/null || true
-  REPLY="${function:-0}"$'\t'"${call:--}"
-}
-
 stack() { # RANK PID: Print the stack of a program, by a debugger of its container or else of the node
   local inside tool words
   inside=$(sed -n 's/^NSpid:.*[[:space:]]//p' "/proc/$2/status") || return 0
@@ -74,7 +67,7 @@ for mnrun_pair in "${mnrun_found[@]}"; do
   used "$mnrun_pid"
   mnrun_state=${REPLY% *} mnrun_after=${REPLY#* }
   mnrun_cpu=$(((mnrun_after - mnrun_before[$mnrun_pid]) * 100 / mnrun_ticks))
-  waits "$mnrun_pid"
+  waits_in "$mnrun_pid"
   mnrun_name=$(tr '\0\t\n' '   ' <"/proc/$mnrun_pid/cmdline" 2>/dev/null) || true
   say rank "$mnrun_node" "$mnrun_rank" "$mnrun_pid" "$mnrun_state" "$mnrun_cpu" "$REPLY" "${mnrun_name:0:200}"
 done

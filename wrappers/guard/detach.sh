@@ -31,3 +31,24 @@ last_words() { # Print the errors of the runtime, or else the last lines of the 
   ((${#lines[@]} <= 5)) || lines=("${lines[@]: -5}")
   for line in "${lines[@]}"; do echo "log ${line:0:500}"; done
 }
+
+waits() { # Print the process that the node waits for: of the job's processes without a child, the youngest
+  local pid stat fields latest=0 last=''
+  local -A start=() parents=()
+  alive
+  # shellcheck disable=SC2154  # sweep.sh
+  for pid in "${mnrun_alive[@]}"; do
+    stat=$(<"/proc/$pid/stat") || continue
+    read -ra fields <<<"${stat##*) }" # the parent is the second after the name, and the start the twentieth
+    start[$pid]=${fields[19]} parents[${fields[1]}]=1
+  done 2>/dev/null
+  for pid in "${!start[@]}"; do
+    if [[ -z ${parents[$pid]-} ]] && ((start[$pid] >= latest)); then latest=${start[$pid]} last=$pid; fi
+  done
+  if [[ -n $last ]]; then
+    waits_in "$last"
+    last=$(tr '\0\t\n' '   ' <"/proc/$last/cmdline" 2>/dev/null) || true
+    last="${last% } (${REPLY%%$'\t'*})"
+  fi
+  echo "waits ${last:0:300}"
+}

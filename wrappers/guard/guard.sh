@@ -10,7 +10,7 @@
 #     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
 #                         send it to that.
 #     end                 End the program, through its mpirun where there is one.
-#     log                 Report the container's output so far.
+#     log                 Report the container's output so far, and the process that the node waits for.
 #     over                The lease ends. Under pdsh the lease is a FIFO on the node, which has no end of file.
 #     alive               The launcher lives. Where mnrun_silence is set, a lease that is silent for so many
 #                         seconds has ended.
@@ -21,7 +21,7 @@
 # launcher can ask the scheduler. The launcher ends the lease if the job is over.
 # Every signal from the scheduler is also meant for the program.
 # Standard output carries lines `WORD NODE …`, with these words:
-#     fact ready fail gone log rank ended warned alone memory used topology alive bye
+#     fact ready fail gone log waits rank ended warned alone memory used topology alive bye
 # It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
 # because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
@@ -55,14 +55,14 @@ say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
 identity() { # Set REPLY to the fact that identifies the image file: its size, and its header as one word
   # A SIF and a squashfs have their creation time in the header.
-  local header
+  local word
   REPLY=''
   if [[ -d $mnrun_image ]]; then
     REPLY=image=directory
-  elif [[ -r $mnrun_image ]]; then
-    magic "$mnrun_image"
-    printf -v header %q "${REPLY:0:128}"
-    REPLY=image=$(stat -L -c %s -- "$mnrun_image").${header// /_}
+  elif [[ -f $mnrun_image && -r $mnrun_image ]]; then
+    header "$mnrun_image" 128
+    printf -v word %q "$REPLY"
+    REPLY=image=$(stat -L -c %s -- "$mnrun_image").${word// /_}
   fi
 }
 
@@ -115,17 +115,26 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
   [[ -z $crossing ]] || kill -KILL "$crossing"
 }
 
-magic() { # PATH: Set REPLY to SIF_MAGIC or hsqs, which says the format of an image file, else to nothing
-  # A SIF has its word after 32 bytes (sif's Header), and squashfs at the beginning. Bash holds no NUL, so a blank
-  # stands for each. Only the first bytes are read: a file may be gigabytes of NUL.
-  local LC_ALL=C head='' piece=''
-  while ((${#head} < 41)) && IFS= read -rd '' -n "$((41 - ${#head}))" piece; do head+="$piece "; done <"$1" || :
-  head+=$piece REPLY=''
-  if [[ ${head:32:9} == SIF_MAGIC ]]; then REPLY=SIF_MAGIC; elif [[ $head == hsqs* ]]; then REPLY=hsqs; fi
+header() { # PATH N: Set REPLY to the first N bytes of a file, with a blank for each NUL, which bash cannot hold
+  # Only these bytes are read: a file may be gigabytes of NUL.
+  local LC_ALL=C left piece
+  REPLY=''
+  while ((left = $2 - ${#REPLY})); do
+    IFS= read -rd '' -n "$left" piece || { REPLY+=$piece; break; } # the file has ended
+    REPLY+=$piece
+    ((${#piece} == left)) || REPLY+=' '
+  done <"$1"
 } 2>/dev/null
+
+magic() { # PATH: Set REPLY to SIF_MAGIC or hsqs, which says the format of an image file, else to nothing
+  # A SIF has its word after 32 bytes (sif's Header), and squashfs at the beginning.
+  header "$1" 41
+  if [[ ${REPLY:32:9} == SIF_MAGIC ]]; then REPLY=SIF_MAGIC; elif [[ $REPLY == hsqs* ]]; then REPLY=hsqs; else REPLY=''; fi
+}
 
 is_image() { # PATH: test for a SIF, a squashfs or an unpacked tree
   if [[ -e $1/bin/sh || -L $1/bin/sh ]]; then return; fi
+  [[ -f $1 ]] || return # a FIFO would wait for a writer
   magic "$1"
   [[ -n $REPLY ]]
 }
@@ -273,6 +282,15 @@ used() { # Report the networks between nodes that the ranks used
   while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./transport_read.sh "${heard[@]}" 2>/dev/null)
 }
 
+outlast() { # PID: Wait for the end of a box
+  # The box may have been about to start its container when the sweep saw none. So there are more sweeps.
+  local rests=0
+  while remain "$1"; do
+    rest
+    ((++rests % 20)) || sweep_all
+  done
+}
+
 finish() {
   trap '' TERM INT HUP
   set +e
@@ -289,7 +307,7 @@ finish() {
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
   sweep_all
   used
-  for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do wait "$pid"; done
+  for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do outlast "$pid"; done
   say "bye $mnrun_left"
   wait "$mnrun_forwarder"
   wipe
@@ -380,7 +398,7 @@ while listen; do
       echo go >&"$mnrun_go"
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
-    log) last_words >&"$mnrun_up" ;;
+    log) { last_words; waits; } >&"$mnrun_up" ;;
     signal) pass_on "$mnrun_name" ;;
     end) end ;;
     over) break ;;

@@ -35,6 +35,13 @@ outer() { # PID BEGAN [NAMESPACE]: Set REPLY to the node's pid of the process wi
   return 1
 }
 
+waits_in() { # PID: Set REPLY to the kernel function and the system call in which it waits, as far as we may read them
+  local function='' call=''
+  { IFS= read -rd '' function <"/proc/$1/wchan"; } 2>/dev/null || true
+  { read -r call _ <"/proc/$1/syscall"; } 2>/dev/null || true
+  REPLY="${function:-0}"$'\t'"${call:--}"
+}
+
 session() { # Set REPLY to this shell's session and the start time of its leader
   # The start time is 0 where the leader is hidden. REPLY is empty where the leader is outside this container. Its pid
   # is then 0 for all processes inside.

@@ -65,6 +65,8 @@ for port in $(ports 200); do
       "Server listening on "*) echo "ready port=$port" 1<>up ;;
     esac
   done
+  # A program that runs needs no listening sshd. Its next ssh says itself that nobody listens.
+  if grep -q '^Server listening' sshd.log; then exit 0; fi
   grep -q 'Address already in use' sshd.log || fail "sshd ended: $(tail -n 1 sshd.log)"
 done
 fail "no free port in $mnrun_ports for sshd ($tried tried)"

@@ -151,7 +151,8 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
         raise
     finally:
         records.close()
-        (path / OWNER).unlink(missing_ok=True)
+        with suppress(OSError):  # on a file system that has become read-only the program's exit code counts for more
+            (path / OWNER).unlink(missing_ok=True)
         if not keep:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -9,6 +9,7 @@ ready NODE host=node01 address=10.0.0.1 step=1 port=22345
 fail NODE why          this node cannot take part
 gone NODE CODE         its container has ended
 log NODE line          a line of the container's own log
+waits NODE what        the process there that the job waits for, at a deadline
 rank NODE RANK SIZE    a rank has started, with the number of ranks as it knows it
 ended NODE RANK CODE [told]  a rank that srun started has ended, and `told`: after srun had sent it a TERM
 warned NODE            the scheduler has sent a TERM there
@@ -23,7 +24,7 @@ bye NODE PIDS          everything has ended there, except these processes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, NodeError, OutOfMemory
@@ -51,6 +52,8 @@ class Roster:
         self.gone: dict[str, str] = {}
         self.lost: dict[str, str] = {}
         self.logs: dict[str, list[str]] = {}
+        self.asked = False  # whether the nodes were asked what they wait for
+        self.waits: dict[str, str] = {}  # their answers
         self.ranks: dict[str, dict[int, str]] = {}
         self.started = 0  # ranks, of all nodes
         self._settled: set[str] = set()  # nodes of which it is clear whether they can take part
@@ -82,6 +85,16 @@ class Roster:
             self._settled.add(node)
         return word if ours else ""
 
+    def take_warning(self) -> bool:
+        """Return whether a node was warned of the end since the last call."""
+        warned, self.warned = self.warned, False
+        return warned
+
+    def lose(self, nodes: Iterable[str], why: str) -> None:
+        """Take in nodes that will send no more."""
+        for node in nodes:
+            self.hear(f"lost {node} {why}")
+
     def _start(self, word: str, node: str, text: str) -> bool:
         """Take in a word that comes before the ranks start. Return whether it is one."""
         if word == "here":
@@ -100,6 +113,8 @@ class Roster:
             self.workers[node] = _worker(node, text)
         elif word == "fail":
             self.failed.setdefault(node, text)
+        elif word == "waits":
+            self.waits[node] = text
         elif word == "starter":
             self.starter = text
         else:
@@ -163,9 +178,19 @@ class Roster:
         return len(self._settled) >= len(self.nodes)
 
     @property
+    def silent(self) -> tuple[str, ...]:
+        """Return the nodes that have begun and sent no bye. A node that failed as it began has removed its files."""
+        begun = self.here | self.workers.keys()
+        return tuple(node for node in self.nodes if node in begun and node not in self.bye and node not in self.failed)
+
+    @property
+    def unready(self) -> tuple[str, ...]:
+        return tuple(node for node in self.nodes if node not in self.workers or node in self.lost)
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """Return the nodes that keep the job from starting. If some cannot start, others may only wait for them."""
-        unready = tuple(node for node in self.nodes if node not in self.workers or node in self.lost)
+        unready = self.unready
         refusing = {*self.failed, *self.gone, *self.lost, *(set(unready) - self.here)}
         return tuple(node for node in unready if node in refusing) or unready
 
@@ -200,9 +225,19 @@ class Roster:
             return f"its container ended with {self.gone[node]}" + (f" ({log})" if log else "")
         if node in self.lost:
             return self.lost[node]
-        state = f"not ready yet ({log})" if log else "not ready yet"
+        state = "not ready yet" + (f" ({log})" if log else "") + self._waits(node)
         word = state if node in self.here else "no answer from it"
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
+
+    def _waits(self, node: str) -> str:
+        if self.asked and node not in self.waits:
+            return ", and its guard does not answer, as where a file system hangs"
+        return f", waits for {self.waits[node]}" if self.waits.get(node) else ""
+
+    @property
+    def phase(self) -> str:
+        """Return the phase of the timeline (jobs/timeline.py) in which the missing nodes are."""
+        return "container" if self.here.issuperset(self.missing) else "reach"
 
     def out_of_memory(self, code: int) -> OutOfMemory | None:
         """Return the error for a program that ended with `code` after its nodes reported their memory as used up."""
@@ -227,9 +262,11 @@ class Roster:
         total = plan.layout.ntasks
         lacking = [n for n, count in zip(plan.layout.nodes, plan.layout.ranks) if len(self.ranks.get(n, ())) < count]
         problem = f"{total - self.started} of {nodeset.counted(total, 'rank')}, of {nodeset.fold(lacking)}, not started"
+        waits = {node: f"waits for {self.waits[node]}" for node in self.nodes if self.waits.get(node)}
+        why = f": {nodeset.folded(waits)}" if waits else ""
         return DeadlineError(
-            f"{problem} {plan.spec.start.timeout} s after all nodes were ready",
-            "mpirun may hang; --start-timeout allows more time",
+            f"{problem} {plan.spec.start.timeout} s after all nodes were ready{why}",
+            "mpirun may hang; --start-timeout allows more time for the phase ranks",
         )
 
 

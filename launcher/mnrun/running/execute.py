@@ -12,7 +12,7 @@ import queue
 import signal
 import time
 from collections.abc import Collection, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -36,7 +36,7 @@ from mnrun.system.process import Event, Running, Signals, Starter, Stopped, star
 from mnrun.system.screen import Screen
 
 GRACE = 3.0  # seconds that a program has to end by itself after a signal
-ANSWER = 1.0  # seconds that the guards have to send the ends of their containers' logs
+ANSWER = 2.0  # seconds that the guards have to tell what their nodes wait for
 FAREWELL = 10.0  # seconds that the guards have to end everything and to report it
 
 
@@ -66,7 +66,7 @@ class Launch:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
         script = forwarded != Signals.PROGRAMS
-        self.forward = Forward(self.scheduler, site, self.events, script=script, send=self._send, begun=self._has_begun)
+        self.forward = Forward(self.scheduler, site, self.events, script=script, send=self._send, begun=self._begun)
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {}
         self.prompt = plan.spec.program.shell == "terminal"
@@ -76,12 +76,13 @@ class Launch:
         self.went = False
         self.serving_ended = False
         self.cut_off = False  # the serving step ended without a request
-        self.silent: tuple[str, ...] = ()  # nodes that were ready and sent no bye
+        self.silent: tuple[str, ...] = ()  # nodes that began and sent no bye
+        self.unguarded: set[str] = set()  # nodes whose guard was killed
+        self.missed: float | None = None  # the time at which these count as lost
 
     def run(self) -> Outcome:
         with Signals(self.events, self.forwarded), terminal.restoring() if self.prompt else nullcontext():
-            stopped: Stopped | None = None
-            broken: Broken | None = None
+            ended: Stopped | Broken | None = None
             try:
                 self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter)
                 self.commands = carry(self.plan, self.site)
@@ -95,18 +96,16 @@ class Launch:
                 if self.running is None:
                     self._start_run()
                 self._await_end()
-            except Stopped as stop:
-                stopped = stop
-            except Broken as reason:
-                broken = reason
+            except (Stopped, Broken) as reason:
+                ended = reason
             finally:
                 self.screen.done()
                 self._ask_to_end()
                 self._stop()
-        if stopped is not None:
-            return self.reasons.stopped(stopped.signum, self.went, self.screen)
-        if broken is not None:
-            raise broken.why()
+        if isinstance(ended, Stopped):
+            return self.reasons.stopped(ended.signum, self.went, self.screen)
+        if ended is not None:
+            raise ended.why()
         self._tell_proof()
         return self._judge()
 
@@ -146,6 +145,7 @@ class Launch:
         while not self.roster.complete:
             if self.events.empty():  # thousands of nodes send too many words to show each
                 self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
+            self.roster.lose(self.unguarded, "its guard was killed")
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
             if self.forward.over:
                 raise Broken(self._why_cut_off)
@@ -154,16 +154,17 @@ class Launch:
             if refused or self.code is not None:
                 deadline = min(deadline, time.monotonic() + GRACE)  # a node may report the reason in a moment
             if not self._next(deadline):
-                self._ask_for_logs()
+                self._ask_what_waits()
                 raise self._not_ready(late=self.code is None)
         self.roster.check_images(self.plan)
         self.records.ready(self.roster.in_order())
 
-    def _ask_for_logs(self) -> None:
-        """Ask for the logs of the containers that are not ready, and take in the answers."""
+    def _ask_what_waits(self) -> None:
+        """Ask the guards for their containers' logs and for what they wait for, and take in the answers."""
+        self.roster.asked = True
         self._send(b"log\n")
         deadline = time.monotonic() + ANSWER
-        while self._next(deadline):
+        while len(self.roster.waits) < len(self.roster.nodes) and self._next(deadline):
             pass
 
     def _go(self) -> None:
@@ -183,24 +184,24 @@ class Launch:
         late = time.monotonic() + self.plan.spec.start.timeout if self.plan.counted else None
         while self.code is None:
             self.forward.hand_on()
-            heard = self._next(min(filter(None, (late, self.forward.due())), default=None))
+            heard = self._next(min(filter(None, (late, self.forward.due(), self.missed)), default=None))
+            if self.missed and time.monotonic() >= self.missed:
+                self.roster.lose(self.unguarded, "its guard was killed")
             if late is not None and self.roster.all_there(self.plan):
                 late = None
             elif not heard and late is not None and time.monotonic() >= late:
-                raise self.roster.not_started(self.plan)
+                self._ask_what_waits()
+                if self.code is None:
+                    raise self.roster.not_started(self.plan)
             if self.roster.failed or self.roster.gone or self.roster.lost:
                 raise Broken(partial(self._failure, copy.deepcopy(self.roster)))
             if self.code is None and (self.serving_ended or self.forward.over):
                 raise Broken(self._why_cut_off)
-            if self._was_warned():
+            if self.roster.take_warning():
                 self.forward.ask()
 
-    def _was_warned(self) -> bool:
-        warned, self.roster.warned = self.roster.warned, False
-        return warned
-
     def _is_over(self) -> bool:
-        return self.forward.is_over(self._was_warned())
+        return self.forward.is_over(self.roster.take_warning())
 
     def _next(self, deadline: float | None) -> bool:
         """Take in one event. Return False if none came before `deadline`."""
@@ -215,7 +216,7 @@ class Launch:
         self._take(kind, name, data)
         return True
 
-    def _has_begun(self) -> bool:
+    def _begun(self) -> bool:
         return self.went and (not self.plan.counted or self.roster.all_there(self.plan))
 
     def _take(self, kind: str, name: str, data: object) -> None:
@@ -241,6 +242,10 @@ class Launch:
             if not self.roster.hear(line) and not EXITED.search(line.encode()):
                 self.screen.relay(line)
             return
+        if kind == "noise" and (killed := reasons.killed(line)):
+            self.unguarded.update(killed)
+            # The program usually ends with its guard, or the whole step does, and their own reasons count.
+            self.missed = time.monotonic() + GRACE * self.went
         word = "" if kind == "noise" else self.roster.hear(line)
         self.records.log(line, word)
         if word == "starter":
@@ -252,8 +257,7 @@ class Launch:
         """Pass lines from one node on to others."""
         gone = {node: self.roster.why(node, {}) for node in (*self.roster.failed, *self.roster.gone, *self.roster.lost)}
         for line in relay.join(lines):
-            routed = relay.route(line, self.roster.nodes, gone)
-            if routed is not None:
+            if (routed := relay.route(line, self.roster.nodes, gone)) is not None:
                 node, words = routed
                 self._send(words.encode("ascii", "replace") + b"\n", node)
 
@@ -266,11 +270,9 @@ class Launch:
         else:
             self._send(b"end\n")
         deadline = time.monotonic() + GRACE
-        try:
+        with suppress(Stopped):  # a second signal ends the program at once
             while self.code is None and self._next(deadline):
                 pass
-        except Stopped:
-            pass  # a second signal: end at once
 
     def _stop(self) -> None:
         """Close the lease, and wait until every guard has reported that nothing is left."""
@@ -279,30 +281,29 @@ class Launch:
         self.serving.close()
         deadline = time.monotonic() + FAREWELL
         while not (self.serving_ended and (self.running is None or self.code is not None)):
-            try:
+            with suppress(Stopped):
                 if not self._next(deadline):
                     break
-            except Stopped:
-                continue
         self._force_end()
         for node, pids in self.roster.survivors.items():
             self.screen.warn(f"on {node} these processes could not be ended: {pids}")
 
     def _force_end(self) -> None:
         """End the processes that remain: on a node without connection, or after guards that died with their srun."""
-        self.silent = tuple(node for node in self.roster.workers if node not in self.roster.bye)
+        self.silent = self.roster.silent
         if self.running is not None and self.code is None and not self.went:
             # Its task may have started after its guard had ended, and waits for it. A TERM makes srun end the task.
             self.running.end(signal.SIGTERM)
             self.running.wait(GRACE)
         for process in filter(None, (self.running, self.serving)):
             process.end(signal.SIGKILL)
-        if set(self.silent) - set(self.roster.lost) and self.serving_ended:
+        if set(self.silent) - (set(self.roster.lost) - self.unguarded) and self.serving_ended:
             self._sweep()
         elif self.silent:
             self.screen.warn(f"no final report from {nodeset.fold(self.silent)}: {self.scheduler.ENDS}")
             step = next((worker.step for worker in self.roster.workers.values()), "")
-            self.scheduler.end(f"{self.site.job}.{step}")
+            if step:
+                self.scheduler.end(f"{self.site.job}.{step}")
 
     def _sweep(self) -> None:
         """Do the guards' last work in a step of its own, which is quick after the guards or their undertakers."""
@@ -332,9 +333,8 @@ class Launch:
         if self.code == 0:
             transport.check(self.plan, self.roster)
         # after one rank failed, srun's exit code is that of the ranks that it ended
-        roster = self.roster
-        code = self.code and (roster.first_bad or self.code)
-        return Outcome(code, roster.counts, culprit=roster.culprit, places=roster.places)
+        code = self.code and (self.roster.first_bad or self.code)
+        return Outcome(code, self.roster.counts, culprit=self.roster.culprit, places=self.roster.places)
 
     def _tell_proof(self) -> None:
         """Record where ranks ran and which network they used, and show it if asked. Warn of a slow network."""

@@ -117,7 +117,7 @@ def _late(plan: Plan, roster: Roster) -> LaunchError:
     }
     image, limit = plan.spec.container.image, plan.spec.container.pull_timeout
     problem = f"{image} is not there after {limit} s: {nodeset.folded(missing)}"
-    return DeadlineError(problem, "--pull-timeout allows more time")
+    return DeadlineError(problem, "--pull-timeout allows more time for the phase prepare")
 
 
 def _failed(roster: Roster) -> LaunchError:

@@ -26,6 +26,7 @@ from mnrun.nodes.status import LESS, Roster
 from mnrun.schedulers import Scheduler
 from mnrun.system.screen import Screen
 
+KILLED = re.compile(r"srun: error: (\S+): tasks? [\d,-]+: Killed")  # wording of srun
 OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # wording of slurmstepd and srun
 
 
@@ -53,14 +54,17 @@ class Reasons:
             return over
         missing = roster.missing
         refused = roster.failed or roster.gone or roster.lost
-        thoughts = self._scheduler.why_down(missing)
+        thoughts = self._scheduler.why_down(roster.unready if roster.lost else missing)
+        if not roster.failed and not roster.gone:  # Slurm kills the guards of the others after a node fails
+            missing = (roster.lost and tuple(node for node in roster.unready if node in thoughts)) or missing
         reasons = nodeset.folded({node: roster.why(node, thoughts) for node in missing})
         words = [line for line in messages if any(node in line for node in missing)] or messages
         noise = f" ({' | '.join(words[-3:])})" if words else ""
         count = f"{len(missing)} of {nodeset.counted(len(roster.nodes), 'node')} not ready"
         if late and not refused:
             seconds = self._plan.spec.start.timeout
-            return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", "--start-timeout allows more time")
+            remedy = f"--start-timeout allows more time for the phase {roster.phase}"
+            return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", remedy)
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
 
     def stopped(self, signum: int, went: bool, screen: Screen) -> Outcome:
@@ -109,6 +113,12 @@ def job_over(spec: JobSpec, job: str, state: str, scheduler: Scheduler) -> Launc
     if state in ("PREEMPTED", "REQUEUED"):
         return Requeued(f"job {job} was {state.lower()}")
     return None
+
+
+def killed(line: str) -> tuple[str, ...]:
+    """Return the nodes on which a task was killed, by this line of srun's."""
+    match = KILLED.match(line)
+    return nodeset.expand(match[1]) if match else ()
 
 
 def failure(roster: Roster) -> LaunchError:

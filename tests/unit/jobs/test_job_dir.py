@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
 from mnrun import versioned
 from mnrun.errors import NodeError, UsageError
@@ -57,6 +59,20 @@ def test_it_goes_when_the_launch_fails(tmp_path: Path) -> None:
     with pytest.raises(KeyError), job_dir.opened(str(tmp_path), "7-abc", keep=False):
         raise KeyError
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_file_system_that_becomes_read_only_takes_no_exit_code(
+    tmp_path: Path, mocker: MockerFixture, keep: bool
+) -> None:
+    """Nothing of the launch can be removed any more, and the launch goes on to its own end."""
+    ended = False
+    with job_dir.opened(str(tmp_path), "7-abc", keep=keep) as records:
+        mocker.patch("pathlib.Path.unlink", side_effect=OSError(errno.EROFS, "Read-only file system"))
+        mocker.patch("shutil.rmtree")
+        records.ended(0, "")
+        ended = True
+    assert ended
 
 
 def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:

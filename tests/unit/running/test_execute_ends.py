@@ -16,7 +16,7 @@ from mnrun.schedulers import SCHEDULERS
 from mnrun.system.process import Event
 from unit import played
 from unit.played import BYE, FOUND, RANKS, READY, Launcher, Lease, Play, Slurm, Stage, ended, noise, say, signalled
-from unit.samples import build, changed, make
+from unit.samples import build, make
 
 # what is played -> the outcome, or the failure with its whole line
 ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
@@ -204,36 +204,6 @@ def test_a_program_that_leaves_with_0_as_its_node_is_lost(launch: Launcher, slur
     slurm.ending, slurm.runs, slurm.thoughts = "NODE_FAIL", False, {"node02": "down*"}
     with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*$"):
         launch(play)
-
-
-def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
-    """At the deadline their guards are asked for it."""
-    here = say("here node01", "here node02", READY[0])
-    stage.play = Play(kit=here, log=say("log node02 Server cannot bind"))
-    plan = make(build("./app"), 2, 1)
-    with pytest.raises(DeadlineError, match=r"^1 of 2 nodes .* node02: not ready yet \(Server cannot bind\)"):
-        launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0)))
-
-
-def test_ranks_that_do_not_come(launch: Launcher, stage: Stage) -> None:
-    """An mpirun that hangs holds nobody longer than nodes may."""
-    stage.play = Play(kit=say(*READY), go=say("rank node01 0 3"))
-    plan = make(build("./app"), 2, 1)
-    with pytest.raises(DeadlineError, match=r"^2 of 3 ranks, of node\[01-02\], not started 0\.2 s after"):
-        launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0.2)))
-
-
-def test_silence_until_the_deadline(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
-    """The missing nodes by name, with what Slurm thinks of them, what srun said, and how to wait longer."""
-    slurm.thoughts = {"node02": "down*"}
-    stage.play = Play(kit=say(READY[0]) + noise("srun: warning: slow"))
-    plan = make(build("./app"), 2, 1)
-    with pytest.raises(DeadlineError) as wrong:
-        launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0)))
-    assert str(wrong.value) == (
-        "1 of 2 nodes not ready after 0 s: node02: no answer from it (Slurm says down*) (srun: warning: slow); "
-        "--start-timeout allows more time"
-    )
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -167,7 +167,7 @@ def test_a_pull_that_takes_too_long() -> None:
         carried_out(Step("pulling node01 layer 1 of 3"), wait=0)
     assert str(wrong.value) == (
         f"{IMAGE} is not there after 0 s: node01: layer 1 of 3; node02: no answer from it; "
-        "--pull-timeout allows more time"
+        "--pull-timeout allows more time for the phase prepare"
     )
 
 

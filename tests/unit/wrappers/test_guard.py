@@ -31,8 +31,8 @@ Usage:  docker run [OPTIONS] IMAGE [COMMAND] [ARG...]
 NAMES = ("deaf", "listen", "kill_each", "pass_on", "sent")
 
 
-def function(name: str) -> str:
-    text = wrapper("guard.sh")
+def function(name: str, script: str = "guard.sh") -> str:
+    text = wrapper(script)
     start = text.index(f"\n{name}() {{")
     end = text.index("\n", start + 1) if name == "deaf" else text.index("\n}\n", start) + 2
     return text[start:end]
@@ -93,3 +93,36 @@ def test_a_container_that_names_no_error(sh: Shell) -> None:
     assert last_words(sh, "") == []
     assert last_words(sh, "\x1b[91mone\x1b[0m\n\ntwo\n") == ["one", "two"]
     assert last_words(sh, "".join(f"{number}\n" for number in range(9))) == ["4", "5", "6", "7", "8"]
+
+
+def test_what_a_node_waits_for(sh: Shell) -> None:
+    """Of the job's processes the youngest without a child, with the place in the kernel where it waits."""
+    script = f"""set -euo pipefail
+{wrapper("processes.sh")}
+{function("waits", "detach.sh")}
+trap 'kill "$first" "$below"' EXIT
+sleep 61 >/dev/null & first=$!
+sleep 0.05
+sh -c 'sleep 62; exit' >/dev/null & second=$!
+until read -r below <"/proc/$second/task/$second/children" || [[ -n $below ]]; do sleep 0.02; done
+alive() {{ mnrun_alive=("$first" "$below" "$second"); }}
+waits
+alive() {{ mnrun_alive=(); }}
+waits"""
+    said, nothing = sh(script, shell="bash").decode().splitlines()
+    assert said.startswith("waits sleep 62 (") and said.endswith(")"), said
+    assert nothing == "waits "
+
+
+def test_a_container_that_starts_after_the_sweep(sh: Shell) -> None:
+    """Its box lives on, and nobody else would end it: the guard sweeps again."""
+    script = f"""set -uo pipefail
+remain() {{ [[ -d /proc/$1 ]]; }}
+rest() {{ sleep 0.001; }}
+sleep 60 >/dev/null & box=$!
+sweep_all() {{ echo swept; kill "$box"; wait "$box"; }}
+{function("outlast")}
+outlast "$box"
+outlast "$box"
+echo done"""
+    assert sh(script, shell="bash").decode().split() == ["swept", "done"]
