@@ -52,7 +52,7 @@ def test_a_node_takes_the_same_files_for_images(sh: Shell, tmp_path: Path, heade
     """As this machine does, where it looks before anything starts."""
     for number, header in enumerate(headers):
         (tmp_path / f"{number}.sif").write_bytes(header)
-    script = f"""{function("magic")}\n{function("is_image")}
+    script = f"""{function("header")}\n{function("magic")}\n{function("is_image")}
 for ((n = 0; n < $1; n++)); do if is_image "$PWD/$n.sif"; then echo 1; else echo 0; fi; done"""
     said = sh(script, str(len(headers)), shell="bash").decode().split()
     here = [not paths.fault("image", str(tmp_path / f"{number}.sif")) for number in range(len(headers))]

@@ -188,7 +188,8 @@ def test_nodes_need_no_python(cluster: Cluster, desk: Desk) -> None:
         check(Result(logs.code, spoke.encode(), logs.err), "node01", "node02", tasks=1)
     for task in range(2):
         assert ask(cluster, "logs", f"{array}_{task}").out.splitlines().count(f"task {task}") == 2
-    only_line(ask(cluster, "logs", array), 2, f"job {array} is an array", f"{array}_0, {array}_1")
+    for verb in ("logs", "why", "report"):
+        only_line(ask(cluster, verb, array), 2, f"job {array} is an array", f"{array}_0, {array}_1")
 
 
 def test_a_job_file_of_a_vendors_guide(cluster: Cluster, desk: Desk) -> None:

@@ -192,7 +192,7 @@ def test_a_number_of_an_option_is_short_and_in_ascii(name: str, value: str) -> N
 def test_a_node_looks_at_the_place_of_an_image_files_word(sh: Shell, tmp_path: Path, header: bytes) -> None:
     """The guard left NULs out, and so took files for images that this machine refused."""
     (tmp_path / "image").write_bytes(header)
-    script = f"{function('magic')}\n{function('is_image')}\nif is_image image; then echo 1; fi"
+    script = f"{function('header')}\n{function('magic')}\n{function('is_image')}\nif is_image image; then echo 1; fi"
     assert bool(sh(script, shell="bash").strip()) == (paths.fault("image", str(tmp_path / "image")) == "")
 
 
@@ -200,7 +200,8 @@ def test_a_file_of_nothing_but_nul_is_no_image_at_once(sh: Shell, tmp_path: Path
     """A copy that failed may be one. The guard read all of it, a byte at a time."""
     with (tmp_path / "image").open("wb") as file:
         file.truncate(1 << 36)
-    script = f'set -euo pipefail\n{function("magic")}\nmagic image; echo "<$REPLY>"; magic none; echo "<$REPLY>"'
+    functions = f"set -euo pipefail\n{function('header')}\n{function('magic')}"
+    script = f'{functions}\nmagic image; echo "<$REPLY>"; magic none; echo "<$REPLY>"'
     assert sh(script, shell="bash") == b"<>\n<>\n"
 
 

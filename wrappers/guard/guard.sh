@@ -123,7 +123,7 @@ header() { # PATH N: Set REPLY to the first N bytes of a file, with a blank for 
     IFS= read -rd '' -n "$left" piece || { REPLY+=$piece; break; } # the file has ended
     REPLY+=$piece
     ((${#piece} == left)) || REPLY+=' '
-  done <"$1"
+  done <"$1" || :
 } 2>/dev/null
 
 magic() { # PATH: Set REPLY to SIF_MAGIC or hsqs, which says the format of an image file, else to nothing

@@ -30,6 +30,13 @@ def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
     raise absence(identity, bases)
 
 
+def no_array(identity: str, by_id: Mapping[str, JobRecord]) -> None:
+    """Raise UsageError if `identity` is an array, whose tasks are jobs of their own. `by_id`: archive.read of it."""
+    tasks = [name for name in by_id if name != identity]
+    if tasks and (identity not in by_id or by_id[identity].begun is None):
+        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
+
+
 def absence(identity: str, bases: Sequence[Path]) -> UsageError:
     """Return the error for a job without a launch that runs."""
     record = _record(identity, bases)

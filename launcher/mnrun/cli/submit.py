@@ -18,6 +18,8 @@ from mnrun.cli.parsing import COMMAND, JobVerb, job_options
 @job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) -> None:
     """Submit the job as a batch script, and print its id."""
+    import re
+
     from mnrun.errors import SchedulerError
     from mnrun.jobs import archive, asking, waiting
     from mnrun.running import submission
@@ -32,7 +34,9 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
     for line in messages.splitlines():
         Screen().say(line)
     queue = submission.record(number, batch)
-    Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; follow it: mnrun logs -f {number}")
+    first = re.match(r"\d+", batch.spec.batch.text("array"))
+    name = f"{number}_{first[0]}" if first else number
+    Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; follow it: mnrun logs -f {name}")
     if warning := submission.warning(batch, queue):
         Screen().warn(warning)
     if wait:

@@ -332,7 +332,9 @@ def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) ->
     assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err
     made(jobs, "9")
     made(jobs, "9_0", 0)
-    assert "job 9 is an array; name one of its tasks: 9_0" in mnrun("logs", "9").err
+    for verb in ("logs", "why", "report"):
+        assert "job 9 is an array; name one of its tasks: 9_0" in mnrun(verb, "9").err
+    assert "job 9 is an array; name one of its tasks: 9_0" in mnrun("exec", "9", "--", "true").err
     made(jobs, "10_1", 0)
     assert "job 10 is an array; name one of its tasks: 10_1" in mnrun("logs", "10").err
     logged(jobs, 0)

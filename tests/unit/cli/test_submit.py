@@ -31,6 +31,11 @@ def test_the_id_and_the_way_to_its_output(mnrun: Terminal, sbatch: MagicMock) ->
     assert answer.err == "mnrun: output: hostname-271.out; follow it: mnrun logs -f 271\n"
 
 
+def test_an_array_is_followed_by_its_tasks(mnrun: Terminal, sbatch: MagicMock) -> None:
+    """The number of the array alone is that of no task."""
+    assert mnrun("submit", *HOST, "-a", "3-9:2", "--", "hostname").err.endswith("follow it: mnrun logs -f 271_3\n")
+
+
 @pytest.mark.parametrize(
     ("words", "file"),
     [

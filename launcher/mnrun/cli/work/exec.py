@@ -9,6 +9,7 @@ from mnrun import environment
 from mnrun.attach import enter, target
 from mnrun.cli.work.jobs import bases_of
 from mnrun.errors import UsageError
+from mnrun.jobs import archive, records
 from mnrun.system import client
 
 
@@ -20,7 +21,10 @@ def exec(  # the verb's name
         raise UsageError("--rank and --node together", "choose one")
     if terminal and not os.isatty(0):
         raise UsageError("-t needs a terminal, and standard input is none", "leave out -t")
-    launch = target.launch(identity, bases_of(job_dir))
+    bases = bases_of(job_dir)
+    if records.is_id(identity):  # Slurm may give a task of an array the array's own number
+        target.no_array(identity, archive.read(bases, [identity]))
+    launch = target.launch(identity, bases)
     place = target.node(launch, rank, node)
     command = enter.command(launch, place, rank, words, terminal or (not words and os.isatty(0)))
     sys.exit(client.run(command, environment.for_srun(os.environ), client.EXITED))

@@ -179,13 +179,9 @@ def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
 
 def _record(bases: Sequence[Path], identity: str) -> JobRecord:
     by_id = _read(bases, [identity])
+    target.no_array(identity, by_id)
     if identity in by_id:
-        tasks = [name for name in by_id if name != identity]
-        if tasks and by_id[identity].begun is None:
-            raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
         return by_id[identity]
-    if by_id:
-        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(list(by_id)[:4])}")
     raise target.absence(identity, bases)
 
 

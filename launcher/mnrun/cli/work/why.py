@@ -30,7 +30,9 @@ def why(identity: str, as_json: bool, job_dir: str | None) -> None:
     if identity and not launches.is_name(identity):
         raise UsageError(f"{identity!r} is not the ID of a job", "write 123, or 123_4 for a task of an array")
     bases = bases_of(job_dir)
-    record = archive.read(bases, [identity]).get(identity) if identity else None
+    by_id = archive.read(bases, [identity]) if identity else {}
+    target.no_array(identity, by_id)
+    record = by_id.get(identity)
     if record is not None and not _runs(record):
         _tell_end(record, as_json)
         return
@@ -124,7 +126,9 @@ def report(name: str, as_html: bool, as_json: bool, job_dir: str | None) -> None
 def _timeline(name: str, bases: Sequence[Path]) -> Timeline:
     """Return the timeline of a job's last start, or of a file."""
     if records.is_id(name):
-        record = archive.read(bases, [name]).get(name)
+        by_id = archive.read(bases, [name])
+        target.no_array(name, by_id)
+        record = by_id.get(name)
         if record is None:
             raise UsageError(f"no records of job {name} in {archive.named(bases)}", "mnrun status shows your jobs")
         path = Path(record.folder, str(record.restart), records.TIMELINE)
