@@ -49,20 +49,23 @@ def uses(reports: Reports) -> dict[TransportUse, list[str]]:
     return nodes_by_use
 
 
-def summary(ranks: Mapping[str, int], reports: Reports) -> str:
+def summary(ranks: Mapping[str, int], reports: Reports, planned: int = 0, asked: bool = True) -> str:
     """Return the run in a line. If not all nodes used the same transport, the line names the nodes of each.
 
-    One node has nobody to talk to, although NCCL names the network that it would have used.
+    One node has nobody to talk to, although NCCL names the network that it would have used. `planned` is the number of
+    ranks that should have started, if it is known. `asked`: MPIs were asked for their network.
     """
-    place = f"{nodeset.counted(sum(ranks.values()), 'rank')} on {nodeset.counts(ranks)}"
-    if len(ranks) == 1:
+    count = sum(ranks.values())
+    short = count < planned
+    place = f"{f'{count} of {planned} ranks' if short else nodeset.counted(count, 'rank')} on {nodeset.counts(ranks)}"
+    if len(ranks) == 1 and not short:
         return f"{place}; one node needs no network"
     lines = []
     for use, nodes in uses(reports).items():
         where = "" if len(nodes) == len(reports) else f" on {nodeset.fold(nodes)}"
         lines.append(f"{use}{where}")
     network = "; ".join(lines)
-    return f"{place}; {network or 'no network reported'}"
+    return f"{place}; {network or ('no network reported' if asked else '-v reports the network')}"
 
 
 def slow(reports: Reports) -> str:

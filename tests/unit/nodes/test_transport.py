@@ -85,6 +85,8 @@ def test_the_run_in_a_line() -> None:
     said = "NCCL by ib (mlx5_0:1, GPUDirect) on node01; NCCL by tcp (eth0) on node02"
     assert transport.summary({"node01": 2, "node02": 1}, mixed) == f"3 ranks on node01 x 2, node02 x 1; {said}"
     assert transport.summary(ranks, {}) == "4 ranks on node[01-02] x 2; no network reported"
+    assert transport.summary(ranks, {}, asked=False) == "4 ranks on node[01-02] x 2; -v reports the network"
+    assert transport.summary({"node01": 1}, {}, planned=4) == "1 of 4 ranks on node01 x 1; no network reported"
 
 
 def test_one_node_needs_no_network() -> None:

@@ -22,7 +22,8 @@ from mnrun.nodeset import counted
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system.screen import Screen, table
 
-SPY = "~/spy/bin/py-spy"  # as docs/howto/debug.md installs it
+SPY = "~/spy/bin/py-spy"
+INSTALL = "python3 -m venv ~/spy && ~/spy/bin/pip install py-spy"
 
 
 def why(identity: str, as_json: bool, job_dir: str | None) -> None:
@@ -71,7 +72,8 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
     if states and not any(one.stack for one in states):
         click.echo("\nno stacks: neither the image nor a node has py-spy or gdb that may look at these programs")
         words = f"mnrun exec {launch.name} --rank {states[0].rank} -- sh -c '{SPY} dump --pid $MNRUN_RANK_PID'"
-        click.echo(f"for Python, with py-spy in your home directory: {words}")
+        click.echo(f"for Python, install py-spy in your home directory: {INSTALL}")
+        click.echo(f"then: {words}")
     for line in networks:
         click.echo(f"network: {line}")
 
