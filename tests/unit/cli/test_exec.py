@@ -219,8 +219,9 @@ def test_why_without_a_debugger_says_how_to_have_one(mnrun: Terminal, jobs: Path
     lines = "".join(line + "\n" for line in ANSWER.splitlines() if not line.startswith("stack"))
     mocker.patch.object(commands, "run", return_value=mocker.Mock(stdout=lines, stderr="", returncode=0))
     running(jobs)
-    *_, missing, remedy = mnrun("why", "12").out.splitlines()
+    *_, missing, install, remedy = mnrun("why", "12").out.splitlines()
     assert missing.startswith("no stacks: neither the image nor a node has py-spy or gdb")
+    assert install.endswith("python3 -m venv ~/spy && ~/spy/bin/pip install py-spy")
     assert remedy.endswith(": mnrun exec 12-abcdef --rank 0 -- sh -c '~/spy/bin/py-spy dump --pid $MNRUN_RANK_PID'")
 
 
