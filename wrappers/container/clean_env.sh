@@ -62,11 +62,12 @@ if [[ $mnrun_context == *-bare ]]; then
 elif [[ -d steady ]]; then
   PATH=$mnrun_here/steady:$PATH
 fi
+mnrun_adverbs=() # each sees the words of the runtime alone
 while [[ $1 == ./*.sh ]]; do
-  mnrun_adverb=$1
+  mnrun_adverbs+=("$1")
   shift
-  source "$mnrun_adverb"
 done
+for mnrun_adverb in "${mnrun_adverbs[@]}"; do source "$mnrun_adverb"; done
 if [[ $mnrun_place == */hold ]]; then # for join_container.sh
   while read -r mnrun_name; do printf '%s=%s\0' "$mnrun_name" "${!mnrun_name}"; done < <(compgen -e) >hold.env
 fi

@@ -284,11 +284,13 @@ used() { # Report the networks between nodes that the ranks used
 
 outlast() { # PID: Wait for the end of a box
   # The box may have been about to start its container when the sweep saw none. So there are more sweeps.
+  # In a trap, bash leaves a child that has ended as a zombie (Z) until `wait`.
   local rests=0
-  while remain "$1"; do
+  while REPLY='' && { IFS= read -rd '' REPLY <"/proc/$1/stat" || [[ -n $REPLY ]]; } 2>/dev/null && [[ ${REPLY##*) } != Z* ]]; do
     rest
     ((++rests % 20)) || sweep_all
   done
+  wait "$1"
 }
 
 finish() {
