@@ -5,7 +5,7 @@
 #SBATCH --job-name=python3   # the program's name
 #SBATCH --nodes=2            # job.toml line 8
 #SBATCH --ntasks-per-node=4  # job.toml line 9
-#SBATCH --cpus-per-task=8    # job.toml line 11
+#SBATCH --cpus-per-task=2    # job.toml line 11
 #SBATCH --gpus-per-node=4    # job.toml line 10
 #SBATCH --time=10:00         # job.toml line 12
 #SBATCH --output=%x-%j.out   # built-in
