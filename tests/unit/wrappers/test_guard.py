@@ -126,3 +126,17 @@ outlast "$box"
 outlast "$box"
 echo done"""
     assert sh(script, shell="bash").decode().split() == ["swept", "done"]
+
+
+def test_a_box_that_ends_while_the_guard_does(sh: Shell) -> None:
+    """In a trap, bash reaps no child before `wait`: /proc still has it, as a zombie."""
+    script = f"""{function("outlast")}
+mkfifo lease
+rest() {{ sleep 0.01; }}
+sweep_all() {{ echo swept; }}
+sleep 0.3 & box=$!
+trap 'outlast "$box"; echo gone' EXIT
+trap 'exit 0' HUP
+(sleep 0.1; kill -HUP $$) &
+read -rt 20 <>lease"""
+    assert sh(script, shell="bash").decode().splitlines()[-1] == "gone"
