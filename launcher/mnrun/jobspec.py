@@ -283,6 +283,11 @@ class JobSpec:
         """Return whether this very job asks for the option. A site's setting for every job does not count."""
         return option in self.origins and self.origins[option].of_job
 
+    @property
+    def overhears(self) -> bool:
+        """Return whether MPIs are asked for the network that they use."""
+        return self.verbose or self.start.require != "any"
+
     def value(self, option: str) -> object:
         """Return the value of an option by its name in the table of options. Without one, it is "", None or False."""
         name = FIELDS.get(option, option)

@@ -62,26 +62,25 @@ def test_any_text_is_a_version_or_refused(text: str) -> None:
     answer(lambda: scontrol.version(text), 123)
 
 
-@cases(job=st.sampled_from(QUEUE), changes=st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4))
-def test_any_json_of_squeue_is_jobs_or_of_another_shape(job: dict[str, Any], changes: dict[str, Any]) -> None:
-    """queue.py then asks for columns."""
-    text = json.dumps({"jobs": [{**job, **changes}]})
+def told_or_refused(text: str) -> None:
+    """Take it as the output of `squeue --json`: each job can be told, or the text has another shape."""
     try:
         jobs = answers.squeue_json(text, 1500)
     except answers.SHAPES:
         return
     for found in jobs:
         told(found)
+
+
+@cases(job=st.sampled_from(QUEUE), changes=st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4))
+def test_any_json_of_squeue_is_jobs_or_of_another_shape(job: dict[str, Any], changes: dict[str, Any]) -> None:
+    """queue.py then asks for columns."""
+    told_or_refused(json.dumps({"jobs": [{**job, **changes}]}))
 
 
 @cases(text=texts(json.dumps({"jobs": QUEUE[:1]}, separators=(",", ":")), "{}", '{"jobs": [1]}', "[" * 5000))
 def test_any_text_of_squeue_is_jobs_or_of_another_shape(text: str) -> None:
-    try:
-        jobs = answers.squeue_json(text, 1500)
-    except answers.SHAPES:
-        return
-    for found in jobs:
-        told(found)
+    told_or_refused(text)
 
 
 @cases(line=near(LINE["squeue"]))

@@ -91,15 +91,22 @@ def up(name: str, nodes: int, *variants: str) -> Iterator[Cluster]:
         tool(name, "down")
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """Four nodes, with mnrun of this checkout."""
-    given = os.environ.get("MNRUN_TEST_CLUSTER")
+@contextmanager
+def given_or_up(variable: str, name: str, nodes: int, *variants: str) -> Iterator[Cluster]:
+    """The cluster that an environment variable names, with mnrun of this checkout, or else one of our own."""
+    given = os.environ.get(variable)
     if given:
         tool(given, "install")
         yield Cluster(given)
         return
-    with up(NAME, 4) as ours:
+    with up(name, nodes, *variants) as ours:
+        yield ours
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Four nodes, with mnrun of this checkout."""
+    with given_or_up("MNRUN_TEST_CLUSTER", NAME, 4) as ours:
         yield ours
 
 

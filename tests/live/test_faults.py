@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +17,7 @@ from faults.engine import HOSTS, play
 from faults.table import FAULTS, Cell, cells
 
 from .cells import INSIDE, MPIRUN, full, some
-from .conftest import NAME, tool, up
+from .conftest import NAME, given_or_up
 from .reports import mine
 from .stage import Cluster
 
@@ -36,12 +35,7 @@ TURNS = [
 @pytest.fixture(scope="session")
 def grouped() -> Iterator[Cluster]:
     """A cluster with control groups."""
-    given = os.environ.get("MNRUN_TEST_CGROUP_CLUSTER")
-    if given:
-        tool(given, "install")
-        yield Cluster(given)
-        return
-    with up(f"{NAME}-cgf", 2, "--cgroup") as ours:
+    with given_or_up("MNRUN_TEST_CGROUP_CLUSTER", f"{NAME}-cgf", 2, "--cgroup") as ours:
         yield ours
 
 

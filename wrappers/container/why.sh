@@ -22,12 +22,8 @@ programs() { # PID: Print the programs below a process that only waits for them,
 }
 
 used() { # PID: Set REPLY to its state and its time on CPUs, in ticks
-  local fields
-  REPLY=''
-  { IFS= read -rd '' REPLY <"/proc/$1/stat"; } 2>/dev/null || true # the file has no NUL at its end
-  # shellcheck disable=SC2206  # fields of proc(5), stat: the state is the third, and the times are 14 and 15
-  fields=(${REPLY##*) })
-  REPLY="${fields[0]-gone} $((${fields[11]-0} + ${fields[12]-0}))"
+  stat_of "$1" || true # the times are the fields 14 and 15 (proc(5), stat)
+  REPLY="${mnrun_stat[0]-gone} $((${mnrun_stat[11]-0} + ${mnrun_stat[12]-0}))"
 }
 
 stack() { # RANK PID: Print the stack of a program, by a debugger of its container or else of the node

@@ -33,15 +33,14 @@ last_words() { # Print the errors of the runtime, or else the last lines of the 
 }
 
 waits() { # Print the process that the node waits for: of the job's processes without a child, the youngest
-  local pid stat fields latest=0 last=''
+  local pid latest=0 last=''
   local -A start=() parents=()
   alive
   # shellcheck disable=SC2154  # sweep.sh
   for pid in "${mnrun_alive[@]}"; do
-    stat=$(<"/proc/$pid/stat") || continue
-    read -ra fields <<<"${stat##*) }" # the parent is the second after the name, and the start the twentieth
-    start[$pid]=${fields[19]} parents[${fields[1]}]=1
-  done 2>/dev/null
+    stat_of "$pid" || continue
+    start[$pid]=${mnrun_stat[19]} parents[${mnrun_stat[1]}]=1
+  done
   for pid in "${!start[@]}"; do
     if [[ -z ${parents[$pid]-} ]] && ((start[$pid] >= latest)); then latest=${start[$pid]} last=$pid; fi
   done

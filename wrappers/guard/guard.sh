@@ -286,7 +286,7 @@ outlast() { # PID: Wait for the end of a box
   # The box may have been about to start its container when the sweep saw none. So there are more sweeps.
   # In a trap, bash leaves a child that has ended as a zombie (Z) until `wait`.
   local rests=0
-  while REPLY='' && { IFS= read -rd '' REPLY <"/proc/$1/stat" || [[ -n $REPLY ]]; } 2>/dev/null && [[ ${REPLY##*) } != Z* ]]; do
+  while stat_of "$1" && [[ ${mnrun_stat[0]} != Z ]]; do
     rest
     ((++rests % 20)) || sweep_all
   done

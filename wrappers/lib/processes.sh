@@ -3,14 +3,18 @@
 # A process may have any name, also with newlines and brackets. So the functions read one file at a time. They take
 # the pid from the directory's name, and the fields from after the last `)` (proc(5), stat).
 
+stat_of() { # PID: Set mnrun_stat to the fields from its state on, which is the third. Return false where it has gone
+  local text=''
+  { IFS= read -rd '' text <"/proc/$1/stat"; } 2>/dev/null || true # the file has no NUL at its end
+  # shellcheck disable=SC2206  # a letter and numbers
+  mnrun_stat=(${text##*) })
+  ((${#mnrun_stat[@]}))
+}
+
 began() { # PID: Set REPLY to its start time, in ticks since the node's start
   # The start time distinguishes the process from a later one with the same pid.
-  local fields
-  REPLY=''
-  { IFS= read -rd '' REPLY <"/proc/$1/stat"; } 2>/dev/null || true # the file has no NUL at its end
-  # shellcheck disable=SC2206  # numbers
-  fields=(${REPLY##*) })
-  REPLY=${fields[19]-}
+  stat_of "$1" || true
+  REPLY=${mnrun_stat[19]-}
   [[ -n $REPLY ]]
 }
 

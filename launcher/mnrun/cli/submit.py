@@ -18,8 +18,6 @@ from mnrun.cli.parsing import COMMAND, JobVerb, job_options
 @job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) -> None:
     """Submit the job as a batch script, and print its id."""
-    import re
-
     from mnrun.errors import SchedulerError
     from mnrun.jobs import archive, asking, waiting
     from mnrun.running import submission
@@ -34,9 +32,8 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
     for line in messages.splitlines():
         Screen().say(line)
     queue = submission.record(number, batch)
-    first = re.match(r"\d+", batch.spec.batch.text("array"))
-    name = f"{number}_{first[0]}" if first else number
-    Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; follow it: mnrun logs -f {name}")
+    follow = f"follow it: mnrun logs -f {submission.followed(number, batch)}"
+    Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; {follow}")
     if warning := submission.warning(batch, queue):
         Screen().warn(warning)
     if wait:

@@ -202,7 +202,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
             "mnrun_mpi": spec.start.mpi if spec.start.mpi in MPIS else "",
             "mnrun_by_mpi": "" if plan.starter in WITHOUT_MPI else "1",
             "mnrun_stdin": plan.stdin,
-            "mnrun_overhear": "1" if spec.verbose or spec.start.require != "any" else "",
+            "mnrun_overhear": "1" if spec.overhears else "",
             "mnrun_no_gpu": "1" if spec.resources.no_gpu else "",
             "mnrun_gpu_bind": "" if plan.starter == "srun" or gpu_bind == "none" else gpu_bind,
             "mnrun_judge": "" if spec.force or spec.start.mode == "inside-out" else _starter(plan),

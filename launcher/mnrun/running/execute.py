@@ -339,9 +339,8 @@ class Launch:
     def _tell_proof(self) -> None:
         """Record where ranks ran and which network they used, and show it if asked. Warn of a slow network."""
         spec = self.plan.spec
-        asked = spec.verbose or spec.start.require != "any"
         planned = self.plan.layout.ntasks if self.plan.counted else 0
-        text = transport.summary(self.roster.counts, self.roster.used, planned, asked)
+        text = transport.summary(self.roster.counts, self.roster.used, planned, spec.overhears)
         self.records.prove(text, self.roster.topologies)
         if self.roster.counts:
             (self.screen.detail if spec.start.require == "any" else self.screen.say)(text)

@@ -92,6 +92,12 @@ def output(number: str, submission: Submission) -> str:
     return re.sub("%.", lambda match: known.get(match[0], match[0]), pattern)
 
 
+def followed(number: str, submission: Submission) -> str:
+    """Return the id by which `mnrun logs` knows the job. Of an array, it is that of the first task."""
+    first = re.match(r"\d+", submission.spec.batch.text("array"))
+    return f"{number}_{first[0]}" if first else number
+
+
 def record(number: str, submission: Submission) -> Queue:
     """Record the submitted job for the other verbs. Return the queue, which lists it from now on."""
 

@@ -121,6 +121,7 @@ remain() {{ [[ -d /proc/$1 ]]; }}
 rest() {{ sleep 0.001; }}
 sleep 60 >/dev/null & box=$!
 sweep_all() {{ echo swept; kill "$box"; wait "$box"; }}
+{wrapper("processes.sh")}
 {function("outlast")}
 outlast "$box"
 outlast "$box"
@@ -130,7 +131,8 @@ echo done"""
 
 def test_a_box_that_ends_while_the_guard_does(sh: Shell) -> None:
     """In a trap, bash reaps no child before `wait`: /proc still has it, as a zombie."""
-    script = f"""{function("outlast")}
+    script = f"""{wrapper("processes.sh")}
+{function("outlast")}
 mkfifo lease
 rest() {{ sleep 0.01; }}
 sweep_all() {{ echo swept; }}
