@@ -120,8 +120,8 @@ place=/tmp/mnrun.door.${SLURM_JOB_ID:-0}.${SLURM_STEP_ID:-0}
 told() { # Test whether the step has written the code here
   # This sets `code` to it, and enters its directory.
   local there
-  cd -- "$place" 2>/dev/null || return
-  [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there code <own && [[ $there == "$place" ]] && return
+  cd -- "$place" 2>/dev/null || return 1
+  [[ -O . && .. -ef ${place%/*} && -O own ]] && read -r there code <own && [[ $there == "$place" ]] && return 0
   cd /
   [[ ! -e $place || -O $place ]] || leave 121 "$place belongs to another user on $(uname -n): this task cannot learn of the job's end"
   return 1 # not yet

@@ -151,3 +151,13 @@ def test_wrappers_name_only_known_places_of_all_users() -> None:
     found = {name for name, path in wrappers().items() if place.search(commands(path.read_text()))}
     assert found == set(PLACES)
     assert not [name for name, path in wrappers().items() if re.search(r"mktemp\s+(-\w*u|--dry)", path.read_text())]
+
+
+def test_each_return_of_a_wrapper_has_its_code() -> None:
+    """In a trap, a bare `return` has the code of the command before the trap (bash(1), return).
+
+    The guard's `finish` is a trap. So a dead process could count as alive there, and a node without a limit of memory
+    told of one.
+    """
+    bare = re.compile(r"\breturn *($|[;}&|)])", re.MULTILINE)
+    assert not [name for name, path in wrappers().items() if bare.search(commands(path.read_text()))]

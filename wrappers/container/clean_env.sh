@@ -36,7 +36,7 @@ fi
 
 at_least() { # NAME LETTER NUMBER UNIT NOW: Raise the soft limit to NUMBER UNITs, from NOW
   # The hard limit bounds it. A limit of --ulimit stays.
-  if [[ " $mnrun_limited " == *" $1 "* || $5 == unlimited ]] || (($5 >= $3 * $4)); then return; fi
+  if [[ " $mnrun_limited " == *" $1 "* || $5 == unlimited ]] || (($5 >= $3 * $4)); then return 0; fi
   ulimit -S "-$2" "$3" 2>/dev/null || ulimit -S "-$2" hard
 }
 [[ " $mnrun_limited " == *" memlock "* ]] || ulimit -S -l hard

@@ -28,7 +28,7 @@ user() { # Set the user of the container, because docker would run it as root
   local gid
   if [[ -e rootless ]]; then # root in the container is the user on the node
     mnrun_flags+=(--user=0:0)
-    return
+    return 0
   fi
   mnrun_flags+=("--user=$(id -u):$(id -g)")
   for gid in $(id -G); do mnrun_flags+=("--group-add=$gid"); done
@@ -40,7 +40,7 @@ limits() { # Raise the limits of locked memory, for InfiniBand, and of the stack
   [[ -r /proc/$pid/limits ]] || return 0
   if (($(printf %d "0x$(awk '/^CapEff/ { print $2 }' "/proc/$pid/status")") >> 24 & 1)) && [[ ! -e rootless ]]; then
     mnrun_flags+=(--ulimit=memlock=-1 --ulimit=stack=67108864:-1)
-    return
+    return 0
   fi
   locked=$(awk '/^Max locked memory/ { print $5 }' "/proc/$pid/limits")
   mnrun_flags+=("--ulimit=memlock=${locked/unlimited/-1}")
@@ -53,11 +53,11 @@ granted() { # Print the GPUs that this job has here, one UUID a line
   if [[ -z ${CUDA_VISIBLE_DEVICES+set} ]]; then
     # Without a list, the GPUs are those that this process sees, as without a container.
     if ((${#all[@]})); then printf '%s\n' "${all[@]}"; elif ! command -v nvidia-smi >/dev/null; then echo all; fi
-    return
+    return 0
   fi
   for gpu in ${CUDA_VISIBLE_DEVICES//,/ }; do
     case $gpu in
-      NoDevFiles | -1) return ;; # no GPU, in the words of Slurm and of CUDA
+      NoDevFiles | -1) return 0 ;; # no GPU, in the words of Slurm and of CUDA
       *[!0-9]*) echo "$gpu" ;;
       *) echo "${all[gpu]:-$gpu}" ;;
     esac
@@ -79,7 +79,7 @@ gpus() { # Give the GPUs to the container, in the way that this node supports
   if ((${#list[@]} == 0)); then
     # Many an image says `all`, which an engine of NVIDIA would obey.
     mnrun_flags+=(-e NVIDIA_VISIBLE_DEVICES=void)
-    return
+    return 0
   fi
   all=$(IFS=, && echo "${list[*]}")
   mps
@@ -92,7 +92,7 @@ gpus() { # Give the GPUs to the container, in the way that this node supports
   if [[ $mnrun_runtime == docker ]] && command -v nvidia-container-runtime-hook >/dev/null; then
     if [[ $all != all ]]; then all="\"device=$all\""; fi # the engine reads a word of CSV, with its quotes
     mnrun_flags+=(--gpus "$all")
-    return
+    return 0
   fi
   [[ $mnrun_runtime != docker ]] || info=$(ask 20 info --format '{{json .}}' 2>/dev/null) || true
   if [[ $info == *'"nvidia":'* ]]; then

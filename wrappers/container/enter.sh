@@ -21,14 +21,14 @@ fail() { # CODE WHY: Report the failure, and exit
 of() { # FILE: Set REPLY to the node's pid of the process that FILE names, if it lives
   local pid start names
   REPLY=''
-  { read -r pid start names <"$1"; } 2>/dev/null || return
+  { read -r pid start names <"$1"; } 2>/dev/null || return 1
   outer "$pid" "$start" "$names"
 }
 
 first() { # Set REPLY to the node's pid of the first rank here, else of the container that waits here
   local number
   while read -r number; do
-    if of "pid.$number"; then return; fi
+    if of "pid.$number"; then return 0; fi
   done < <(printf '%s\n' pid.[0-9]* | sed -n 's/^pid\.\([0-9]*\)$/\1/p' | sort -n)
   of pid.serve
 }
@@ -44,7 +44,7 @@ box_of() { # PID: Print the id of the engine's container in which PID runs
   local id pid
   while read -r id; do
     pid=$(ask_boxes 20 inspect --format '{{.State.Pid}}' "$id") || continue
-    if [[ /proc/$pid/ns/mnt -ef /proc/$1/ns/mnt ]]; then echo "$id" && return; fi
+    if [[ /proc/$pid/ns/mnt -ef /proc/$1/ns/mnt ]]; then echo "$id" && return 0; fi
   done < <(ask_boxes 20 ps --quiet --no-trunc --filter "label=mnrun.job=$mnrun_id")
   return 1
 }

@@ -21,7 +21,7 @@ wanted=${1-$(while IFS=" " read -r index _; do [ "$index" = - ] || printf '%s,' 
 
 distance() { # NUMA: Print the distance of NUMA from the nearest of this rank's NUMA nodes
   least=10
-  [ "$1" != -1 ] || { echo "$least"; return; }
+  [ "$1" != -1 ] || { echo "$least"; return 0; }
   least=999
   IFS=' '
   for node in $own; do

@@ -25,9 +25,9 @@ by_nsenter() { # WORDS: Set mnrun_words to words that enter the container of App
   local pid start
   shift 3 # apptainer -q exec
   [[ $1 != --no-home ]] || shift
-  [[ $1 == --pwd && $3 == instance://* ]] && hash nsenter setpriv 2>/dev/null || return
-  read -r pid start _ <held && lives "$pid" "$start" && apart "$pid" && [[ " ${mnrun_flags[*]} " == *' -U '* ]] || return
-  changes "$pid" >"join.$$" || return
+  [[ $1 == --pwd && $3 == instance://* ]] && hash nsenter setpriv 2>/dev/null || return 1
+  read -r pid start _ <held && lives "$pid" "$start" && apart "$pid" && [[ " ${mnrun_flags[*]} " == *' -U '* ]] || return 1
+  changes "$pid" >"join.$$" || return 1
   export mnrun_from=$2 mnrun_changes=join.$$ # into.sh and rank.sh read these
   mnrun_words=(setpriv --no-new-privs nsenter --preserve-credentials -t "$pid" "${mnrun_flags[@]}" -- /bin/sh "${@:5}") # the fourth word is sh
 }

@@ -30,23 +30,23 @@ echo "$0 $mnrun_node $$ ${mnrun_stat[19]}" >own || mnrun_fail "cannot write to $
 # The undertaker notices when this process, or the guard that it becomes, is killed. It reads a pipe that only this
 # process writes, and is no child of the step. Until the kit is here, the undertaker can only remove the directory.
 # shellcheck disable=SC2016  # the undertaker's own shell expands these words
-exec {mnrun_life}> >(setsid bash -p -c 'bash -p -c "$1" "$0" <&0 >/dev/null 2>&1 &' "$0" '
+exec {mnrun_life}> >(exec setsid --fork bash -p -c '
   trap "" HUP INT TERM USR1 USR2
   read -r _ && exec bash -p ./undertaker.sh "$0"
   [[ ! -O . || ! . -ef $0 ]] || rm -rf -- "$0" "$0.lease"
-')
+' "$0" <&0 >/dev/null 2>&1)
 export mnrun_life
 mnrun_unpack() { # Write the files of the kit. Return false where there is no room
   local count name size text damaged="the kit was damaged on its way to this node"
   local LC_ALL=C # `read -N` counts characters, and they must be bytes
   read -rt "${MNRUN_WAIT:-3600}" count || exit 1
   [[ $count =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
-  mkdir bin steady tmp serve hold heard || return
+  mkdir bin steady tmp serve hold heard || return 1
   for ((; count > 0; count--)); do
     read -r name size || exit 1
     [[ $name =~ ^(bin/)?[a-z][A-Za-z0-9._-]*$ && $size =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
     IFS= read -rN "$size" text || exit 1
-    printf %s "$text" >"$name" || return
+    printf %s "$text" >"$name" || return 1
   done
 }
 mnrun_unpack 2>/dev/null || mnrun_fail "cannot write the kit to $0 on this node: ${0%/*} is full"

@@ -133,8 +133,8 @@ magic() { # PATH: Set REPLY to SIF_MAGIC or hsqs, which says the format of an im
 }
 
 is_image() { # PATH: test for a SIF, a squashfs or an unpacked tree
-  if [[ -e $1/bin/sh || -L $1/bin/sh ]]; then return; fi
-  [[ -f $1 ]] || return # a FIFO would wait for a writer
+  if [[ -e $1/bin/sh || -L $1/bin/sh ]]; then return 0; fi
+  [[ -f $1 ]] || return 1 # a FIFO would wait for a writer
   magic "$1"
   [[ -n $REPLY ]]
 }
@@ -183,7 +183,7 @@ listen() { # Read one line of the lease. Return false at its end, and after too 
   # long round would time out before those lines are read.
   # The read has no `IFS=` in front, because a trap that interrupts it would run with that IFS.
   until read -r ${mnrun_silence:+-t 5} line; do
-    (($? > 128 && (waited += 5) < mnrun_silence)) || return
+    (($? > 128 && (waited += 5) < mnrun_silence)) || return 1
     part+=$line
   done
   line=$part$line
@@ -254,7 +254,7 @@ box() { # WORDS: Run a container. Its standard input is a pipe from the guard, s
 
 dismiss() { # Stop the head that came through the gate and waits for a go
   local pid start
-  if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return; fi # no head has come through, and none can now
+  if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return 0; fi # no head has come through, and none can now
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
   for _ in {1..100}; do
     if { read -r pid start <pid.head; } 2>/dev/null && { [[ -n ${mnrun_went-} ]] || ! lives "$pid" "$start"; }; then break; fi

@@ -6,9 +6,9 @@
 
 is_left() { # DIRECTORY: Enter it, and test whether it belongs to a job that has ended
   local name node pid start
-  cd -- "$1" 2>/dev/null && [[ -O . && .. -ef ${1%/*} && -O own ]] || return
-  read -r name node pid start _ <own && [[ $name == "$1" && $node == "$mnrun_node" ]] || return
-  ! lives "$pid" "$start" || return
+  cd -- "$1" 2>/dev/null && [[ -O . && .. -ef ${1%/*} && -O own ]] || return 1
+  read -r name node pid start _ <own && [[ $name == "$1" && $node == "$mnrun_node" ]] || return 1
+  ! lives "$pid" "$start" || return 1
   if { read -r pid start <undertaker; } 2>/dev/null; then ! lives "$pid" "$start"; fi
 }
 

@@ -86,7 +86,20 @@ remain() { # PIDS: Test whether one of them is still there
   return 1
 }
 
+end_sessions() { # End the leaders of the job's sessions and their descendants, which are nearly all of its processes
+  # These signals cost less than a look at all processes of the node.
+  leaders
+  below "${mnrun_leaders[@]}"
+  ((${#mnrun_below[@]})) || return 0
+  kill -KILL "${mnrun_below[@]}" 2>/dev/null || true
+  for _ in {1..10}; do
+    remain "${mnrun_below[@]}" || break
+    rest
+  done
+}
+
 sweep() { # End all processes of the job, and set mnrun_alive to those that could not be ended
+  end_sessions
   for _ in {1..100}; do
     alive
     ((${#mnrun_alive[@]})) || return 0

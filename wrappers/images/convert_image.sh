@@ -39,7 +39,7 @@ variables() { # Print the variables that the image sets, each as `ENV NAME="VALU
 
 to_store() { # Unpack the file, and import it with its variables. root owns all files of the image
   local changes=() line
-  "$program" build --sandbox "$place/tree" "$source" || return
+  "$program" build --sandbox "$place/tree" "$source" || return $?
   while IFS= read -rd '' line; do changes+=(--change "$line"); done < <(variables)
   # The runtime's own files would be in the way of a file that is made of this image.
   tar -C "$place/tree" --numeric-owner --owner=0 --group=0 --exclude=./.singularity.d --exclude=./singularity \

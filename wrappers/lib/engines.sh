@@ -44,7 +44,7 @@ ask_boxes() { # SECONDS WORDS: Run the engine of the job's containers, with the 
 usable() { # Test whether the job's runtime is usable here. Print the reason where it is not
   local said code=0
   if [[ $mnrun_runtime == charliecloud ]]; then
-    ch-run --help 2>&1 | grep -qe --write-fake && return
+    ch-run --help 2>&1 | grep -qe --write-fake && return 0
     echo "ch-run is too old on this node: it has no --write-fake, which mnrun needs to mount directories"
     return 1
   fi
@@ -61,7 +61,7 @@ usable() { # Test whether the job's runtime is usable here. Print the reason whe
     fi
     # Slurm 24.11 makes the job's own /tmp with mode 0700. The container's other users could not enter it.
     ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp"
-    subordinate && return
+    subordinate && return 0
     echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
     return 1
   fi
@@ -125,7 +125,7 @@ subordinate() { # Test for subordinate ids (subuid(5)). podman maps only one use
 
 has() { # IMAGE: Test whether the engine has it on this node. Print the reason where it has not
   local said
-  if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return; fi
+  if said=$(ask 60 image inspect --format '{{.Id}}' "$1" 2>&1); then return 0; fi
   case ${said,,} in
     *'no such image'* | *'image not known'* | '')
       echo "$mnrun_runtime has no image $1 on this node: load it there (\`$mnrun_runtime load\`), or name an image of a registry" ;;
@@ -156,7 +156,7 @@ end_containers() { # End all containers of the job. Print those that remain
       # A podman that does not answer matters little. sweep.sh ends its processes, and scrap removes its files.
       [[ $mnrun_runtime == docker ]] || return 0
       echo "$mnrun_runtime's containers with the label mnrun.job=$mnrun_id ($mnrun_runtime does not answer)"
-      return
+      return 0
     fi
     [[ -n $ids ]] || return 0
     # shellcheck disable=SC2086  # a list of ids

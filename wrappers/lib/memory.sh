@@ -6,7 +6,7 @@ memory_group() { # Set REPLY to the directory of the job's memory control group
   # Return false where the job has none, or none that is visible.
   local kinds path root place rest wanted='' version=''
   REPLY=''
-  [[ -n ${SLURM_JOB_ID-} ]] || return
+  [[ -n ${SLURM_JOB_ID-} ]] || return 1
   while IFS=: read -r _ kinds path; do
     [[ $path == */job_"$SLURM_JOB_ID"/* ]] || continue
     case ,$kinds, in
@@ -14,13 +14,13 @@ memory_group() { # Set REPLY to the directory of the job's memory control group
       ,,) wanted=$path version='cgroup2 ' ;;
     esac
   done </proc/self/cgroup
-  [[ -n $wanted ]] || return
+  [[ -n $wanted ]] || return 1
   wanted=${wanted%%/job_"$SLURM_JOB_ID"/*}/job_$SLURM_JOB_ID
   while read -r _ _ _ root place rest; do
     [[ $rest == *" - $version"* && ($version == 'cgroup2 ' || ,${rest##* }, == *,memory,*) ]] || continue
     [[ $root == / ]] || wanted=${wanted#"$root"}
     REPLY=$place$wanted
-    [[ -d $REPLY ]] && return
+    [[ -d $REPLY ]] && return 0
   done </proc/self/mountinfo
   return 1
 }
@@ -48,10 +48,10 @@ memory_used_up() { # Set REPLY to the job's memory limit here in bytes, and to `
   # `killed` means that the kernel has killed a process for the limit. `reached` means that the job's peak was as high.
   # The control group of the step is gone then, so no more is known.
   local group limit most
-  memory_group || return
+  memory_group || return 1
   group=$REPLY
   { read -r limit <"$group/memory.max" || read -r limit <"$group/memory.limit_in_bytes"; } 2>/dev/null
-  [[ ${limit-} =~ ^[0-9]+$ ]] || return
+  [[ ${limit-} =~ ^[0-9]+$ ]] || return 1
   memory_kills "$group"
   { read -r most <"$group/memory.max_usage_in_bytes"; } 2>/dev/null || most=0
   if ((REPLY > 0)) || [[ -s memory ]]; then

@@ -5,13 +5,13 @@
 mpi_of() { # PROGRAM: Print openmpi, mpich, mvapich2 or intelmpi, or `hangs` or `unknown`
   mnrun_it=$(readlink -f "$1")
   case ${mnrun_it##*/} in # the file name is faster than `--version`
-    *orterun | prte | prterun | *.openmpi) echo openmpi && return ;;
+    *orterun | prte | prterun | *.openmpi) echo openmpi && return 0 ;;
     *hydra*)
       mnrun_it=${mnrun_it%/*}
       if [ -e "$mnrun_it/mpiname" ]; then echo mvapich2
       elif [ -e "$mnrun_it/impi_info" ] || [ -e "$mnrun_it/mpitune" ]; then echo intelmpi
       else echo mpich; fi
-      return ;;
+      return 0 ;;
   esac
   mnrun_it=$(timeout -s KILL 5 "$1" --version 2>&1 </dev/null) || case $? in 124 | 137) mnrun_it=hangs ;; esac
   case $mnrun_it in

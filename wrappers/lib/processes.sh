@@ -22,18 +22,54 @@ lives() { # PID BEGAN: Test whether that very process lives
   [[ $1 =~ ^[0-9]+$ ]] && began "$1" && [[ $REPLY == "$2" ]]
 }
 
+leaders() { # Set mnrun_leaders to the live leaders of the job's sessions. The first session is the guard's own
+  local pid start
+  mnrun_leaders=()
+  [[ -e sessions ]] || return 0
+  {
+    read -r _ || true
+    while read -r pid start; do
+      if lives "$pid" "$start"; then mnrun_leaders+=("$pid"); fi
+    done
+  } <sessions
+}
+
+below() { # PIDS: Set mnrun_below to these processes and their descendants, as far as the kernel tells (proc(5), children)
+  local i file children
+  mnrun_below=("$@")
+  for ((i = 0; i < ${#mnrun_below[@]}; i++)); do
+    for file in "/proc/${mnrun_below[i]}/task"/*/children; do
+      children=()
+      { read -ra children <"$file"; } 2>/dev/null || true # the file has no newline at its end
+      mnrun_below+=("${children[@]}")
+    done
+  done
+}
+
+numbered() { # PID INNER BEGAN: Test whether the node's process PID has the pid INNER in its container
+  local line
+  lives "$1" "$3" || return 1
+  while read -r line; do
+    if [[ $line =~ ^NSpid:.*[[:space:]]$2$ ]]; then return 0; fi
+  done 2>/dev/null <"/proc/$1/status"
+  return 1
+}
+
 outer() { # PID BEGAN [NAMESPACE]: Set REPLY to the node's pid of the process with this PID in its container
   # Return false where the process has ended.
-  local pid line
+  local pid
   if [[ ${3-} == pid:* && $1 =~ ^[0-9]+$ ]]; then
-    while read -r pid; do
-      pid=${pid//[!0-9]/}
-      while read -r line; do
-        if [[ $line =~ ^NSpid:.*[[:space:]]$1$ ]] && lives "$pid" "$2"; then REPLY=$pid && return; fi
-      done 2>/dev/null <"/proc/$pid/status"
+    leaders
+    below "${mnrun_leaders[@]}"
+    for pid in "${mnrun_below[@]}"; do
+      if numbered "$pid" "$1" "$2"; then REPLY=$pid && return 0; fi
+    done
+    # The containers of an engine are no descendants of the job's processes.
+    while IFS=/ read -r _ _ pid _; do
+      if numbered "$pid" "$1" "$2"; then REPLY=$pid && return 0; fi
     done < <(find /proc/[0-9]*/ns/pid -maxdepth 0 -lname "pid:\\[${3//[!0-9]/}\\]" 2>/dev/null)
   elif [[ -z ${3-} ]] && lives "$1" "$2"; then
-    REPLY=$1 && return
+    REPLY=$1 && return 0
   fi
   REPLY=''
   return 1

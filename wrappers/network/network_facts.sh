@@ -17,7 +17,7 @@ get() { # FILE: Set value to its first line. Some files of sysfs cannot be read
 device() { # DIRECTORY: Set where to ` numa=… pci=…`
   # The path from the device's root tells the distances.
   where=''
-  cd -P "$1" 2>/dev/null || return
+  cd -P "$1" 2>/dev/null || return 1
   get "$PWD/numa_node"
   where=" numa=${value:--1} pci=${PWD##*/devices/}"
 }

@@ -23,7 +23,7 @@ route() { # Route the guard's present line, which is for this node
   case $kind in
     words | run | signal)
       [[ -z ${mnrun_asks-} ]] || printf '%s\n' "$mnrun_data" >&"$mnrun_asks" || true
-      return
+      return 0
       ;;
     took) reader=$box.room.$text text=1 ;;
     got) reader=$box.room ;;

@@ -68,7 +68,7 @@ pump() { # KIND ROOM BOX: Send the input from file descriptor 3 in messages of K
     while [ "$room" -lt 1 ]; do
       if [ -e "$3.stop" ]; then
         cat <&3 >/dev/null
-        return
+        return 0
       fi
       read -r more <&4
       case $more in stop) continue ;; esac
@@ -78,7 +78,7 @@ pump() { # KIND ROOM BOX: Send the input from file descriptor 3 in messages of K
     dd bs="$CHUNK" count=1 <&3 >"$chunk" 2>/dev/null &
     # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss.
     wait $! || [ "$1" = in ] || sent=$((sent + 1))
-    if [ ! -s "$chunk" ]; then return; fi
+    if [ ! -s "$chunk" ]; then return 0; fi
     # A pipe that was full may have more. busybox has no iflag, and sends less at once.
     if [ -n "${fast-}" ]; then dd if=/proc/self/fd/3 iflag=nonblock bs="$CHUNK" count=15 >>"$chunk" 2>/dev/null <&3; fi
     message "$1" "$chunk"

@@ -42,7 +42,7 @@ served() { # KIND: Test whether the starter has given the variables that this ki
 suits() {
   . "$mnrun_here/mpis.sh"
   mnrun_first=$(mpi_of "$(command -v mpirun)")
-  served "$mnrun_first" && return
+  served "$mnrun_first" && return 0
   for mnrun_kind in $(mpis | sed 's/ .*//'); do # the program may use another MPI of the image
     case $mnrun_kind in "$mnrun_first" | unknown | hangs) ;; *) ! served "$mnrun_kind" || return 0 ;; esac
   done
