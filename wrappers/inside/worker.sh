@@ -46,7 +46,7 @@ umask 077
 # A shell without a terminal starts background processes that ignore SIGINT. An image's env may be able to restore it
 # for the user's command. In other images a Ctrl-C arrives as TERM.
 plain=''
-if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
+if env --default-signal >/dev/null 2>&1; then plain='env --default-signal'; fi
 while read -r node id kind data; do
   box=run.$node.$id
   case $kind in

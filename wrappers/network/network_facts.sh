@@ -106,6 +106,12 @@ while read -ra word; do # the units are bytes. The hard limits count, because a 
     'Max locked memory'*) echo "limit memlock ${word[4]}" ;;
   esac
 done <"$root/proc/self/limits"
-while read -r _ value _; do echo "limit memory $((value * 1024))" && break; done <"$root/proc/meminfo"
-read -r blocks size < <(stat -f -c '%b %S' "$root/dev/shm") && echo "limit shm $((blocks * size))"
+read -r _ memory _ <"$root/proc/meminfo"
+echo "limit memory $((memory * 1024))"
+size=''
+while read -r line; do # the last of several mounts lies on top. A tmpfs without a size has half of the memory (tmpfs(5))
+  [[ $line == *' /dev/shm '*' - tmpfs '* ]] || continue
+  if [[ $line =~ [,\ ]size=([0-9]+)k ]]; then size=${BASH_REMATCH[1]}; else size=$((memory / 2)); fi
+done <"$root/proc/self/mountinfo"
+[[ -z $size ]] || echo "limit shm $((size * 1024))"
 exit 0

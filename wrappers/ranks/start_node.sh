@@ -27,7 +27,7 @@ fi
 
 # A shell without a terminal starts background processes that ignore SIGINT. SIGINT is for the program.
 plain=''
-if env --default-signal true 2>/dev/null; then plain='env --default-signal'; fi
+if env --default-signal >/dev/null 2>&1; then plain='env --default-signal'; fi
 export MNRUN_JOB_START="$node.$$." # all descendants of these ranks carry this mark
 mkfifo "$here/tmp/ended.$node"
 exec 3<>"$here/tmp/ended.$node" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end

@@ -167,6 +167,16 @@ def test_a_process_whose_name_looks_like_another_is_not_believed(scripts: Script
     assert scripts(SWEEP + script, job=job) == ["mine"]
 
 
+def test_a_session_ends_with_all_that_its_leader_started(scripts: Scripts, job: str) -> None:
+    """Also in sessions of their own. The guard's session, the first, stays, and so does a later one of that number."""
+    script = """stay guard; ours "$guard"; stay later; echo "$later 1" >>sessions
+    setsid bash -c 'setsid sleep 60 & echo $! >below.new; mv below.new below; wait' >/dev/null 2>&1 & leader=$!
+    until [[ -e below ]]; do sleep 0.02; done; read -r below <below
+    ours "$leader"; tell end_sessions; wait "$leader" 2>/dev/null; echo $?
+    while kill -0 "$below" 2>/dev/null; do sleep 0.02; done; kill -0 "$guard" && kill -0 "$later" && echo both"""
+    assert scripts(SWEEP + script, job=job) == ["137", "both"]
+
+
 @pytest.mark.parametrize("awk", ["mawk", "gawk", "busybox"])
 def test_any_awk_will_do(scripts: Scripts, job: str, tmp_path: Path, awk: str) -> None:
     """As nodes have them."""
