@@ -181,7 +181,9 @@ def test_nodes_need_no_python(cluster: Cluster, desk: Desk) -> None:
         jobs = [submit(cluster, desk, *where, *way.words, "--", HELLO) for way in (INSIDE, SRUN)]
         line = 'echo "task $SLURM_ARRAY_TASK_ID"'
         array = submit(cluster, desk, "-a", "0-1", *where, *INSIDE.words, "-n", "2", "--", "sh", "-c", line)
-        assert wait(cluster, *jobs, array) == 0, [output(desk, job) for job in jobs]
+        assert wait(cluster, *jobs) == 0, [output(desk, job) for job in jobs]
+        patient = cluster.alice(["env", "MNRUN_SLURM_POLL=1h", "mnrun", "wait", array])  # by its tasks' records
+        assert patient.code == 0, patient
     for job in jobs:
         logs = ask(cluster, "logs", job)
         spoke = "".join(line for line in logs.out.splitlines(True) if line.startswith("rank "))

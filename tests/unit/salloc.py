@@ -39,7 +39,7 @@ class Queue:
     held: tuple[PartitionNode, ...] = ()
     forgotten: int = 0
 
-    def jobs(self) -> Snapshot:
+    def jobs(self, age: float = 0) -> Snapshot:
         if not self.reasons:
             self.then()
             raise SchedulerError("squeue: Unable to contact slurm controller")

@@ -18,7 +18,7 @@ def views(
     If `ids` is empty, the jobs are all of the last seven days. Raises SchedulerError.
     """
     now = time.time()
-    if ids and all(state.final(records.get(identity)) is not None for identity in ids):
+    if ids and all(state.final(identity, records) is not None for identity in ids):
         return *state.gather(ids, (), (), records, now), 0.0
     scheduler = queue()
     answer = scheduler.jobs()

@@ -29,7 +29,7 @@ REQUEUED = "requeued"  # the `why` of an outcome after which the scheduler start
 
 @dataclass(frozen=True)
 class Submitted:
-    """The request. `nodes` and `gpus` (in all) are 0 if the request has none.
+    """The request. `nodes` and `gpus` (in all) are 0 if the request has none, and `tasks` (of an array) for other jobs.
 
     `output` and `error` are Slurm's patterns, and `split_output` is a directory. All three are absolute, or "".
     """
@@ -44,6 +44,7 @@ class Submitted:
     output: str = ""
     error: str = ""
     split_output: str = ""
+    tasks: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def submitted(text: str) -> Submitted | None:
         output=_text(values, "output"),
         error=_text(values, "error"),
         split_output=_text(values, "split_output"),
+        tasks=_number(values, "tasks"),
     )
 
 

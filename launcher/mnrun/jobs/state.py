@@ -112,14 +112,21 @@ class Jobs:
     jobs: Annotated[tuple[JobView, ...], "one for each job"]
 
 
-def final(record: JobRecord | None) -> int | None:
-    """Return the exit code if the job's own record has the last word, without a question to the scheduler.
+def final(identity: str, records: Mapping[str, JobRecord]) -> int | None:
+    """Return the exit code if the own records of the job, or of all tasks of the array, have the last word.
 
-    Otherwise return None.
+    Otherwise return None: the scheduler must be asked.
     """
-    if record is None or record.ended is None or not record.over or record.ended.code >= SIGNALLED:
-        return None
-    return record.ended.code
+    record = records.get(identity)
+    size = record.submitted.tasks if record is not None and record.submitted is not None else 0
+    own = [task for name, task in records.items() if name != identity and task.array == identity] if size else [record]
+    codes = [task.ended.code for task in own if task is not None and task.ended is not None and task.over]
+    return max(codes) if len(codes) == max(size, 1) and max(codes) < SIGNALLED else None
+
+
+def killed(record: JobRecord) -> bool:
+    """Return whether a signal has ended the job, so that the scheduler alone knows the cause."""
+    return record.over and record.ended is not None and record.ended.code >= SIGNALLED
 
 
 def code(job: Job | None, record: JobRecord | None) -> int | None:

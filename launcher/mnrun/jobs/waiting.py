@@ -12,6 +12,9 @@ from mnrun.jobs.state import JobRecord
 from mnrun.schedulers.model import Job, Queue, Snapshot
 
 LOOK = 0.5  # seconds between two looks at the directories
+PROMPT = (
+    1.0  # seconds until the next question, where the scheduler knows an end by now. Each further pause is twice as long
+)
 PATIENCE = 10  # questions in a row without an answer of the scheduler, after its first answer
 
 
@@ -20,17 +23,18 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
 
     Raises SchedulerError if nobody knows one of the jobs, or its end.
     """
-    begun, last = time.time(), 0.0
+    begun, last, pause = time.time(), 0.0, queue.poll
     codes: dict[str, int] = {}
     memory = _Memory(queue)
-    fresh = False
+    fresh, killed = False, 0
     while True:
         records = archive.read(bases, _open(ids, codes))
-        codes.update({i: code for i in _open(ids, codes) if (code := state.final(records.get(i))) is not None})
-        waited = _open(ids, codes)
-        if waited and time.time() - last >= queue.poll:
-            answer = memory.ask()
+        codes.update({i: code for i in _open(ids, codes) if (code := state.final(i, records)) is not None})
+        waited, old = _open(ids, codes), False
+        if waited and time.time() - last >= pause:
+            answer = memory.ask(pause)
             last = answer.time if answer is not None else time.time()
+            pause = min(2 * pause, queue.poll)
             ended, lost = _ends(waited, records, memory.jobs, queue)
             now = answer is not None and answer.time >= begun
             fresh = fresh or now
@@ -40,8 +44,12 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
             if lost and now:
                 raise _nobody_knows(lost, records, bases)
             waited = _open(ids, codes)
+            old = answer is not None and not now and not {*ended, *lost}.isdisjoint(waited)
         if not waited:
             return max(codes.values())
+        before, killed = killed, sum(map(state.killed, records.values()))
+        if old or killed > before:
+            pause = PROMPT
         time.sleep(LOOK)
 
 
@@ -89,10 +97,13 @@ class _Memory:
     def jobs(self) -> Collection[Job]:
         return self._jobs.values()
 
-    def ask(self) -> Snapshot | None:
-        """Return the scheduler's answer, or None if it gave none this time. Raises SchedulerError if that lasts."""
+    def ask(self, age: float) -> Snapshot | None:
+        """Return the scheduler's answer, at most `age` seconds old, or None if it gave none this time.
+
+        Raises SchedulerError if that lasts.
+        """
         try:
-            answer = self._queue.jobs()
+            answer = self._queue.jobs(age)
         except SchedulerError:
             self._silent += 1
             if self._silent > PATIENCE:

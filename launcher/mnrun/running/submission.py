@@ -20,7 +20,7 @@ from mnrun.model import job_name
 from mnrun.planning import layout, plan, script
 from mnrun.running import outputs, session
 from mnrun.schedulers import BatchScheduler, at_hand
-from mnrun.schedulers.model import Queue
+from mnrun.schedulers.model import Queue, array_size
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ def record(number: str, submission: Submission) -> Queue:
         output=absolute(spec.batch.text("output") or submission.scheduler.OUTPUT),
         error=absolute(spec.batch.text("error")),
         split_output=spec.program.split_output,
+        tasks=array_size(spec.batch.text("array")),
     )
     job_dir.submitted(spec, request, submission.script)
     queue = submission.scheduler.user_queue(os.environ, Path.home(), float(spec.slurm_poll))

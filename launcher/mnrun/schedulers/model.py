@@ -5,6 +5,7 @@ Times are seconds since the epoch, or 0 where there is none.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,16 +64,20 @@ class Job:
         return array == self.array and waiting is not None and task.isdecimal() and _within(int(task), waiting[1])
 
 
-def _within(task: int, ranges: str) -> bool:
+def _within(task: int, text: str) -> bool:
     """Return whether task 4 is in `0-3,7-9:2`. A list that Slurm shortened (`0,2,...`) may hold any task."""
-    for part in ranges.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?(?::(\d+))?", part)
-        if match is None:
-            return True
-        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-        if first <= task <= last and (task - first) % step == 0:
-            return True
-    return False
+    return any(task in part for part in _ranges(text)) or "..." in text
+
+
+def array_size(text: str) -> int:
+    """Return the number of tasks in the request of an array: 6 for `0-3,7-9:2%5`, and 0 for a job without one."""
+    return len(set().union(*_ranges(text.partition("%")[0])))
+
+
+def _ranges(text: str) -> list[range]:
+    """Return the ranges of `0-3,7-9:2` that are whole."""
+    parts = [re.fullmatch(r"(\d+)(?:-(\d+))?(?::([1-9]\d*))?", part, re.ASCII) for part in text.split(",")]
+    return [range(int(part[1]), int(part[2] or part[1]) + 1, int(part[3] or 1)) for part in parts if part]
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,11 @@ class Queue(Protocol):
 
     poll: float
 
-    def jobs(self) -> Snapshot:
-        """Return all jobs of this user in the queue, recently ended ones too. Raises SchedulerError."""
+    def jobs(self, age: float = math.inf) -> Snapshot:
+        """Return all jobs of this user in the queue, recently ended ones too. The answer is at most `age` seconds old.
+
+        Raises SchedulerError.
+        """
 
     def history(self, ids: Sequence[str] = ()) -> tuple[Job, ...]:
         """Return these jobs from the accounting, or () without one. If `ids` is empty, the jobs are all of the last

@@ -36,7 +36,7 @@ class Slurm:
         self.ended: list[str] = []
         self.age = 0.0
 
-    def jobs(self) -> Snapshot:
+    def jobs(self, age: float = 0) -> Snapshot:
         self.asked.append("jobs")
         if self.down:
             raise SchedulerError("squeue: Unable to contact slurm controller")

@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 from pytest_mock import MockerFixture
 
+from mnrun.jobs import records
 from mnrun.schedulers import slurm
 from mnrun.schedulers.model import Job, PartitionNode
 from unit.cli.test_jobs import Slurm
@@ -34,6 +35,8 @@ def test_the_id_and_the_way_to_its_output(mnrun: Terminal, sbatch: MagicMock) ->
 def test_an_array_is_followed_by_its_tasks(mnrun: Terminal, sbatch: MagicMock) -> None:
     """The number of the array alone is that of no task."""
     assert mnrun("submit", *HOST, "-a", "3-9:2", "--", "hostname").err.endswith("follow it: mnrun logs -f 271_3\n")
+    record = records.submitted((Path.home() / ".mnrun/jobs/271/submitted").read_text())
+    assert record is not None and record.tasks == 4
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ class FakeQueue:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def jobs(self) -> Snapshot:
+    def jobs(self, age: float) -> Snapshot:
         self.asked.append(self.now)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, SchedulerError):
@@ -245,11 +245,11 @@ def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mock
     queue = FakeQueue(mocker, [], [Job("7", "", "COMPLETED")])
     old = Snapshot((), 990.0)
     real = queue.jobs
-    answers = iter([lambda: old, real, real])
-    mocker.patch.object(queue, "jobs", side_effect=lambda: next(answers)())
+    answers = iter([lambda _: old, real, real])
+    mocker.patch.object(queue, "jobs", side_effect=lambda age: next(answers)(age))
     queue.answers.pop(0)
     assert wait(queue, tmp_path, "7") == 0
-    assert queue.asked == [1020.0]
+    assert queue.asked == [1000.5]
 
 
 def test_an_old_answer_does_not_know_all_tasks_of_an_array(tmp_path: Path, mocker: MockerFixture) -> None:
@@ -257,10 +257,26 @@ def test_an_old_answer_does_not_know_all_tasks_of_an_array(tmp_path: Path, mocke
     old = Snapshot((Job("9_0", "", "COMPLETED"), Job("7", "", "FAILED", code=3)), 990.0)
     queue = FakeQueue(mocker, [Job("9_0", "", "COMPLETED"), Job("9_1", "", "FAILED", code=5)])
     real = queue.jobs
-    answers = iter([lambda: old, real])
-    mocker.patch.object(queue, "jobs", side_effect=lambda: next(answers)())
+    answers = iter([lambda _: old, real])
+    mocker.patch.object(queue, "jobs", side_effect=lambda age: next(answers)(age))
     assert wait(queue, tmp_path, "7", "9") == 5
-    assert queue.asked == [1020.0]
+    assert queue.asked == [1000.5]
+
+
+def test_the_scheduler_is_asked_soon_after_a_kill(tmp_path: Path, mocker: MockerFixture) -> None:
+    """It knows who has sent the signal, but perhaps not at once: each pause is twice as long."""
+    path = made(tmp_path, "7", None)
+    running = [Job("7", "", "RUNNING")]
+    queue = FakeQueue(mocker, running, [Job("7", "", "COMPLETING")], running, [Job("7", "", "TIMEOUT")])
+
+    def sleep(seconds: float) -> None:
+        queue.now += seconds
+        if queue.now == 1010:
+            (path / "0" / "outcome").write_text('{"time": 1, "code": 143}')
+
+    mocker.patch("time.sleep", side_effect=sleep)
+    assert wait(queue, tmp_path, "7") == 124
+    assert queue.asked == [1000, 1010.5, 1012.5, 1016.5]
 
 
 def test_kept_days(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mnrun.jobs.records import Begun, Ended, Submitted
 
 def test_each_record_is_read_as_it_was_written() -> None:
     """Paths of any bytes too."""
-    asked = Submitted("12_3", "näme", "c1", 4, 8, ("python", "a b"), 5.5, "/h/%j.out", "", "/h/\udcff")
+    asked = Submitted("12_3", "näme", "c1", 4, 8, ("python", "a b"), 5.5, "/h/%j.out", "", "/h/\udcff", 6)
     assert records.submitted(versioned.text(asked)) == asked
     start = Begun(7.0, "node[01-04]", "node01", "/h/12.out", "", "/h/ranks")
     assert records.begun(versioned.text(start)) == start

@@ -68,9 +68,20 @@ def test_the_exit_code(slurm: Job | None, own: JobRecord | None, code: int | Non
 @pytest.mark.parametrize(("own", "code"), [(left(3), 3), (left(0), 0), (left(143), None), (left(0, REQUEUED), None)])
 def test_when_slurm_need_not_be_asked(own: JobRecord, code: int | None) -> None:
     """The job left by itself, and for good."""
-    assert follow.final(own) == code
-    assert follow.final(left(None)) is None
-    assert follow.final(None) is None
+    assert follow.final("7", {"7": own}) == code
+    assert follow.final("7", {"7": left(None)}) is None
+    assert follow.final("7", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"), [((0, 3), 3), ((0, 0), 0), ((0,), None), ((0, None), None), ((143, 0), None), ((), None)]
+)
+def test_when_all_tasks_of_an_array_have_ended(ends: tuple[int | None, ...], code: int | None) -> None:
+    """The request says how many there are. Without that, Slurm is asked."""
+    tasks = {f"7_{n}": left(end, identity=f"7_{n}") for n, end in enumerate(ends)}
+    other = {"8_0": left(5, identity="8_0")}
+    assert follow.final("7", {"7": JobRecord("7", Submitted("7", tasks=2)), **tasks, **other}) == code
+    assert follow.final("7", {"7": JobRecord("7", Submitted("7")), **tasks}) is None
 
 
 def test_a_job_that_runs() -> None:

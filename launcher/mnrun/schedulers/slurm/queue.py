@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import json
+import math
 import os
 import platform
 import re
@@ -47,9 +48,12 @@ class UserQueue:
         # Without the last two variables, times are local ones and Slurm cuts long arrays.
         self._environ = {**clean, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 
-    def jobs(self) -> Snapshot:
-        """Return all jobs of this user that slurmctld knows, recently ended ones too. Raises SchedulerError."""
-        jobs, when = self._shared("jobs", self._ask_jobs, Job)
+    def jobs(self, age: float = math.inf) -> Snapshot:
+        """Return all jobs of this user that slurmctld knows, recently ended ones too. Raises SchedulerError.
+
+        The answer is younger than `poll`, and than `age` seconds.
+        """
+        jobs, when = self._shared("jobs", self._ask_jobs, Job, age)
         now = time.time()
         return Snapshot(tuple(replace(job, reason=reasons.sentence(job, now)) for job in jobs), when)
 
@@ -141,13 +145,15 @@ class UserQueue:
 
     # The last answers
 
-    def _shared(self, question: str, ask: Callable[[], list[T]], kind: type[T]) -> tuple[list[T], float]:
-        """Return an answer that is younger than `poll`, else a new one. Processes that ask at the same time wait for
-        it."""
+    def _shared(
+        self, question: str, ask: Callable[[], list[T]], kind: type[T], age: float = math.inf
+    ) -> tuple[list[T], float]:
+        """Return an answer that is younger than `poll` and `age`, else a new one. Processes that ask at the same time
+        wait for it."""
         with self._book() as book:
             page = book.setdefault(self._site, {})
             last = page.get(question)
-            if not (_fresh(last, self.poll) and _fits(last, kind)):
+            if not (_fresh(last, min(self.poll, age)) and _fits(last, kind)):
                 last = {"time": time.time(), "failure": None, "entries": []}
                 try:
                     last["entries"] = [asdict(entry) for entry in ask()]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mnrun.schedulers.model import ACTIVE, Job, PartitionNode
+from mnrun.schedulers.model import ACTIVE, Job, PartitionNode, array_size
 from mnrun.schedulers.slurm import answers, pyslurm
 from unit.samples import RECORDED
 
@@ -191,6 +191,14 @@ def test_gpus_as_slurm_writes_them(text: str, gpus: int) -> None:
 def test_whom_an_id_means(identity: str, wanted: str, covered: bool) -> None:
     """A person names an array, a task, or a task that Slurm still lists with others."""
     assert Job(identity, "", "PENDING").covers(wanted) is covered
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("", 0), ("7", 1), ("0-3", 4), ("0-3,7-9:2%5", 6), ("1,1,0-2", 3), ("0-8:4", 3)]
+)
+def test_the_size_of_an_array(text: str, size: int) -> None:
+    """By the request, as sbatch takes it."""
+    assert array_size(text) == size
 
 
 def test_pyslurms_jobs() -> None:

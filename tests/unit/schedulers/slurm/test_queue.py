@@ -81,6 +81,9 @@ def test_one_question_serves_all(slurm: Slurm, tmp_path: Path, clock: SimpleName
     clock.now += 2
     assert UserQueue({}, tmp_path, 30).jobs().time == 1031
     assert len(slurm.asked) == 2
+    clock.now += 3
+    assert UserQueue({}, tmp_path, 30).jobs(5).time == 1031
+    assert UserQueue({}, tmp_path, 30).jobs(2).time == 1034
 
 
 def test_the_last_answers_are_the_users_alone(slurm: Slurm, tmp_path: Path) -> None:
