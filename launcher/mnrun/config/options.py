@@ -183,7 +183,7 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "-o --output",
         "text",
-        "File for the output of all ranks: %x-%j.out; a live run ignores a job file's value.",
+        "File for the output of all ranks: %x-%j.out, of an array %x-%A_%a.out; a live run ignores a job file's value.",
         _BATCH,
         metavar="FILE",
     ),

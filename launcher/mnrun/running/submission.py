@@ -85,7 +85,7 @@ def warning(submission: Submission, queue: Queue) -> str:
 def output(number: str, submission: Submission) -> str:
     """Return the file of the job's output, with the names that are known before the job starts."""
     spec = submission.spec
-    pattern = spec.batch.text("output") or submission.scheduler.OUTPUT
+    pattern = submission.scheduler.output(spec)
     known = {"%x": job_name(spec), "%A": number}
     if not spec.batch.text("array"):  # each task of an array has a number of its own
         known["%j"] = number
@@ -110,7 +110,7 @@ def record(number: str, submission: Submission) -> Queue:
         name=job_name(spec),
         cluster=submission.scheduler.start(os.environ).cluster,
         nodes=spec.resources.nodes or 0,
-        output=absolute(spec.batch.text("output") or submission.scheduler.OUTPUT),
+        output=absolute(submission.scheduler.output(spec)),
         error=absolute(spec.batch.text("error")),
         split_output=spec.program.split_output,
         tasks=array_size(spec.batch.text("array")),

@@ -68,7 +68,6 @@ class BatchScheduler(Scheduler, Protocol):
     TITLE: str  # its name, as people write it
     SUBMIT: str  # the program that takes batch scripts
     TEMPLATE: str  # the template of its batch scripts, in sbatch_templates/
-    OUTPUT: str  # the pattern of the job's output, where the job names none
 
     def is_here(self) -> bool:
         """Return whether this machine can hand jobs in to it."""
@@ -120,6 +119,9 @@ class BatchScheduler(Scheduler, Protocol):
 
     def directives(self, spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         """Return (line of the script, origin) for each option of the job."""
+
+    def output(self, spec: JobSpec) -> str:
+        """Return the pattern of the file of the job's output."""
 
     def submit(self, script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
         """Hand in the text of a batch script. Return the job's id, and further messages. Raises LaunchError."""

@@ -35,6 +35,7 @@ def test_the_id_and_the_way_to_its_output(mnrun: Terminal, sbatch: MagicMock) ->
 def test_an_array_is_followed_by_its_tasks(mnrun: Terminal, sbatch: MagicMock) -> None:
     """The number of the array alone is that of no task."""
     assert mnrun("submit", *HOST, "-a", "3-9:2", "--", "hostname").err.endswith("follow it: mnrun logs -f 271_3\n")
+    assert "#SBATCH --output=%x-%A_%a.out" in sbatch.call_args.args[0]
     record = records.submitted((Path.home() / ".mnrun/jobs/271/submitted").read_text())
     assert record is not None and record.tasks == 4
 
@@ -43,7 +44,7 @@ def test_an_array_is_followed_by_its_tasks(mnrun: Terminal, sbatch: MagicMock) -
     ("words", "file"),
     [
         (("-o", "%x/%j-%N.txt", "-J", "mine"), "mine/271-%N.txt"),
-        (("-a", "0-3"), "hostname-%j.out"),
+        (("-a", "0-3"), "hostname-271_%a.out"),
         (("-a", "0-3", "-o", "%A_%a.out"), "271_%a.out"),
         (("-o", "100%%j"), "100%%j"),
     ],

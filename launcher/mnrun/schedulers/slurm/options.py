@@ -15,7 +15,6 @@ from mnrun.nodeset import counted
 from mnrun.schedulers.model import PartitionNode
 
 TEMPLATE = "slurm.sh"
-OUTPUT = "%x-%j.out"  # the job's output, by default
 
 # The order of the directives. A key is sbatch's own long option with _ (sbatch(1)).
 _DIRECTIVES = (
@@ -35,7 +34,7 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
         "nodes": (str(layout.nnodes), layout.why_nodes),
         "ntasks": ("" if even and not spec.resources.ntasks else str(layout.ntasks), layout.why_ranks),
         "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
-        "output": (spec.batch.text("output") or OUTPUT, "built-in"),
+        "output": (output(spec), "built-in"),
         "signal": (_by_the_script(spec.batch.text("signal")), ""),
     }
     options = []
@@ -51,6 +50,11 @@ def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
     _refuse_twice(spec, {*_SHAPE, *(text.split("=")[0].strip("'-") for text, _ in options)})
     options += [(shlex.quote(f"--{word}"), str(spec.word_origins["slurm", word])) for word in spec.batch.slurm]
     return [(f"#SBATCH {option}", origin) for option, origin in options]
+
+
+def output(spec: JobSpec) -> str:
+    """Return the pattern of the file of the job's output. By default, the tasks of an array have the array's number."""
+    return spec.batch.text("output") or ("%x-%A_%a.out" if spec.batch.text("array") else "%x-%j.out")
 
 
 _SHAPE = ("nodes", "ntasks", "ntasks-per-node")  # mnrun chooses them for each job
