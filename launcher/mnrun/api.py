@@ -115,7 +115,7 @@ def _name(name: str) -> str:
     option = ALIASES.get(name, name)
     if option not in BY_NAME:
         near = difflib.get_close_matches(name, [*BY_NAME, *ALIASES], 1)
-        remedy = f"did you mean {near[0]}?" if near else "the names are those of mnrun run --help-all, with _ for -"
+        remedy = f"did you mean {near[0]}?" if near else "the names are those of mnrun plan --help-all, with _ for -"
         raise UsageError(f"there is no option {name}", remedy)
     return option
 

@@ -29,6 +29,9 @@ class JobVerb(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), help_all()]
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[JOB.toml]", "[OPTIONS]", *([] if self.name == "shell" else ["[--]", "COMMAND…"])]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_options(self, ctx, formatter)
 

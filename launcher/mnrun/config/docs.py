@@ -31,8 +31,8 @@ def table(verbs: Sequence[Verb]) -> str:
     lines = [
         "# Verbs and options",
         "",
-        "`mnrun VERB --help` prints the most used options, and `mnrun VERB --help-all` all. Without a verb, `mnrun` is",
-        "`mnrun run`.",
+        "`mnrun VERB --help` prints the usual options, and `mnrun VERB --help-all` all that have an effect.",
+        "Without a verb, `mnrun` is `mnrun run`.",
         "",
         "| verb | its own options | meaning |",
         "|---|---|---|",

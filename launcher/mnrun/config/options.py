@@ -18,6 +18,17 @@ _SCRIPTS_OWN = (
 # Options of a batch job that a live run takes from its command line. In a job file, they are the batch job's.
 LIVE = ("output", "error")
 
+# A verb -> the options that it refuses, or that have no effect in it. Its help lacks them.
+_WITHOUT = {
+    "run": _SCRIPTS_OWN,
+    "plan": (),
+    "submit": ("hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "stage", "local", "alloc"),
+    "shell": (
+        *(*_SCRIPTS_OWN, *LIVE, "script", "label", "split_output"),
+        *("mode", "launcher", "gpu_bind", "container_per"),
+    ),
+}
+
 # Keys of a job file -> the option's own name.
 ALIASES = {"name": "job_name", "modules": "module", "lines": "setup"}
 
@@ -51,11 +62,7 @@ class Option:
     @property
     def verbs(self) -> tuple[str, ...]:
         """Return the verbs in which the option has an effect. All verbs accept it, since one job file is for all."""
-        if not self.batch:
-            return ("run", "plan", "submit", "shell")
-        if self.name in LIVE:
-            return ("run", "plan", "submit")
-        return ("plan", "submit") if self.name in _SCRIPTS_OWN else ("run", "plan", "submit", "shell")
+        return tuple(verb for verb, names in _WITHOUT.items() if self.name not in names)
 
     @property
     def takes_value(self) -> bool:

@@ -112,18 +112,36 @@ def test_the_first_page_fits_a_terminal() -> None:
 
 @pytest.mark.parametrize("verb", ["run", "plan", "submit", "shell"])
 def test_the_help_of_a_verb_has_the_common_options(mnrun: Terminal, verb: str) -> None:
-    """In five groups, none of them cut; and --help-all has every option in the same groups."""
+    """In five groups, none of them cut; and --help-all has every option of the verb in the same groups."""
     short, every = mnrun(verb, "--help").out, mnrun(verb, "--help-all").out
     for option in OPTIONS:
         flags = rf"\n  (-.*, )?--{option.name.replace('_', '-')}(?![\w-])"
-        assert bool(re.search(flags, short)) == (option.name in COMMON), option.name
-        assert re.search(flags, every), option.name
+        assert bool(re.search(flags, short)) == (verb in option.verbs and option.name in COMMON), option.name
+        assert bool(re.search(flags, every)) == (verb in option.verbs), option.name
     for section in {option.section for option in OPTIONS}:
         assert f"\n{section}:\n" in short
         assert f"\n{section}:\n" in every
-    assert f"mnrun {verb} --help-all shows {len(OPTIONS) - len(COMMON)} more options.\n" in short
+    rest = {option.name for option in OPTIONS if verb in option.verbs} - COMMON
+    assert f"mnrun {verb} --help-all shows {len(rest)} more options.\n" in short
     assert "..." not in short.partition("\n")[2]
     assert "more options" not in every
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("shell", ("--script", "x.sh")),
+        ("shell", ("--mode", "outside-in")),
+        ("submit", ("--local", "--", "true")),
+        ("submit", ("--hosts", "a", "--", "true")),
+    ],
+)
+def test_the_help_of_a_verb_has_no_option_that_it_refuses(mnrun: Terminal, verb: str, words: tuple[str, ...]) -> None:
+    """mnrun plan has all of them."""
+    assert mnrun(verb, "--runtime", "host", *words).code in (2, 122)
+    assert f"  {words[0]} " not in mnrun(verb, "--help-all").out
+    assert f"{words[0]} " in mnrun("plan", "--help-all").out
+    assert ("COMMAND" in mnrun(verb, "--help").out) == (verb != "shell")
 
 
 def test_help_of_a_verb_is_its_own(mnrun: Terminal, job: Launched) -> None:

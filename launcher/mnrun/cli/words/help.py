@@ -30,7 +30,7 @@ FIRST = {
     "launcher": "starter of the ranks: mpirun, srun, env, torchrun",
     "verbose": "show the commands that mnrun runs",
 }
-MORE = "More: mnrun VERB --help, mnrun help VERB, and all options: mnrun run --help-all"
+MORE = "More: mnrun VERB --help, mnrun help VERB, and all options: mnrun plan --help-all"
 SHOWN = "mnrun.every_option"  # a key of click's Context.meta
 
 
@@ -58,7 +58,7 @@ def _spelt(name: str) -> str:
 
 
 def write_options(verb: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the options of a verb in the groups of the table: those that most people need, or all of them."""
+    """Write the options with an effect in a verb, in the groups of the table: the usual ones, or all of them."""
     every = bool(context.meta.get(SHOWN))
     records: dict[str, tuple[str, str]] = {}
     for param in verb.get_params(context):
@@ -69,11 +69,11 @@ def write_options(verb: click.Command, context: click.Context, formatter: click.
     with formatter.section("Options"):
         formatter.write_dl(own)
     for title, group in sorted(sections(), key=lambda section: section[0] != "Container"):
-        shown = [records[option.name] for option in group if every or option.name in COMMON]
+        shown = [option for option in group if verb.name in option.verbs and (every or option.name in COMMON)]
         with formatter.section(title):
-            formatter.write_dl(shown)
+            formatter.write_dl([records[option.name] for option in shown])
     if not every:
-        rest = len(OPTIONS) - len(COMMON)
+        rest = sum(verb.name in option.verbs and option.name not in COMMON for option in OPTIONS)
         formatter.write(f"\nmnrun {context.info_name} --help-all shows {rest} more options.\n")
 
 
