@@ -181,6 +181,18 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """A reason for which a job fails, or may fail, that is seen before it starts. `code` is for programs.
+
+    `sure` says that the job fails for it.
+    """
+
+    code: str
+    text: str
+    sure: bool = False
+
+
+@dataclass(frozen=True)
 class Culprit:
     """The first rank that failed by itself."""
 

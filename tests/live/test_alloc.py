@@ -165,7 +165,7 @@ def test_alloc_for_more_time_than_there_is(cluster: Cluster, desk: Desk) -> None
     """A run that waits for it says so, and a submitted job, too."""
     warning = (
         "warning: --time 20 (command line) is above the limit, 10:00 in partition main, so the job may never start; "
-        "cancel it, and ask for less"
+        "ask for less"
     )
     cluster.root(LOGIN, "scontrol", "update", "partitionname=main", "MaxTime=10")
     try:

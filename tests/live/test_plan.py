@@ -206,6 +206,20 @@ def test_plan_of_every_step_says_everything(cluster: Cluster, way: Way) -> None:
                     assert any(word.startswith(flag) for word in step["argv"]), (flag, step)
 
 
+def test_plan_names_the_faults_of_a_job(cluster: Cluster) -> None:
+    """Before anybody waits for nodes, what run and submit would warn of; and for programs, as a word."""
+    words = ["-N", "9", "--image", "/no/such.sif", "--", HELLO]
+    text = cluster.alice(["mnrun", "plan", *words])
+    assert (
+        "\nverdict: the image /no/such.sif is not on this machine; the job will fail unless its nodes have it\n"
+        f"  partition main has {len(cluster.nodes)} nodes, and --nodes (command line) asks for 9: mnrun nodes\nMPI: "
+    ) in text.out, text
+    fault = plan(cluster.alice(["mnrun", "plan", "--json", *words]))["judgement"]
+    assert (fault["ok"], fault["reason"]) == (None, "image")
+    fine = plan(cluster.alice(["mnrun", "plan", "--json", "--local", "--image", OMPI5, "--", HELLO]))["judgement"]
+    assert (fine["ok"], fine["reason"]) == (True, "works"), fine
+
+
 def test_help_and_version_answer_at_once(cluster: Cluster) -> None:
     """-h of mnrun and of its verbs names common options, and --help-all names every option. -V is the version."""
     for words in (["-h"], ["run", "--help"], ["plan", "-h"], ["run", "--help-all"], ["plan", "--help-all"]):

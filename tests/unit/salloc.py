@@ -21,6 +21,7 @@ from mnrun.running import execute, probe
 from mnrun.schedulers import slurm
 from mnrun.schedulers.model import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import allocate, cluster
+from mnrun.schedulers.slurm.queue import UserQueue
 from mnrun.system.process import Event
 
 from .samples import SITE, held
@@ -140,6 +141,7 @@ def outside(
     mocker.patch.object(slurm, "is_here", return_value=True)
     mocker.patch.object(os, "isatty", return_value=False)
     mocker.patch.object(slurm, "site", return_value=SITE)
+    mocker.patch.object(UserQueue, "nodes", return_value=())
     mocker.patch.object(probe.Probe, "ask", return_value=None)
     return Terminal(mocker, capsys)
 

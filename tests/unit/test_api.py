@@ -73,7 +73,7 @@ def test_a_job_file_is_read(paper: Path) -> None:
     [
         ({"nodez": 2}, "there is no option nodez; did you mean nodes?"),
         ({"imge": "a.sif"}, "there is no option imge; did you mean image?"),
-        ({"qqq": 1}, "there is no option qqq; the names are those of mnrun run --help-all, with _ for -"),
+        ({"qqq": 1}, "there is no option qqq; the names are those of mnrun plan --help-all, with _ for -"),
         ({"bind": "/a"}, "bind='/a' is not a list"),
         ({"env": ["A=1"], "keep": "yes"}, "keep='yes' is not True or False"),
         ({"env": "A=1"}, "env='A=1' is not a mapping"),

@@ -17,6 +17,7 @@ from mnrun.jobs.job_dir import Records
 from mnrun.model import Allocation, Outcome, Plan, Site
 from mnrun.running import execute, probe
 from mnrun.schedulers import slurm
+from mnrun.schedulers.slurm.queue import UserQueue
 from mnrun.system.screen import Screen
 
 from .samples import SITE, held
@@ -93,6 +94,7 @@ def mnrun(
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch.object(slurm, "is_here", return_value=True)
     mocker.patch.object(slurm, "site", return_value=SITE)
+    mocker.patch.object(UserQueue, "nodes", return_value=())
     mocker.patch.object(probe.Probe, "ask", return_value=None)
     mocker.patch.object(probe.Probe, "networks", return_value=[])
     return Terminal(mocker, capsys)

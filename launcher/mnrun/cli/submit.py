@@ -34,8 +34,8 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
     queue = submission.record(number, batch)
     follow = f"follow it: mnrun logs -f {submission.followed(number, batch)}"
     Screen(batch.spec.quiet).say(f"output: {submission.output(number, batch)}; {follow}")
-    if warning := submission.warning(batch, queue):
-        Screen().warn(warning)
+    for fault in submission.doubts(batch, queue):
+        Screen().warn(fault.text)
     if wait:
         records = [Path(batch.spec.job_dir)]
         code = waiting.wait((number,), records, queue)

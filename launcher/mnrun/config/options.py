@@ -11,7 +11,7 @@ from dataclasses import dataclass
 _WHERE, _BOX, _START, _OURS = "Nodes and ranks", "Container", "Launch", "mnrun itself"
 _BATCH = "Batch job, in sbatch's words"
 # Options of a batch job that an interactive allocation has not.
-_SCRIPTS_OWN = (
+_SCRIPTED = (
     *("array", "dependency", "mail_type", "mail_user", "signal", "requeue", "export"),
     *("slurm", "setup", "ulimit", "templates", "mnrun"),
 )
@@ -20,13 +20,10 @@ LIVE = ("output", "error")
 
 # A verb -> the options that it refuses, or that have no effect in it. Its help lacks them.
 _WITHOUT = {
-    "run": _SCRIPTS_OWN,
+    "run": _SCRIPTED,
     "plan": (),
     "submit": ("hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "stage", "local", "alloc"),
-    "shell": (
-        *(*_SCRIPTS_OWN, *LIVE, "script", "label", "split_output"),
-        *("mode", "launcher", "gpu_bind", "container_per"),
-    ),
+    "shell": (*_SCRIPTED, *LIVE, "script", "label", "split_output", "mode", "launcher", "gpu_bind", "container_per"),
 }
 
 # Keys of a job file -> the option's own name.

@@ -16,6 +16,7 @@ from mnrun.mpi.facts import Installation, MpiFacts, Side
 from mnrun.runtimes import RUNTIMES, SHARING
 
 FINE = "single copy: on"  # the begin of a line that asks for no measure
+NOT_JUDGED = "not judged"
 ALONE = "every rank would be 0 of 1"
 _PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi2"}  # each MPI's protocol with srun
 
@@ -38,6 +39,11 @@ class LaunchMethod:
             else f", {self.launcher}" + (f" --mpi={self.mpi}" if self.launcher == "srun" and self.mpi else "")
         )
         return f"{self.mode}{by}: {self.why}"
+
+    @property
+    def judged(self) -> bool:
+        """Return whether node and image have said enough for a verdict."""
+        return not self.why.startswith(NOT_JUDGED)
 
     @property
     def options(self) -> str:
@@ -118,7 +124,7 @@ def _inside(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
     if spec.start.launcher in WITHOUT_MPI:
         return method(True, f"works: ranks by {spec.start.launcher}, which needs no MPI")
     if facts.silent:
-        return method(True, f"not judged: the image has not answered ({facts.silent})")
+        return method(True, f"{NOT_JUDGED}: the image has not answered ({facts.silent})")
     if spec.start.mpi in MPIS and image.mpis:
         installation = image.has(spec.start.mpi)
         if installation is None:
@@ -161,7 +167,7 @@ def _by_mpirun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
             return method(kind, False, f"the image's PMIx {facts.image.pmix} is too old for the node's {host}: {ends}")
         return method(kind, True, f"works: the node's {host} starts the image's {name}{_skew(kind, facts)}")
     if not kinds:
-        return method(request, True, "not judged: the image has no mpirun that names its MPI")
+        return method(request, True, f"{NOT_JUDGED}: the image has no mpirun that names its MPI")
     if request != "auto" and request not in kinds:
         return method(request, False, f"the image has {_names(kinds)}, and no {MPIS[request].NAME}: {ALONE}")
     return method(
@@ -189,7 +195,7 @@ def _by_srun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
             return _by_plugin(spec, facts, kind)
     if not kinds:
         mpi = request or ("pmix" if "pmix" in facts.offers else next(iter(facts.offers), ""))
-        return _srun(mpi, bool(mpi), f"not judged: the image has no mpirun that names its MPI; {offered}")
+        return _srun(mpi, bool(mpi), f"{NOT_JUDGED}: the image has no mpirun that names its MPI; {offered}")
     needs = " or ".join(dict.fromkeys(_PMI[kind] for kind in kinds))
     other = f"not {request}" if request else offered
     return _srun(request, False, f"the image has {_names(kinds)}, which needs {needs}, {other}: {ALONE}")

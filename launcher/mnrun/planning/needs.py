@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mnrun.jobspec import JobSpec
+from mnrun.model import Fault
 from mnrun.runtimes import RUNTIMES
 
 # kind of a file, its path -> the fault of the file here, or ""
@@ -15,7 +16,7 @@ Look = Callable[[str, str], str]
 
 @dataclass(frozen=True)
 class Need:
-    """A file that every node must have. `kind` is image, program or path."""
+    """A file that every node must have. `kind` is image, program or path, or written: a directory of this machine."""
 
     subject: str
     path: str
@@ -35,15 +36,22 @@ def files(spec: JobSpec) -> Iterator[Need]:
     elif program.command and (path := _host_path(spec, program.command[0])):
         # torchrun reads its program, and does not execute it
         yield Need("program", path, "path" if spec.start.launcher == "torchrun" else "program")
+    yield Need("job directory", spec.job_dir, "written")
 
 
-def warnings(spec: JobSpec, look: Look) -> list[str]:
-    """Return a line about each file that is missing or wrong here. Nodes may have other files, so it is no error."""
-    lines = []
+def faults(spec: JobSpec, look: Look, is_node: bool = False) -> list[Fault]:
+    """Return a fault for each file that is missing or wrong here.
+
+    Nodes may have other files, so that the job may still work, unless this machine `is_node`.
+    """
+    found = []
     for need in files(spec):
         if fault := look(need.kind, need.path):
-            lines.append(f"the {need.subject} {need.path} {fault}; the job will fail unless its nodes have it")
-    return lines
+            sure = is_node or need.kind == "written"
+            rest = "" if sure else "; the job will fail unless its nodes have it"
+            text = f"the {need.subject} {need.path} {fault}{rest}"
+            found.append(Fault(need.subject.replace(" ", "-"), text, sure))
+    return found
 
 
 def _host_path(spec: JobSpec, word: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from mnrun import nodeset, versioned
 from mnrun.jobspec import BUILT_IN, JobSpec
-from mnrun.model import MARK, Command, Plan, Site, Step, Where
+from mnrun.model import MARK, Command, Fault, Plan, Site, Step, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
 from mnrun.planning.layout import size
@@ -19,16 +19,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict, if there is one, and the source of the facts on node and image."""
+    """A verdict, if there is one, and the source of the facts on node and image. Faults of the job count above it."""
 
     verdict: Verdict | None
     origin: str
     spec: JobSpec
     networks: Sequence[str] = ()  # the ranks' settings for networks
+    faults: Sequence[Fault] = ()
+
+    @property
+    def shown(self) -> ShownVerdict:
+        """Return the verdict for programs."""
+        surest = sorted(self.faults, key=lambda fault: not fault.sure)
+        method = self.verdict.chosen if self.verdict else None
+        if method and not method.works and not any(fault.sure for fault in surest):
+            return ShownVerdict(False, "mpi", str(method))
+        if surest:
+            return ShownVerdict(False if surest[0].sure else None, surest[0].code, surest[0].text)
+        if method is None or not method.judged:
+            return ShownVerdict(None, "unknown", str(method or self.origin))
+        return ShownVerdict(True, "works", str(method))
 
     @property
     def lines(self) -> list[str]:
-        return [*self._of_mpi, *(["networks:"] if self.networks else []), *(f"  {line}" for line in self.networks)]
+        lines = [f"{'  ' if place else 'verdict: '}{fault.text}" for place, fault in enumerate(self.faults)]
+        first, *rest = self._of_mpi
+        mpi = [first.replace("verdict", "MPI") if lines else first, *rest]
+        return [*lines, *mpi, *(["networks:"] if self.networks else []), *(f"  {line}" for line in self.networks)]
 
     @property
     def _of_mpi(self) -> list[str]:
@@ -76,6 +93,19 @@ class ShownValue:
 
 
 @dataclass(frozen=True)
+class ShownVerdict:
+    """Whether the job will work."""
+
+    ok: Annotated[bool | None, "whether it will work; null if that is unknown"]
+    reason: Annotated[
+        str,
+        "`works`, `unknown`, `mpi` (image and node do not fit), or the fault: `image`, `bind-source`, "
+        "`working-directory`, `script`, `program`, `job-directory`, `nodes`, `time`",
+    ]
+    text: Annotated[str, "the reason for people"]
+
+
+@dataclass(frozen=True)
 class ShownPlan:
     """The plan of a launch."""
 
@@ -86,6 +116,7 @@ class ShownPlan:
     values: Annotated[Mapping[str, ShownValue], "one for each option, by its name"]
     notes: Annotated[tuple[str, ...], "lines for people"]
     verdict: Annotated[tuple[str, ...], "lines for people: whether it will work"]
+    judgement: Annotated[ShownVerdict, "the same for programs"]
 
 
 def verdict_line(verdict: Verdict | None, origin: str) -> str:
@@ -160,6 +191,7 @@ def as_json(plan: Plan, site: Site, judgement: Judgement) -> str:
         values=_values(plan),
         notes=tuple(plan.notes),
         verdict=tuple(judgement.lines),
+        judgement=judgement.shown,
     )
     return versioned.text(shown, 2)
 

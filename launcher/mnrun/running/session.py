@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
-from mnrun.model import Allocation, Outcome, Plan, Site
+from mnrun.model import Allocation, Fault, Outcome, Plan, Site
 from mnrun.planning import layout, needs, plan, show
 from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
@@ -89,8 +89,19 @@ def _prove(spec: JobSpec) -> None:
 
 def warn_of_files(spec: JobSpec) -> None:
     """Show a warning about each file of the job that this machine lacks."""
-    for line in needs.warnings(spec, paths.fault):
-        Screen().warn(line)
+    for fault in needs.faults(spec, paths.fault):
+        Screen().warn(fault.text)
+
+
+def _faults(spec: JobSpec, site: Site, allocation: Allocation | None) -> list[Fault]:
+    """Return the faults that run or submit would report, before they have nodes or after."""
+    from mnrun.schedulers import BATCH
+
+    found = [] if spec.hosts.names else needs.faults(spec, paths.fault, site.scheduler == "local")
+    if allocation is None:
+        scheduler = BATCH[site.scheduler]
+        found += scheduler.doubts(spec, scheduler.user_queue(os.environ, Path.home(), float(spec.slurm_poll)).nodes)
+    return found
 
 
 def _launch_here(spec: JobSpec, clock: Clock, allocated: bool = False) -> int:
@@ -187,10 +198,11 @@ def _explained(outcome: Outcome, written: Written, split_output: str, screen: Sc
 
 def look(command: tuple[str, ...], given: dict[str, object]) -> View:
     """Return the plan of a run, and change nothing. Raises LaunchError."""
-    from mnrun.running import probe
+    from mnrun.running import outputs, probe
     from mnrun.schedulers import BATCH
 
     spec = spec_of(command, given)
+    outputs.refuse_apart(outputs.live_files(spec))
     allocation: Allocation | None
     with nodes.connected(spec, Screen(quiet=True), look=True) if spec.hosts.names else nullcontext() as hosts:
         if hosts is not None:
@@ -204,7 +216,10 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> View:
     if allocation is None:
         launch_plan = replace(launch_plan, notes=(*launch_plan.notes, _of_no_nodes(spec)))
         site = BATCH[site.scheduler].with_gpus(site, launch_plan.spec, launch_plan.layout)
-    return View(launch_plan, site, show.Judgement(verdict, node_probe.origin, launch_plan.spec, networks))
+    faults = _faults(launch_plan.spec, site, allocation)
+    if verdict and verdict.chosen.judged:
+        faults = [fault for fault in faults if fault.code != "image"]  # a node has it, and has answered
+    return View(launch_plan, site, show.Judgement(verdict, node_probe.origin, launch_plan.spec, networks, faults))
 
 
 def _of_no_nodes(spec: JobSpec) -> str:

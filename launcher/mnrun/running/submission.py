@@ -16,7 +16,7 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.jobs import job_dir
 from mnrun.jobs.records import Submitted
 from mnrun.jobspec import JobSpec
-from mnrun.model import job_name
+from mnrun.model import Fault, job_name
 from mnrun.planning import layout, plan, script
 from mnrun.running import outputs, session
 from mnrun.schedulers import BatchScheduler, at_hand
@@ -77,9 +77,9 @@ def hand_in(submission: Submission) -> tuple[str, str]:
     return scheduler.submit(submission.script, submission.spec, os.environ)
 
 
-def warning(submission: Submission, queue: Queue) -> str:
-    """Return a warning about a job that may wait for ever, or "". The queue is asked only if the job names a time."""
-    return submission.scheduler.overlong(submission.spec, queue.nodes)
+def doubts(submission: Submission, queue: Queue) -> list[Fault]:
+    """Return reasons for which the job may wait for ever, by the nodes of the queue."""
+    return submission.scheduler.doubts(submission.spec, queue.nodes)
 
 
 def output(number: str, submission: Submission) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mnrun.jobspec import JobSpec, Variable
-from mnrun.model import Allocation, Command, Layout, Plan, Site, Step, Words
+from mnrun.model import Allocation, Command, Fault, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
 from mnrun.schedulers.model import BatchStart, Beside, Granted, PartitionNode, Queue, StepTask, Trace
 from mnrun.system.screen import Screen
@@ -126,8 +126,8 @@ class BatchScheduler(Scheduler, Protocol):
     def submit(self, script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
         """Hand in the text of a batch script. Return the job's id, and further messages. Raises LaunchError."""
 
-    def overlong(self, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> str:
-        """Return a warning if the job asks for more time than it can get on the nodes of the queue, and else ""."""
+    def doubts(self, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> list[Fault]:
+        """Return faults of the request: more nodes, or more time, than the nodes of the queue allow."""
 
     def user_queue(self, environ: Mapping[str, str], home: Path, poll: float) -> Queue:
         """Return the queue, as this user may read it. `poll` is the least time between two questions, in seconds."""

@@ -6,7 +6,14 @@ import os
 
 
 def fault(kind: str, path: str) -> str:
-    """Return the fault of an image, a program or any other path on this machine, or "" if it has none."""
+    """Return the fault of an image, a program or any other path on this machine, or "" if it has none.
+
+    A path of the kind `written` is a directory for files of this machine, which is made if it is missing.
+    """
+    if kind == "written":
+        while not os.path.lexists(path):
+            path = os.path.dirname(path)
+        return "" if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK) else "cannot be written"
     if not os.path.exists(path):
         return "is not on this machine"
     if kind == "image" and not os.access(path, os.R_OK):

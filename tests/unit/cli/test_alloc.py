@@ -175,7 +175,7 @@ def test_a_wait_for_more_time_than_there_is(salloc: Salloc, capsys: pytest.Captu
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "mnrun: warning: --time 20 (command line) is above the limit, 10:00 in partition main, so the job may never "
-        "start; cancel it, and ask for less",
+        "start; ask for less",
         "mnrun: job 8 is queued: asks for more",
     ]
 

@@ -11,6 +11,7 @@ from pytest_mock import MockerFixture
 from mnrun.jobs import records
 from mnrun.schedulers import slurm
 from mnrun.schedulers.model import Job, PartitionNode
+from published import checked
 from unit.cli.test_jobs import Slurm
 from unit.salloc import Queue
 from unit.typed import Terminal, complaint
@@ -78,7 +79,7 @@ def test_more_time_than_the_partition_allows(mnrun: Terminal, sbatch: MagicMock,
     assert (answer.code, answer.out) == (0, "271\n")
     assert answer.err.splitlines()[-1] == (
         "mnrun: warning: --time 2:00:00 (command line) is above the limit, 1:00:00 in partition main, so the job may "
-        "never start; cancel it, and ask for less"
+        "never start; ask for less"
     )
 
 
@@ -104,6 +105,39 @@ def test_faults_of_files_are_warnings(mnrun: Terminal, sbatch: MagicMock, tmp_pa
         f"mnrun: warning: the working directory /nowhere is not on this machine{ends}",
         f"mnrun: warning: the script {tmp_path}/job.sh cannot be executed on this machine (chmod +x){ends}",
     ]
+
+
+def test_a_plan_names_the_same_faults(mnrun: Terminal, mocker: MockerFixture, tmp_path: Path) -> None:
+    """Those of files, and of the request. For programs, the first of them is the reason."""
+    main = PartitionNode("main", True, "n1", "idle", "", 0, 0, 2, 2, True, "1:00:00", "")
+    mocker.patch.object(slurm, "user_queue", return_value=Queue(held=(main,)))
+    words = ("-N", "2", "-t", "2:00:00", "--image", "app.sif", "--job-dir", "file/jobs", "--", "./app")
+    (tmp_path / "file").touch()
+    ends = "; the job will fail unless its nodes have it"
+    lines = [
+        f"verdict: the image {tmp_path}/app.sif is not on this machine{ends}",
+        f"  the program {tmp_path}/app is not on this machine{ends}",
+        f"  the job directory {tmp_path}/file/jobs cannot be written",
+        "  partition main has 1 node, and --nodes (command line) asks for 2: mnrun nodes",
+        "  --time 2:00:00 (command line) is above the limit, 1:00:00 in partition main, so the job may never start; "
+        "ask for less",
+    ]
+    assert "\n".join(lines) + "\nMPI: none" in mnrun("plan", *words).out
+    plan = checked("plan", mnrun("plan", "--json", *words).out)
+    assert plan["verdict"][:5] == lines
+    assert plan["judgement"] == {"ok": False, "reason": "job-directory", "text": lines[2].strip()}
+
+
+def test_a_plan_for_this_machine_is_sure(mnrun: Terminal, tmp_path: Path) -> None:
+    """It is the node, and has no other files."""
+    plan = checked("plan", mnrun("plan", "--json", "--local", "--runtime", "host", "--", "./app").out)
+    assert plan["judgement"] == {
+        "ok": False,
+        "reason": "program",
+        "text": f"the program {tmp_path}/app is not on this machine",
+    }
+    plan = checked("plan", mnrun("plan", "--json", "--local", "--runtime", "host", "--", "app").out)
+    assert (plan["judgement"]["ok"], plan["judgement"]["reason"]) == (None, "unknown")
 
 
 @pytest.mark.parametrize(

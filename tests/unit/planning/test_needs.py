@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mnrun.jobspec import JobSpec
+from mnrun.model import Fault
 from mnrun.planning import needs
 from mnrun.planning.needs import Need
 from unit.samples import build
@@ -25,9 +26,10 @@ def test_the_files_of_a_job() -> None:
         Need("bind source", f"{RUN}/data"),
         Need("working directory", "/scratch/run"),
         Need("program", "/scratch/run/app", "program"),
+        Need("job directory", "/home/alice/.mnrun/jobs", "written"),
     ]
     scripted = build(script="job.sh", image="docker://a/b")
-    assert list(needs.files(scripted))[1:] == [Need("script", f"{RUN}/job.sh", "program")]
+    assert list(needs.files(scripted))[1:-1] == [Need("script", f"{RUN}/job.sh", "program")]
 
 
 @pytest.mark.parametrize(
@@ -57,11 +59,24 @@ def test_torchrun_reads_its_program() -> None:
 
 
 def test_a_line_about_each_fault() -> None:
-    """Nodes may have other files, so that no fault is an error."""
+    """Nodes may have other files, so that no fault is sure, unless this machine is the node."""
+
+    def look(kind: str, path: str) -> str:
+        return "is not on this machine" if kind in ("image", "program") else ""
+
     job: JobSpec = build("./app")
-    assert needs.warnings(job, lambda kind, path: "") == []
-    lines = needs.warnings(job, lambda kind, path: "is not on this machine" if kind != "path" else "")
-    assert lines == [
-        f"the image {RUN}/app.sif is not on this machine; the job will fail unless its nodes have it",
-        f"the program {RUN}/app is not on this machine; the job will fail unless its nodes have it",
+    assert needs.faults(job, lambda kind, path: "") == []
+    assert needs.faults(job, look) == [
+        Fault("image", f"the image {RUN}/app.sif is not on this machine; the job will fail unless its nodes have it"),
+        Fault("program", f"the program {RUN}/app is not on this machine; the job will fail unless its nodes have it"),
     ]
+    assert needs.faults(job, look, True) == [
+        Fault("image", f"the image {RUN}/app.sif is not on this machine", True),
+        Fault("program", f"the program {RUN}/app is not on this machine", True),
+    ]
+
+
+def test_the_directory_of_records_is_on_this_machine() -> None:
+    """Whatever the nodes have."""
+    (fault,) = needs.faults(build("app"), lambda kind, path: "cannot be written" if kind == "written" else "")
+    assert fault == Fault("job-directory", "the job directory /home/alice/.mnrun/jobs cannot be written", True)

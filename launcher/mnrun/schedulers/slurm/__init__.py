@@ -31,7 +31,7 @@ from mnrun.schedulers.slurm.cluster import (
     version,
     why_down,
 )
-from mnrun.schedulers.slurm.options import TEMPLATE, directives, output, overlong, refuse, request
+from mnrun.schedulers.slurm.options import TEMPLATE, directives, doubts, output, refuse, request
 from mnrun.schedulers.slurm.steps import (
     CLIENT,
     LIMITS,
@@ -73,5 +73,5 @@ __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environme
 __all__ += ["with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
 __all__ += ["settings", "site", "start", "step", "submit", "time_limit", "trace", "why_down"]
-__all__ += ["TEMPLATE", "directives", "output", "overlong", "refuse", "request"]
+__all__ += ["TEMPLATE", "directives", "doubts", "output", "refuse", "request"]
 __all__ += ["TITLE", "allocated", "user_queue"]

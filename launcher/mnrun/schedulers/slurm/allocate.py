@@ -17,7 +17,7 @@ import re
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import IO
@@ -25,7 +25,7 @@ from typing import IO
 from mnrun.errors import LaunchError, SchedulerError
 from mnrun.files import wrappers
 from mnrun.jobspec import JobSpec
-from mnrun.model import Command, Words
+from mnrun.model import Command, Fault, Words
 from mnrun.nodes import kit
 from mnrun.schedulers.model import Granted, Queue
 from mnrun.schedulers.slurm import cluster, options
@@ -57,7 +57,7 @@ def allocated(
             command = Command(tied(("bash", "-p", str(wrappers()["withdraw.sh"]), *argv)))
             lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
         granted = Granted({})
-        wait = Wait(events, user_queue, partial(options.overlong, spec, user_queue.nodes))
+        wait = Wait(events, user_queue, partial(options.doubts, spec, user_queue.nodes))
         try:
             with Signals(events):
                 granted.variables = _variables(events, screen, lambda: _lines(errors), wait)
@@ -79,10 +79,12 @@ def allocated(
 class Wait:
     """A job's time in the queue. A thread asks why it waits, since the question may take long."""
 
-    def __init__(self, events: queue.SimpleQueue[Event], user_queue: Queue, warning: Callable[[], str]) -> None:
+    def __init__(
+        self, events: queue.SimpleQueue[Event], user_queue: Queue, doubts: Callable[[], Sequence[Fault]]
+    ) -> None:
         self._events = events
         self._queue = user_queue
-        self._warning = warning
+        self._doubts = doubts
         self._over = threading.Event()
         self._job = ""
 
@@ -97,8 +99,8 @@ class Wait:
         self._over.set()
 
     def _ask(self) -> None:
-        if not self._over.wait(PATIENCE) and (text := self._warning()):
-            self._events.put(("warning", self._job, text))
+        for fault in () if self._over.wait(PATIENCE) else self._doubts():
+            self._events.put(("warning", self._job, fault.text))
         self._queue.forget()  # no earlier answer knows the job
         pause = 0.0
         while not self._over.wait(pause):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.jobspec import BUILT_IN, JobSpec
-from mnrun.model import Layout, Site, Words, job_name
+from mnrun.model import Fault, Layout, Site, Words, job_name
 from mnrun.nodeset import counted
 from mnrun.schedulers.model import PartitionNode
 
@@ -118,35 +119,49 @@ _REFUSALS = {
 
 def shortage(message: str, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> str:
     """Return how many nodes the partition has if the job asks for more, and "" if that is not why Slurm refuses."""
-    if "node configuration" not in message.lower():
-        return ""
-    name, want = spec.batch.text("partition"), spec.resources.nodes or 0
-    with suppress(SchedulerError):
-        its = [node for node in nodes() if (node.partition == name if name else node.default)]
-        if 0 < len(its) < want:
-            asked = f"--nodes ({spec.origins['nodes']})" if "nodes" in spec.origins else "the job"
-            there = f"partition {its[0].partition} has {counted(len(its), 'node')}"
-            return f"{there}, and {asked} asks for {want}: mnrun nodes"
-    return ""
+    return "" if "node configuration" not in message.lower() else _too_wide(spec, _its_nodes(spec, nodes))
 
 
-def overlong(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> str:
-    """Return a warning if the job asks for more time than its partitions allow, and else "".
+def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> list[Fault]:
+    """Return the faults of a request for more nodes, or more time, than its partitions have.
 
-    At most sites, sbatch and salloc take such a job, and it waits (slurm.conf(5), EnforcePartLimits).
+    At most sites, sbatch and salloc take a job with too much time, and it waits (slurm.conf(5), EnforcePartLimits).
+    Slurm is asked only about a job that names a time, or has several nodes.
     """
-    time, names = spec.batch.text("time"), spec.batch.text("partition").split(",")
-    if not time:
-        return ""
-    limits: dict[str, str] = {}
+    if not spec.batch.text("time") and (spec.resources.nodes or 1) == 1:
+        return []
+    its = _its_nodes(spec, nodes)
+    return [
+        Fault(code, text) for code, text in (("nodes", _too_wide(spec, its)), ("time", _too_long(spec, its))) if text
+    ]
+
+
+def _its_nodes(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> list[PartitionNode]:
+    """Return the nodes of the job's partitions, or [] if Slurm does not answer."""
+    names = spec.batch.text("partition").split(",")
     with suppress(SchedulerError):
-        its = [node for node in nodes() if (node.partition in names if names[0] else node.default)]
-        limits = {node.partition: node.limit for node in its}
-    if not limits or _seconds(time) <= max(map(_seconds, limits.values())):
+        return [node for node in nodes() if (node.partition in names if names[0] else node.default)]
+    return []
+
+
+def _too_wide(spec: JobSpec, its: Sequence[PartitionNode]) -> str:
+    """Return the sizes of the job's partitions if the job asks for more nodes than any of them has, and else ""."""
+    sizes, want = Counter(node.partition for node in its), spec.resources.nodes or 0
+    if not 0 < max(sizes.values(), default=0) < want:
+        return ""
+    asked = f"--nodes ({spec.origins['nodes']})" if "nodes" in spec.origins else "the job"
+    there = " and ".join(f"partition {name} has {counted(size, 'node')}" for name, size in sizes.items())
+    return f"{there}, and {asked} asks for {want}: mnrun nodes"
+
+
+def _too_long(spec: JobSpec, its: Sequence[PartitionNode]) -> str:
+    """Return the limits of the job's partitions if the job asks for more time than any of them allows, and else ""."""
+    time, limits = spec.batch.text("time"), {node.partition: node.limit for node in its}
+    if not time or not limits or _seconds(time) <= max(map(_seconds, limits.values())):
         return ""
     allowed = " and ".join(f"{limit} in partition {name}" for name, limit in limits.items())
     asked = f"--time {time} ({spec.origins['time']})"
-    return f"{asked} is above the limit, {allowed}, so the job may never start; cancel it, and ask for less"
+    return f"{asked} is above the limit, {allowed}, so the job may never start; ask for less"
 
 
 def _seconds(time: str) -> float:

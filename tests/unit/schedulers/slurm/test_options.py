@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mnrun.errors import Impossible, SchedulerError, UsageError
-from mnrun.model import Site
+from mnrun.model import Fault, Site
 from mnrun.planning import layout
 from mnrun.schedulers.model import PartitionNode
 from mnrun.schedulers.slurm import options
@@ -91,13 +91,32 @@ def test_more_time_than_there_is(given: dict[str, Any], limits: str) -> None:
     nodes = [
         PartitionNode(name, default, "n1", "idle", "", 0, 0, 2, 2, True, limit, "") for name, default, limit in places
     ]
-    said = options.overlong(build("./app", **given), lambda: nodes)
     start = f"--time {given.get('time')} (command line) is above the limit, "
-    assert said == (f"{start}{limits}, so the job may never start; cancel it, and ask for less" if limits else "")
+    said = [Fault("time", f"{start}{limits}, so the job may never start; ask for less")] if limits else []
+    assert options.doubts(build("./app", **given), lambda: nodes) == said
+
+
+@pytest.mark.parametrize(
+    ("partition", "nodes", "there"),
+    [
+        ("", "2", ""),
+        ("", "3", "partition main has 2 nodes"),
+        ("main,wide", "3", ""),
+        ("main,wide", "4", "partition main has 2 nodes and partition wide has 3 nodes"),
+        ("none", "4", ""),
+    ],
+)
+def test_a_job_with_more_nodes_than_there_are(partition: str, nodes: str, there: str) -> None:
+    """One partition that has them is enough, and of others Slurm says that they are none."""
+    places = (*(("main", True, f"n{n}") for n in range(2)), *(("wide", False, f"w{n}") for n in range(3)))
+    its = [PartitionNode(name, main, node, "idle", "", 0, 0, 2, 2, True, "1:00", "") for name, main, node in places]
+    given: dict[str, Any] = {"partition": partition} if partition else {}
+    said = [Fault("nodes", f"{there}, and --nodes (command line) asks for {nodes}: mnrun nodes")] if there else []
+    assert options.doubts(build("./app", nodes=nodes, **given), lambda: its) == said
 
 
 def test_the_time_there_is_without_an_answer() -> None:
-    """The job is in the queue all the same. Slurm is asked only about a job that names a time."""
+    """The job is in the queue all the same. Slurm is asked only about a job that names a time, or nodes."""
 
     def nodes() -> list[PartitionNode]:
         raise SchedulerError("sinfo did not answer")
@@ -105,8 +124,8 @@ def test_the_time_there_is_without_an_answer() -> None:
     def never() -> list[PartitionNode]:
         raise AssertionError
 
-    assert options.overlong(build("./app", time="10"), nodes) == ""
-    assert options.overlong(build("./app"), never) == ""
+    assert options.doubts(build("./app", time="10"), nodes) == []
+    assert options.doubts(build("./app", nodes="1"), never) == []
 
 
 @pytest.mark.parametrize(
