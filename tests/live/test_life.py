@@ -146,7 +146,8 @@ def test_a_job_that_is_requeued_outside_in(cluster: Cluster, desk: Desk) -> None
 
     assert ask(cluster, "logs", job, "--rank", "3").out == again[3]
     for node, ranks in (("node01", (0, 2)), ("node02", (1, 3))):
-        one = ask(cluster, "logs", job, "--node", node)
+        assert ask(cluster, "logs", job, "--node", node).err == ""
+        one = ask(cluster, "logs", job, "--node", node, "-v")
         assert sorted(one.out.splitlines(True)) == [f"[{rank}] {again[rank]}" for rank in ranks], one
         assert {line.split()[1] for line in one.err.splitlines()} == {node}, one
     whole = ask(cluster, "logs", job)
@@ -302,7 +303,7 @@ def test_no_secret_is_said_or_left(cluster: Cluster, desk: Desk) -> None:
     _in_no_file(cluster, secret, running=True)
     desk.put("go", "")
     assert wait(cluster, job) == 0, desk.read("out")
-    heard += [ask(cluster, "logs", job, "--node", node) for node in cluster.nodes]
+    heard += [ask(cluster, "logs", job, "-v", "--node", node) for node in cluster.nodes]
     for done in heard:
         assert secret not in done.out + done.err, done
     assert secret not in desk.read("out").decode()

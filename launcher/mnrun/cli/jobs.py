@@ -77,8 +77,9 @@ def wait(**given: Any) -> None:
     "--rank", type=click.IntRange(0), metavar="R", help="Show the output of this rank (of a job with --split-output)."
 )
 @click.option(
-    "--node", default="", metavar="N", help="Show the output of the ranks on this node, and mnrun's lines about it."
+    "--node", default="", metavar="N", help="Show the output of the ranks on this node (of a job with --split-output)."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show mnrun's own lines about the nodes, too.")
 @job_dir_option
 def logs(**given: Any) -> None:
     """Show the output of a job. It is read from files, so Slurm is seldom asked."""

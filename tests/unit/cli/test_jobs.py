@@ -315,7 +315,10 @@ def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     assert whole.out == "one\ntwo\n[0] I am 0\n[1] I am 1\n[2] I am 2\n"
     assert whole.err == "[1] careful\n"
     two = mnrun("logs", "7", "--node", "n2")
-    assert (two.out, two.err) == ("[0] I am 0\n[2] I am 2\n", "ready n2 port=2\nrank n2 0 3\nrank n2 2 3\n")
+    assert (two.out, two.err) == ("[0] I am 0\n[2] I am 2\n", "")
+    verbose = mnrun("logs", "7", "--node", "n2", "-v")
+    assert (verbose.out, verbose.err) == (two.out, "ready n2 port=2\nrank n2 0 3\nrank n2 2 3\n")
+    assert mnrun("logs", "7", "-v").err == log + "[1] careful\n"
     assert "rank 9 of job 7 has written nothing" in mnrun("logs", "7", "--rank", "9").err
     assert "job 7 has no node n9; its nodes are n[1-2]" in mnrun("logs", "7", "--node", "n9").err
     assert "choose one" in mnrun("logs", "7", "--node", "n1", "--rank", "0").err
@@ -341,6 +344,10 @@ def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) ->
     assert (
         "has no separate output for each rank; submit it with --split-output" in mnrun("logs", "7", "--rank", "0").err
     )
+    (jobs / "7" / "0" / "log").write_text("ready n1 port=1\n")
+    line = "mnrun: job 7 has no separate output for each rank; submit it with --split-output DIR"
+    assert mnrun("logs", "7", "--node", "n1").err == f"{line}; -v shows mnrun's lines about n1\n"
+    assert mnrun("logs", "7", "--node", "n1", "-v").err == "ready n1 port=1\n"
     (jobs / "out").unlink()
     assert "out is not there; look where the output was moved" in mnrun("logs", "7").err
 

@@ -106,7 +106,15 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     sys.exit(waiting.wait(ids, bases_of(job_dir), user_queue()))
 
 
-def logs(identity: str, following: bool, lines: int | None, rank: int | None, node: str, job_dir: str | None) -> None:
+def logs(
+    identity: str,
+    following: bool,
+    lines: int | None,
+    rank: int | None,
+    node: str,
+    verbose: bool,
+    job_dir: str | None,
+) -> None:
     """Show the output of a job. It is read from files, so Slurm is seldom asked."""
     from mnrun.jobs.tail import Tail
 
@@ -121,9 +129,10 @@ def logs(identity: str, following: bool, lines: int | None, rank: int | None, no
     silence = _silence(identity, bases) if following else None
     while True:
         record = _record(bases, identity)
-        if not following and record.begun is None and not _sources(record, rank, node):
+        sources = _sources(record, rank, node, verbose)
+        if not following and record.begun is None and not sources:
             raise _without_start(record)
-        for path, prefix, error, only in _sources(record, rank, node):
+        for path, prefix, error, only in sources:
             if (path, error) not in tails:
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
         first = first and not tails
@@ -185,7 +194,7 @@ def _record(bases: Sequence[Path], identity: str) -> JobRecord:
     raise target.absence(identity, bases)
 
 
-def _sources(record: JobRecord, rank: int | None, node: str) -> list[tuple[Path, bytes, bool, str]]:
+def _sources(record: JobRecord, rank: int | None, node: str, verbose: bool) -> list[tuple[Path, bytes, bool, str]]:
     """Return (file, prefix of its lines, whether it is standard error, a word that its lines must contain)."""
     from mnrun.jobs import archive
 
@@ -194,18 +203,21 @@ def _sources(record: JobRecord, rank: int | None, node: str) -> list[tuple[Path,
         path = records.named(request.output, record.id, request.name, os.environ.get("USER", "")) if request else ""
         return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
     apart = begun.split_output or (request.split_output if request is not None else "")
-    if rank is not None and not apart:
-        raise UsageError(f"job {record.id} has no separate output for each rank", "submit it with --split-output DIR")
+    ranks = _ranks_on(record, node) if node else set()
+    if not apart and (rank is not None or (node and not verbose)):
+        also = f"; -v shows mnrun's lines about {node}" if node else ""
+        raise UsageError(
+            f"job {record.id} has no separate output for each rank", f"submit it with --split-output DIR{also}"
+        )
     files = archive.rank_files(apart) if apart else {}
     if rank is not None:
         return [(path, b"", stream == "err", "") for (r, stream), path in files.items() if r == rank]
+    own = [(archive.log(record), b"", True, node)] if verbose else []
     if node:
-        ranks = _ranks_on(record, node)
-        outputs = [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in ranks]
-        return [(archive.log(record), b"", True, node), *outputs]
+        return own + [(path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items() if r in ranks]
     whole = [(Path(path), b"", error, "") for path, error in ((begun.output, False), (begun.error, True)) if path]
     whole = whole[:1] if begun.error == begun.output else whole
-    return [*whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
+    return [*own, *whole, *((path, b"[%d] " % r, stream == "err", "") for (r, stream), path in files.items())]
 
 
 def _ranks_on(record: JobRecord, node: str) -> set[int]:
