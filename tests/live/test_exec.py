@@ -51,6 +51,12 @@ def stop(cluster: Cluster, how: str) -> None:
     os.kill(launcher.pid, getattr(signal, how))
 
 
+def runs(cluster: Cluster) -> list[tuple[str, ...]]:
+    """The live runs that `mnrun status` shows."""
+    jobs = checked("status", cluster.alice(["mnrun", "status", "--json"]).out)["jobs"]
+    return [(job["name"], job["state"], job["nodelist"]) for job in jobs if "-" in job["id"]]
+
+
 @contextmanager
 def under_way(cluster: Cluster, *words: str, nodes: int = 2) -> Iterator[Job]:
     """A job of two ranks on each node, all of them up."""
@@ -74,10 +80,12 @@ def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None
         enters(cluster, "--rank", "3", node=cluster.nodes[1])
         enters(cluster, "--node", cluster.nodes[1], node=cluster.nodes[1])
         enters(cluster, node=cluster.nodes[0])
+        assert runs(cluster) == [("sh", "RUNNING", "node[01-02]")]
         program = cluster.alice(["mnrun", "exec", "--rank", "2", "--", "sh", "-c", "cat /proc/$MNRUN_RANK_PID/cmdline"])
         assert program.raw == b"sleep\0003600\0", program
         rank = cluster.alice(["mnrun", "exec", "--rank", "1", "--", "env"])
         assert any(line.split("=")[0].endswith("RANK") for line in rank.out.splitlines()), rank
+    assert runs(cluster) == []
 
 
 @pytest.mark.xdist_group("engines")

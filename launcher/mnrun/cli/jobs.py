@@ -23,8 +23,8 @@ job_dir_option = click.option(
 def status(**given: Any) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.
 
-    Without an ID, it shows your jobs that wait or run, submitted ones of the last 7 days, and live ones for as long as
-    Slurm remembers them.
+    Without an ID, it shows your jobs that wait or run, the live runs of now, and submitted jobs of the last 7 days.
+    Live runs that have ended are shown for as long as Slurm remembers their jobs.
     """
     from mnrun.cli.work import jobs as work
 

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from mnrun import nodeset
 from mnrun.jobs import state
+from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.state import JobRecord, JobView
-from mnrun.schedulers.model import Queue
+from mnrun.schedulers.model import RUNNING, Queue
+
+
+def live(launches: Iterable[LaunchRecord], ids: Collection[str], jobs: Collection[JobView]) -> list[JobView]:
+    """Return the live runs of these ids, or all of them.
+
+    The launcher of each was seen on this machine, or its job is among `jobs` and goes on.
+    """
+    left = {job.id: job.left for job in jobs if job.state in RUNNING}
+    return [
+        JobView(
+            id=launch.job,
+            name=launch.title,
+            state="RUNNING",
+            why="",
+            nodes=len(launch.nodes),
+            nodelist=nodeset.fold(launch.nodes),
+            gpus=sum(launch.gpus.values()),
+            left=left.get(launch.number),
+            code=None,
+            submitted=launch.begun,
+        )
+        for launch in launches
+        if (launch.near or launch.number in left) and (not ids or any(map(launch.has, ids)))
+    ]
 
 
 def views(

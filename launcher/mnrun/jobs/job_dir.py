@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import tempfile
 import time
@@ -20,7 +19,7 @@ from mnrun.jobs.launches import OWNER as OWNER
 from mnrun.jobs.records import OUTCOME, SCRIPT, SUBMITTED, TIMELINE, Ended, Submitted
 from mnrun.jobs.timeline import Moments, NodeMoments, Timeline
 from mnrun.jobspec import JobSpec
-from mnrun.model import Plan, Site, Worker
+from mnrun.model import Plan, Site, Worker, job_name
 from mnrun.system.clock import Clock
 from mnrun.system.screen import Screen
 
@@ -98,6 +97,8 @@ class Records:
             binds=site.binds,
             ssh_user=hosts.ssh_user,
             ssh_port=hosts.ssh_port or 0,
+            title=job_name(plan.spec),
+            begun=time.time(),
         )
         with suppress(OSError):
             self.write(launches.LAUNCH, versioned.text(record))
@@ -135,7 +136,7 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
         path.mkdir()
         path.chmod(0o700)
         records = Records(path)
-        records.write(OWNER, f"{platform.node()} {os.getpid()}\n")
+        records.write(OWNER, launches.mark())
     except FileExistsError:
         raise UsageError(f"{path} exists: two launches have this name", "start again") from None
     except OSError as error:
@@ -188,12 +189,8 @@ def _write(path: str, text: str) -> None:
 def _clear(parent: Path) -> None:
     """Remove the directories of launches on this machine that were killed before they could do so."""
     for owner in parent.glob(f"*/{OWNER}"):
-        try:
-            host, pid = owner.read_text(encoding="utf-8").split()
-            if host == platform.node() and not Path("/proc", pid).exists():
-                shutil.rmtree(owner.parent, ignore_errors=True)
-        except (OSError, ValueError):
-            continue
+        if launches.whereabouts(owner) == launches.GONE:
+            shutil.rmtree(owner.parent, ignore_errors=True)
 
 
 def writable(base: str) -> None:

@@ -9,8 +9,10 @@ A launch that was killed hard has left no record of its end. Its scheduler knows
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +20,11 @@ from typing import Any
 
 from mnrun.jobs import archive, records
 from mnrun.jobs.state import JobRecord
+from mnrun.system import clock
 
 LAUNCH = "launch.json"
-OWNER = "launcher"  # names host and pid while a launch is under way
+OWNER = "launcher"  # names host, pid and start of the launcher while a launch is under way
+HERE, GONE, ELSEWHERE = "here", "gone", "elsewhere"
 _NAME = re.compile(r"([1-9]\d*|local|hosts)-[a-z2-9]{6}", re.ASCII)
 
 
@@ -29,8 +33,9 @@ class LaunchRecord:
     """The place where a launch runs.
 
     `job` is mnrun's own name of it, and `number` its scheduler's. `gpus` holds node -> GPUs of the job there.
-    `binds` says whether Slurm binds tasks to CPUs. `ssh_port` is 0 without one. `folder` is the record's directory, and
-    `submitted` the id of a submitted job.
+    `binds` says whether Slurm binds tasks to CPUs. `ssh_port` is 0 without one. `title` is the job's name, and `begun`
+    the time of the launch. `folder` is the record's directory, and `submitted` the id of a submitted job. `near` says
+    that its launcher was seen alive on this machine.
     """
 
     job: str
@@ -42,8 +47,11 @@ class LaunchRecord:
     binds: bool = True
     ssh_user: str = ""
     ssh_port: int = 0
+    title: str = ""
+    begun: float = 0
     folder: str = ""
     submitted: str = ""
+    near: bool = False
 
     @property
     def name(self) -> str:
@@ -62,7 +70,7 @@ def is_name(word: str) -> bool:
 
 def running(bases: Sequence[Path]) -> list[LaunchRecord]:
     """Return the launches that have left no record of an end."""
-    found = [*_live(bases), *(found for record in archive.read(bases).values() for found in of_job(record))]
+    found = [*live(bases), *(found for record in archive.read(bases).values() for found in of_job(record))]
     by_name = {launch.job: launch for launch in found}
     return [by_name[name] for name in sorted(by_name)]
 
@@ -82,20 +90,34 @@ def of_job(record: JobRecord) -> Iterator[LaunchRecord]:
         yield replace(launch, submitted=record.id)
 
 
-def _live(bases: Iterable[Path]) -> Iterator[LaunchRecord]:
+def live(bases: Iterable[Path]) -> Iterator[LaunchRecord]:
+    """Yield the live runs whose launcher lives, or is on another machine."""
     for base in bases:
-        for owner in base.glob(f"*/{OWNER}"):
-            if _lives(owner):
-                yield from _read(owner.parent)
+        for owner in sorted(base.glob(f"*/{OWNER}")):
+            if (place := whereabouts(owner)) in (HERE, ELSEWHERE):
+                yield from (replace(launch, near=place == HERE) for launch in _read(owner.parent))
 
 
-def _lives(owner: Path) -> bool:
-    """Return whether the launcher that this file names lives. A launcher on another machine counts as alive."""
+def mark() -> str:
+    """Return the line that names this launcher: its host, its process, and the start of that."""
+    return f"{platform.node()} {os.getpid()} {clock.ticks(os.getpid())}\n"
+
+
+def whereabouts(owner: Path) -> str:
+    """Return where the launcher is that this file names: HERE, GONE or ELSEWHERE.
+
+    The result is "" if the file cannot be read, or if another user could have written it.
+    """
     try:
-        host, pid = owner.read_text(encoding="utf-8").split()
+        folder = owner.parent.lstat()
+        host, pid, start = owner.read_text(encoding="utf-8").split()
+        if not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.getuid() or folder.st_mode & 0o022:
+            return ""
+        if host != platform.node():
+            return ELSEWHERE
+        return HERE if clock.ticks(int(pid)) == int(start) > 0 else GONE
     except (OSError, ValueError):
-        return False
-    return host != platform.node() or Path("/proc", pid).exists()
+        return ""
 
 
 def _read(folder: Path) -> Iterator[LaunchRecord]:

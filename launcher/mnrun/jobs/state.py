@@ -77,7 +77,7 @@ class JobRecord:
 class JobView:
     """A job for a person."""
 
-    id: Annotated[str, "`271`, or `271_4` for a task of an array"]
+    id: Annotated[str, "`271`, `271_4` for a task of an array, or `271-uyqcci` for a live run"]
     name: Annotated[str, "the job's name"]
     state: Annotated[str, "Slurm's state: `RUNNING`, `COMPLETED` …"]
     why: Annotated[str, "the reason that it waits, or that it ended; empty if there is none"]

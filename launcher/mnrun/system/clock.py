@@ -6,11 +6,18 @@ import os
 import time
 
 
+def ticks(pid: int) -> int:
+    """Return the start of a process, in ticks since the machine's own (proc(5), field 22), or 0 without the process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 def begun() -> float:
     """Return the time at which this process began, by the clock of time.monotonic."""
-    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-        fields = file.read().rpartition(")")[2].split()
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")  # proc(5), field 22
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
     return time.monotonic() - age
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def running(
     folder.mkdir(parents=True)
     record = LaunchRecord(job, scheduler, job.partition("-")[0], f"/tmp/mnrun.{job}", nodes, gpus={"n2": 4})
     (folder / launches.LAUNCH).write_text(versioned.text(record))
-    (folder / launches.OWNER).write_text(f"{platform.node()} {os.getpid()}\n")
+    (folder / launches.OWNER).write_text(launches.mark())
     ranks = [(node, 2 * place + number) for place, node in enumerate(nodes) for number in range(2)]
     (folder / "log").write_text("".join(f"rank {node} {rank} 4\n" for node, rank in ranks))
     return folder
@@ -153,7 +152,7 @@ def test_several_jobs_are_named(mnrun: Terminal, jobs: Path) -> None:
     """So are several launches in one job. A launch whose mnrun is dead does not count."""
     running(jobs)
     running(jobs, "12-ghijkm")
-    (running(jobs, "14-abcdef") / launches.OWNER).write_text(f"{platform.node()} 4194305\n")
+    (running(jobs, "14-abcdef") / launches.OWNER).write_text(f"{platform.node()} 4194305 1\n")
     assert mnrun("exec", "ps").err == "mnrun: 2 jobs of yours run; name one of 12-abcdef, 12-ghijkm\n"
     assert mnrun("exec", "12", "ps").err == "mnrun: job 12 has 2 launches; name one of 12-abcdef, 12-ghijkm\n"
 

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
+from mnrun import versioned
 from mnrun.cli import main
 from mnrun.cli.work import jobs as verbs
 from mnrun.errors import SchedulerError
+from mnrun.jobs import launches
+from mnrun.jobs.launches import LaunchRecord
 from mnrun.schedulers.model import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers
 from mnrun.system import screen
@@ -65,6 +68,7 @@ def mnrun(
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch("time.sleep")
     mocker.patch("mnrun.schedulers.slurm.trace", return_value=None)
+    mocker.patch("mnrun.schedulers.slurm.is_here", return_value=True)
     return Terminal(mocker, capsys)
 
 
@@ -105,6 +109,68 @@ def test_status_of_all(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
 def test_status_where_there_is_nothing(mnrun: Terminal, slurm: Slurm) -> None:
     done = mnrun("status")
     assert (done.code, done.out, done.err) == (0, "", "mnrun: no jobs of yours in the last 7 days\n")
+
+
+def lives(base: Path, job: str, owner: str, title: str = "app") -> Path:
+    """Write the records of a live run on two nodes."""
+    folder = base / job
+    folder.mkdir(parents=True)
+    folder.chmod(0o700)
+    record = LaunchRecord(job, "slurm", job.partition("-")[0], "", ("n1", "n2"), gpus={"n1": 4, "n2": 4}, title=title)
+    (folder / launches.LAUNCH).write_text(versioned.text(record))
+    (folder / launches.OWNER).write_text(owner)
+    return folder
+
+
+def test_status_of_live_runs(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Each with the time that its allocation has left. One on another machine counts if its job runs."""
+    slurm.known = (Job("12", "interactive", "RUNNING", nodes=2, nodelist="n[1-2]", end=time.time() + 60.9),)
+    lives(jobs, "12-abcdef", launches.mark(), "train")
+    lives(jobs, "hosts-abcdef", launches.mark())
+    lives(jobs, "12-ghijkm", "other-login 1 1\n")
+    lives(jobs, "11-abcdef", "other-login 1 1\n")
+    assert mnrun("status").out.splitlines()[1:] == [
+        "12            interactive  running  n[1-2]        1:00",
+        "12-abcdef     train        running  n[1-2]  8     1:00",
+        "12-ghijkm     app          running  n[1-2]  8     1:00",
+        "hosts-abcdef  app          running  n[1-2]  8     no limit",
+    ]
+    assert [job["id"] for job in json.loads(mnrun("status", "--json", "12").out)["jobs"]] == [
+        *("12", "12-abcdef", "12-ghijkm")
+    ]
+    slurm.asked.clear()
+    assert mnrun("status", "hosts-abcdef").out.splitlines()[1:] == [
+        "hosts-abcdef  app   running  n[1-2]  8     no limit"
+    ]
+    assert slurm.asked == []
+    assert mnrun("status", "11-abcdef").err.startswith("mnrun: no job 11-abcdef of yours: neither Slurm nor ")
+
+
+@pytest.mark.parametrize("what", ["gone", "another process", "open to others", "a link", "another user's"])
+def test_status_believes_no_record_by_its_name(
+    mnrun: Terminal, slurm: Slurm, jobs: Path, tmp_path: Path, mocker: MockerFixture, what: str
+) -> None:
+    """The launcher is a process of that start, and nobody else could have written the record."""
+    host, pid, start = launches.mark().split()
+    marks = {"gone": f"{host} 4194305 {start}", "another process": f"{host} {pid} {int(start) + 1}"}
+    base = tmp_path / "elsewhere" if what == "a link" else jobs
+    folder = lives(base, "hosts-abcdef", marks.get(what, launches.mark()))
+    if what == "open to others":
+        folder.chmod(0o770)
+    if what == "a link":
+        jobs.mkdir(parents=True)
+        (jobs / "hosts-abcdef").symlink_to(folder)
+    if what == "another user's":
+        mocker.patch("os.getuid", return_value=4711)
+    assert mnrun("status").err == "mnrun: no jobs of yours in the last 7 days\n"
+
+
+def test_status_without_a_scheduler(mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture) -> None:
+    """Nobody is asked."""
+    mocker.patch("mnrun.schedulers.slurm.is_here", return_value=False)
+    lives(jobs, "local-abcdef", launches.mark())
+    assert [line.split()[0] for line in mnrun("status").out.splitlines()] == ["JOB", "local-abcdef"]
+    assert slurm.asked == []
 
 
 def test_status_for_programs(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:

@@ -15,7 +15,7 @@ from pytest_mock import MockerFixture
 
 from mnrun import versioned
 from mnrun.errors import NodeError, UsageError
-from mnrun.jobs import job_dir, timeline
+from mnrun.jobs import job_dir, launches, timeline
 from mnrun.model import Worker
 from mnrun.running import execute
 from mnrun.system.clock import Clock
@@ -166,15 +166,15 @@ def test_a_file_in_its_place_is_one_line(tmp_path: Path) -> None:
 
 def test_what_a_killed_launch_left_goes_with_the_next(tmp_path: Path) -> None:
     """Its host was this one and its process is gone: nobody else would tidy up."""
-    dead = leave(tmp_path, "6-old", f"{platform.node()} 4194305\n")  # above the kernel's highest pid
+    dead = leave(tmp_path, "6-old", f"{platform.node()} 4194305 1\n")  # above the kernel's highest pid
     with job_dir.opened(str(tmp_path), "7-abc", keep=False):
         assert not dead.exists()
 
 
 @pytest.mark.parametrize(
     "owner",
-    [f"{platform.node()} {os.getpid()}\n", "another-host 4194305\n", "", "odd", "a b c\n"],
-    ids=["alive", "elsewhere", "empty", "odd", "too much"],
+    [launches.mark(), "another-host 4194305 1\n", "", "odd", "a b c\n", f"{platform.node()} 4194305\n"],
+    ids=["alive", "elsewhere", "empty", "odd", "no numbers", "too little"],
 )
 def test_what_may_be_under_way_stays(tmp_path: Path, owner: str) -> None:
     """A living process, another host's, or a mark that cannot be read: it is not ours to remove."""

@@ -16,7 +16,7 @@ from mnrun.attach import target
 from mnrun.cli.parsing import print_json
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.jobs import asking, records, state
+from mnrun.jobs import asking, launches, records, state
 from mnrun.jobs.state import JobRecord, JobView
 from mnrun.schedulers import at_hand
 from mnrun.schedulers.model import Queue, span
@@ -27,10 +27,13 @@ LOOK = 0.5  # seconds between two reads of the files
 
 def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended."""
-    _check(ids)
     bases = bases_of(job_dir)
-    by_id = _read(bases, ids)
-    views, unknown, age = asking.views(ids, by_id, user_queue)
+    submitted = [identity for identity in ids if records.is_id(identity) or not launches.is_name(identity)]
+    _check(submitted)
+    views, unknown, age = _views(submitted, bases) if submitted or not ids else ([], [], 0)
+    runs = asking.live(launches.live(bases), ids, views)
+    views += runs
+    unknown += [name for name in ids if name not in submitted and name not in {run.id for run in runs}]
     if as_json:
         print_json(state.Jobs(tuple(views)))
     elif views:
@@ -43,6 +46,14 @@ def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
             asked = f"Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s"
             raise SchedulerError(f"job {names} is not known yet: {asked}")
         raise SchedulerError(f"no job {names} of yours: neither Slurm nor {_text(bases)} knows it")
+
+
+def _views(ids: Sequence[str], bases: Sequence[Path]) -> tuple[list[JobView], list[str], float]:
+    """Return what asking.views does, and without a scheduler here, what the records say."""
+    by_id = _read(bases, ids)
+    if ids or at_hand(os.environ).is_here():
+        return asking.views(ids, by_id, user_queue)
+    return *state.gather(ids, (), (), by_id, time.time()), 0
 
 
 def _row(view: JobView) -> tuple[str, ...]:
