@@ -214,4 +214,4 @@ class Outcome:
 def job_name(spec: JobSpec) -> str:
     """Return the job's name: its own option, else the name of its program."""
     words = (spec.program.script,) if spec.program.script else spec.program.command
-    return spec.batch.text("job_name") or words[0].rpartition("/")[2] or "mnrun"
+    return spec.batch.text("job_name") or "".join(words[:1]).rpartition("/")[2] or "mnrun"

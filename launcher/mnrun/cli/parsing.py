@@ -64,7 +64,7 @@ class JobVerb(click.Command):
         from mnrun.cli.words import command
         from mnrun.system.screen import Screen
 
-        if warning := command.size_behind(ctx.obj):
+        for warning in filter(None, (command.size_behind(ctx.obj), command.starter_within(ctx.obj))):
             Screen().warn(warning)
         try:
             return super().invoke(ctx)

@@ -19,6 +19,9 @@ OTHER_JOB_FILE = re.compile(r".+\.(ya?ml|json|tml|ini|conf)")
 # The commands of Slurm -> the line to write in their place. After -- all but srun are the image's own.
 SLURM = {"srun": "{}", "salloc": "salloc -N 2 {}", "sbatch": "mnrun submit --image app.sif -- ./app"}
 
+SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+STARTERS = [name for name, tools in foreign.OWNERS.items() if tools in (foreign.SRUN, foreign.MPI)]
+
 # The options for the size of a job. Behind the program they have no effect.
 SIZES = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node")
 
@@ -96,6 +99,40 @@ def size_behind(line: Line) -> str:
     rest = [word for _, words in parts if words not in sizes for word in words]
     problem = f"{shlex.join(moved)} after {first} is for {first}, and -- before {first} ends this warning"
     return f"{problem}; mnrun's own come first: {line.with_words(*moved, command=(first, *rest))}"
+
+
+def starter_within(line: Line) -> str:
+    """Return the warning for a line whose program is a shell that begins with mpirun or srun, or "".
+
+    Each rank would start it again. One rank, or a script that runs once, is meant so.
+    """
+    shell, *rest = line.command or ("",)
+    given = {option.name: words for option, words in _parts(line.options) if option is not None}
+    one = re.fullmatch(r"-n1|(-n|-np|--ntasks)[= ]1", " ".join(given.get("ntasks", ())))
+    if os.path.basename(shell) not in SHELLS or len(rest) != 2 or not re.fullmatch("-[elx]*c", rest[0]) or one:
+        return ""
+    begin = re.match(r"\s*(?:exec\s+)?([\w./-]+)(?=\s)", rest[1])
+    starter = os.path.basename(begin[1]) if begin else ""
+    if starter not in STARTERS or line.has("--script"):
+        return ""
+    problem = f"each rank runs {shell} {rest[0]}, and so starts its own {starter}"
+    words = _words(rest[1])
+    if starter == "srun":
+        meant = foreign.translation(words, line.names)
+        right = line.with_words(*meant.options, command=meant.command)
+        return f"{problem}; {f'write {right}' if words else 'leave srun out, mnrun starts the ranks'}"
+    once = line.with_words("--script", "FILE", command=())
+    right = line.with_words(command=words) if words else f"the lines into a file, and run it once: {once}"
+    return f"{problem}; write {right}"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of a shell's line, or () if it is more than one plain command."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return ()
+    return () if re.search(r"[|&;<>$`*?()\n]", text) else tuple(words[words[0] == "exec" :])
 
 
 def _names_container(words: Sequence[str]) -> bool:
