@@ -29,6 +29,7 @@ def test_a_job_by_its_id(mnrun: Terminal, tmp_path: Path) -> None:
         "launch 271-abc: 2 nodes, 9.000 s",
         "PHASE      50 %   90 %   99 %   100 %  SLOWEST",
     ]
+    assert said.out.endswith(f"\n{timeline.LEGEND}\n")
     assert "container  0.750  1.500  1.500  1.500  node02 1.500, node01 0.750" in said.out
 
 

@@ -123,6 +123,7 @@ def report(name: str, as_html: bool, as_json: bool, job_dir: str | None) -> None
     else:
         click.echo(f"launch {found.job}: {counted(len(found.nodes), 'node')}, {found.whole:.3f} s")
         table(("PHASE", *(f"{level} %" for level in timeline.LEVELS), "SLOWEST"), timeline.rows(found))
+        click.echo(timeline.LEGEND)
 
 
 def _timeline(name: str, bases: Sequence[Path]) -> Timeline:
