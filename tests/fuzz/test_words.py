@@ -24,12 +24,12 @@ from unit.conftest import ADVERB, Shell
 from unit.decoys import Decoys
 from unit.planning.test_script import called, written
 from unit.samples import SITE, build, make
+from unit.wrappers.node import Node
 from unit.wrappers.test_engine import Node as Engine
 from unit.wrappers.test_guard import function
 from unit.wrappers.test_pipe import Asking
 from unit.wrappers.test_pipe import asking as asking
 from unit.wrappers.test_pipe import home as home
-from unit.wrappers.test_wrappers import Node
 
 from .cases import answer, cases
 from .texts import NAME, TEXT, VALUE, WORD, texts

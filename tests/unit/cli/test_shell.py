@@ -25,7 +25,7 @@ from unit.conftest import Shell
 from unit.salloc import Salloc
 from unit.samples import SITE, build, make
 from unit.typed import Answer, Launched, Terminal
-from unit.wrappers.test_wrappers import SHELLS, Node
+from unit.wrappers.node import SHELLS, Node
 
 # What is made of it
 

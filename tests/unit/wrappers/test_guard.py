@@ -1,7 +1,8 @@
-"""The guard's loop over the lease, with its own functions and no node."""
+"""The wrappers of the guard (wrappers/guard/): its loop over the lease, its words, and the users of a container."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from mnrun.diagnosis.recognise import diagnose
 from mnrun.files import wrapper, wrappers
 from unit.conftest import Shell
 from unit.diagnosis.test_recognise import Text, read
+from unit.wrappers.node import Node
 
 RUNTIMES = [text for text in read() if text.entry in {entry.name for entry in runtimes.ENTRIES}]
 # The first and the last lines of what Apptainer 1.4.5, Docker 28.2 and Charliecloud 0.38 print about an option that is
@@ -142,3 +144,46 @@ trap 'exit 0' HUP
 (sleep 0.1; kill -HUP $$) &
 read -rt 20 <>lease"""
     assert sh(script, shell="bash").decode().splitlines()[-1] == "gone"
+
+
+def test_everybody_is_somebody_in_the_container(node: Node) -> None:
+    """root, nobody and the user with /bin/sh: sshd refuses a shell that the image lacks."""
+    node.fill(1)
+    script = f"cd {node.path}; set -euo pipefail; source ./names.sh; source ./users.sh; users"
+    node.sh(script, shell="bash", environ={"HOME": "/home/alice"})
+    entries = [line.split(":") for line in (node.path / "etc.passwd").read_text().splitlines()]
+    assert [entry[0] for entry in entries[:2]] == ["root", "nobody"]
+    assert entries[2][2:4] == [str(os.getuid()), str(os.getgid())]
+    assert entries[2][5:] == ["/home/alice", "/bin/sh"]
+    groups = {line.split(":")[2] for line in (node.path / "etc.group").read_text().splitlines()}
+    assert {str(os.getgid()), "0", "65534"} <= groups
+
+
+def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
+    """However long a busy machine takes over it: the beat, which comes between, takes none of it away."""
+    text = wrapper("guard.sh")
+    forward = text[text.index("forward() {") :].partition("\n}\n")[0]
+    script = f"""deaf() {{ :; }}; network() {{ :; }}; user_name() {{ :; }}; mnrun_node=n1 mnrun_beat=0.1
+{forward}
+}}
+mkfifo up; exec {{mnrun_up}}<>up; forward >said &
+printf 'ra' >&"$mnrun_up"; until grep -q alive said; do :; done
+printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
+    said = sh(script, shell="bash").decode().splitlines()
+    assert [line for line in said if line != "alive n1 "] == ["rank n1 3 8", "bye n1 "]
+
+
+def test_facts_come_many_to_a_line(sh: Shell) -> None:
+    """B3: each was a line of its own, of which a large job has hundreds of thousands. None is longer than what srun
+    keeps together (pipe_frames.sh), and none is lost."""
+    text = wrapper("guard.sh")
+    network = text[text.index("network() {") :].partition("\n}\n")[0]
+    facts = [f"gid mlx5_{number % 8} port=1 index={number} gid={'x' * (number % 60)}" for number in range(150)]
+    script = f"""mnrun_node=n1
+{network}
+}}
+printf '%s\\n' "$@" >facts; echo 'cat facts' >network_facts.sh; network"""
+    said = sh(script, *facts, shell="bash").decode().splitlines()
+    assert max(map(len, said)) < 1024
+    assert len(said) < 12
+    assert "\t".join(line.removeprefix("fact n1 ") for line in said).split("\t") == facts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unit.conftest import Shell
-from unit.wrappers.test_wrappers import SHELLS, WHO, Node, path_of
+from unit.wrappers.node import SHELLS, WHO, Node, path_of
 
 NEEDED = ("sh", "dash", "bash", "mkfifo", "cat", "sleep", "seq", "sed", "env")
 

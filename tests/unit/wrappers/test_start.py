@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unit.conftest import Shell
-from unit.wrappers.test_wrappers import SHELLS, Node, path_of
+from unit.wrappers.node import SHELLS, Node, path_of
 
 HERE = '#!/bin/sh\nshift\nexec sh -c "$*"\n'  # `ssh NODE COMMAND`, of a node that is this one
 NEEDED = ("sh", "cat", "cksum", "cut", "env", "grep", "mkfifo", "readlink", "rm", "sed", "seq", "sleep", "tr", "uname")

@@ -1,0 +1,15 @@
+"""For every test of the wrappers: a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unit.conftest import Shell
+from unit.wrappers.node import Node
+
+
+@pytest.fixture
+def node(sh: Shell, tmp_path: Path) -> Node:
+    return Node(sh, tmp_path / "mnrun.7-abcdef")

@@ -1,0 +1,172 @@
+"""The wrappers in the container of a node that waits for mpirun (wrappers/inside/, ssh/ and lib/)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from mnrun.files import wrappers
+from unit.conftest import Shell
+from unit.decoys import Decoys
+from unit.wrappers.node import SHELLS, Node, programs
+
+
+def test_ssh_and_mpirun_are_the_images(node: Node) -> None:
+    """Not our own again, where an mpirun has put its place in front of PATH, or ours twice."""
+    node.fill(1)
+    script = """
+    mkdir a b; printf '#!/bin/sh\\necho "${0##*/} $PATH"\\n' | tee b/mpirun >b/ssh; chmod 700 b/*
+    PATH=$PWD/a:$PWD/bin:$PWD/b:$PWD/bin:$PATH; ssh node02; mpirun ./app
+    """
+    ssh, mpirun = node.sh(f"cd {node.path}\n{script}").decode().splitlines()
+    assert ssh.startswith(f"ssh {node.path}/a:{node.path}/b:/")
+    assert mpirun.startswith(f"mpirun {node.path}/bin:{node.path}/a:{node.path}/b:/")
+
+
+def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path) -> None:
+    """In the environment of the launch, where the job begins."""
+    node.fill(1, 1, runtime="podman", launch="export FOUND=hosts\n", chdir=str(tmp_path))
+    before = f"cd {node.path}; mkfifo go; exec 9<>go; (sleep 0.1; echo go >&9) &\n"
+    assert node.run("wait_go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
+
+
+def test_a_script_that_is_not_there_is_one_line(node: Node) -> None:
+    """It names no file of mnrun's."""
+    node.fill(1, 1, runtime="podman")
+    before = f"exec 2>&1; cd {node.path}; mkfifo go; exec 9<>go; echo go >&9\n"
+    assert node.run("wait_go.sh", "/usr/bin/srun.none", "x", before=before, code=127) == (
+        b"sh: /usr/bin/srun.none: not found\n"
+    )
+
+
+def test_the_master_ends_with_its_job(node: Node) -> None:
+    """Where the guard that holds `go` ends before it was said, nothing starts."""
+    node.fill(1, 1, runtime="podman")
+    before = f"cd {node.path}; mkfifo go; (exec 9>go) &\n"
+    assert node.run("wait_go.sh", "echo", "started", before=before, code=1) == b""
+
+
+def test_the_heads_container_is_the_one_of_its_node(node: Node) -> None:
+    """Other nodes reach it as any other. Its program has the output and the errors of the step."""
+    node.fill(1, 1, connect="pipe")
+    before = f"cd {node.path}; mkfifo go asks; exec 5<>go 6<>asks 8>&1 9>&1 >log 2>&1; echo go >&5\n"
+    script = "echo out; echo errors >&2; [ ! -e /proc/self/fd/8 ] && [ ! -e /proc/self/fd/9 ] || echo open"
+    script += "; until grep -q ready up; do :; done; read pid rest <pid.serve; kill -KILL $pid"
+    script = f"{script.replace('up;', f'{node.path}/up;').replace('<pid', f'<{node.path}/pid')}"
+    assert node.run("wait_go.sh", "sh", "-c", script, before=before).decode() == "out\nerrors\n"
+    assert node.said == "ready\n"
+    assert (node.path / "log").read_text() == ""
+    assert "export PATH=" in (node.path / "session.env").read_text()
+
+
+@pytest.mark.parametrize("name", ["mpirun", "mpiexec", "prterun"])
+def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name: str) -> None:
+    """Found past ours, with its words, and without the scheduler's variables; ours stays first on PATH."""
+    node.fill(1)
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / name).write_text('#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env | grep -cE "^(SLURM_|PMI)" || true\n')
+    (image / name).chmod(0o700)
+    path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
+    environ = {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "PMIX_RANK": "0", "PMI_FD": "3"}
+    assert node.run(f"bin/{name}", "-n", "2", "./a b", environ=environ).decode() == f"<-n><2><./a b>{path}\n0\n"
+
+
+def test_an_image_without_mpirun_says_so(node: Node) -> None:
+    """At once, with the PATH that was searched."""
+    node.fill(1)
+    environ = {"PATH": f"{node.path}/bin:/bin"}
+    node.run("bin/prterun", environ=environ, code=127)
+    assert node.said.startswith("fail the image has no prterun on its PATH (/bin): ")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("openmpi", "(Open MPI) 5.0.7 -n 2\n"), ("mpich", "hydra -n 2\n"), ("auto", "(Open MPI) 5.0.7 -n 2\n")],
+)
+def test_of_two_mpis_the_one_that_was_asked_for(
+    node: Node, tmp_path: Path, decoys: Decoys, asked: str, said: str, shell: str
+) -> None:
+    """--mpi, else the first on PATH."""
+    node.fill(1, mpi=asked)
+    path = programs(tmp_path / "image", mpirun="(Open MPI) 5.0.7", mpiexec_hydra="hydra")
+    ran = node.run("bin/mpirun", "-n", "2", environ={"PATH": f"{node.path}/bin:{path}:{decoys.without}"}, shell=shell)
+    assert ran.decode() == said
+
+
+def test_an_mpi_that_the_image_has_not_is_refused_with_those_that_it_has(
+    node: Node, tmp_path: Path, decoys: Decoys
+) -> None:
+    node.fill(1, mpi="intelmpi")
+    path = programs(tmp_path / "image", mpirun="(Open MPI) 5.0.7", mpiexec_hydra="hydra")
+    node.run("bin/mpirun", environ={"PATH": f"{node.path}/bin:{path}:{decoys.without}"}, code=127)
+    assert node.said.startswith("fail --mpi intelmpi: the image has openmpi ")
+    assert f", mpich {tmp_path}/image/mpiexec.hydra" in node.said
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("beside", "kind"), [("", "mpich"), ("mpiname", "mvapich2"), ("impi_info", "intelmpi"), ("mpitune", "intelmpi")]
+)
+def test_hydras_are_known_by_what_is_beside_them(sh: Shell, tmp_path: Path, beside: str, kind: str, shell: str) -> None:
+    """MPICH, MVAPICH2 and Intel MPI all bring one."""
+    programs(tmp_path / "bin", mpiexec_hydra="", **({beside: ""} if beside else {}))
+    words = (str(wrappers()["mpis.sh"]), f"{tmp_path}/bin/mpiexec.hydra")
+    said = sh('. "$1"; mpi_of "$2"', *words, shell=shell)
+    assert said.decode() == f"{kind}\n"
+
+
+def test_ssh_inside_is_the_images_own_with_the_jobs_configuration(node: Node, tmp_path: Path) -> None:
+    """Never ~/.ssh; every other word is the caller's."""
+    node.fill(1)
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / "ssh").write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
+    (image / "ssh").chmod(0o700)
+    environ = {"PATH": f"{node.path}/bin:{image}:{os.environ['PATH']}"}
+    said = node.run("bin/ssh", "-x", "node02", "echo 'a b'", environ=environ).decode()
+    assert said == f"<-F><{node.path}/ssh_config><-x><node02><echo 'a b'>"
+
+
+def test_what_ssh_runs_on_a_node_begins_where_the_job_does(node: Node, tmp_path: Path) -> None:
+    """With the container's own environment, and the job's above it."""
+    node.fill(1, env=("B=job",), chdir=str(tmp_path))
+    (node.path / "session.env").write_text("export A='container'\nexport B='container'\n")
+    environ = {"SSH_ORIGINAL_COMMAND": 'echo "$A $B"; pwd; exit 5'}
+    said = node.run("session.sh", environ=environ, code=5).decode()
+    assert said == f"container job\n{tmp_path}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("LD_LIBRARY_PATH=/usr/lib;export LD_LIBRARY_PATH;/usr/bin/prted --prtemca ess", False),
+        ("( PATH=/x; export PATH ; orted -mca ess env", False),
+        ("prted --tree-spawn", False),
+        ("/opt/openmpi/bin/orted -mca ess env", False),
+        ("./sorted -n", True),
+        ("run aborted --now; echo imported", True),
+    ],
+)
+def test_only_daemons_lose_the_networks(node: Node, command: str, kept: bool) -> None:
+    """B11: theirs are said by their mpirun; a user's program may have such a name within its own."""
+    node.fill(1, env=("PRTE_MCA_prte_if_include=eth0",))
+    (node.path / "session.env").write_text("")
+    path = programs(node.path / "image", sh="")
+    (node.path / "image/sh").write_text('#!/bin/bash\necho "$PRTE_MCA_prte_if_include"\n')
+    environ = {"SSH_ORIGINAL_COMMAND": command, "PATH": path}
+    said = node.run("session.sh", shell="/bin/sh", environ=environ).decode()
+    assert said == ("eth0\n" if kept else "\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("before", ["unset HOME", "HOME=", "HOME=/elsewhere"])
+def test_a_home_where_nobody_has_set_one(sh: Shell, shell: str, before: str) -> None:
+    """B11: as a login would set it, also under `set -u`; one that is set stays."""
+    said = sh(f'set -eu; {before}; . "$1"; exec env', str(wrappers()["home.sh"]), shell=shell).decode()
+    own = "/elsewhere" if "elsewhere" in before else pwd.getpwuid(os.getuid()).pw_dir
+    assert f"HOME={own}" in said.splitlines()
