@@ -66,7 +66,8 @@ def render(recipe: Recipe, given: Mapping[str, str], form: str) -> str:
         from hpccm import recipe as hpccm_recipe
         from hpccm.common import container_type
     except ImportError:
-        raise Impossible("recipes need HPCCM, which is not installed", "pip install 'mnrun[build]'") from None
+        remedy = "add it to mnrun's environment: pip install hpccm, or pipx inject mnrun hpccm"
+        raise Impossible("recipes need HPCCM, which is not installed", remedy) from None
     kind = container_type.DOCKER if form == "docker" else container_type.SINGULARITY
     arguments = _arguments(recipe, given, form)
     try:

@@ -153,6 +153,11 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
     if not chosen:
         raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(by_name)}")
     if want.nodes is not None:
+        if want.nodes > len(chosen) and allocation.scheduler == "local":
+            raise Impossible(
+                f"--nodes {want.nodes}, but without a scheduler this machine is the only node",
+                f"go to a login node, or name machines with --hosts; for {want.nodes} ranks here write -n {want.nodes}",
+            )
         if want.nodes > len(chosen):
             hint = f"write --nodes {len(chosen)}, or for {want.nodes} ranks on each node --ntasks-per-node {want.nodes}"
             raise Impossible(

@@ -85,7 +85,7 @@ def _by_pdsh(spec: JobSpec, environ: Mapping[str, str]) -> JobSpec:
     if suits and (spec.start.mode == "outside-in" or spec.start.connect == "ssh" or _has_sshd(spec, environ)):
         return replace(spec, hosts=replace(spec.hosts, rsh="pdsh"), start=replace(spec.start, connect="ssh"))
     if importlib.util.find_spec("paramiko") is None:
-        remedy = "pip install 'mnrun[hosts]', or use --rsh pdsh"
+        remedy = "add it to mnrun's environment: pip install paramiko, or pipx inject mnrun paramiko; or use --rsh pdsh"
         raise Impossible("--hosts needs paramiko, which is not installed here", remedy)
     return replace(spec, hosts=replace(spec.hosts, rsh="paramiko"))
 

@@ -161,6 +161,13 @@ def test_this_machine() -> None:
             "write --nodes 4, or for 8 ranks on each node --ntasks-per-node 8",
         ),
         (
+            {"nodes": 2},
+            Allocation("local", "local", (Node("here", 4, 0),)),
+            Impossible,
+            "--nodes 2, but without a scheduler this machine is the only node; "
+            "go to a login node, or name machines with --hosts; for 2 ranks here write -n 2",
+        ),
+        (
             {"nodes": 4, "ntasks": 3},
             PLAIN,
             UsageError,
