@@ -6,12 +6,13 @@ import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, TypeVar
 
 from mnrun.errors import UsageError
 from mnrun.jobs import records
-from mnrun.jobs.records import Ended
+from mnrun.jobs.records import Ended, Submitted
 from mnrun.jobs.state import JobRecord
 
 T = TypeVar("T")
@@ -45,9 +46,10 @@ def places(home: Path) -> list[Path]:
 
 def read(bases: Iterable[Path], ids: Iterable[str] = ()) -> dict[str, JobRecord]:
     """Return id -> record of these jobs and of the tasks of these arrays. If `ids` is empty, the result has all
-    jobs."""
+    jobs. A task has the request of its array."""
     names = set(ids)
     result: dict[str, JobRecord] = {}
+    requests: dict[Path, Submitted | None] = {}
     for base in bases:
         try:
             folders = [name for name in os.listdir(base) if records.is_id(name)]
@@ -55,7 +57,11 @@ def read(bases: Iterable[Path], ids: Iterable[str] = ()) -> dict[str, JobRecord]
             continue
         selection = [name for name in folders if not names or name in names or name.partition("_")[0] in names]
         job_records = (_job_record(base / name) for name in sorted(set(selection) - set(result)))
-        result.update({record.id: record for record in job_records if record is not None})
+        for record in filter(None, job_records):
+            array = base / record.array
+            if record.submitted is None and array not in requests:
+                requests[array] = _record(array / records.SUBMITTED, records.submitted)
+            result[record.id] = replace(record, submitted=record.submitted or requests[array])
     return result
 
 

@@ -119,10 +119,14 @@ def outcome(text: str) -> Ended | None:
 
 
 def named(pattern: str, identity: str, name: str, user: str) -> str:
-    """Return the file that one of Slurm's patterns names for job `identity`, or "" if it is for a rank or a node."""
+    """Return the file that one of Slurm's patterns names for job `identity`.
+
+    The result is "" if it is for a rank, a node or the number of a task in Slurm, which its id does not tell.
+    """
     array, _, task = identity.partition("_")
-    values = {"j": array, "A": array, "a": task or NO_ARRAY, "x": name, "u": user, "%": "%"}
-    path = re.sub(r"%(\d*)([jAaxu%])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
+    values = {"A": array, "a": task or NO_ARRAY, "x": name, "u": user, "%": "%", **({} if task else {"j": array})}
+    letters = "".join(values)
+    path = re.sub(rf"%(\d*)([{letters}])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
     return "" if re.search(r"%\d*[a-zA-Z]", path) else path
 
 

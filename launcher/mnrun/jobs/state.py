@@ -118,7 +118,7 @@ def final(identity: str, records: Mapping[str, JobRecord]) -> int | None:
     Otherwise return None: the scheduler must be asked.
     """
     record = records.get(identity)
-    size = record.submitted.tasks if record is not None and record.submitted is not None else 0
+    size = record.submitted.tasks if record and record.submitted and "_" not in identity else 0
     own = [task for name, task in records.items() if name != identity and task.array == identity] if size else [record]
     codes = [task.ended.code for task in own if task is not None and task.ended is not None and task.over]
     return max(codes) if len(codes) == max(size, 1) and max(codes) < SIGNALLED else None

@@ -279,6 +279,20 @@ def test_the_scheduler_is_asked_soon_after_a_kill(tmp_path: Path, mocker: Mocker
     assert queue.asked == [1000, 1010.5, 1012.5, 1016.5]
 
 
+def test_a_task_has_the_request_of_its_array(tmp_path: Path) -> None:
+    """Which alone has its name, and the pattern of its output."""
+    array = made(tmp_path, "9")
+    (array / "submitted").write_text(json.dumps({"id": "9", "name": "sweep", "tasks": 2}))
+    (made(tmp_path, "9_0", 0) / "submitted").unlink()
+    (made(tmp_path, "9_1", None) / "submitted").unlink()
+    found = archive.read([tmp_path], ["9_0"])
+    assert [one.submitted.name for one in found.values() if one.submitted] == ["sweep"]
+    assert state.final("9_0", found) == 0
+    (view,), _ = state.gather(["9_0"], (), (), found, 0)
+    assert (view.name, view.code) == ("sweep", 0)
+    assert state.final("9", archive.read([tmp_path])) is None
+
+
 def test_kept_days(tmp_path: Path) -> None:
     """The age of a record is that of the last thing it says, or wrote where it was killed before it could say so."""
     made(tmp_path, "8", None, time=5)

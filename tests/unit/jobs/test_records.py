@@ -27,6 +27,8 @@ def test_a_record_is_one_line_and_ends() -> None:
 def test_what_a_record_need_not_say() -> None:
     """A script in bash writes what it knows."""
     assert records.submitted('{"id": "7"}') == Submitted("7")
+    assert records.named("/h/%x-%A_%a.out", "7_4", "app", "me") == "/h/app-7_4.out"
+    assert [records.named("/h/%j.out", job, "app", "me") for job in ("7", "7_4")] == ["/h/7.out", ""]
     assert records.submitted('{"id": 7, "command": "odd", "nodes": "odd", "name": 3}') == Submitted("7")
     assert records.begun('{"time": 1700000000}') == Begun(1700000000.0)
     assert records.outcome('{"code": 3}') == Ended(0.0, 3)
