@@ -17,7 +17,8 @@ def refuse(word: str, verbs: Collection[str], exists: Callable[[str], bool]) -> 
         return
     if word in VERBS:
         raise UsageError(f"there is no verb {word}", f"{VERBS[word]}, or mnrun -- {word} for a program of that name")
-    near = nearest(word, verbs)
+    begun = [verb for verb in verbs if len(word) > 2 and verb.startswith(word)]
+    near = begun[0] if len(begun) == 1 else nearest(word, verbs)
     if near and word not in (*CONTAINERS, *SLURM) and not exists(word):
         problem = f"there is no verb {word}: did you mean {near}?"
         raise UsageError(f"{problem} For a program of that name: mnrun -- {word}")
