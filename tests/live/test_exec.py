@@ -85,7 +85,7 @@ def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None
         assert program.raw == b"sleep\0003600\0", program
         rank = cluster.alice(["mnrun", "exec", "--rank", "1", "--", "env"])
         assert any(line.split("=")[0].endswith("RANK") for line in rank.out.splitlines()), rank
-    assert runs(cluster) == []
+    wait_for(lambda: not runs(cluster), "gone from mnrun status")
 
 
 @pytest.mark.xdist_group("engines")
