@@ -66,13 +66,14 @@ undertake() { # SPARE LOCK OWNER JOB: Wait for the end of the main shell, and cl
 
 finish() { # End the main shell: clean up, and stop the watch
   ((BASHPID == $$)) || return 0 # a child that ends before it has reset its traps runs this trap, too
-  trap '' TERM INT HUP
   set +e
   cleaned
   [[ -z ${watch-} ]] || kill "$watch" 2>/dev/null
 }
 
 cleaned() { # Clean up once, and dismiss the undertaker
+  # A lease that ends now must wait. Where Slurm holds steps in control groups, the undertaker dies with this shell.
+  trap '' TERM INT HUP
   [[ -n ${life-} ]] || return 0
   local told=$life
   life=''
@@ -332,5 +333,5 @@ watch=$!
 if [[ $kind == file ]]; then in_cache; else in_store; fi
 set +e
 cleaned # other nodes may wait for the lock, so this comes before the end
-trap 'exit 0' TERM
+trap 'exit 0' TERM INT HUP
 wait "$watch" # the launcher ends the lease once all nodes have the image

@@ -20,6 +20,7 @@ while read -r line; do
   echo "$line"
   if [[ $line == image* ]]; then exec 5>&-; fi
 done <said
+wait
 """
 DIGEST = "sha256:" + "5" * 64
 
@@ -139,6 +140,18 @@ def test_a_digest_that_is_there_is_not_converted_again(node: Node) -> None:
         words = ("file", f"docker://other/name@{DIGEST}", policy, str(held.parent), node.job, "apptainer")
         assert node.pull(*words) == [f"image node01 {DIGEST} {held}"]
     assert not (node.place / "asked").exists()
+
+
+def test_a_lease_that_ends_while_a_node_cleans_up(node: Node) -> None:
+    """The launcher ends it at the last node's word, and no undertaker lives where Slurm kills what the step leaves."""
+    node.program("setsid", ":")
+    node.program("grep", "sleep 0.5")
+    (node.place / "cache").mkdir()
+    held = node.place / "cache" / f"{DIGEST.replace(':', '-')}.sif"
+    held.write_text("an image")
+    words = ("file", f"docker://app@{DIGEST}", "missing", str(held.parent), node.job, "apptainer")
+    assert node.pull(*words) == [f"image node01 {DIGEST} {held}"]
+    assert not list(node.place.glob("mnrun.pull.*"))
 
 
 INSPECTED = """\
