@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from .cells import OMPI5
 from .reports import refusal
-from .stage import LOGIN, Cluster, Desk
+from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -43,6 +46,47 @@ def test_image_pull_ls_gc(cluster: Cluster, desk: Desk, registry: None) -> None:
     assert removed.code == 0 and first.out.strip() in removed.out, removed
     empty = cluster.alice(["mnrun", "image", "ls"])
     assert empty.out == "" and "no images in" in empty.err, empty
+
+
+# An image of two layers, one of which takes long. Its digests go to standard output.
+LAYERS = """\
+cd "$(mktemp -d)"
+printf small >small
+head -c 16M /dev/urandom >large
+for name in small large; do tar -cf $name.tar $name && sha256sum <$name.tar; done
+python3 -IS /etc/rehearsal/oci.py oci small.tar large.tar
+skopeo copy -q --preserve-digests oci:oci docker://login:5000/layers:1
+"""
+GATE, OPEN = TOP / "tests/faults/gate.py", "/run/store.open"
+
+
+def test_image_pull_is_cut_off(cluster: Cluster, registry: None) -> None:
+    """After a kill in the middle, the next pull asks for the missing layer alone. No half a layer stays."""
+    small, _, large, _ = cluster.root(LOGIN, "sh", "-euc", LAYERS).split()
+    refs, pull = cluster.path(f"{CACHE}/refs"), ["mnrun", "image", "pull", "login:5002/layers:1"]
+    cluster.put("/run/store.gate.py", GATE.read_bytes(), uid=0)
+    gate = ["python3", "/run/store.gate.py", LOGIN, "5002", "5000", OPEN, str(1 << 23)]
+    try:
+        with cluster.running(gate, user="root") as door:
+            door.saying(lambda said: "listening" in said.out, "listening")
+            with cluster.running(pull) as job:
+                door.saying(lambda said: "held" in said.out, "held")
+                wait_for(
+                    lambda: len(list(refs.glob("*.layers/*"))) == 1, "half pulled", state=lambda: str(job.so_far())
+                )
+                (mnrun,) = cluster.mnruns()
+                os.kill(mnrun.pid, signal.SIGKILL)
+                assert job.end().code == 137
+            wait_for(lambda: not list(refs.glob("*.lock*")), "free of locks")
+            assert [path.name for path in refs.parent.rglob("*") if path.is_file()] == [small]
+            cluster.put(OPEN, "", uid=0)
+            done = cluster.alice(pull)
+            assert done.code == 0 and not list(refs.glob("*.layers")), done
+    finally:
+        cluster.root(LOGIN, "rm", "-f", OPEN, "/run/store.gate.py")
+    asked = cluster.root(LOGIN, "grep", "-o", "GET /v2/layers/blobs/sha256:[0-9a-f]*", "/var/lib/rehearsal/open.log")
+    counted = Counter(line.rpartition(":")[2] for line in asked.splitlines())
+    assert (counted[small], counted[large]) == (1, 2), counted
 
 
 WRONG = {

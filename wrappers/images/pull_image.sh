@@ -1,19 +1,11 @@
 #!/bin/bash
-# shellcheck disable=SC2154  # engines.sh and the words in front of it set these
-# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts engines.sh in front of it.
+# shellcheck disable=SC2034,SC2154  # the scripts in front of it read and set these
+# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts engines.sh, pull_file.sh and
+# pull_store.sh in front of it.
 # It brings the image of a reference to this node. Its words are
 #     pull_image.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
 # The rest of its standard input is a lease. When the lease ends, all its processes end, and no partial file remains.
 # Where mnrun_beat and mnrun_silence are set, both sides send signs of life, as for guards (guard.sh).
-#
-# With KIND file, PROGRAM converts the image to a file in CACHE. It does so once for each digest, for all nodes that
-# share the directory.
-#     sha256-DIGEST.sif   An image. A tag that has moved makes another file. The file's time is the last use by a job.
-#     refs/NAME           The result for a reference: the digest, the runtime's own key for it, the job that asked, and
-#                         the reference itself.
-#     refs/NAME.lock/     The lock of a node that converts it. It holds the owner, a counter as a sign of life, and all
-#                         partial files.
-# With KIND store, PROGRAM (docker, podman) has its own store on each node, and locks it by itself.
 #
 # Standard output carries lines `WORD NODE …`:
 #     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node's fault), unpulled WHY (the image's fault), alive
@@ -21,7 +13,6 @@ set -euo pipefail +o posix
 kind=$1 reference=$2 policy=$3 cache=$4 job=$5
 program=("${@:6}")
 node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
-STALE=30 # seconds: the holder of a lock whose counter stands still for longer counts as dead
 
 say() { printf '%s\n' "$1 $node ${*:2}"; }
 
@@ -143,175 +134,9 @@ run() { # WORDS: Run a command of the runtime in a process group of its own
   return "$code"
 }
 
-# --- images that become files: Apptainer
-
-mine() { # Exit with an error unless the cache belongs to the user alone
-  # An image there is trustworthy only if no other user can have put or renamed one.
-  local mode place=$cache above=()
-  [[ -e $cache || -L $cache ]] || return 0
-  [[ -O $cache && -d $cache ]] || fail "$cache does not belong to you: name another with --image-cache"
-  (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "other users may write to $cache: chmod go-w $cache, or name another with --image-cache"
-  while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
-  ((${#above[@]})) || return 0
-  # A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
-  while read -r mode place; do
-    ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "any user may write to $place, which contains $cache: name another with --image-cache"
-  done < <(stat -Lc '%a %n' -- "${above[@]}")
-}
-
-known() { # Test whether the reference has been converted, and its file exists
-  if [[ $reference == *@sha256:* ]]; then # a digest means the same image under any name
-    digest=${reference##*@} key='' by=$job
-    [[ ! -s $cache/${digest/:/-}.sif ]] || return 0
-  fi
-  [[ -e $ref ]] || return 1
-  read -r digest key by _ <"$ref" || return 1
-  [[ -s $cache/${digest/:/-}.sif ]]
-}
-
-will_do() { # Test whether the file in the cache is usable
-  # With --pull always, this job must have asked the registry for it.
-  known && [[ $policy != always || $by == "$job" ]]
-}
-
-ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; } # Test whether this process holds the lock
-
-take() { # Take the lock. Return false where another node has converted the image meanwhile
-  # It waits for a holder that lives.
-  local beat now seen=$SECONDS told='' holder
-  mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
-  mine
-  beat=''
-  until mkdir "$lock" 2>"$spare/log"; do
-    [[ -d $lock ]] || { [[ $(last_line) == *"File exists"* ]] || fail "cannot write to $cache: $(last_line); name another with --image-cache"; }
-    holder=$(cat "$lock/owner" 2>/dev/null) || holder=
-    now=$holder/$(cat "$lock/beat" 2>/dev/null) || true
-    if [[ $now != "$beat" ]]; then
-      beat=$now seen=$SECONDS
-    elif ((SECONDS - seen > STALE)) || { [[ $holder == "$node "* ]] && [[ ! -e /proc/${holder#* } ]]; }; then
-      # Several nodes may find the lock stale. mkdir lets one of them claim it. That one removes the lock if it is still
-      # the same.
-      if mkdir "$lock/claim" 2>/dev/null && [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
-        mv "$lock" "$lock.${owner// /.}.gone" && rm -rf "$lock.${owner// /.}.gone"
-      fi
-      seen=$SECONDS
-      continue
-    fi
-    if [[ -z $told ]]; then
-      told=1
-      say pulling "waits for ${holder%% *}, which converts it"
-    fi
-    nap 0.3
-    ! will_do || return 1
-  done
-  echo "$owner" >"$lock/owner"
-  ! will_do
-}
-
-convert() { # Convert the image into the cache, and record the reference
-  local before='' found file
-  mkdir -p "$lock/cache/cache/oci-tmp"
-  # Apptainer names a converted image in its cache by its own key. If that file exists, Apptainer only asks the registry
-  # and converts nothing.
-  if known; then
-    before=$digest
-    ln "$cache/${digest/:/-}.sif" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
-  fi
-  export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
-  run "${program[@]}" pull --force "$lock/new.sif" "$reference" || {
-    # Another node may have judged this one dead and removed its files. The caller then tries again.
-    ours || return 1
-    unpulled
-  }
-  found=$(sed -n 's/.*"digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$lock/cache/cache/blob/index.json" 2>/dev/null | tail -n 1) || found=
-  for file in "$lock"/cache/cache/{oci-tmp,oras,library}/*; do [[ ! -f $file ]] || key=${file##*/}; done
-  if [[ -z $found && -n $before && -e $lock/cache/cache/oci-tmp/$key ]]; then
-    found=$before # the registry still has the same image
-  elif [[ -z $found ]]; then
-    # oras and library have the image as one file, and no index.
-    found=sha256:$(sha256sum <"$lock/new.sif" | cut -d' ' -f1) || unpulled
-  fi
-  digest=$found
-  ours || return 1
-  file=$cache/${digest/:/-}.sif
-  [[ -s $file ]] || mv "$lock/new.sif" "$file"
-  echo "$digest $key $job $reference" >"$lock/ref"
-  mv "$lock/ref" "$ref"
-}
-
-in_cache() { # Bring the image into the cache, and report its file
-  local file=''
-  login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
-  offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
-  room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
-  mine
-  until [[ -n $file && -s $file ]]; do # `mnrun clean` may just have removed the file
-    if ! will_do; then
-      [[ $policy != never ]] ||
-        fail "$reference is not in $cache, and --pull never forbids to pull it: use --pull missing"
-      until take && convert; do
-        if will_do; then break; fi
-      done
-    fi
-    file=$cache/${digest/:/-}.sif
-    touch -c "$file" 2>/dev/null || true # `mnrun clean` leaves recently used files alone
-  done
-  say image "$digest" "$file"
-}
-
-# --- images in a store of the runtime: Docker, Podman
-
-CONTENT='{{range .RootFS.Layers}}{{.}} {{end}}
-{{range .Config.Env}}{{json .}} {{end}}
-{{range .Config.Entrypoint}}{{json .}} {{end}}
-{{range .Config.Cmd}}{{json .}} {{end}}'
-
-# Print the id of the image in the store.
-stored() { ask 60 image inspect --format '{{.Id}}' "$reference" 2>"$spare/log"; }
-
-in_store() { # Bring the image into the node's store, and report its id
-  local id='' full=$reference host content
-  # `podman login` writes below XDG_RUNTIME_DIR, which exists only on the machine of the login
-  # (containers-auth.json(5)).
-  login="\`docker login\`"
-  [[ $mnrun_runtime == docker ]] || login+=", or \`podman login\` with --authfile ~/.config/containers/auth.json"
-  offline="the nodes must reach it; --image FILE with --runtime apptainer needs no registry"
-  room="of the node's store"
-  id=$(usable) || fail "$id"
-  host=${reference%%/*}
-  # podman does not guess the registry of a short name.
-  if [[ $mnrun_runtime == podman && ! ($reference == */* && ($host == *[.:]* || $host == localhost)) ]]; then
-    full=docker.io/$([[ $reference == */* ]] || echo library/)$reference
-  fi
-  [[ $policy == always && $reference != localhost/* ]] || id=$(stored) || id=
-  # podman names an image that was built here so, and no registry has it.
-  [[ -n $id || $reference != localhost/* ]] ||
-    fail "$mnrun_runtime has no image $reference on this node: load it there, or name an image of a registry"
-  if [[ -z $id && $policy == never ]]; then
-    fail "$reference is not on this node, and --pull never forbids to pull it: use --pull missing"
-  elif [[ -z $id ]]; then
-    run "${mnrun_engine[@]}" pull "$full" || unpulled
-    reference=$full
-    id=$(stored) || unpulled
-  fi
-  if ! mapped "$id"; then
-    say pulling "copied for the ids of $(id -un)"
-    run map "$id" || true # without that copy each container makes its own
-  fi
-  # The digest for all nodes comes from the parts of the image that a job sees. The id does not serve. An image that
-  # each node has imported or built has other times in it, and so another id. Other fields differ between versions of
-  # docker.
-  content=$(ask 60 image inspect --format "$CONTENT" "$id" | sha256sum) || unpulled
-  say image "sha256:${content%% *}" "$id"
-}
-
 base=${APPTAINER_TMPDIR:-${TMPDIR:-/tmp}}
 spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
-[[ $kind != file ]] || {
-  name=${reference//[^A-Za-z0-9._-]/_}
-  ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
-  lock=$ref.lock
-}
+[[ $kind != file ]] || name_it
 { mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with TMPDIR"
 exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)

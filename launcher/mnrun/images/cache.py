@@ -1,9 +1,10 @@
-"""List and tidy the cache of converted images, which wrappers/images/pull_image.sh fills.
+"""List and tidy the cache of converted images, which wrappers/images/pull_file.sh fills.
 
 sha256-DIGEST.sif   an image. A job that takes it touches it first
 refs/NAME           the digest of a reference, and at the end of the line the reference
 facts/KEY           a node's report of an image's MPI (running/probe.py)
 refs/NAME.lock/     a conversion in progress, with all its half-done files
+refs/NAME.layers/   the complete layers of a pull that was cut off
 refs/NAME.lock.NODE.PID.gone   such a lock during its removal
 """
 
@@ -85,7 +86,7 @@ def remove(image: Image, before: float) -> bool:
 
 
 def tidy(cache: Path, before: float) -> None:
-    """Remove references to missing images, and remains of conversions that died before `before`.
+    """Remove references to missing images, and remains of pulls that died before `before`.
 
     Files that cannot be removed stay without an error: nobody asked for them by name.
     """
@@ -99,11 +100,11 @@ def tidy(cache: Path, before: float) -> None:
         if words and not (cache / f"{words[0].replace(':', '-')}.sif").exists() and not _lock(path).exists():
             with suppress(OSError):
                 path.unlink()
-    for lock in (*refs.glob("*.lock"), *refs.glob("*.gone"), *cache.glob("*.gone")):
-        if _beaten(lock) < before:
-            away = lock.with_name(f"{lock.name}.{os.getpid()}.gone")
+    for rest in (*refs.glob("*.lock"), *refs.glob("*.layers"), *refs.glob("*.gone"), *cache.glob("*.gone")):
+        if _beaten(rest) < before:
+            away = rest.with_name(f"{rest.name}.{os.getpid()}.gone")
             with suppress(OSError):
-                lock.rename(away)
+                rest.rename(away)
                 delete(away)
 
 
@@ -133,10 +134,10 @@ def _lock(ref: Path) -> Path:
     return ref.with_name(f"{ref.name}.lock")
 
 
-def _beaten(lock: Path) -> float:
-    """Return the time of the last heartbeat of a lock."""
+def _beaten(rest: Path) -> float:
+    """Return the time of the last heartbeat of a lock, or of the lock beside layers."""
     times = [0.0]
-    for path in (lock, lock / "beat"):
+    for path in (rest, rest / "beat", rest.with_suffix(".lock") / "beat"):
         with suppress(OSError):
             times.append(path.stat().st_mtime)
     return max(times)

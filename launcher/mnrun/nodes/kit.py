@@ -35,7 +35,7 @@ PULSE_SILENCE = 35
 PIECE = 3900
 
 # PREPARE's scripts, which run on a node before the job has a directory there.
-PULL, ENGINES = "pull_image.sh", "engines.sh"
+PULLS, ENGINES = ("pull_file.sh", "pull_store.sh", "pull_image.sh"), "engines.sh"
 
 # Scripts in one word of a command, for bash's or sh's -c, before any file of ours is on the node.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
@@ -142,8 +142,8 @@ def verifying() -> str:
 
 def puller(settings: str = "") -> str:
     """Return the script that pulls an image on a node. Its own values and `settings` come first."""
-    engines, pull = wrapper(ENGINES), wrapper(PULL)
-    return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{settings}{engines}{pull}"
+    scripts = "".join(map(wrapper, (ENGINES, *PULLS)))
+    return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{settings}{scripts}"
 
 
 def prepare_input(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:

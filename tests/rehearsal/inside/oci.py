@@ -1,4 +1,4 @@
-"""`oci.py LAYER.TAR FOLDER`: an image of that one layer, as an OCI folder; the layer moves into it."""
+"""`oci.py FOLDER LAYER.TAR…`: an image of these layers, as an OCI folder; the layers move into it."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ OCI = "application/vnd.oci.image"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def main(layer: str, folder: str) -> None:
+def main(folder: str, *layers: str) -> None:
     """Write the folder."""
     blobs = os.path.join(folder, "blobs", "sha256")
     os.makedirs(blobs)
@@ -26,24 +26,28 @@ def main(layer: str, folder: str) -> None:
             file.write(data)
         return known(digest, len(data), kind)
 
-    hashed = hashlib.sha256()
-    with open(layer, "rb") as file:
-        for part in iter(lambda: file.read(1 << 20), b""):
-            hashed.update(part)
-    digest, size = hashed.hexdigest(), os.path.getsize(layer)
-    os.rename(layer, os.path.join(blobs, digest))
+    def moved(layer: str) -> dict[str, object]:
+        hashed = hashlib.sha256()
+        with open(layer, "rb") as file:
+            for part in iter(lambda: file.read(1 << 20), b""):
+                hashed.update(part)
+        digest, size = hashed.hexdigest(), os.path.getsize(layer)
+        os.rename(layer, os.path.join(blobs, digest))
+        return known(digest, size, "layer.v1.tar")
+
+    held = [moved(layer) for layer in layers]
     settings = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["/bin/sh"]}
     config = {
         "architecture": ARCHITECTURES[platform.machine()],
         "os": "linux",
         "config": settings,
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in held]},
     }
     manifest = {
         "schemaVersion": 2,
         "mediaType": f"{OCI}.manifest.v1+json",
         "config": put(config, "config.v1+json"),
-        "layers": [known(digest, size, "layer.v1.tar")],
+        "layers": held,
     }
     index = {"schemaVersion": 2, "manifests": [put(manifest, "manifest.v1+json")]}
     for name, what in (("index.json", index), ("oci-layout", {"imageLayoutVersion": "1.0.0"})):

@@ -12,7 +12,7 @@ cd "$home"
 serve() { # NAME PORT [MORE]
     cat > "$1.yml" << END
 version: 0.1
-log: {level: warn, accesslog: {disabled: true}}
+log: {level: warn}
 storage: {filesystem: {rootdirectory: $home/store}, delete: {enabled: true}}
 http: {addr: ":$2", tls: {certificate: /etc/rehearsal/registry.pem, key: /etc/rehearsal/registry.key}}
 ${3-}
@@ -50,7 +50,7 @@ small() { # VERSION: enough for a rank that is a shell script
 push() { # NAME: the tree, as an image of one layer; not compressed, which is quicker here
     tar -C tree --numeric-owner -cf layer.tar .
     rm -rf tree
-    /usr/bin/python3 -IS /etc/rehearsal/oci.py layer.tar oci
+    /usr/bin/python3 -IS /etc/rehearsal/oci.py oci layer.tar
     # An old skopeo has no word for it, and keeps them.
     keep=--preserve-digests
     skopeo copy --help | grep -q -e "$keep" || keep=

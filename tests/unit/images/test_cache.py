@@ -88,6 +88,21 @@ def test_what_conversions_left(place: Path) -> None:
     (place / "refs" / "b.lock" / "tree").chmod(0o700)
 
 
+def test_layers_of_pulls_that_were_cut_off(place: Path) -> None:
+    """They go as locks do, but not under a lock that beats: a large layer takes its time."""
+    for name, beats in (("dead", False), ("b", True)):
+        layers = place / "refs" / f"{name}.layers"
+        layers.mkdir()
+        (layers / "5").write_text("")
+        aged(layers, 2)
+        if beats:
+            lock = place / "refs" / f"{name}.lock"
+            lock.mkdir()
+            (lock / "beat").write_text("1")
+    cache.tidy(place, NOW - DAY)
+    assert [path.name for path in sorted((place / "refs").glob("*.layers"))] == ["b.layers"]
+
+
 def test_what_cannot_be_tidied_stays(place: Path, mocker: MockerFixture) -> None:
     """A filesystem that may only be read, say: the rest is tidied, and nobody is bothered."""
     lock = place / "refs" / "dead.lock"

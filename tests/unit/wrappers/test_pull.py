@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,10 +42,10 @@ class Node:
         path.write_text(f"#!/bin/bash\n{script}\n")
         path.chmod(0o700)
 
-    def pull(self, *words: str, environ: Mapping[str, str] = {}) -> list[str]:  # read only
+    def pull(self, *words: str, environ: Mapping[str, str] = {}, script: str = PULL) -> list[str]:  # read only
         path = f"{self.place}/bin:{os.environ['PATH']}"
         given = {"PATH": path, "MNRUN_NODE": "node01", "TMPDIR": str(self.place), **environ}
-        return self.sh(PULL, *words, shell="bash", environ=given).decode().splitlines()
+        return self.sh(script, *words, shell="bash", environ=given).decode().splitlines()
 
 
 @pytest.fixture
@@ -152,6 +153,57 @@ def test_a_lease_that_ends_while_a_node_cleans_up(node: Node) -> None:
     words = ("file", f"docker://app@{DIGEST}", "missing", str(held.parent), node.job, "apptainer")
     assert node.pull(*words) == [f"image node01 {DIGEST} {held}"]
     assert not list(node.place.glob("mnrun.pull.*"))
+
+
+LAYERS = """\
+layers=$APPTAINER_CACHEDIR/cache/blob/blobs/sha256
+ls "$layers" >seen
+case $REGISTRY in
+  stops)
+    printf whole >"$layers/$WHOLE"
+    printf brok >"$layers/$(printf broken | sha256sum | cut -d' ' -f1)"
+    echo half >"$APPTAINER_CACHEDIR/cache/blob/oci-put-blob1"
+    exec sleep 60 ;;
+  resets) echo "read tcp: connection reset by peer" >&2; exit 255 ;;
+  fills) echo "write: no space left on device" >&2; exit 255 ;;
+esac
+echo "{\\"digest\\": \\"$DIGEST\\"}" >"$APPTAINER_CACHEDIR/cache/blob/index.json"
+echo image | tee "$3" >"$APPTAINER_CACHEDIR/cache/oci-tmp/key"
+"""
+CUT = """\
+mkfifo cut
+bash -p ./pull_image.sh "$@" <cut >/dev/null &
+exec 5>cut
+until compgen -G 'cache/refs/*.lock/cache/cache/blob/oci-put-blob1' >/dev/null; do sleep 0.1; done
+kill -KILL $!
+while compgen -G 'mnrun.pull.*' >/dev/null; do sleep 0.1; done
+"""
+
+
+def test_a_pull_that_was_cut_off_goes_on(node: Node) -> None:
+    """Complete layers stay, after a kill and a lost connection. Those that are damaged go, and all on a full disk."""
+    refs, whole = node.place / "cache/refs", hashlib.sha256(b"whole").hexdigest()
+    node.program("apptainer", LAYERS.replace("seen", f"{node.place}/seen"))
+
+    def pull(registry: str, script: str = PULL) -> list[str]:
+        environ = {"REGISTRY": registry, "WHOLE": whole, "DIGEST": DIGEST}
+        words = ("file", "docker://app:1", "missing", str(refs.parent), node.job, "apptainer")
+        return node.pull(*words, environ=environ, script=script)
+
+    def seen() -> list[str]:
+        return (node.place / "seen").read_text().split()
+
+    pull("stops", CUT)
+    (layers,) = refs.iterdir()
+    assert len(list(layers.iterdir())) == 2
+    assert "connection reset" in pull("resets")[-1] and seen() == [whole]
+    assert [path.name for path in layers.iterdir()] == [whole]
+    assert pull("")[-1].startswith(f"image node01 {DIGEST} ") and seen() == [whole]
+    assert not layers.exists()
+    layers.mkdir()
+    (layers / whole).write_text("whole")
+    next(refs.parent.glob("*.sif")).unlink()
+    assert "no space left" in pull("fills")[-1] and not layers.exists()
 
 
 INSPECTED = """\

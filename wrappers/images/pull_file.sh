@@ -1,0 +1,152 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Functions of pull_image.sh for a reference that becomes a file in CACHE (KIND file). nodes/kit.py puts this file in
+# front of it.
+# PROGRAM converts the image once for each digest, for all nodes that share the directory.
+#     sha256-DIGEST.sif   An image. A tag that has moved makes another file. The file's time is the last use by a job.
+#     refs/NAME           The result for a reference: the digest, the runtime's own key for it, the job that asked, and
+#                         the reference itself.
+#     refs/NAME.lock/     The lock of a node that converts it. It holds the owner, a counter as a sign of life, and all
+#                         partial files.
+#     refs/NAME.layers/   The complete layers of an image whose pull was cut off, each by the name of its digest. The
+#                         next pull of that reference does not fetch them again.
+
+STALE=30 # seconds: the holder of a lock whose counter stands still for longer counts as dead
+
+name_it() { # Set the names of the reference's files in the cache
+  local name=${reference//[^A-Za-z0-9._-]/_}
+  ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
+  lock=$ref.lock layers=$ref.layers
+}
+
+mine() { # Exit with an error unless the cache belongs to the user alone
+  # An image there is trustworthy only if no other user can have put or renamed one.
+  local mode place=$cache above=()
+  [[ -e $cache || -L $cache ]] || return 0
+  [[ -O $cache && -d $cache ]] || fail "$cache does not belong to you: name another with --image-cache"
+  (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "other users may write to $cache: chmod go-w $cache, or name another with --image-cache"
+  while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
+  ((${#above[@]})) || return 0
+  # A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
+  while read -r mode place; do
+    ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "any user may write to $place, which contains $cache: name another with --image-cache"
+  done < <(stat -Lc '%a %n' -- "${above[@]}")
+}
+
+known() { # Test whether the reference has been converted, and its file exists
+  if [[ $reference == *@sha256:* ]]; then # a digest means the same image under any name
+    digest=${reference##*@} key='' by=$job
+    [[ ! -s $cache/${digest/:/-}.sif ]] || return 0
+  fi
+  [[ -e $ref ]] || return 1
+  read -r digest key by _ <"$ref" || return 1
+  [[ -s $cache/${digest/:/-}.sif ]]
+}
+
+will_do() { # Test whether the file in the cache is usable
+  # With --pull always, this job must have asked the registry for it.
+  known && [[ $policy != always || $by == "$job" ]]
+}
+
+ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; } # Test whether this process holds the lock
+
+take() { # Take the lock. Return false where another node has converted the image meanwhile
+  # It waits for a holder that lives.
+  local beat now seen=$SECONDS told='' holder
+  mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
+  mine
+  beat=''
+  until mkdir "$lock" 2>"$spare/log"; do
+    [[ -d $lock ]] || { [[ $(last_line) == *"File exists"* ]] || fail "cannot write to $cache: $(last_line); name another with --image-cache"; }
+    holder=$(cat "$lock/owner" 2>/dev/null) || holder=
+    now=$holder/$(cat "$lock/beat" 2>/dev/null) || true
+    if [[ $now != "$beat" ]]; then
+      beat=$now seen=$SECONDS
+    elif ((SECONDS - seen > STALE)) || { [[ $holder == "$node "* ]] && [[ ! -e /proc/${holder#* } ]]; }; then
+      # Several nodes may find the lock stale. mkdir lets one of them claim it. That one removes the lock if it is still
+      # the same.
+      if mkdir "$lock/claim" 2>/dev/null && [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
+        mv "$lock" "$lock.${owner// /.}.gone" && rm -rf "$lock.${owner// /.}.gone"
+      fi
+      seen=$SECONDS
+      continue
+    fi
+    if [[ -z $told ]]; then
+      told=1
+      say pulling "waits for ${holder%% *}, which converts it"
+    fi
+    nap 0.3
+    ! will_do || return 1
+  done
+  echo "$owner" >"$lock/owner"
+  ! will_do
+}
+
+whole() { # Remove layers that differ from their digest. A node that lost its power may have left one
+  local file sum
+  echo "checks the layers of a pull that was cut off"
+  for file in "$layers"/*; do
+    read -r sum _ < <(sha256sum <"$file") && [[ $sum == "${file##*/}" ]] || rm -rf -- "$file"
+  done
+}
+
+unfinished() { # Keep the complete layers for the next pull, except on a full disk. Report why this one failed
+  # rmdir leaves a directory that holds layers.
+  if [[ $(why) == "no space"* ]]; then rm -rf "$layers"; else rmdir "$layers" 2>/dev/null || true; fi
+  unpulled
+}
+
+convert() { # Convert the image into the cache, and record the reference
+  local before='' found file
+  # Apptainer gives a layer its name once it is complete, and fetches none whose name is there.
+  mkdir -p "$lock/cache/cache/"{oci-tmp,blob/blobs}
+  ln -s "$layers" "$lock/cache/cache/blob/blobs/sha256"
+  [[ ! -d $layers ]] || run whole
+  mkdir -p "$layers"
+  # Apptainer names a converted image in its cache by its own key. If that file exists, Apptainer only asks the registry
+  # and converts nothing.
+  if known; then
+    before=$digest
+    ln "$cache/${digest/:/-}.sif" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
+  fi
+  export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
+  run "${program[@]}" pull --force "$lock/new.sif" "$reference" || {
+    # Another node may have judged this one dead and removed its files. The caller then tries again.
+    ours || return 1
+    unfinished
+  }
+  found=$(sed -n 's/.*"digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$lock/cache/cache/blob/index.json" 2>/dev/null | tail -n 1) || found=
+  for file in "$lock"/cache/cache/{oci-tmp,oras,library}/*; do [[ ! -f $file ]] || key=${file##*/}; done
+  if [[ -z $found && -n $before && -e $lock/cache/cache/oci-tmp/$key ]]; then
+    found=$before # the registry still has the same image
+  elif [[ -z $found ]]; then
+    # oras and library have the image as one file, and no index.
+    found=sha256:$(sha256sum <"$lock/new.sif" | cut -d' ' -f1) || unpulled
+  fi
+  digest=$found
+  ours || return 1
+  file=$cache/${digest/:/-}.sif
+  [[ -s $file ]] || mv "$lock/new.sif" "$file"
+  echo "$digest $key $job $reference" >"$lock/ref"
+  mv "$lock/ref" "$ref"
+  rm -rf "$layers"
+}
+
+in_cache() { # Bring the image into the cache, and report its file
+  local file=''
+  login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
+  offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
+  room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
+  mine
+  until [[ -n $file && -s $file ]]; do # `mnrun clean` may just have removed the file
+    if ! will_do; then
+      [[ $policy != never ]] ||
+        fail "$reference is not in $cache, and --pull never forbids to pull it: use --pull missing"
+      until take && convert; do
+        if will_do; then break; fi
+      done
+    fi
+    file=$cache/${digest/:/-}.sif
+    touch -c "$file" 2>/dev/null || true # `mnrun clean` leaves recently used files alone
+  done
+  say image "$digest" "$file"
+}
