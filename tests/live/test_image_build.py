@@ -143,16 +143,17 @@ def test_image_build_as_root(cluster: Cluster) -> None:
 
 
 @pytest.mark.xdist_group("engines")
-@pytest.mark.parametrize("engine", ["docker", "podman"])
-def test_image_build_for_a_store(engines: Cluster, desk: Desk, engine: str) -> None:
-    """A Dockerfile becomes an image of the store from which jobs on that node run."""
-    desk.put("Dockerfile", "FROM localhost/ompi5\nRUN echo here >/made\n")
-    words = ["mnrun", "image", "build", "Dockerfile", "--builder", engine, "--tag", "localhost/made"]
+@pytest.mark.parametrize("builder", ["docker", "podman", "buildah"])
+def test_image_build_for_a_store(engines: Cluster, desk: Desk, builder: str) -> None:
+    """A Dockerfile becomes an image of the store from which jobs on that node run. buildah uses podman's."""
+    desk.put("Dockerfile", f"FROM localhost/ompi5\nRUN echo {builder} >/made\n")
+    words = ["mnrun", "image", "build", "Dockerfile", "--builder", builder, "--tag", f"localhost/{builder}"]
     done = engines.alice(words, node="node01", cwd=desk.path)
-    assert done.code == 0 and done.out == "localhost/made\n", done
-    job = ("--runtime", engine, "--image", "localhost/made", "--launcher", "env", "--", "cat", "/made")
+    assert done.code == 0 and done.out == f"localhost/{builder}\n", done
+    runtime = "podman" if builder == "buildah" else builder
+    job = ("--runtime", runtime, "--image", f"localhost/{builder}", "--launcher", "env", "--", "cat", "/made")
     ran = engines.mnrun(*job, nodes=1, tasks=1)
-    assert ran.code == 0 and ran.out == "here\n", ran
+    assert ran.code == 0 and ran.out == f"{builder}\n", ran
     desk.put("Dockerfile", "FROM localhost/ompi5\nRUN nosuch\n")
     wrong = engines.alice([*words, "-Q"], node="node01", cwd=desk.path)
     refusal(wrong, 125, "`RUN nosuch`: /bin/sh: 1: nosuch: not found")

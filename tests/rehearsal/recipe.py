@@ -52,6 +52,7 @@ CONTAINERS = ("squashfs-tools", "squashfuse", "fuse-overlayfs", "fuse3", "uidmap
 RUNTIMES = (
     "docker.io", "docker-cli", "rootlesskit", "slirp4netns", "podman", "crun", "catatonit", "charliecloud",
 )  # fmt: skip
+BUILDERS = ("buildah", "debootstrap")
 REGISTRY = ("docker-registry", "skopeo", "apache2-utils")
 EVERYDAY = (
     "ca-certificates", "python3", "python3-venv", "pdsh", "tini", "procps", "psmisc", "lsof",
@@ -61,7 +62,7 @@ EVERYDAY = (
 NODE = Tree(
     "node",
     "trixie",
-    SLURM + ACCOUNTING + SSH + MPI + CONTAINERS + RUNTIMES + REGISTRY + EVERYDAY,
+    SLURM + ACCOUNTING + SSH + MPI + CONTAINERS + RUNTIMES + BUILDERS + REGISTRY + EVERYDAY,
     steps=("apptainer.sh", "mpi-yield.sh", "node.sh"),
 )
 
@@ -69,8 +70,8 @@ NODE = Tree(
 def _node(
     suite: str, *, without: tuple[str, ...] = (), more: tuple[str, ...] = (), steps: tuple[str, ...] = ()
 ) -> Tree:
-    """The same for another Debian, whose Slurm, runtimes and all else are of another age."""
-    packages = tuple(package for package in (*NODE.packages, *more) if package not in without)
+    """The same for another Debian, whose Slurm, runtimes and all else are of another age. Nothing is built there."""
+    packages = tuple(package for package in (*NODE.packages, *more) if package not in (*without, *BUILDERS))
     steps = (*(step for step in NODE.steps if step != "apptainer.sh"), *steps)
     return replace(NODE, name=f"node-{suite}", suite=suite, packages=packages, steps=steps)
 

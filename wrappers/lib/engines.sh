@@ -50,19 +50,7 @@ usable() { # Test whether the job's runtime is usable here. Print the reason whe
   fi
   command -v "$mnrun_runtime" >/dev/null || { echo "$mnrun_runtime is not installed on this node"; return 1; }
   if [[ $mnrun_runtime == podman ]]; then
-    (umask 077 && mkdir -p "$mnrun_store" && [[ -O $mnrun_store && ! -L $mnrun_store ]] && mkdir -p "$mnrun_store/user/containers") 2>/dev/null ||
-      { echo "$mnrun_store cannot be made, or belongs to another user: name another place with --podman-root"; return 1; }
-    [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
-    new_enough || return 1
-    # A store keeps the driver of its maker. An earlier mnrun or the user may have made it.
-    if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then
-      echo "$mnrun_store uses podman's driver vfs, and jobs need overlay: remove it on this node (podman unshare rm -rf $mnrun_store), or name another place with --podman-root"
-      return 1
-    fi
-    # Slurm 24.11 makes the job's own /tmp with mode 0700. The container's other users could not enter it.
-    ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp"
-    subordinate && return 0
-    echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
+    storable && new_enough && return 0
     return 1
   fi
   if [[ $mnrun_runtime != docker ]]; then
@@ -82,6 +70,22 @@ usable() { # Test whether the job's runtime is usable here. Print the reason whe
       if ((code == 124 || code == 137)); then echo 'dockerd does not answer on this node'; else said=${said##*$'\n'} && echo "docker: ${said:0:200}"; fi
       ;;
   esac
+  return 1
+}
+
+storable() { # Make podman's store, and test whether this user's images can lie there. Print the reason where they cannot
+  (umask 077 && mkdir -p "$mnrun_store" && [[ -O $mnrun_store && ! -L $mnrun_store ]] && mkdir -p "$mnrun_store/user/containers") 2>/dev/null ||
+    { echo "$mnrun_store cannot be made, or belongs to another user: name another place with --podman-root"; return 1; }
+  [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
+  # A store keeps the driver of its maker. An earlier mnrun or the user may have made it.
+  if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then
+    echo "$mnrun_store uses podman's driver vfs, and jobs need overlay: remove it on this node (podman unshare rm -rf $mnrun_store), or name another place with --podman-root"
+    return 1
+  fi
+  # Slurm 24.11 makes the job's own /tmp with mode 0700. The container's other users could not enter it.
+  ! own_tmp || [[ ! -O $mnrun_tmp ]] || chmod a+x "$mnrun_tmp"
+  subordinate && return 0
+  echo "$(id -un) has no subordinate ids here, which podman needs: an administrator adds them (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un))"
   return 1
 }
 

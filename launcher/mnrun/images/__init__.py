@@ -2,5 +2,6 @@
 
 FORMATS = ("docker", "singularity")  # of a text that an image is built from
 FILES = ("apptainer", "singularity")  # these make a SIF file
-STORES = ("podman", "docker")  # these put an image into their store
-BUILDERS = (*FILES, *STORES)
+STORES = ("podman", "docker")  # these have a store of images
+TAGGERS = (*STORES, "buildah")  # these put an image into a store, and buildah into Podman's
+BUILDERS = (*FILES, *TAGGERS)

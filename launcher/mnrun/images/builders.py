@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.images import FILES, STORES
+from mnrun.images import FILES
 from mnrun.model import Words
 from mnrun.nodes import kit
 
@@ -36,25 +36,19 @@ _REMEDIES = {
 }  # fmt: skip
 
 
-def choose(to_file: bool, wanted: str, has: Callable[[str], bool]) -> str:
-    """Return the builder for a file or for a store: the `wanted` one, or else the first that this machine has.
+def choose(names: Words, wanted: str, has: Callable[[str], bool]) -> str:
+    """Return the `wanted` one of these builders, or else the first that this machine has.
 
-    Raises UsageError for a builder that makes the other kind, and Impossible if there is none.
+    Raises UsageError for a builder that makes the other kind of image, and Impossible if there is none.
     """
-    names = FILES if to_file else STORES
+    makes, other = ("a file", "--tag NAME") if names == FILES else ("an image of a store", "-o FILE.sif")
     if wanted and wanted not in names:
-        remedy = "use --tag NAME" if to_file else "use -o FILE.sif"
-        raise UsageError(f"--builder {wanted} makes {'no file' if to_file else 'a file'}", remedy)
+        raise UsageError(f"--builder {wanted} does not make {makes}", f"use {other}")
     for name in (wanted,) if wanted else names:
         if has(name):
             return name
-    missing = wanted or " and ".join(names)
-    where = (
-        "build on a machine that has it"
-        if wanted
-        else f"with {'--tag NAME' if to_file else '-o FILE.sif'}, others build"
-    )
-    raise Impossible(f"{missing}: not on PATH", where)
+    where = "build on a machine that has it" if wanted else f"with {other}, others build"
+    raise Impossible(f"{wanted or ', '.join(names)}: not on PATH", where)
 
 
 def to_file(builder: str, made: Path, definition: Path, arguments: Mapping[str, str]) -> Words:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mnrun.errors import Impossible, UsageError
-from mnrun.images import build, builders, definitions
+from mnrun.images import FILES, TAGGERS, build, builders, definitions
+from mnrun.model import Words
 
 DOCKERFILE = """\
 # an application
@@ -23,29 +24,30 @@ ENV PLACE=/data
 
 
 @pytest.mark.parametrize(
-    ("to_file", "wanted", "there", "chosen"),
+    ("names", "wanted", "there", "chosen"),
     [
-        (True, "", ("apptainer", "docker"), "apptainer"),
-        (True, "", ("singularity",), "singularity"),
-        (True, "singularity", ("apptainer", "singularity"), "singularity"),
-        (False, "", ("apptainer", "docker", "podman"), "podman"),
-        (False, "docker", ("docker", "podman"), "docker"),
+        (FILES, "", ("apptainer", "docker"), "apptainer"),
+        (FILES, "", ("singularity",), "singularity"),
+        (FILES, "singularity", ("apptainer", "singularity"), "singularity"),
+        (TAGGERS, "", ("apptainer", "docker", "podman"), "podman"),
+        (TAGGERS, "", ("apptainer", "buildah"), "buildah"),
+        (TAGGERS, "docker", ("docker", "podman"), "docker"),
     ],
 )
-def test_the_builder(to_file: bool, wanted: str, there: tuple[str, ...], chosen: str) -> None:
-    assert builders.choose(to_file, wanted, there.__contains__) == chosen
+def test_the_builder(names: Words, wanted: str, there: tuple[str, ...], chosen: str) -> None:
+    assert builders.choose(names, wanted, there.__contains__) == chosen
 
 
 def test_no_builder() -> None:
     """Each is named, with what can be done here."""
-    with pytest.raises(Impossible, match=r"^apptainer and singularity: not on PATH; with --tag NAME, others build$"):
-        builders.choose(True, "", lambda _: False)
+    with pytest.raises(Impossible, match=r"^apptainer, singularity: not on PATH; with --tag NAME, others build$"):
+        builders.choose(FILES, "", lambda _: False)
     with pytest.raises(Impossible, match=r"^docker: not on PATH; build on a machine that has it$"):
-        builders.choose(False, "docker", lambda _: False)
-    with pytest.raises(UsageError, match=r"^--builder docker makes no file; use --tag NAME$"):
-        builders.choose(True, "docker", lambda _: True)
-    with pytest.raises(UsageError, match=r"^--builder apptainer makes a file; use -o FILE\.sif$"):
-        builders.choose(False, "apptainer", lambda _: True)
+        builders.choose(TAGGERS, "docker", lambda _: False)
+    with pytest.raises(UsageError, match=r"^--builder docker does not make a file; use --tag NAME$"):
+        builders.choose(FILES, "docker", lambda _: True)
+    with pytest.raises(UsageError, match=r"^--builder apptainer does not make an image of a store; use -o FILE\.sif$"):
+        builders.choose(TAGGERS, "apptainer", lambda _: True)
 
 
 def test_the_words_of_builders() -> None:

@@ -17,7 +17,7 @@ from mnrun.cli.work.clean import age_of, cache_of, remove_images, size_of
 from mnrun.config import load
 from mnrun.errors import RuntimeFailed, UsageError
 from mnrun.facts import parse
-from mnrun.images import FILES, builders, cache, definitions, inspection, recipes
+from mnrun.images import FILES, STORES, TAGGERS, builders, cache, definitions, inspection, recipes
 from mnrun.images import build as building
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit
@@ -103,7 +103,7 @@ def _text(source: str, given: Mapping[str, str], form: str) -> tuple[str, Path, 
 
 def _to_file(source: str, target: Path, given: Mapping[str, str], wanted: str, force: bool, shown: Screen) -> None:
     text, context, arguments = _text(source, given, "singularity")
-    builder = builders.choose(True, wanted, process.has)
+    builder = builders.choose(FILES, wanted, process.has)
     building.refuse_root(builder, os.getuid())
     with building.workshop(target, force) as place:
         definition, made = place / "image.def", place / "image.sif"
@@ -117,7 +117,7 @@ def _to_file(source: str, target: Path, given: Mapping[str, str], wanted: str, f
 
 def _to_store(source: str, tag: str, given: Mapping[str, str], wanted: str, shown: Screen) -> None:
     text, context, arguments = _text(source, given, "docker")
-    builder = builders.choose(False, wanted, process.has)
+    builder = builders.choose(TAGGERS, wanted, process.has)
     shown.say(f"building {tag} from {source}, by {builder}")
     words = builders.to_store(builder, tag, context, arguments, _podman_root())
     building.run(tag, words, context, os.environ, shown, text)
@@ -249,7 +249,7 @@ def convert(source: str, output: str, tag: str, store: str | None, force: bool, 
         raise UsageError("an image needs one place", "write -o FILE.sif, or --tag NAME")
     if tag and not Path(source).expanduser().exists():
         raise UsageError(f"{source} does not exist", "name a file, or use -o FILE.sif for an image of a store")
-    programs = builders.choose(False, store or "", process.has), builders.choose(True, "", process.has)
+    programs = builders.choose(STORES, store or "", process.has), builders.choose(FILES, "", process.has)
     building.refuse_root(programs[1], os.getuid())
     shown = Screen(quiet, verbose)
     shown.say(f"converting {source} to {output or tag}, by {' and '.join(programs)}")
