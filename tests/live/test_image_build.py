@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from rehearsal import mirror
+
 from . import built
 from .cells import HELLO, OMPI5, full, one
 from .reports import check, refusal
@@ -89,6 +91,31 @@ def test_image_build_of_ones_own(cluster: Cluster, desk: Desk) -> None:
     assert done.code == 0, done
     ran = cluster.mnrun("--image", f"{desk.path}/a.sif", "--", "cat", "/note", nodes=1, tasks=1)
     assert ran.out == "from the note\nhi\n", ran
+
+
+OWN = """\
+Stage0 += baseimage(image=USERARG["base"], _bootstrap=USERARG["bootstrap"], _docker_env=False, _distro="ubuntu24")
+Stage0 += shell(commands=["echo made >/made"])
+"""
+
+
+@pytest.mark.skipif(not full(), reason="copies a part of Debian's archive: --full")
+def test_image_build_by_debootstrap(cluster: Cluster, desk: Desk) -> None:
+    """An ordinary user installs a Debian from the archive of this machine's apt, and a job runs in it."""
+    archive, sources = mirror.ensure("trixie"), cluster.path("/etc/apt/sources.list", "node01")
+    given = sources.read_text()
+    desk.put("own.py", OWN)
+    words = ["mnrun", "image", "build", "own.py", "--arg", "base=debootstrap:trixie", "-o", "new.sif"]
+    try:
+        sources.write_text(f"deb file:{archive} trixie main\n")
+        done = cluster.alice(words, node="node01", cwd=desk.path, seconds=300)
+    finally:
+        sources.write_text(given)
+    assert done.code == 0, done
+    ran = cluster.mnrun(
+        "--image", f"{desk.path}/new.sif", "--", "cat", "/etc/debian_version", "/made", nodes=2, tasks=1
+    )
+    assert ran.code == 0 and ran.out.count("13.") == ran.out.count("made") == 2, ran
 
 
 FAILURES = {

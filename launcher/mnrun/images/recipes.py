@@ -17,6 +17,9 @@ from mnrun.files import folder
 from mnrun.images import reference
 
 _ARGUMENT = re.compile(r"#   (\w+)=(\S*) +(\S.*)")
+_APT = Path("/etc/apt")
+_ARCHIVE = re.compile(r"^(?:deb(?: +\[[^]]*\])?|URIs:) +((?:https?|file):\S+)", re.MULTILINE)
+_DEBOOTSTRAP = "BootStrap: debootstrap\n"
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,20 @@ def render(recipe: Recipe, given: Mapping[str, str], form: str) -> str:
         raise UsageError(f"{recipe.path} knows no {error}", "give another value with --arg NAME=VALUE") from None
     except Exception as error:  # a recipe is a program, and can fail in any way
         raise UsageError(f"{recipe.path}: {type(error).__name__}: {error}", "correct that recipe") from None
+    if _DEBOOTSTRAP in text:  # its words for the base are others than those of HPCCM
+        text = text.replace(f"{_DEBOOTSTRAP}From:", f"{_DEBOOTSTRAP}MirrorURL: {archive()}\nOSVersion:")
     return text.strip() + "\n"
+
+
+def archive() -> str:
+    """Return the archive of packages that apt uses on this machine. Raises UsageError if it uses none."""
+    for path in (_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))):
+        if path.is_file() and (match := _ARCHIVE.search(path.read_text(encoding="utf-8", errors="replace"))):
+            return match[1]
+    raise UsageError(
+        f"base=debootstrap:… needs an archive of packages, and {_APT} names none",
+        "write a definition with MirrorURL, or name another base",
+    )
 
 
 def _arguments(recipe: Recipe, given: Mapping[str, str], form: str) -> dict[str, str]:
@@ -97,8 +113,14 @@ def _arguments(recipe: Recipe, given: Mapping[str, str], form: str) -> dict[str,
 def base_image(text: str, form: str) -> tuple[str, str]:
     """Return the agent that fetches a base, and the base as that agent names it. Raises UsageError.
 
-    A file or a directory has the agent localimage, which only definitions have.
+    A file or a directory has the agent localimage, and debootstrap:SUITE is Debian's installer. Only definitions have
+    these two.
     """
+    agent, _, suite = text.partition(":")
+    if agent == "debootstrap":
+        if form == "docker" or not re.fullmatch(r"[a-z]+", suite):
+            raise UsageError(f"base={text} is no base here", "write -o FILE.sif with base=debootstrap:trixie")
+        return agent, suite
     path = os.path.abspath(os.path.expanduser(text))
     try:
         from_registry = reference.is_reference(text, os.path.exists(path))

@@ -84,9 +84,31 @@ def test_a_base_is_a_file_or_a_root_file_system(tmp_path: Path, monkeypatch: pyt
     assert text.startswith(f"BootStrap: localimage\nFrom: {tmp_path}/tree\n")
 
 
+SOURCES = {
+    "sources.list": "# of an installer\ndeb-src http://src.example.org/debian trixie main\n"
+    "deb [signed-by=/k arch=amd64] http://deb.example.org/debian trixie main\ndeb http://other.example.org/x y z\n",
+    "sources.list.d/debian.sources": "Types: deb\nURIs: http://deb.example.org/debian http://other.example.org\n",
+}
+
+
+@pytest.mark.parametrize("file", SOURCES)
+def test_a_base_by_debootstrap(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive is that of this machine's apt, in its older and its newer form. Without one, that is said."""
+    monkeypatch.setattr(recipes, "_APT", tmp_path)
+    with pytest.raises(UsageError, match=rf"needs an archive of packages, and {tmp_path} names none"):
+        recipes.render(named("bare"), {"base": "debootstrap:trixie"}, "singularity")
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / file).write_text(SOURCES[file])
+    text = recipes.render(named("bare"), {"base": "debootstrap:trixie"}, "singularity")
+    begin = "BootStrap: debootstrap\nMirrorURL: http://deb.example.org/debian\nOSVersion: trixie\n"
+    assert text.startswith(begin), text
+
+
 @pytest.mark.parametrize(
     ("text", "form", "said"),
     [
+        ("debootstrap:trixie", "docker", "base=debootstrap:trixie is no base here; write -o FILE.sif with"),
+        ("debootstrap:", "singularity", "base=debootstrap: is no base here"),
         ("./none.sif", "singularity", "base=./none.sif does not exist"),
         ("none", "singularity", "base=none is not a file here, and names no registry; write ./none or docker://none"),
         (".", "docker", "base=. is a file or directory, and a Dockerfile begins with an image"),
