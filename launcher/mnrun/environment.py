@@ -141,6 +141,7 @@ PASSED = (
 # The variables for pulling from a registry: credentials, proxies, and directories with space.
 OF_REGISTRIES = (
     *("APPTAINER_DOCKER_*", "SINGULARITY_DOCKER_*", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"),
+    *("CH_IMAGE_USERNAME", "CH_IMAGE_PASSWORD"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
 

@@ -12,7 +12,7 @@ import pytest
 from rehearsal import mirror
 
 from . import built
-from .cells import HELLO, OMPI5, full, one
+from .cells import HELLO, OMPI5, full, one, turn
 from .reports import check, refusal
 from .stage import TOP, Cluster, Desk, wait_for
 
@@ -170,7 +170,7 @@ def test_image_build_as_root(cluster: Cluster) -> None:
 
 
 @pytest.mark.xdist_group("engines")
-@pytest.mark.parametrize("builder", ["docker", "podman", "buildah"])
+@pytest.mark.parametrize("builder", turn(0, ["docker", "podman", "buildah"], ["buildah"], ["docker", "podman"]))
 def test_image_build_for_a_store(engines: Cluster, desk: Desk, builder: str) -> None:
     """A Dockerfile becomes an image of the store from which jobs on that node run. buildah uses podman's."""
     desk.put("Dockerfile", f"FROM localhost/ompi5\nRUN echo {builder} >/made\n")

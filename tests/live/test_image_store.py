@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -48,45 +48,54 @@ def test_image_pull_ls_gc(cluster: Cluster, desk: Desk, registry: None) -> None:
     assert empty.out == "" and "no images in" in empty.err, empty
 
 
-# An image of two layers, one of which takes long. Its digests go to standard output.
+# An image of two layers, whose digests go to standard output.
 LAYERS = """\
 cd "$(mktemp -d)"
-printf small >small
-head -c 16M /dev/urandom >large
-for name in small large; do tar -cf $name.tar $name && sha256sum <$name.tar; done
-python3 -IS /etc/rehearsal/oci.py oci small.tar large.tar
+head -c 8M /dev/urandom >first
+head -c 24M /dev/urandom >second
+for name in first second; do tar -cf $name.tar $name && sha256sum <$name.tar; done
+python3 -IS /etc/rehearsal/oci.py oci first.tar second.tar
 skopeo copy -q --preserve-digests oci:oci docker://login:5000/layers:1
+rm -rf "$PWD"
 """
 GATE, OPEN = TOP / "tests/faults/gate.py", "/run/store.open"
+HELD = 20 << 20  # bytes after which the door holds: all of the first layer, and a part of the second
+
+
+def sent(cluster: Cluster, digest: str) -> list[int]:
+    """The bytes that the registry has sent for each GET of a layer."""
+    log = cluster.path("/var/lib/rehearsal/open.log").read_text()
+    return [int(size) for size in re.findall(rf'"GET /v2/layers/blobs/sha256:{digest} HTTP/\S+ 200 (\d+)', log)]
 
 
 def test_image_pull_is_cut_off(cluster: Cluster, registry: None) -> None:
-    """After a kill in the middle, the next pull asks for the missing layer alone. No half a layer stays."""
-    small, _, large, _ = cluster.root(LOGIN, "sh", "-euc", LAYERS).split()
+    """After a kill in the middle, the next pull does not take the complete layer again. No half a layer stays.
+
+    Apptainer 1.4.5 asks for every layer, and hangs up where it has one: the registry has sent the first 4 MiB by then.
+    """
+    first, _, second, _ = cluster.root(LOGIN, "sh", "-euc", LAYERS).split()
     refs, pull = cluster.path(f"{CACHE}/refs"), ["mnrun", "image", "pull", "login:5002/layers:1"]
     cluster.put("/run/store.gate.py", GATE.read_bytes(), uid=0)
-    gate = ["python3", "/run/store.gate.py", LOGIN, "5002", "5000", OPEN, str(1 << 23)]
+    gate = ["python3", "/run/store.gate.py", LOGIN, "5002", "5000", OPEN, str(HELD)]
     try:
         with cluster.running(gate, user="root") as door:
             door.saying(lambda said: "listening" in said.out, "listening")
             with cluster.running(pull) as job:
                 door.saying(lambda said: "held" in said.out, "held")
-                wait_for(
-                    lambda: len(list(refs.glob("*.layers/*"))) == 1, "half pulled", state=lambda: str(job.so_far())
-                )
+                wait_for(lambda: any(refs.glob(f"*.layers/{first}")), "half pulled", 30, lambda: str(job.so_far()))
                 (mnrun,) = cluster.mnruns()
                 os.kill(mnrun.pid, signal.SIGKILL)
-                assert job.end().code == 137
+                assert job.end().code == 128 + signal.SIGKILL
             wait_for(lambda: not list(refs.glob("*.lock*")), "free of locks")
-            assert [path.name for path in refs.parent.rglob("*") if path.is_file()] == [small]
+            assert [path.name for path in refs.parent.rglob("*") if path.is_file()] == [first]
             cluster.put(OPEN, "", uid=0)
             done = cluster.alice(pull)
             assert done.code == 0 and not list(refs.glob("*.layers")), done
     finally:
         cluster.root(LOGIN, "rm", "-f", OPEN, "/run/store.gate.py")
-    asked = cluster.root(LOGIN, "grep", "-o", "GET /v2/layers/blobs/sha256:[0-9a-f]*", "/var/lib/rehearsal/open.log")
-    counted = Counter(line.rpartition(":")[2] for line in asked.splitlines())
-    assert (counted[small], counted[large]) == (1, 2), counted
+    whole, rest = sent(cluster, first)
+    assert whole > 8 << 20 and rest < 6 << 20
+    assert max(sent(cluster, second)) > 24 << 20
 
 
 WRONG = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -179,8 +180,12 @@ def packing(cluster: Cluster) -> bool:
 
 
 def gone(cluster: Cluster) -> None:
-    """Nothing half-done in the cache or on a node, and no process."""
-    wait_for(lambda: files(cluster) == [], "empty", state=lambda: str(files(cluster)))
+    """Nothing half-done in the cache or on a node, and no process. Complete layers stay for the next pull."""
+
+    def half_done() -> list[str]:
+        return [name for name in files(cluster) if not re.fullmatch(r"refs/[^/]+\.layers/[0-9a-f]{64}", name)]
+
+    wait_for(lambda: half_done() == [], "empty", 30, lambda: str(half_done()))
     wait_for(lambda: not any("sleep" in process.argv for process in cluster.processes()), "without processes")
     for node in cluster.nodes:
         cluster.root(node, "rm", "-f", "/tmp/packing")
@@ -194,7 +199,7 @@ def test_images_that_take_too_long(cluster: Cluster, slow: None) -> None:
 
 
 def test_images_of_a_launcher_that_is_killed(cluster: Cluster, slow: None) -> None:
-    """kill -9 of mnrun while a node converts: all of it goes, and the lock with it; the next job converts."""
+    """kill -9 of mnrun while a node converts: half an image goes, and the lock with it; the next job converts."""
     with cluster.running(cluster.launch(*OUTSIDE, "--image", f"{OPEN}/small:1", *VERSION, nodes=2, tasks=1)) as job:
         wait_for(lambda: packing(cluster), "packing", state=lambda: str(job.so_far()))
         for process in cluster.mnruns():
@@ -271,6 +276,24 @@ def test_images_without_a_scheduler(cluster: Cluster) -> None:
     words = ["mnrun", "--hosts", "node[01-03]", *OUTSIDE[:2], "--image", f"{OPEN}/small:1", *VERSION]
     assert cluster.alice(words).out.split() == ["1"] * 3
     refusal(cluster.alice([*words[:-5], "-Q", "--image", f"{OPEN}/small:7", *VERSION]), 125, "small:7", "node")
+
+
+def test_images_for_charliecloud(cluster: Cluster) -> None:
+    """One node packs a squashfs file of the image, and all run it. The next job asks nobody."""
+
+    def job(*words: str, reference: str, env: Mapping[str, str] = {}) -> Result:  # read only
+        return small(cluster, "--runtime", "charliecloud", *words, reference=reference, nodes=2, env=env)
+
+    first, again = (job(reference=f"docker://{OPEN}/small:1") for _ in "12")
+    assert first.out.split() == again.out.split() == ["1"] * 2, (first, again)
+    assert "pulling" in first.err and "pulling" not in again.err, (first, again)
+    assert [name.rpartition(".")[2] for name in files(cluster)[1:]] == ["sqfs"]
+    refusal(job("-Q", reference=f"{OPEN}/small:7"), 125, f"there is no {OPEN}/small:7", "CH_IMAGE_USERNAME")
+    refusal(job("-Q", reference="login:5999/small:1"), 125, "the registry login:5999 does not answer")
+    login = {"CH_IMAGE_USERNAME": "alice", "CH_IMAGE_PASSWORD": "wrong"}
+    refusal(job("-Q", reference=f"{DOOR}/small:2", env=login), 125, f"{DOOR} refuses the login")
+    login["CH_IMAGE_PASSWORD"] = "open sesame"
+    assert job(reference=f"{DOOR}/small:2", env=login).out.split() == ["2"] * 2
 
 
 @pytest.mark.xdist_group("engines")

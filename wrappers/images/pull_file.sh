@@ -3,6 +3,7 @@
 # front of it.
 # PROGRAM converts the image once for each digest, for all nodes that share the directory.
 #     sha256-DIGEST.sif   An image. A tag that has moved makes another file. The file's time is the last use by a job.
+#     sha256-DIGEST.sqfs  The same for Charliecloud.
 #     refs/NAME           The result for a reference: the digest, the runtime's own key for it, the job that asked, and
 #                         the reference itself.
 #     refs/NAME.lock/     The lock of a node that converts it. It holds the owner, a counter as a sign of life, and all
@@ -15,7 +16,8 @@ STALE=30 # seconds: the holder of a lock whose counter stands still for longer c
 name_it() { # Set the names of the reference's files in the cache
   local name=${reference//[^A-Za-z0-9._-]/_}
   ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
-  lock=$ref.lock layers=$ref.layers
+  lock=$ref.lock layers=$ref.layers ending=sif
+  [[ ${program[0]} != ch-run ]] || ending=sqfs
 }
 
 mine() { # Exit with an error unless the cache belongs to the user alone
@@ -35,11 +37,11 @@ mine() { # Exit with an error unless the cache belongs to the user alone
 known() { # Test whether the reference has been converted, and its file exists
   if [[ $reference == *@sha256:* ]]; then # a digest means the same image under any name
     digest=${reference##*@} key='' by=$job
-    [[ ! -s $cache/${digest/:/-}.sif ]] || return 0
+    [[ ! -s $cache/${digest/:/-}.$ending ]] || return 0
   fi
   [[ -e $ref ]] || return 1
   read -r digest key by _ <"$ref" || return 1
-  [[ -s $cache/${digest/:/-}.sif ]]
+  [[ -s $cache/${digest/:/-}.$ending ]]
 }
 
 will_do() { # Test whether the file in the cache is usable
@@ -95,9 +97,9 @@ unfinished() { # Keep the complete layers for the next pull, except on a full di
   unpulled
 }
 
-convert() { # Convert the image into the cache, and record the reference
+by_apptainer() { # Convert the image to $lock/new.sif, and set its digest and Apptainer's key for it
   local before='' found file
-  # Apptainer gives a layer its name once it is complete, and fetches none whose name is there.
+  # Apptainer gives a layer its name once it is complete. It transfers none whose name and size are there.
   mkdir -p "$lock/cache/cache/"{oci-tmp,blob/blobs}
   ln -s "$layers" "$lock/cache/cache/blob/blobs/sha256"
   [[ ! -d $layers ]] || run whole
@@ -106,10 +108,10 @@ convert() { # Convert the image into the cache, and record the reference
   # and converts nothing.
   if known; then
     before=$digest
-    ln "$cache/${digest/:/-}.sif" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
+    ln "$cache/${digest/:/-}.$ending" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
   fi
   export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
-  run "${program[@]}" pull --force "$lock/new.sif" "$reference" || {
+  run "${program[@]}" pull --force "$lock/new.$ending" "$reference" || {
     # Another node may have judged this one dead and removed its files. The caller then tries again.
     ours || return 1
     unfinished
@@ -120,12 +122,37 @@ convert() { # Convert the image into the cache, and record the reference
     found=$before # the registry still has the same image
   elif [[ -z $found ]]; then
     # oras and library have the image as one file, and no index.
-    found=sha256:$(sha256sum <"$lock/new.sif" | cut -d' ' -f1) || unpulled
+    found=sha256:$(sha256sum <"$lock/new.$ending" | cut -d' ' -f1) || unpulled
   fi
   digest=$found
+}
+
+by_charliecloud() { # Pull the image, pack it to $lock/new.sqfs, and set its digest: that of its manifest
+  local sum
+  export CH_IMAGE_STORAGE=$lock/cache
+  run squash || {
+    ours || return 1
+    unpulled
+  }
+  read -r sum _ < <(cat "$lock"/cache/dlcache/*.manifest.json | sha256sum)
+  digest=sha256:$sum key=-
+}
+
+squash() { # Pull the image to a directory, and make a file of that
+  local auth=()
+  [[ -z ${CH_IMAGE_USERNAME-} ]] || auth=(--auth)
+  ch-image "${auth[@]}" pull "$reference" && ch-convert -i ch-image -o squash "$reference" "$lock/new.sqfs"
+}
+
+convert() { # Convert the image into the cache, and record the reference
+  local file
+  case $ending in
+    sif) by_apptainer ;;
+    sqfs) by_charliecloud ;;
+  esac || return 1
   ours || return 1
-  file=$cache/${digest/:/-}.sif
-  [[ -s $file ]] || mv "$lock/new.sif" "$file"
+  file=$cache/${digest/:/-}.$ending
+  [[ -s $file ]] || mv "$lock/new.$ending" "$file"
   echo "$digest $key $job $reference" >"$lock/ref"
   mv "$lock/ref" "$ref"
   rm -rf "$layers"
@@ -133,8 +160,13 @@ convert() { # Convert the image into the cache, and record the reference
 
 in_cache() { # Bring the image into the cache, and report its file
   local file=''
-  login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
-  offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
+  if [[ $ending == sif ]]; then
+    login="\`apptainer registry login\`, \`docker login\`, or APPTAINER_DOCKER_USERNAME and _PASSWORD"
+    offline="pull it where that works, with \`${program[0]} pull app.sif $reference\`, and write --image app.sif"
+  else
+    login="CH_IMAGE_USERNAME and CH_IMAGE_PASSWORD"
+    offline="pull it where that works, with \`ch-image\` and \`ch-convert\`, and write --image app.sqfs"
+  fi
   room="of $cache, or of $spare (APPTAINER_TMPDIR), whose disk is full"
   mine
   until [[ -n $file && -s $file ]]; do # `mnrun clean` may just have removed the file
@@ -145,7 +177,7 @@ in_cache() { # Bring the image into the cache, and report its file
         if will_do; then break; fi
       done
     fi
-    file=$cache/${digest/:/-}.sif
+    file=$cache/${digest/:/-}.$ending
     touch -c "$file" 2>/dev/null || true # `mnrun clean` leaves recently used files alone
   done
   say image "$digest" "$file"

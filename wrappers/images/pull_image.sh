@@ -34,11 +34,14 @@ unpulled() { # Report a fault of the image, and exit
 # it if it is still this very directory.
 clean() { # SPARE LOCK OWNER JOB: End and remove all that was started here
   # The undertaker finishes a removal in which the main shell was killed. So both use the same name for the lock.
-  local group='' away=$2.${3// /.}.gone
+  local group='' away=$2.${3// /.}.gone layer
   grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
   { read -r group <./group; } 2>/dev/null
   [[ ! $group =~ ^[0-9]+$ ]] || ((group < 2)) || kill -KILL -- "-$group" 2>/dev/null
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
+    for layer in "${2%.lock}.layers"/*; do # a partial one has a longer name (Apptainer 1.4.5)
+      [[ ! -e $layer || ${layer##*/} =~ ^[0-9a-f]{64}$ ]] || rm -f -- "$layer"
+    done
     mv "$2" "$away"
   fi
   [[ -z $2 || ! -e $away ]] || rm -rf -- "$away"
@@ -77,8 +80,8 @@ cleaned() { # Clean up once, and dismiss the undertaker
 # --- plain error messages for a runtime's output
 
 last_line() { # Print the last line of the runtime's output, without colours and the name of the failed part
-  sed -e 's/\x1b\[[0-9;]*m//g' -e 's/.*\r//' "$spare/log" 2>/dev/null | grep -v '^ *$' | tail -n 1 |
-    sed -E 's/^(FATAL|ERROR|Error) *: *|^Error response from daemon: *//; s/(While making image from oci registry|error fetching image to cache|failed to get checksum for [^ ]*): //g'
+  sed -e 's/\x1b\[[0-9;]*m//g' -e 's/.*\r//' "$spare/log" 2>/dev/null | grep -v '^ *$\|^hint: ' | tail -n 1 |
+    sed -E 's/^(FATAL|ERROR|Error|error) *: *|^Error response from daemon: *//; s/(While making image from oci registry|error fetching image to cache|failed to get checksum for [^ ]*): //g'
 }
 
 why() { # Print why the image is missing, and the remedy
@@ -93,14 +96,16 @@ why() { # Print why the image is missing, and the remedy
     *"executable file not found"*) echo "cannot pull $reference: this node lacks a program that ${program[0]} needs ($said)" ;;
     # Below, `permission denied` is the kernel's text for a file (EACCES), not a registry's.
     *"permission denied"*) echo "cannot pull $reference: $said" ;;
+    *"unauthorized or not in registry"*) # ch-image does not say which
+      echo "there is no $reference, or $registry wants a login: check its name and tag, or set $login ($said)" ;;
     *uthentication* | *nauthorized* | *denied* | *"no basic auth"* | *forbidden* | *Forbidden*)
       echo "$registry refuses the login for $reference: $login ($said)" ;;
     *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
       echo "there is no $reference: check its name and tag ($said)" ;;
     *toomanyrequests*) echo "$registry refuses further requests from here: $login ($said)" ;;
-    *"no such host"* | *"server misbehaving"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
+    *"no such host"* | *"server misbehaving"* | *"Name or service not known"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
     *x509*) echo "this node does not trust the certificate of $registry: an admin adds its CA to the system's certificates ($said)" ;;
-    *"connection refused"* | *"i/o timeout"* | *unreachable* | *"no route to host"* | *"context deadline"*)
+    *"onnection refused"* | *"i/o timeout"* | *unreachable* | *"no route to host"* | *"context deadline"*)
       echo "the registry $registry does not answer: $offline ($said)" ;;
     *"o space left"* | *"quota exceeded"*) echo "no space left: $room ($said)" ;;
     *) echo "cannot pull $reference: ${said:-${program[0]} said nothing}" ;;

@@ -1,6 +1,7 @@
 """List and tidy the cache of converted images, which wrappers/images/pull_file.sh fills.
 
 sha256-DIGEST.sif   an image. A job that takes it touches it first
+sha256-DIGEST.sqfs  the same for Charliecloud, whose references have no scheme
 refs/NAME           the digest of a reference, and at the end of the line the reference
 facts/KEY           a node's report of an image's MPI (running/probe.py)
 refs/NAME.lock/     a conversion in progress, with all its half-done files
@@ -38,14 +39,14 @@ class Image:
 
 def images(cache: Path) -> list[Image]:
     """Return all images, those used longest ago first. Raises UsageError if the cache cannot be read."""
-    names: dict[str, list[str]] = {}
+    names: dict[Path, list[str]] = {}
     for words in filter(None, map(_record, _files(cache / "refs"))):
-        names.setdefault(words[0].replace(":", "-"), []).extend(words[3:])
+        names.setdefault(_file(cache, words), []).extend(words[3:])
     files = []
-    for path in cache.glob("sha256-*.sif"):
+    for path in (*cache.glob("sha256-*.sif"), *cache.glob("sha256-*.sqfs")):
         with suppress(FileNotFoundError):
             state = path.stat()
-            files.append(Image(path, state.st_mtime, state.st_size, tuple(sorted(names.get(path.stem, ())))))
+            files.append(Image(path, state.st_mtime, state.st_size, tuple(sorted(names.get(path, ())))))
     return sorted(files, key=lambda image: image.used)
 
 
@@ -53,7 +54,7 @@ def find(cache: Path, reference: str) -> Path | None:
     """Return the cached image of this reference, or None."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)[:120]
     for words in filter(None, map(_record, (cache / "refs").glob(f"{name}-*"))):
-        path = cache / f"{words[0].replace(':', '-')}.sif"
+        path = _file(cache, words)
         if words[3:] == [reference] and path.exists():
             return path
     return None
@@ -71,7 +72,7 @@ def unneeded(before: float, jobs: Iterable[Job], query_time: float) -> float:
 def remove(image: Image, before: float) -> bool:
     """Remove an image, and return whether it has gone. It stays if a job has just taken it. Raises UsageError on
     failure."""
-    away = image.path.with_suffix(".gone")
+    away = image.path.with_name(f"{image.path.name}.gone")
     try:
         image.path.rename(away)  # no later job finds it, and an earlier one has touched it
         if away.stat().st_mtime < before:
@@ -97,7 +98,7 @@ def tidy(cache: Path, before: float) -> None:
                 path.unlink()
     for path in _files(refs):
         words = _record(path)
-        if words and not (cache / f"{words[0].replace(':', '-')}.sif").exists() and not _lock(path).exists():
+        if words and not _file(cache, words).exists() and not _lock(path).exists():
             with suppress(OSError):
                 path.unlink()
     for rest in (*refs.glob("*.lock"), *refs.glob("*.layers"), *refs.glob("*.gone"), *cache.glob("*.gone")):
@@ -128,6 +129,12 @@ def _record(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
         return []
+
+
+def _file(cache: Path, record: list[str]) -> Path:
+    """Return the image file of a reference's line."""
+    for_charliecloud = record[3:] and "://" not in record[3]
+    return cache / f"{record[0].replace(':', '-')}.{'sqfs' if for_charliecloud else 'sif'}"
 
 
 def _lock(ref: Path) -> Path:

@@ -158,7 +158,7 @@ class Probe:
         """Return the file for this question, or None if this machine cannot tell whether the image has changed."""
         spec, image = self.spec, self.image
         state: list[object] = []
-        if re.search(r"/sha256-[0-9a-f]{64}\.sif$", image):
+        if re.search(r"/sha256-[0-9a-f]{64}\.(sif|sqfs)$", image):
             state = [image]
         elif image.startswith("/"):
             for below in ("", "bin", "usr/bin", "usr/local/bin"):

@@ -1,4 +1,4 @@
-"""Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of one.
+"""Charliecloud: ch-run, whose image is an unpacked directory or a squashfs file of one. ch-image pulls.
 
 Its processes are children of the caller, and see the node's /dev, /proc and /tmp. wrappers/container/ch-run.sh adds the
 part that only the node knows: whether the image has variables of its own.
@@ -7,6 +7,7 @@ part that only the node knows: whether the image has variables of its own.
 from __future__ import annotations
 
 from mnrun.errors import Impossible, LaunchError
+from mnrun.images import reference as names
 from mnrun.jobspec import Mount
 from mnrun.model import Box, Words
 
@@ -37,15 +38,11 @@ def join(box: Box) -> Words:
 
 
 def refuse(reference: str) -> LaunchError | None:
-    return Impossible(
-        f"mnrun does not pull {reference} for charliecloud",
-        f"make a directory with `ch-image pull {reference.rpartition('://')[2]}` and `ch-convert`, "
-        "or use --runtime apptainer",
-    )
+    return None
 
 
 def address(reference: str) -> str:
-    return reference
+    return names.for_files(names.for_stores(reference, "charliecloud")).partition("://")[2]
 
 
 def _run(box: Box, *flags: str) -> Words:

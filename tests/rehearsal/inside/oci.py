@@ -41,6 +41,7 @@ def main(folder: str, *layers: str) -> None:
         "architecture": ARCHITECTURES[platform.machine()],
         "os": "linux",
         "config": settings,
+        "history": [{"created_by": "rehearsal"} for _ in held],  # Charliecloud wants one
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in held]},
     }
     manifest = {

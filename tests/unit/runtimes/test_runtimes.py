@@ -120,11 +120,11 @@ def test_what_engines_call_an_image() -> None:
 
 
 def test_what_charliecloud_does_not_pull() -> None:
-    """With the commands that make a directory of it."""
-    assert str(RUNTIMES["charliecloud"].refuse("docker://site/app:1")) == (
-        "mnrun does not pull docker://site/app:1 for charliecloud; "
-        "make a directory with `ch-image pull site/app:1` and `ch-convert`, or use --runtime apptainer"
-    )
+    """Its names have no scheme, and ch-image pulls no other kind of image."""
+    assert RUNTIMES["charliecloud"].refuse("docker://site/app:1") is None
+    assert RUNTIMES["charliecloud"].address("docker://site/app:1") == "site/app:1"
+    with pytest.raises(Impossible, match="charliecloud cannot pull oras://site/app:1"):
+        RUNTIMES["charliecloud"].address("oras://site/app:1")
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ case $REGISTRY in
   stops)
     printf whole >"$layers/$WHOLE"
     printf brok >"$layers/$(printf broken | sha256sum | cut -d' ' -f1)"
+    echo half >"$layers/${WHOLE}123"
     echo half >"$APPTAINER_CACHEDIR/cache/blob/oci-put-blob1"
     exec sleep 60 ;;
   resets) echo "read tcp: connection reset by peer" >&2; exit 255 ;;
