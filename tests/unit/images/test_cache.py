@@ -49,6 +49,20 @@ def test_images(place: Path) -> None:
     assert (second.path.name, second.names) == ("sha256-2.sif", ())
 
 
+def test_images_of_charliecloud(place: Path) -> None:
+    """One digest is a file for each kind of runtime. References without a scheme are Charliecloud's."""
+    (place / "refs" / "site_app_1-7").write_text("sha256:1 - 7-ab site/app:1\n")
+    assert cache.find(place, "site/app:1") is None
+    packed = place / "sha256-1.sqfs"
+    packed.write_text("")
+    assert cache.find(place, "site/app:1") == packed
+    held = {image.path.name: image.names for image in cache.images(place)}
+    assert held["sha256-1.sqfs"] == ("site/app:1",) and held["sha256-1.sif"] == ("docker://a", "docker://b")
+    (place / "sha256-1.sif").unlink()
+    cache.tidy(place, NOW - DAY)
+    assert {path.name for path in (place / "refs").iterdir()} == {"c", "site_app_1-7"}
+
+
 @pytest.mark.parametrize(
     ("jobs", "asked", "before"),
     [

@@ -120,9 +120,11 @@ def test_what_engines_call_an_image() -> None:
 
 
 def test_what_charliecloud_does_not_pull() -> None:
-    """Its names have no scheme, and ch-image pulls no other kind of image."""
+    """Its names have no scheme, and no tag beside a digest. ch-image pulls no other kind of image."""
     assert RUNTIMES["charliecloud"].refuse("docker://site/app:1") is None
     assert RUNTIMES["charliecloud"].address("docker://site/app:1") == "site/app:1"
+    digest = f"sha256:{'5' * 64}"
+    assert RUNTIMES["charliecloud"].address(f"site/app:1@{digest}") == f"site/app@{digest}"
     with pytest.raises(Impossible, match="charliecloud cannot pull oras://site/app:1"):
         RUNTIMES["charliecloud"].address("oras://site/app:1")
 
