@@ -20,7 +20,6 @@ pytestmark = pytest.mark.live
 
 BASE = "/images/base.sif"
 LOCAL = ("--arg", f"base={BASE}")
-PLACE = "import os; print(os.environ['RANK'], os.uname().nodename)"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,17 +27,23 @@ def base(cluster: Cluster) -> None:
     cluster.tool("images", "base")
 
 
+def typed(page: str, begin: str) -> str:
+    """The line of a page that begins so."""
+    return next(line[2:] for line in (TOP / page).read_text().splitlines() if line.startswith(f"$ {begin} "))
+
+
 def test_image_build_bare(cluster: Cluster, desk: Desk) -> None:
-    """A recipe becomes a file, with its steps, and a job on two nodes runs in it. Nothing else is left."""
-    done = cluster.alice(["mnrun", "image", "build", "bare", *LOCAL, "-o", "new.sif", "-v"], cwd=desk.path)
-    assert done.code == 0 and done.out == f"{desk.path}/new.sif\n", done
+    """A recipe becomes a file, with its steps, and the README's job runs in it. Nothing else is left."""
+    build, job = typed("docs/tutorials/first-job.md", "mnrun image build"), typed("README.md", "mnrun -N 2")
+    done = cluster.alice([*build.split(), *LOCAL, "-v"], cwd=desk.path)
+    assert done.code == 0 and done.out == f"{desk.path}/python.sif\n", done
     assert re.search(r"^\+ .*apt-get install .*python3", done.err, re.MULTILINE), done
-    assert re.search(r"^mnrun: built .*/new\.sif, after \d+ s$", done.err, re.MULTILINE), done
-    assert desk.names() == ["new.sif"]
-    ranks = cluster.mnrun("--image", f"{desk.path}/new.sif", "--", "python3", "-c", PLACE, nodes=2, tasks=1)
-    assert ranks.code == 0 and sorted(ranks.out.splitlines()) == ["0 node01", "1 node02"], ranks
-    again = cluster.alice(["mnrun", "image", "build", "bare", *LOCAL, "-o", "new.sif"], cwd=desk.path)
-    refusal(again, 2, "new.sif exists", "--force")
+    assert re.search(r"^mnrun: built .*/python\.sif, after \d+ s$", done.err, re.MULTILINE), done
+    assert desk.names() == ["python.sif"]
+    ranks = cluster.alice(["sh", "-c", job], cwd=desk.path)
+    assert ranks.code == 0 and sorted(ranks.out.splitlines()) == [f"rank {rank} of 4" for rank in range(4)], ranks
+    again = cluster.alice([*build.split(), *LOCAL], cwd=desk.path)
+    refusal(again, 2, "python.sif exists", "--force")
 
 
 def test_image_build_openmpi(cluster: Cluster, desk: Desk) -> None:
