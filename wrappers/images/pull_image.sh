@@ -87,6 +87,7 @@ last_line() { # Print the last line of the runtime's output, without colours and
 why() { # Print why the image is missing, and the remedy
   local said registry=${reference#*://}
   said=$(last_line)
+  [[ $registry == */* ]] || registry=docker.io/$registry
   registry=${registry%%/*}
   [[ $registry == *[.:]* || $registry == localhost ]] || registry=docker.io
   # The order counts. A line that names a program or a refusal often also has `not found` or `does not exist`.
@@ -104,7 +105,7 @@ why() { # Print why the image is missing, and the remedy
       echo "there is no $reference: check its name and tag ($said)" ;;
     *toomanyrequests*) echo "$registry refuses further requests from here: $login ($said)" ;;
     *"no such host"* | *"server misbehaving"* | *"Name or service not known"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
-    *x509*) echo "this node does not trust the certificate of $registry: an admin adds its CA to the system's certificates ($said)" ;;
+    *x509* | *CERTIFICATE_VERIFY_FAILED*) echo "this node does not trust the certificate of $registry: an admin adds its CA to the system's certificates ($said)" ;;
     *"onnection refused"* | *"i/o timeout"* | *unreachable* | *"no route to host"* | *"context deadline"*)
       echo "the registry $registry does not answer: $offline ($said)" ;;
     *"o space left"* | *"quota exceeded"*) echo "no space left: $room ($said)" ;;

@@ -93,6 +93,14 @@ WORDS = {
         ("docker", "reg:5000/app:1", f'{DAEMON}Get "https://reg:5000/v2/": dial tcp: connect: connection refused'),
         "the registry reg:5000 does not answer: the nodes must reach it",
     ),
+    "a certificate that nobody knows": (
+        ("docker", "reg:5000/app:1", f"{DAEMON}tls: failed to verify certificate: x509: certificate signed by unknown"),
+        "this node does not trust the certificate of reg:5000: an admin adds its CA",
+    ),
+    "a registry that has had enough": (
+        ("apptainer", "docker://app:1", f"{OCI}toomanyrequests: You have reached your pull rate limit."),
+        "docker.io refuses further requests from here: `apptainer registry login`",
+    ),
     "a file that is closed": (
         ("apptainer", "docker://app:1", "FATAL:   could not open /home/x/.apptainer/y: permission denied"),
         "cannot pull docker://app:1: could not open /home/x/.apptainer/y: permission denied",
