@@ -145,6 +145,9 @@ class ContainerOptions:
     pull: str = "missing"
     pull_timeout: int = 1800  # seconds, for PREPARE
     image_cache: str = ""  # directory where images of registries become files
+    stage: bool = False  # nodes read a copy of the image file on a disk of their own
+    stage_dir: str = ""  # on the nodes
+    stage_limit: str = ""  # room for such copies
     runtime: str = "apptainer"
     args: tuple[str, ...] = ()
     per: str = "auto"  # outside-in: a container for each `node` or each `rank`
@@ -229,7 +232,6 @@ class Hosts:
     ssh_user: str = ""
     ssh_port: int | None = None
     rsh: str = "auto"
-    stage: bool = False
     local: bool = False  # this machine alone
 
 
@@ -282,6 +284,13 @@ class JobSpec:
     def sets(self, option: str) -> bool:
         """Return whether this very job asks for the option. A site's setting for every job does not count."""
         return option in self.origins and self.origins[option].of_job
+
+    @property
+    def staged(self) -> bool:
+        """Return whether PREPARE copies the image file. Hosts have it before there is a plan, and one machine needs
+        no copy."""
+        here = self.hosts.names or self.hosts.local
+        return self.container.stage and bool(self.container.image_file) and not here
 
     @property
     def overhears(self) -> bool:

@@ -25,6 +25,7 @@ from .texts import TEXT, lines, texts
 NODES = ("node01", "node02")
 GUARD = (
     *("here node01", "pulling node01 layer 3 of 7", "image node01 sha256:ab /i/a.sif", "unpulled node02 no such tag"),
+    "lacks node01 7.3",
     *("ready node01 host=n1 address=10.0.0.1 step=3 port=20001 user=alice image=512.99", "ready node02 host=n2"),
     *("nossh node01 no sshd", "fail node02 no room", "gone node01 1", "log node01 a line", "rank node01 0 2"),
     *("rank node02 1 2", "ended node01 0 137", "ended node02 1 1 told", "warned node01", "lost node01 reset"),

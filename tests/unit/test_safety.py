@@ -29,11 +29,10 @@ PIPES = {"mnrun.system.commands": "its answer comes from a child that it forked 
 SHARED = {
     "mnrun.cli.words.answers": "a remedy: containers have the node's /dev/shm",
     "mnrun.diagnosis.programs": "a remedy: df /dev/shm",
-    "mnrun.config.options": "help: the default of --podman-root, which the node checks (lib/engines.sh)",
+    "mnrun.config.options": "the defaults of --podman-root and --stage-dir: nodes check them",
     "mnrun.network.facts": "a remedy: mount -o remount /dev/shm",
     "mnrun.nodes.kit": "the guard makes it with mkdir and checks its owner (guard/guard.sh, shared_memory)",
     "mnrun.planning.plan": "boot.sh makes it with mkdir on the node, and into.sh checks its owner and its file `own`",
-    "mnrun.running.hosts": "store_image.sh makes it on the host, and checks its owner",
     "mnrun.schedulers.slurm.cluster": "a comparison with TMPDIR, which a new job does not take over",
     "mnrun.schedulers.slurm.steps": "srun's working directory for a step: nothing is read there",
 }

@@ -22,16 +22,10 @@ name_it() { # Set the names of the reference's files in the cache
 
 mine() { # Exit with an error unless the cache belongs to the user alone
   # An image there is trustworthy only if no other user can have put or renamed one.
-  local mode place=$cache above=()
   [[ -e $cache || -L $cache ]] || return 0
   [[ -O $cache && -d $cache ]] || fail "$cache does not belong to you: name another with --image-cache"
   (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "other users may write to $cache: chmod go-w $cache, or name another with --image-cache"
-  while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
-  ((${#above[@]})) || return 0
-  # A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
-  while read -r mode place; do
-    ((8#$mode & 8#1000 || !(8#$mode & 8#002))) || fail "any user may write to $place, which contains $cache: name another with --image-cache"
-  done < <(stat -Lc '%a %n' -- "${above[@]}")
+  ! exposed "$cache" || fail "any user may write to $REPLY, which contains $cache: name another with --image-cache"
 }
 
 known() { # Test whether the reference has been converted, and its file exists

@@ -1,7 +1,7 @@
 #!/bin/bash
 # shellcheck disable=SC2034,SC2154  # the scripts in front of it read and set these
-# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts engines.sh, pull_file.sh and
-# pull_store.sh in front of it.
+# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts engines.sh, exposed.sh,
+# pull_file.sh and pull_store.sh in front of it.
 # It brings the image of a reference to this node. Its words are
 #     pull_image.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
 # The rest of its standard input is a lease. When the lease ends, all its processes end, and no partial file remains.

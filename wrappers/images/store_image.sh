@@ -1,6 +1,7 @@
 #!/bin/bash
 # The launcher starts this on a host without a scheduler, for an image in that host's own cache (running/hosts.py).
 # `store_image.sh look PATH SHA256 ORIGINAL` says `have` or `want` on standard output.
+# exposed.sh stands in front of it.
 # `store_image.sh take PATH SHA256` reads the image from standard input. PATH is in a directory of the user alone.
 set -euo pipefail
 what=$1 path=$2 sum=$3 original=${4-}
@@ -18,6 +19,7 @@ mine() { # DIRECTORY: Make DIRECTORY, or refuse one that another user can change
 }
 
 umask 077
+! exposed "${folder%/*}" || { echo "any user may write to $REPLY: name another directory with --stage-dir" >&2; exit 1; }
 mine "${folder%/*}"
 mine "$folder"
 case $what in

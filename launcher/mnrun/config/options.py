@@ -54,7 +54,7 @@ class Option:
     @property
     def negatable(self) -> bool:
         """Return whether --no-X exists: for a flag that a file may set for every job, or that is on by default."""
-        return self.kind == "flag" and (self.batch or self.name == "alloc")
+        return self.kind == "flag" and (self.batch or self.name in ("alloc", "stage"))
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -150,7 +150,6 @@ OPTIONS: tuple[Option, ...] = (
         choices="auto pdsh paramiko",
         default="auto",
     ),
-    _option("--stage", "flag", "Copy the image file to --hosts that lack it.", _WHERE),
     _option("--local", "flag", "Use this machine alone, without a scheduler.", _WHERE),
     _option("--alloc", "flag", "Get nodes from Slurm if there are none (the default); --no-alloc forbids it.", _WHERE),
     _option("-J --job-name --name", "text", "Name of the job. Default: the program's name.", _BATCH, metavar="NAME"),
@@ -223,6 +222,9 @@ OPTIONS: tuple[Option, ...] = (
         metavar="TIME",
         default="30m",
     ),
+    _option("--stage", "flag", "Copy the image file to each node that lacks it, which then reads its copy.", _BOX),
+    _option("--stage-dir", "text", "Directory for copies on nodes.", _BOX, metavar="DIR", default="/var/tmp"),  # nosec B108
+    _option("--stage-limit", "text", "Room for copies: 50G, or 20% of the disk.", _BOX, metavar="SIZE", default="20%"),
     _option("--image-cache", "text", "Directory for pulled images.", _BOX, metavar="DIR", default="~/.mnrun/cache"),
     _option(
         "--runtime",

@@ -9,7 +9,7 @@ ENTRIES = (
         name="apptainer-image",
         pattern=r"could not open image (?P<image>\S+): failed to retrieve path for",
         cause="there is no image {image} on the node",
-        remedy="name an image that each node sees, or use --stage with --hosts",
+        remedy="name an image that each node sees, or use --stage",
         anchor="no-such-image",
     ),
     Entry(

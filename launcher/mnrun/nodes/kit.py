@@ -35,7 +35,8 @@ PULSE_SILENCE = 35
 PIECE = 3900
 
 # PREPARE's scripts, which run on a node before the job has a directory there.
-PULLS, ENGINES = ("pull_file.sh", "pull_store.sh", "pull_image.sh"), "engines.sh"
+STAGE, EXPOSED, ENGINES = "stage_image.sh", "exposed.sh", "engines.sh"
+PULLS = (ENGINES, EXPOSED, "pull_file.sh", "pull_store.sh", "pull_image.sh")
 
 # Scripts in one word of a command, for bash's or sh's -c, before any file of ours is on the node.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
@@ -74,8 +75,8 @@ def guard(plan_dir: str, container: Words) -> Words:
     return ("bash", "-p", "-c", spoken(BOOT), plan_dir, *container)
 
 
-def fetch(words: Words) -> Words:
-    return ("bash", "-p", "-c", spoken(FETCH), "pull_image.sh", *words)
+def fetch(script: str, words: Words) -> Words:
+    return ("bash", "-p", "-c", spoken(FETCH), script, *words)
 
 
 def head(plan_dir: str, words: Words) -> Words:
@@ -142,15 +143,23 @@ def verifying() -> str:
 
 def puller(settings: str = "") -> str:
     """Return the script that pulls an image on a node. Its own values and `settings` come first."""
-    scripts = "".join(map(wrapper, (ENGINES, *PULLS)))
+    scripts = "".join(map(wrapper, PULLS))
     return f"mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6 mnrun_beat= mnrun_silence=\n{settings}{scripts}"
 
 
-def prepare_input(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False) -> bytes:
+def stager(settings: str = "") -> str:
+    """Return the script that has a copy of an image file on a node. `settings` come first."""
+    return f"mnrun_silence=\n{settings}{wrapper(EXPOSED)}{wrapper(STAGE)}"
+
+
+def prepare_input(
+    spec: JobSpec, environ: Mapping[str, str], pulse: bool = False, copy: tuple[str, int] | None = None
+) -> bytes:
     """Return PREPARE's script as it goes down its lease: its size on a line, then its text.
 
-    A scheduler passes on the environment and the end of the lease. For hosts, the script sets the registries' variables
-    and the heartbeat's times.
+    `copy` has the path and the size of the image file's copy on the nodes, if they get one. A scheduler passes on the
+    environment and the end of the lease. For hosts, the script sets the registries' variables and the heartbeat's
+    times.
     """
     settings = ""
     if spec.hosts.names:
@@ -158,7 +167,9 @@ def prepare_input(spec: JobSpec, environ: Mapping[str, str], pulse: bool = False
         settings += environment.exports(environment.of_registries(environ))
     elif pulse:
         settings = environment.assignments({"mnrun_silence": PULSE_SILENCE})
-    text = puller(settings).encode("utf-8", "surrogateescape")
+    if copy is not None:
+        settings += environment.assignments({"mnrun_copy": copy[0], "mnrun_size": copy[1]})
+    text = (puller if copy is None else stager)(settings).encode("utf-8", "surrogateescape")
     return b"%d\n%s" % (len(text), text)
 
 

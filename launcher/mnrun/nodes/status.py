@@ -3,6 +3,7 @@
 here NODE              the guard has begun, and waits for the kit
 pulling NODE what      progress of pulling the image
 image NODE ID WHERE    the image is there
+lacks NODE STEP        a copy of the image file has to come there, to that step of Slurm's
 unpulled NODE why      the image could not be pulled
 fact NODE …            the node's networks, adapters, GPUs and limits (facts.py), before `ready`
 ready NODE host=node01 address=10.0.0.1 step=1 port=22345
@@ -33,7 +34,7 @@ from mnrun.model import Culprit, Plan, Worker
 
 LESS = "ask for more with --mem, or run fewer ranks on a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
-SETTLES = ("ready", "image", "fail", "unpulled", "gone", "lost")  # words that say whether a node can take part
+SETTLES = ("ready", "image", "lacks", "fail", "unpulled", "gone", "lost")  # words that say whether a node can take part
 
 
 class Roster:
@@ -45,6 +46,7 @@ class Roster:
         self.here: set[str] = set()
         self.pulling: dict[str, str] = {}
         self.unpulled = False  # the pull failed, not the node
+        self.lacking: dict[str, str] = {}  # node -> the step by which the image file can reach it
         self.images: dict[str, tuple[str, str]] = {}  # node -> (digest or id, path or name)
         self.workers: dict[str, Worker] = {}
         self.facts: dict[str, list[Fact]] = {}
@@ -107,6 +109,10 @@ class Roster:
         elif word == "image":
             digest, _, place = text.partition(" ")
             self.images[node] = (digest, place)
+            self.lacking.pop(node, None)
+        elif word == "lacks":
+            self.lacking[node] = text
+            self.pulling[node] = "waits for its copy"
         elif word == "fact":
             self.facts.setdefault(node, []).extend(parse(f"fact {node} {text}"))
         elif word == "ready":

@@ -78,7 +78,7 @@ def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
         joined=joined,
         counted=direct and spec.start.launcher != "torchrun",  # torchrun's processes do not report to mnrun
         steps=(
-            *_prepare(spec.container, job),
+            *_prepare(spec, job),
             Step(Phase.SERVE, Where.ALL, kit.guard(here, serve), guard, True),
             Step(Phase.RUN, Where.HEAD, kit.head(here, run), master),
             _await(spec.start, "" if single else _reached(connect)),
@@ -182,7 +182,7 @@ def _outside_in(spec: JobSpec, layout: Layout, job: str) -> Plan:
         joined=False,
         counted=True,
         steps=(
-            *_prepare(spec.container, job),
+            *_prepare(spec, job),
             serve,
             # mpirun waits on its node for go. The ranks of srun would need no word, and so start after it.
             *((ready, run) if start.launcher == "srun" else (run, ready)),
@@ -226,13 +226,18 @@ def _run_outside(spec: JobSpec, layout: Layout, job: str, shared: bool) -> Step:
     return Step(Phase.RUN, Where.HEAD, head, f"{counted(layout.ntasks, 'rank')} by the host's mpirun, {each}")
 
 
-def _prepare(container: ContainerOptions, job: str) -> tuple[Step, ...]:
-    """Return the step that brings a registry's image to every node. An image that is a file of the nodes needs none."""
+def _prepare(spec: JobSpec, job: str) -> tuple[Step, ...]:
+    """Return the step that brings the image to every node. A file that the nodes read where it is needs none."""
+    container = spec.container
+    if spec.staged:
+        words = kit.fetch(kit.STAGE, (container.stage_limit, job))
+        why = f"a copy of the image in {container.stage_dir} on every node; at most {container.pull_timeout} s"
+        return (Step(Phase.PREPARE, Where.ALL, words, why),)
     if not container.by_reference:
         return ()
     runtime = RUNTIMES[container.runtime]
     kind, place = ("store", container.podman_root) if runtime.NAMED else ("file", container.image_cache)
-    words = kit.fetch((kind, container.image_name, container.pull, place, job, runtime.BINARY))
+    words = kit.fetch(kit.PULL, (kind, container.image_name, container.pull, place, job, runtime.BINARY))
     if_there = {"always": "", "missing": ", unless it is there", "never": " (mnrun only checks)"}[container.pull]
     where = f"{container.runtime}'s store on every node" if runtime.NAMED else container.image_cache
     why = f"the image, from its registry to {where}{if_there}; at most {container.pull_timeout} s"
@@ -324,6 +329,10 @@ def _notes(spec: JobSpec) -> Words:
         words = f"--mpi-args '--map-by slot:PE={cpus}'"
         notes.append(f"--bind-to core: Open MPI 5 binds each rank to one core, whatever -c is, except with {words}")
     notes += [*_without_effect(spec), *_without_hosts(spec)]
+    if spec.sets("stage") and spec.container.stage and not spec.container.image_file:
+        notes.append("--stage: no effect here, since only an image file is copied")
+    elif spec.sets("stage") and spec.hosts.local:
+        notes.append("--stage: no effect on this machine alone")
     if spec.container.nv:
         notes.append("--nv: not needed, since mnrun brings in the NVIDIA driver of each node")
     return tuple(notes)
@@ -351,11 +360,9 @@ def _without_effect(spec: JobSpec) -> list[str]:
 def _without_hosts(spec: JobSpec) -> list[str]:
     """Return notes on options that have an effect only with hosts, or only without them."""
     notes = []
-    of_hosts = [name for name in ("stage", "rsh", "ssh_user", "ssh_port") if spec.sets(name)]
+    of_hosts = [name for name in ("rsh", "ssh_user", "ssh_port") if spec.sets(name)]
     if of_hosts and not spec.hosts.names:
         notes.append(f"{', '.join('--' + name.replace('_', '-') for name in of_hosts)}: no effect without --hosts")
-    if spec.hosts.names and spec.hosts.stage and not spec.container.image_file:
-        notes.append("--stage: no effect here, since only an image file is copied")
     if spec.hosts.names and spec.start.module:
         notes.append(f"module load {' '.join(spec.start.module)}: not done, since it would change only this machine")
     if spec.start.mode == "outside-in" and not spec.hosts.names and spec.sets("connect"):

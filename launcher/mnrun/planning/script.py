@@ -22,7 +22,8 @@ from mnrun.schedulers import BatchScheduler
 # Options that the call in the job repeats, in this order.
 _SINGLE = (
     *("mode", "launcher", "mpi", "bind_to", "connect", "container_per", "gpu_bind", "no_gpu", "fabric", "require"),
-    *("image", "pull", "pull_timeout", "image_cache", "runtime", "podman_root", "privileged", "hardened", "nv"),
+    *("image", "stage", "stage_dir", "stage_limit", "pull", "pull_timeout", "image_cache"),
+    *("runtime", "podman_root", "privileged", "hardened", "nv"),
     *("no_home", "label", "split_output", "ports", "start_timeout", "job_dir", "timeline"),
     *("keep", "force", "verbose", "quiet"),
 )

@@ -37,6 +37,7 @@ from mnrun.planning.values import (
     mpi_args,
     of_home,
     ports,
+    room,
 )
 from mnrun.runtimes import DEFAULT, RUNTIMES
 from mnrun.schedulers.hosts import names
@@ -122,6 +123,9 @@ def _container(values: Values) -> ContainerOptions:
         pull=values.text("pull"),
         pull_timeout=values.number("pull_timeout") or 1800,
         image_cache=of_home(values.text("image_cache"), values.around),
+        stage=values.flag("stage"),
+        stage_dir=values.path("stage_dir"),
+        stage_limit=room(values.text("stage_limit")),
         runtime=runtime,
         args=values.words("container_args"),
         per=values.text("container_per"),
@@ -175,7 +179,6 @@ def _hosts(values: Values, start: Start) -> Hosts:
         ssh_user=values.text("ssh_user"),
         ssh_port=port,
         rsh=values.text("rsh"),
-        stage=values.flag("stage"),
         local=values.flag("local"),
     )
 

@@ -117,6 +117,12 @@ def limit(word: str) -> str:
     return word
 
 
+def room(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,8}[MGT]|([1-9]\d?|100)%", text, re.ASCII):
+        raise UsageError(f"--stage-limit {text!r} is not a size", "write 50G, or 20% for a share of the disk")
+    return text
+
+
 def ports(text: str) -> str:
     match = re.fullmatch(r"(\d+)-(\d+)", text)
     if not match or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:

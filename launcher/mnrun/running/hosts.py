@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import importlib.util
-import io
 import itertools
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mnrun import nodeset
-from mnrun.errors import Impossible, NodeError, UsageError
+from mnrun.errors import Impossible, NodeError
 from mnrun.facts import parse
 from mnrun.files import spoken, wrapper
+from mnrun.images import staged
 from mnrun.jobspec import Image, ImageKind, JobSpec
 from mnrun.model import Allocation, Box, Site
 from mnrun.nodes import kit
@@ -30,7 +28,6 @@ from mnrun.system import process
 from mnrun.system.screen import Screen
 
 COPY = "copy one to all hosts: --stage"
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,10 @@ def connected(spec: JobSpec, environ: Mapping[str, str], screen: Screen, look: b
     with _transport(spec, environ) as transport:
         facts = _facts(transport, spec)
         _warn_of_busy(facts, screen)
+        image_cache = Path(spec.container.image_cache)  # on this machine
         spec = _at_home(spec, facts)
-        if spec.container.image_file and spec.hosts.stage:
-            spec = _stage(transport, spec, screen, look)
+        if spec.container.image_file and spec.container.stage:
+            spec = _stage(transport, spec, image_cache, screen, look)
         elif spec.container.image_file:
             _one_image(transport, facts, spec)
         screen.done()
@@ -161,41 +159,29 @@ def _at_home(spec: JobSpec, facts: Mapping[str, HostFacts]) -> JobSpec:
     return replace(spec, container=replace(spec.container, home=spec.container.home and remote_home, image_cache=cache))
 
 
-def _stage(transport: Transport, spec: JobSpec, screen: Screen, look: bool = False) -> JobSpec:
+def _stage(transport: Transport, spec: JobSpec, image_cache: Path, screen: Screen, look: bool = False) -> JobSpec:
     """Copy this machine's image into the cache of every host that lacks it. Return the job with the path there.
 
     Each host has a cache of its own, which belongs to the user alone. A copied image stays in it.
     """
-    source = spec.container.image_file
-    if not Path(source).is_file():
-        raise UsageError(
-            f"--stage copies only an image file of this machine, and {source} is not one", "name an image file"
-        )
-    screen.phase(f"reading {source}")
-    digest = hashlib.sha256()
-    for chunk in _chunks(source):
-        digest.update(chunk)
-    path = f"/var/tmp/mnrun.{spec.hosts.ssh_user or getpass.getuser()}/images/{digest.hexdigest()}.sif"  # nosec B108 # checked on the host
+    screen.phase(f"reading {spec.container.image_file}")
+    source = staged.source(spec.container.image_file, image_cache)
+    path = source.copy(spec.container.stage_dir, spec.hosts.ssh_user or getpass.getuser())
     if look:
         return spec.with_image(Image(ImageKind.FILE, path))
-    script = ("bash", "-p", "-c", wrapper("store_image.sh"), "store_image.sh")
-    answers = transport.ask((*script, "look", path, digest.hexdigest(), source))
+    script = ("bash", "-p", "-c", wrapper(kit.EXPOSED) + wrapper("store_image.sh"), "store_image.sh")
+    answers = transport.ask((*script, "look", path, source.digest, source.path))
     refuse_silent(answers)
     wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]
     if wanting:
-        whole, done = os.path.getsize(source) * len(wanting), itertools.count()
+        whole, done = source.size * len(wanting), itertools.count()
         where = nodeset.fold(wanting)
 
         def counted() -> Iterator[bytes]:
-            for chunk in _chunks(source):
+            for chunk in staged.chunks(source.path):
                 yield chunk
-                screen.phase(f"copying the image to {where}: {100 * CHUNK * next(done) // (whole or 1)} %")
+                screen.phase(f"copying the image to {where}: {100 * staged.CHUNK * next(done) // (whole or 1)} %")
 
-        refuse_silent(transport.give((*script, "take", path, digest.hexdigest()), counted, wanting))
-        screen.say(f"copied {source} to {where}, where it is {path}")
+        refuse_silent(transport.give((*script, "take", path, source.digest), counted, wanting))
+        screen.say(f"copied {source.path} to {where}, where it is {path}")
     return spec.with_image(Image(ImageKind.FILE, path))
-
-
-def _chunks(path: str) -> Iterator[bytes]:
-    with io.FileIO(path) as file:
-        yield from iter(lambda: file.read(CHUNK), b"")

@@ -1,31 +1,43 @@
-"""Carry out PREPARE: bring a registry's image to every node before anything else starts there.
+"""Carry out PREPARE: bring the image to every node before anything else starts there.
 
-The standard input of this step is a lease, too. At its end, the nodes remove every unfinished image.
+The nodes pull the image of a registry by themselves. If an image file is staged, they say whether they have a copy, and
+mnrun sends one to those that lack it. The standard input of this step is a lease, too. At its end, the nodes remove
+every unfinished image.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
 import queue
+import re
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed
 from mnrun.jobspec import Image, ImageKind
-from mnrun.model import Phase, Plan, Site
+from mnrun.model import Command, Layout, Phase, Plan, Site
 from mnrun.nodes import kit
 from mnrun.nodes.status import Roster
 from mnrun.planning import plan as planner
 from mnrun.planning.commands import carry
 from mnrun.running.reasons import job_over
 from mnrun.runtimes import RUNTIMES
-from mnrun.schedulers import SCHEDULERS
+from mnrun.schedulers import BATCH, SCHEDULERS
 from mnrun.system.process import Event, Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
 
+if TYPE_CHECKING:
+    from mnrun.images.staged import Source
+
 MOMENT = 3.0  # seconds that the other nodes have to report their own failures
 FAREWELL = 10.0  # seconds that the nodes have to remove unfinished images
+UNSTAGED = "--no-stage makes the nodes read the image where it is"
 
 
 def prepare(
@@ -40,105 +52,204 @@ def prepare(
 
     Signals arrive in `events`. No event of the step is left in it.
     """
-    command = carry(plan, site).get(Phase.PREPARE)
-    if command is None:
+    if not any(step.phase is Phase.PREPARE for step in plan.steps):
         return plan
-    screen.command(kit.typed(command))
-    with starting(command.argv[0]):
-        step = starter("prepare", command, dict(environ), events, piped=True)
-    begin, roster = time.monotonic(), Roster(plan.layout.nodes)
+    work = _Bringing(plan, site, environ, events, screen, starter)
     try:
-        pulse = SCHEDULERS[site.scheduler].CLIENT
-        step.send(kit.prepare_input(plan.spec, environ, pulse))
-        if pulse:
-            step.pulse()
-        pulls = _listen(plan, site, roster, events, screen)
+        work.bring()
     finally:
-        _end(step, events)
-    image = _same(plan, roster)
-    if pulls:
-        screen.say(f"{plan.spec.container.image} is {image}, after {time.monotonic() - begin:.0f} s")
+        work.end()
+    image = _same(plan, work.roster)
+    for event in work.later:
+        events.put(event)
+    if work.told:
+        screen.say(f"{plan.spec.container.image} is {image}, after {time.monotonic() - work.begin:.0f} s")
     return planner.with_image(plan, image)
 
 
-def _listen(plan: Plan, site: Site, roster: Roster, events: queue.SimpleQueue[Event], screen: Screen) -> bool:
-    """Wait until every node has the image. Return whether a node had to pull it."""
-    container = plan.spec.container
-    deadline = time.monotonic() + container.pull_timeout
-    pulls = False
-    shown = ""
-    noise: list[str] = []
-    later: list[Event] = []  # signals for the program
-    while len(roster.images) < len(roster.nodes):
-        try:
-            kind, name, data = events.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            raise _late(plan, roster) from None
-        if kind == "signal":
-            raise Stopped(int(str(data)))
-        if kind == "told":
-            later.append((kind, name, data))
-            continue
-        if kind == "ended":
-            events.put((kind, "prepare", data))  # `_end` waits for it
-            raise _ended(plan, site, roster, noise)
-        if not roster.hear(str(data)) and data:
-            noise.append(str(data))
-        _refuse_failures(roster)
+class _Bringing:
+    """PREPARE under way: its commands, and the words of its nodes."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        site: Site,
+        environ: Mapping[str, str],
+        events: queue.SimpleQueue[Event],
+        screen: Screen,
+        starter: Starter,
+    ) -> None:
+        self.plan = plan
+        self.site = site
+        self.environ = environ
+        self.events = events
+        self.screen = screen
+        self.starter = starter
+        self.source: Source | None = None  # the image file, if it is staged
+        self.copy = ""  # its path on the nodes
+        self.roster = Roster(plan.layout.nodes)
+        self.begin = time.monotonic()
+        self.deadline = self.begin + plan.spec.container.pull_timeout
+        self.running: dict[str, Running] = {}  # the commands that have not ended
+        self.noise: list[str] = []
+        self.later: list[Event] = []  # signals for the program
+        self.told = False  # the user was told that this takes time
+        self.shown = ""
+
+    def bring(self) -> None:
+        """Bring the image to every node."""
+        container = self.plan.spec.container
+        if self.plan.spec.staged:
+            from mnrun.images import staged
+
+            self.screen.phase(f"reading {container.image_name}")
+            self.source = staged.source(container.image_name, Path(container.image_cache), self._glance)
+            self.copy = self.source.copy(container.stage_dir, getpass.getuser())
+        self._start_step(self.plan.layout.nodes)
+        self._listen()
+        if self.roster.lacking and self.roster.images:
+            # A copy goes to all nodes of a step. So the nodes that lack it get one of their own.
+            lacking = tuple(self.roster.lacking)
+            self.end()
+            self.roster.lacking.clear()
+            self._start_step(lacking)
+            self._listen()
+        if self.roster.lacking:
+            self._start_copy()
+            self._listen()
+
+    def end(self) -> None:
+        """Close the step's lease, and wait for the end of all commands."""
+        for name, command in self.running.items():
+            command.close() if name == "prepare" else command.end(signal.SIGTERM)
+        deadline = time.monotonic() + FAREWELL
+        while self.running:
+            try:
+                kind, name, data = self.events.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                for command in self.running.values():
+                    command.end(signal.SIGKILL)
+                self.running.clear()
+                return
+            if kind == "ended":
+                self.running.pop(name, None)
+            elif kind in ("signal", "told"):
+                self.later.append((kind, name, data))
+
+    def _glance(self) -> None:
+        """Take in signals that have arrived."""
+        while not self.events.empty():
+            event = self.events.get()
+            if event[0] == "signal":
+                raise Stopped(int(str(event[2])))
+            self.later.append(event)
+
+    def _start_step(self, nodes: tuple[str, ...]) -> None:
+        plan, source = self.plan, self.source
+        if nodes != plan.layout.nodes:
+            plan = replace(plan, layout=Layout(nodes, (1,) * len(nodes)))
+        step = self._start("prepare", carry(plan, self.site)[Phase.PREPARE])
+        pulse = SCHEDULERS[self.site.scheduler].CLIENT
+        copy = (self.copy, source.size) if source else None
+        step.send(kit.prepare_input(plan.spec, self.environ, pulse, copy))
+        if pulse:
+            step.pulse()
+
+    def _start_copy(self) -> None:
+        """Start to copy the image file to the nodes of the step, all of which lack it."""
+        assert self.source is not None
+        lacking, source = self.roster.lacking, self.source
+        step = next(iter(lacking.values()))
+        if not re.fullmatch(r"\d+\.\d+", step):
+            raise NodeError(f"{next(iter(lacking))} does not know its step, but {step!r}", UNSTAGED)
+        self.told = True
+        nodes = nodeset.fold(lacking)
+        self.screen.say(f"copying {source.path} ({source.size >> 20} MB) to {nodes}")
+        self.screen.phase(f"copying: {nodes}")
+        target = f"{os.path.dirname(self.copy)}/{self.plan.job}.part"
+        self._start("copy", Command(BATCH[self.site.scheduler].copying(source.path, target, step)), UNSTAGED)
+
+    def _start(self, name: str, command: Command, remedy: str = "") -> Running:
+        self.screen.command(kit.typed(command))
+        with starting(command.argv[0], remedy):
+            piped = name == "prepare"  # a copy has no lease, and gets a TERM when mnrun is killed
+            self.running[name] = self.starter(name, command, dict(self.environ), self.events, piped, apart=not piped)
+        return self.running[name]
+
+    def _listen(self) -> None:
+        """Wait until no copy is under way, and every node has the image or has said that it lacks it."""
+        roster = self.roster
+        while "copy" in self.running or len(roster.images) + len(roster.lacking) < len(roster.nodes):
+            try:
+                kind, name, data = self.events.get(timeout=max(0.0, self.deadline - time.monotonic()))
+            except queue.Empty:
+                raise self._late() from None
+            if kind == "signal":
+                raise Stopped(int(str(data)))
+            if kind == "told":
+                self.later.append((kind, name, data))
+            elif kind == "ended":
+                self._ended(name, int(str(data)))
+            else:
+                self._hear(name, str(data))
+
+    def _hear(self, name: str, line: str) -> None:
+        roster, container = self.roster, self.plan.spec.container
+        if (name == "copy" or not roster.hear(line)) and line:
+            self.noise.append(line)
+        if roster.lost and not roster.failed:
+            raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
         if roster.failed:
-            deadline = min(deadline, time.monotonic() + MOMENT)
-        elif roster.pulling:
-            if not pulls:
-                screen.say(f"pulling {container.image}, for {container.pull_timeout} s at most (--pull-timeout)")
-                pulls = True
-            if events.empty():  # thousands of nodes send too many words to show each
+            if roster.settled:
+                raise self._failed()
+            self.deadline = min(self.deadline, time.monotonic() + MOMENT)
+        elif roster.pulling and self.source is None:
+            if not self.told:
+                self.screen.say(f"pulling {container.image}, for {container.pull_timeout} s at most (--pull-timeout)")
+                self.told = True
+            if self.events.empty():  # thousands of nodes send too many words to show each
                 now = nodeset.folded(roster.pulling)
-                if now != shown:
-                    screen.phase(f"pulling: {now}")
-                shown = now
-    for event in later:
-        events.put(event)
-    return pulls
+                if now != self.shown:
+                    self.screen.phase(f"pulling: {now}")
+                self.shown = now
 
+    def _ended(self, name: str, code: int) -> None:
+        """Take in the end of a command: of a copy that has arrived, or too early."""
+        self.running.pop(name, None)
+        if name == "copy" and code == 0:
+            self.roster.lacking.clear()
+            self.running["prepare"].send(b"take\n")
+            return
+        if self.roster.failed:
+            raise self._failed()
+        scheduler = SCHEDULERS[self.site.scheduler]
+        over = job_over(self.plan.spec, self.site.job, scheduler.ending(self.site), scheduler)
+        if over is not None:
+            raise over
+        image, messages = self.plan.spec.container.image, " | ".join(self.noise[-3:]) or "without a message"
+        if name == "copy":
+            nodes = nodeset.fold(self.roster.lacking)
+            raise NodeError(f"{image} could not be copied to {nodes} ({messages})", UNSTAGED)
+        raise NodeError(f"the step that brings {image} ended ({messages})")
 
-def _refuse_failures(roster: Roster) -> None:
-    """Raise the error of a node that is lost, or of nodes that failed once every node has answered."""
-    if roster.lost and not roster.failed:
-        raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
-    if roster.failed and roster.settled:
-        raise _failed(roster)
+    def _late(self) -> LaunchError:
+        roster, container = self.roster, self.plan.spec.container
+        if roster.failed:
+            return self._failed()
+        missing = {
+            node: roster.pulling.get(node, "no answer from it") for node in roster.nodes if node not in roster.images
+        }
+        problem = f"{container.image} is not there after {container.pull_timeout} s: {nodeset.folded(missing)}"
+        return DeadlineError(problem, "--pull-timeout allows more time for the phase prepare")
 
-
-def _late(plan: Plan, roster: Roster) -> LaunchError:
-    if roster.failed:
-        return _failed(roster)
-    missing = {
-        node: roster.pulling.get(node, "no answer from it") for node in roster.nodes if node not in roster.images
-    }
-    image, limit = plan.spec.container.image, plan.spec.container.pull_timeout
-    problem = f"{image} is not there after {limit} s: {nodeset.folded(missing)}"
-    return DeadlineError(problem, "--pull-timeout allows more time for the phase prepare")
-
-
-def _failed(roster: Roster) -> LaunchError:
-    why = nodeset.folded(roster.failed)
-    return (
-        RuntimeFailed(why)
-        if roster.unpulled
-        else NodeError(f"{len(roster.failed)} of {nodeset.counted(len(roster.nodes), 'node')} not ready: {why}")
-    )
-
-
-def _ended(plan: Plan, site: Site, roster: Roster, noise: list[str]) -> LaunchError:
-    """Return the error for a step that has ended before every node has the image."""
-    if roster.failed:
-        return _failed(roster)
-    scheduler = SCHEDULERS[site.scheduler]
-    over = job_over(plan.spec, site.job, scheduler.ending(site), scheduler)
-    if over is not None:
-        return over
-    messages = " | ".join(noise[-3:]) or "without a message"
-    return NodeError(f"the step that pulls {plan.spec.container.image} ended ({messages})")
+    def _failed(self) -> LaunchError:
+        roster = self.roster
+        why = nodeset.folded(roster.failed)
+        return (
+            RuntimeFailed(why)
+            if roster.unpulled
+            else NodeError(f"{len(roster.failed)} of {nodeset.counted(len(roster.nodes), 'node')} not ready: {why}")
+        )
 
 
 def _same(plan: Plan, roster: Roster) -> Image:
@@ -151,17 +262,3 @@ def _same(plan: Plan, roster: Roster) -> Image:
     kind = ImageKind.STORED if RUNTIMES[plan.spec.container.runtime].NAMED else ImageKind.FILE
     # Where places differ, the same image has another id on each node.
     return Image(kind, places.pop() if len(places) == 1 else plan.spec.container.image_name)
-
-
-def _end(step: Running, events: queue.SimpleQueue[Event]) -> None:
-    """Close the step's lease, and wait for its end. Signals after the first have no effect here."""
-    step.close()
-    deadline = time.monotonic() + FAREWELL
-    while True:
-        try:
-            kind, name, _ = events.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            step.end(signal.SIGKILL)
-            return
-        if (kind, name) == ("ended", "prepare"):
-            return

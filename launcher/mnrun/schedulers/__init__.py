@@ -83,6 +83,10 @@ class BatchScheduler(Scheduler, Protocol):
     def start(self, environ: Mapping[str, str]) -> BatchStart:
         """Return this start of the job. Each value that the environment lacks is "" or 0."""
 
+    def copying(self, source: str, target: str, step: str) -> Words:
+        """Return the command that copies a file of this machine to each node of a running step, in place of any file
+        there."""
+
     def step(self, environ: Mapping[str, str]) -> StepTask:
         """Return the task of a step that this process is. Outside of steps, it is the only task."""
 

@@ -102,6 +102,8 @@ def test_built_in_values() -> None:
     assert {name: setting.value for name, setting in layers.builtin().items()} == {
         "pull": "missing",
         "pull_timeout": 1800,
+        "stage_dir": "/var/tmp",
+        "stage_limit": "20%",
         "image_cache": "~/.mnrun/cache",
         "runtime": "auto",
         "container_per": "auto",

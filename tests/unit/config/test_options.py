@@ -97,8 +97,8 @@ def test_the_verbs_of_an_option(option: Option) -> None:
 
 @each
 def test_a_flag_that_is_on_by_default_can_be_taken_back(option: Option) -> None:
-    """--no-X, for --alloc and for flags that a file may set for every job."""
-    wanted = option.kind == "flag" and (option.batch or option.name == "alloc")
+    """--no-X, for --alloc, --stage and for flags that a file may set for every job."""
+    wanted = option.kind == "flag" and (option.batch or option.name in ("alloc", "stage"))
     assert option.negatable == wanted
 
 

@@ -311,7 +311,9 @@ def test_host_is_the_same_job_without_containers() -> None:
 @pytest.mark.parametrize(
     ("given", "notes"),
     [
-        ({"stage": True, "ssh_port": "22"}, ["--stage, --ssh-port: no effect without --hosts"]),
+        ({"stage": True, "ssh_port": "22"}, ["--ssh-port: no effect without --hosts"]),
+        ({"stage": True, "local": True}, ["--stage: no effect on this machine alone"]),
+        ({"stage": False, "image": "docker://app:1"}, []),
         ({"rsh": "pdsh", "ssh_user": "bob"}, ["--rsh, --ssh-user: no effect without --hosts"]),
         ({"rsh": "pdsh", "ssh_user": "bob", "hosts": "n1"}, []),
         ({"stage": True, "hosts": "n1"}, []),

@@ -34,6 +34,8 @@ def test_a_minimal_job() -> None:
         launcher="mpirun",
         undecided=("mode", "launcher", "mpi"),
         image_cache="/home/alice/.mnrun/cache",
+        stage_dir="/var/tmp",
+        stage_limit="20%",
         job_dir="/home/alice/.mnrun/jobs",
     )
 
@@ -66,6 +68,8 @@ def test_a_maximal_job() -> None:
         ports="3000-4000",
         start_timeout="5m",
         image_cache="/home/alice/.mnrun/cache",
+        stage_dir="/var/tmp",
+        stage_limit="20%",
         job_dir="records",
         keep=True,
         force=True,
@@ -107,6 +111,8 @@ def test_a_maximal_job() -> None:
         keep=True,
         force=True,
         image_cache="/home/alice/.mnrun/cache",
+        stage_dir="/var/tmp",
+        stage_limit="20%",
         job_dir="/home/alice/run/records",
     )
 
@@ -388,6 +394,13 @@ def test_where_records_go(given: dict[str, Any], path: str) -> None:
         ({"gpus_per_node": "a100"}, "--gpus-per-node 'a100' is not [TYPE:]NUMBER"),
         ({"gpus_per_node": "a100:"}, "--gpus-per-node 'a100:' is not [TYPE:]NUMBER"),
         ({"gpus_per_node": "-1"}, "--gpus-per-node '-1' is not [TYPE:]NUMBER"),
+        *(
+            (
+                {"stage_limit": wrong},
+                f"--stage-limit {wrong!r} is not a size; write 50G, or 20% for a share of the disk",
+            )
+            for wrong in ("50", "0G", "101%", "0%", "G", "1.5T")
+        ),
         ({"ports": "22-80"}, "--ports '22-80' is not FROM-TO with 1024 <= FROM <= TO <= 65535"),
         ({"ports": "4000-3000"}, "--ports '4000-3000' is not FROM-TO with 1024 <= FROM <= TO <= 65535"),
         ({"ports": "3000-70000"}, "--ports '3000-70000' is not FROM-TO with 1024 <= FROM <= TO <= 65535"),

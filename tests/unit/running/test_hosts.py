@@ -158,7 +158,7 @@ def test_a_cache_that_is_a_link(sh: Shell, tmp_path: Path) -> None:
 
 def staged(sh: Shell, top: Path, works: bool) -> None:
     """store_image.sh's look at an image there, and then the image itself; or its refusal."""
-    text, digest = wrapper("store_image.sh"), hashlib.sha256(b"image").hexdigest()
+    text, digest = wrapper("exposed.sh") + wrapper("store_image.sh"), hashlib.sha256(b"image").hexdigest()
     path = str(top / "images" / f"{digest}.sif")
     said = sh(text, "look", path, digest, "/nowhere", shell="bash", code=0 if works else 1)
     assert said == (b"want\n" if works else b"")
@@ -171,9 +171,9 @@ def test_a_plan_copies_nothing(tmp_path: Path) -> None:
     """It shows where the image would be, and asks no host."""
     image = tmp_path / "app.sif"
     image.write_bytes(b"image")
-    job = changed(JOB, image=str(image), stage=True, ssh_user="bob")
-    made = machines._stage(Transport(), job, Screen(), look=True)  # type: ignore[arg-type]
-    assert made.container.image_name == f"/var/tmp/mnrun.bob/images/{hashlib.sha256(b'image').hexdigest()}.sif"
+    job = changed(JOB, image=str(image), stage=True, stage_dir="/disk", ssh_user="bob")
+    made = machines._stage(Transport(), job, tmp_path, Screen(), look=True)  # type: ignore[arg-type]
+    assert made.container.image_name == f"/disk/mnrun.bob/images/sha256-{hashlib.sha256(b'image').hexdigest()}.sif"
 
 
 def test_the_hosts_have_a_home_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

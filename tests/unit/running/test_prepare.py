@@ -133,7 +133,7 @@ ENDS: dict[str, tuple[Step, LaunchError]] = {
     ),
     "a step that ends": (
         Step("srun: error: what", over=1),
-        NodeError(f"the step that pulls {IMAGE} ended (srun: error: what)"),
+        NodeError(f"the step that brings {IMAGE} ended (srun: error: what)"),
     ),
     "a step that ends after a failure": (
         Step("fail node01 no apptainer", over=1),

@@ -40,6 +40,7 @@ from mnrun.schedulers.slurm.steps import (
     beside,
     client_environment,
     command,
+    copying,
     launch_environment,
     with_gpus,
 )
@@ -70,7 +71,7 @@ def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
 
 
 __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command", "launch_environment"]
-__all__ += ["with_gpus"]
+__all__ += ["copying", "with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
 __all__ += ["settings", "site", "start", "step", "submit", "time_limit", "trace", "why_down"]
 __all__ += ["TEMPLATE", "directives", "doubts", "output", "refuse", "request"]

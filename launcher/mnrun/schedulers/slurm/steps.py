@@ -78,6 +78,12 @@ def beside(place: Beside, words: Words) -> list[Words]:
     return [(*client, *shape, *granted, "--mem=0", *unbound, "--mpi=none", "--chdir=/tmp", *terminal, *words)]
 
 
+def copying(source: str, target: str, step: str) -> Words:
+    """Return the command that copies a file of this machine to each node of a running step. The nodes pass it on."""
+    # Up to 24.11, sbcast has no --nodelist (sbcast --help).
+    return ("sbcast", "--force", f"--jobid={step}", source, target)
+
+
 def _input(where: Where, spec: JobSpec) -> str:
     if where is Where.HEAD and spec.program.shell == "terminal":
         return "--pty"  # srun refuses all other options for input or output beside it

@@ -1,0 +1,108 @@
+#!/bin/bash
+# shellcheck disable=SC2154  # the words in front of it set mnrun_*
+# fetch.sh runs this on a node for PREPARE, before any process of the job. exposed.sh stands in front of it.
+# It finds the copy of an image file on this node, or makes room for one. Its words are
+#     stage_image.sh LIMIT JOB
+# mnrun_copy is the path of the copy, DIRECTORY/mnrun.USER/images/sha256-DIGEST.sif, and mnrun_size its size in bytes.
+# The last two directories belong to the user alone. A file gets such a name after its digest was right, so that only
+# its size is checked later. Its time is the last use by a job.
+# The rest of standard input is a lease. Its word `take` says that the file JOB.part is there. At the end of the lease
+# that file is removed. Where mnrun_silence is set, the lease ends if it is silent for as many seconds.
+#
+# Standard output carries lines `WORD NODE …`:
+#     here, image DIGEST PATH, lacks JOB.STEP, pulling WHAT, fail WHY
+set -euo pipefail +o posix
+limit=$1 part=$2.part
+node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
+folder=${mnrun_copy%/*} name=${mnrun_copy##*/}
+digest=${name#sha256-}
+digest=${digest%.sif}
+top=${folder%/*} base=${folder%/*/*}
+YOUNG=3600 OLD=$((30 * 86400)) # seconds since the last use: an image stays for the first, and goes after the second
+
+say() { printf '%s\n' "$1 $node ${*:2}"; }
+
+fail() { # WHY: Report a fault of the node, and exit
+  say fail "$*"
+  exit 1
+}
+
+have() { # Test whether the copy is there. Its directories are made, or refused
+  local place found mine="^4[15]c0 $EUID "
+  [[ -d $base ]] || fail "there is no directory $base: name another with --stage-dir"
+  ! exposed "$top" || fail "any user may write to $REPLY, which is to contain $top: name another with --stage-dir"
+  for place in "$top" "$folder"; do
+    [[ -d $place ]] || mkdir -m 700 -- "$place" 2>/dev/null || [[ -d $place ]] ||
+      fail "cannot make $place: name another directory with --stage-dir"
+  done
+  # In its first digits %f has the type: 4 is a directory, and 8 a file. Nobody can put another in the place of such a
+  # directory. stat follows no link here.
+  mapfile -t found < <(stat -c '%f %u %s' -- "$top" "$folder" "$mnrun_copy" 2>/dev/null)
+  [[ ${found[0]-} =~ $mine && ${found[1]-} =~ $mine ]] ||
+    fail "$folder is not a directory of yours with mode 0700: remove it, or name another with --stage-dir"
+  cd -- "$folder"
+  [[ ${found[2]-} == 8???" $EUID $mnrun_size" ]]
+}
+
+room() { # Make room for the image, or fail
+  # The images that were used longest ago go first. Younger ones stay, since their containers may not have begun. Open
+  # ones stay, since a program may add ranks, whose containers open the image by its name.
+  local now free blocks unit most files line used size file total=$mnrun_size opened=''
+  printf -v now '%(%s)T' -1
+  read -r free blocks unit < <(stat -f -c '%a %b %S' .)
+  free=$((free * unit))
+  case $limit in
+    *%) most=$((blocks * unit * ${limit%?} / 100)) ;;
+    *M) most=$((${limit%?} << 20)) ;;
+    *G) most=$((${limit%?} << 30)) ;;
+    *) most=$((${limit%?} << 40)) ;;
+  esac
+  mapfile -t files < <(find . -type f -printf '%T@ %s %f\n' | sort -n)
+  for line in "${files[@]}"; do
+    read -r _ size _ <<<"$line"
+    total=$((total + size))
+  done
+  for line in "${files[@]}"; do
+    read -r used size file <<<"$line"
+    ((now - ${used%.*} > YOUNG)) || break
+    [[ $file == *.part ]] || ((now - ${used%.*} > OLD || total > most || free < mnrun_size)) || continue
+    [[ $opened ]] || opened=/$(open_images)
+    [[ $opened != *"/$file"* ]] || continue
+    rm -f -- "./$file"
+    total=$((total - size)) free=$((free + size))
+  done
+  ((free >= mnrun_size)) ||
+    fail "no space left: $folder has $((free >> 20)) MB for an image of $((mnrun_size >> 20)) MB: remove files there, or name another with --stage-dir"
+}
+
+open_images() { # Print the images that processes of the user have open, and those that are mounted by the kernel
+  find /proc/[0-9]*/fd -lname '*/sha256-*' -printf '%l\n' 2>/dev/null || true # processes end meanwhile
+  cat /sys/block/loop*/loop/backing_file 2>/dev/null || true
+}
+
+take() { # Give the new copy its name, if its digest is right
+  local sum
+  say pulling "reads its copy"
+  read -r sum _ < <(sha256sum <"./$part") || sum=
+  [[ $sum == "$digest" ]] || fail "its copy of the image is not what mnrun has read: did the file change meanwhile?"
+  mv -f -- "./$part" "./$name"
+}
+
+if have; then
+  touch -c -- "./$name"
+  say image "sha256:$digest" "$mnrun_copy"
+else
+  room
+  trap 'rm -f -- "./$part"' EXIT
+  say lacks "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}"
+fi
+trap 'exit 143' TERM INT HUP
+trap : USR1 USR2 CONT
+waited=0 word=''
+# `read` returns more than 128 where no line came in time. The rounds have 5 s, as in pull_image.sh.
+while read -r ${mnrun_silence:+-t 5} word && waited=0 || (($? > 128 && (waited += 5) < mnrun_silence)); do
+  if [[ $word == take && ! -f $name ]]; then
+    take
+    say image "sha256:$digest" "$mnrun_copy"
+  fi
+done
