@@ -16,7 +16,7 @@ from rehearsal import engines, host, install
 from rehearsal.errors import ClusterError, Unable
 from rehearsal.model import Cluster, Options
 
-from . import machine, page, plot
+from . import machine, page, plot, storage
 from .meter import Meter
 from .rounds import measure
 from .ways import IMAGES, Size, chosen, of_cluster, of_machine
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--runtime", choices=IMAGES, default="apptainer", help="of the containers (apptainer)")
     top.add_argument("--local", action="store_true", help="also one machine without a scheduler")
+    top.add_argument("--storage", type=int, metavar="MB", help="measure --stage, with storage of so many MB/s in all")
     top.add_argument("--cluster", metavar="NAME", help="measure on this cluster, which is up")
     top.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the JSON goes (standard output)")
     top.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="write docs/performance.md from these files")
@@ -64,10 +65,7 @@ def main(argv: list[str]) -> int:
     args.sizes = [size(item) if isinstance(item, str) else item for item in args.sizes]
     try:
         if args.table:
-            files = _read(args.table)
-            page.write(files, _read(args.before))
-            PLOT.write_text(plot.svg(files), encoding="utf-8")
-            return 0
+            return _write(_read(args.table), _read(args.before))
         host.need_linux_root()
         found = _on_cluster(args)
     except ClusterError as error:
@@ -76,7 +74,17 @@ def main(argv: list[str]) -> int:
     text = page.text(found)
     if args.output:
         args.output.write_text(text)
-    print(page.tables([found]) if args.output else text)
+    tables = page.storage if args.storage else page.tables
+    print(tables([found]) if args.output else text)
+    return 0
+
+
+def _write(files: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> int:
+    launches = [found for found in files if "sizes" in found]
+    if launches:
+        page.write(launches, before)
+        PLOT.write_text(plot.svg(launches), encoding="utf-8")
+    page.write_storage([found for found in files if "storage" in found])
     return 0
 
 
@@ -99,6 +107,9 @@ def _on_cluster(args: argparse.Namespace) -> dict[str, object]:
             problem = f"{cluster.name}: docker's containers are in control groups that are not the nodes'"
             raise Unable(f"{problem}: bring one up with --cgroup")
         install.refresh(cluster)
+        if args.storage:
+            sizes = [storage.measure(cluster, size, args.storage, args.runs, _say) for size in args.sizes]
+            return {"machine": machine.facts(cluster), "storage": sizes}
         if args.runtime in ("docker", "podman", "charliecloud"):
             engines.start(cluster, ["ompi5"])
         return {"machine": machine.facts(cluster), "runtime": args.runtime, "sizes": _sizes(cluster, args)}

@@ -15,6 +15,7 @@ from .ways import Size, Target, Way, of_cluster, of_machine
 TOP = Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs/performance.md"
 MARK, END = "<!-- scripts/bench --table writes this -->", "<!-- up to here -->"
+STORAGE = "<!-- scripts/bench --table writes this, of --storage -->"
 IMAGE = "![Time and CPU of each way, as ratios to the least](performance/launch.svg)"
 Measured = Mapping[str, Any]
 
@@ -145,8 +146,38 @@ def _about(found: Measured, measured: Measured) -> str:
     )
 
 
+def storage(files: Sequence[Measured]) -> str:
+    """Return a table of launches from slow storage for each size of each file."""
+    return "\n\n".join(_storage(found, measured) for found in files for measured in found["storage"])
+
+
+def _storage(found: Measured, measured: Measured) -> str:
+    lines = [["the program reads", "way", "time", "served by the storage"], ["---"] * 4]
+    for program, ways in measured["programs"].items():
+        for way, parts in ways.items():
+            spread = f"{min(parts['wall']):.1f} to {max(parts['wall']):.1f}"
+            wall = f"{median(parts['wall']):.1f} s ({spread})"
+            lines.append([program, way, wall, f"{median(parts['served']):.0f} MB"])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    machine = found["machine"]
+    head = f"{title({**measured, 'place': 'cluster'})}, image of {measured['image']} MB, {measured['rate']} MB/s"
+    runs = len(next(iter(next(iter(measured["programs"].values())).values()))["wall"])
+    about = f"Medians of {runs} and their range, commit {machine['commit']} on {machine['date']}."
+    return f"### {head}\n\n{table}\n\n{about}"
+
+
+def write_storage(files: Sequence[Measured]) -> None:
+    """Put the tables of slow storage into the documentation."""
+    if files:
+        _write(STORAGE, storage(files))
+
+
 def write(files: Sequence[Measured], before: Sequence[Measured] = ()) -> None:
     """Put the tables into the documentation."""
-    above, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
+    _write(MARK, f"{IMAGE}\n\n{tables(files, before)}")
+
+
+def _write(mark: str, text: str) -> None:
+    above, _, rest = PAGE.read_text(encoding="utf-8").partition(mark)
     below = rest.partition(END)[2]
-    PAGE.write_text(f"{above}{MARK}\n{IMAGE}\n\n{tables(files, before)}\n{END}{below}", encoding="utf-8")
+    PAGE.write_text(f"{above}{mark}\n{text}\n{END}{below}", encoding="utf-8")

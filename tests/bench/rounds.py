@@ -26,7 +26,7 @@ def measure(meter: Meter, size: Size, ways: Sequence[Way], runs: int, say: Say) 
     Each round has every way once, and every other round goes backwards.
     """
     taken: dict[str, list[dict[str, float]]] = {way.name: [] for way in ways}
-    environ = _allocate(meter.cluster, size) if any(way.place == "job" for way in ways) else []
+    environ = allocate(meter.cluster, size) if any(way.place == "job" for way in ways) else []
     try:
         idle = meter.idle(IDLE)
         for number in range(runs + 1):
@@ -37,7 +37,7 @@ def measure(meter: Meter, size: Size, ways: Sequence[Way], runs: int, say: Say) 
                     taken[way.name].append(cost)
     finally:
         if environ:
-            _as_alice(meter.cluster, "scancel", "-n", "bench")
+            as_alice(meter.cluster, "scancel", "-n", "bench")
     return {
         "nodes": size.nodes,
         "ranks": size.ranks,
@@ -51,17 +51,17 @@ def _run(meter: Meter, size: Size, way: Way, environ: Sequence[str]) -> dict[str
     """Return the cost of one run. A run that did not do its work ends everything."""
     node = PLACES.get(way.place) or meter.cluster.options().compute[0]
     done = meter.run(node, way.words, environ if way.place == "job" else ())
-    text = _as_alice(meter.cluster, "cat", way.output) if way.output and done.code == 0 else done.text
+    text = as_alice(meter.cluster, "cat", way.output) if way.output and done.code == 0 else done.text
     if done.code or (way.ranks and text.count(f" of {size.tasks} on ") != size.tasks):
         raise ClusterError(f"{way.name} failed with {done.code}: {' '.join(way.words)}\n{done.text}\n{text}")
     return asdict(done.cost)
 
 
-def _allocate(cluster: Cluster, size: Size) -> list[str]:
+def allocate(cluster: Cluster, size: Size) -> list[str]:
     """Return the variables of an allocation that nobody sits in."""
     shape = (f"-N{size.nodes}", f"--ntasks-per-node={size.ranks}")
-    _as_alice(cluster, "salloc", "-Q", *shape, "--no-shell", "-J", "bench")
-    job, names = _as_alice(cluster, "squeue", "-h", "-n", "bench", "-o", "%i %N").split()
+    as_alice(cluster, "salloc", "-Q", *shape, "--no-shell", "-J", "bench")
+    job, names = as_alice(cluster, "squeue", "-h", "-n", "bench", "-o", "%i %N").split()
     values = {
         "SLURM_JOB_ID": job,
         "SLURM_JOBID": job,
@@ -77,5 +77,5 @@ def _allocate(cluster: Cluster, size: Size) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def _as_alice(cluster: Cluster, *words: str) -> str:
+def as_alice(cluster: Cluster, *words: str) -> str:
     return ask(cluster, LOGIN, "runuser", "-u", "alice", "--", *words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -98,3 +99,18 @@ def test_a_size_is_nodes_by_ranks() -> None:
 def test_versions_of_programs() -> None:
     assert machine.version("mpirun (Open MPI) 5.0.7\n\nReport bugs") == "5.0.7"
     assert machine.version("slurm 24.11.5") == "24.11.5"
+
+
+def test_the_table_of_slow_storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It has a place of its own on the page, so that the launches' table stays as it is."""
+    way = {"wall": [9.0, 8.0, 12.0], "served": [400.0, 401.0, 399.0]}
+    size = {"nodes": 4, "ranks": 1, "rate": 25, "image": 132, "programs": {"all": {"read where it is": way}}}
+    file = {"machine": {"commit": "abc", "date": "2026-11-23"}, "storage": [size]}
+    table = page.storage([file])
+    assert "### 4 nodes, 1 rank on each, image of 132 MB, 25 MB/s" in table
+    assert "| all | read where it is | 9.0 s (8.0 to 12.0) | 400 MB |" in table
+    assert "Medians of 3 and their range, commit abc on 2026-11-23." in table
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+    page.PAGE.write_text(f"a\n{page.MARK}\nb\n{page.END}\nc\n{page.STORAGE}\n{page.END}\nd\n")
+    page.write_storage([file])
+    assert page.PAGE.read_text() == f"a\n{page.MARK}\nb\n{page.END}\nc\n{page.STORAGE}\n{table}\n{page.END}\nd\n"
