@@ -24,6 +24,9 @@ def test_site_private_tmp(variant: Variant) -> None:
     for way in one(1, (INSIDE, MPIRUN)):
         check(ours.mnrun(*way.words, "--", HELLO, nodes=2), *ours.nodes[:2])
     check(ours.mnrun("--launcher", "srun", "--runtime", "host", "--", HELLO, nodes=2), *ours.nodes[:2])  # PMIX_MCA_gds
+    check(ours.mnrun(*INSIDE.words, "--stage", "--", HELLO, nodes=2), *ours.nodes[:2])
+    for node in ours.nodes[:2]:
+        ours.root(node, "rm", "-r", "/var/tmp/mnrun.alice")  # a copy outlives its job
     result = ours.mnrun(*Way("inside", "ompi5", runtime="docker").words, "--", HELLO, nodes=2)
     assert result.code == 121, result
     assert "--runtime podman or apptainer" in result.err.splitlines()[-1], result
