@@ -6,6 +6,8 @@ import sys
 if __package__ in (None, ""):
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench.cli import main
+from bench import cli
+from bench.speed import cli as speed
 
-sys.exit(main(sys.argv[1:]))
+words = sys.argv[1:]
+sys.exit(speed.main(words[1:]) if words[:1] == ["--speed"] else cli.main(words))

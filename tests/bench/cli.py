@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rehearsal import cluster as whole
-from rehearsal import engines, host, install
+from rehearsal import host
 from rehearsal.errors import ClusterError, Unable
-from rehearsal.model import Cluster, Options
+from rehearsal.model import Cluster
 
 from . import machine, page, plot, storage
 from .meter import Meter
+from .place import placed
 from .rounds import measure
 from .ways import IMAGES, Size, chosen, of_cluster, of_machine
 
-NAME = f"bench-{os.getpid()}"  # so that two runs on one machine do not meet
 PLOT = machine.TOP / "docs/performance/launch.svg"
 SIZES = "1x2 4x2 16x2 64x1"
 
 
 def parser() -> argparse.ArgumentParser:
     """Return all options."""
-    top = argparse.ArgumentParser(prog="bench", description="What a launch costs, beside the least it can cost.")
+    top = argparse.ArgumentParser(
+        prog="bench",
+        description="What a launch costs, beside the least it can cost.",
+        epilog="--speed --help: how fast a program runs",
+    )
     top.add_argument("sizes", nargs="*", default=SIZES.split(), type=size, help=f"NODESxRANKS ({SIZES})")
     top.add_argument("--runs", type=runs, default=5, help="rounds after the first, which warms the caches (5)")
     top.add_argument(
@@ -65,17 +66,13 @@ def main(argv: list[str]) -> int:
     args.sizes = [size(item) if isinstance(item, str) else item for item in args.sizes]
     try:
         if args.table:
-            return _write(_read(args.table), _read(args.before))
+            return _write([page.read(file) for file in args.table], [page.read(file) for file in args.before])
         host.need_linux_root()
         found = _on_cluster(args)
     except ClusterError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.code
-    text = page.text(found)
-    if args.output:
-        args.output.write_text(text)
-    tables = page.storage if args.storage else page.tables
-    print(tables([found]) if args.output else text)
+    page.hand_over(found, (page.storage if args.storage else page.tables)([found]), args.output)
     return 0
 
 
@@ -88,34 +85,16 @@ def _write(files: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) ->
     return 0
 
 
-def _read(files: Sequence[Path]) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    except (OSError, ValueError) as error:
-        raise Unable(f"no measurements: {error}; name a file that -o has written") from None
-
-
 def _on_cluster(args: argparse.Namespace) -> dict[str, object]:
-    cluster = Cluster(args.cluster or NAME)
-    most = max(size.nodes for size in args.sizes)
-    if not args.cluster:
-        whole.up(cluster, Options(most, cgroup=args.runtime == "docker"))
-    try:
-        if len(cluster.options().compute) < most:
-            raise Unable(f"{cluster.name} has fewer than {most} nodes: bring a larger one up")
-        if args.runtime == "docker" and not cluster.options().cgroup:
+    docker = args.runtime == "docker"
+    with placed(args.cluster, max(size.nodes for size in args.sizes), [args.runtime], cgroup=docker) as cluster:
+        if docker and not cluster.options().cgroup:
             problem = f"{cluster.name}: docker's containers are in control groups that are not the nodes'"
             raise Unable(f"{problem}: bring one up with --cgroup")
-        install.refresh(cluster)
         if args.storage:
-            sizes = [storage.measure(cluster, size, args.storage, args.runs, _say) for size in args.sizes]
+            sizes = [storage.measure(cluster, size, args.storage, args.runs, say) for size in args.sizes]
             return {"machine": machine.facts(cluster), "storage": sizes}
-        if args.runtime in ("docker", "podman", "charliecloud"):
-            engines.start(cluster, ["ompi5"])
         return {"machine": machine.facts(cluster), "runtime": args.runtime, "sizes": _sizes(cluster, args)}
-    finally:
-        if not args.cluster:
-            whole.down(cluster)
 
 
 def _sizes(cluster: Cluster, args: argparse.Namespace) -> list[dict[str, object]]:
@@ -124,8 +103,9 @@ def _sizes(cluster: Cluster, args: argparse.Namespace) -> list[dict[str, object]
     if args.local:
         one = Size(1, 2)
         groups.append((one, of_machine(one, args.runtime)))
-    return [measure(meter, size, ways, args.runs, _say) for size, ways in groups]
+    return [measure(meter, size, ways, args.runs, say) for size, ways in groups]
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line about the progress."""
     print(f"bench: {text}", file=sys.stderr, flush=True)

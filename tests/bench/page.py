@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from rehearsal.errors import Unable
+
 from .ways import Size, Target, Way, of_cluster, of_machine
 
 TOP = Path(__file__).resolve().parents[2]
@@ -41,6 +43,22 @@ def text(found: Measured) -> str:
 
 def _on_one_line(match: re.Match[str]) -> str:
     return "[" + " ".join(match[1].split()) + "]"
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Return the measurements of a file."""
+    try:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Unable(f"no measurements: {error}; name a file that -o has written") from None
+    return found
+
+
+def hand_over(found: Measured, shown: str, output: Path | None) -> None:
+    """Write the JSON to a file and print its tables, or print the JSON alone."""
+    if output:
+        output.write_text(text(found), encoding="utf-8")
+    print(shown if output else text(found), end="\n" if output else "")
 
 
 def rows(measured: Measured, runtime: str) -> list[Row]:
@@ -139,8 +157,7 @@ def _about(found: Measured, measured: Measured) -> str:
         (
             f"Medians of {runs}, {found['runtime']}, commit {machine['commit']} on {machine['date']}.",
             f"{machine['cores']} cores carried all nodes, and other work took {busy / spent:.1f} of them.",
-            f"Slurm {machine['slurm']}, Open MPI {machine['openmpi']}, Apptainer {machine['apptainer']}, "
-            f"Linux {machine['kernel']}.",
+            versions(machine),
             f"The idle cluster took {idle['cpu']:.3f} s of CPU and {idle['forks']:.1f} forks each second.",
         )
     )
@@ -169,15 +186,23 @@ def _storage(found: Measured, measured: Measured) -> str:
 def write_storage(files: Sequence[Measured]) -> None:
     """Put the tables of slow storage into the documentation."""
     if files:
-        _write(STORAGE, storage(files))
+        put(STORAGE, storage(files))
+
+
+def versions(machine: Measured) -> str:
+    """Return the sentence about what was measured with."""
+    return (
+        f"Slurm {machine['slurm']}, Open MPI {machine['openmpi']}, Apptainer {machine['apptainer']}, "
+        f"Linux {machine['kernel']}."
+    )
 
 
 def write(files: Sequence[Measured], before: Sequence[Measured] = ()) -> None:
     """Put the tables into the documentation."""
-    _write(MARK, f"{IMAGE}\n\n{tables(files, before)}")
+    put(MARK, f"{IMAGE}\n\n{tables(files, before)}")
 
 
-def _write(mark: str, text: str) -> None:
+def put(mark: str, made: str) -> None:
+    """Put what was made after its mark in the documentation, in place of the last one."""
     above, _, rest = PAGE.read_text(encoding="utf-8").partition(mark)
-    below = rest.partition(END)[2]
-    PAGE.write_text(f"{above}{mark}\n{text}\n{END}{below}", encoding="utf-8")
+    PAGE.write_text(f"{above}{mark}\n{made}\n{END}{rest.partition(END)[2]}", encoding="utf-8")

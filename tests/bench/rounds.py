@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -26,8 +27,9 @@ def measure(meter: Meter, size: Size, ways: Sequence[Way], runs: int, say: Say) 
     Each round has every way once, and every other round goes backwards.
     """
     taken: dict[str, list[dict[str, float]]] = {way.name: [] for way in ways}
-    environ = allocate(meter.cluster, size) if any(way.place == "job" for way in ways) else []
-    try:
+    in_job = any(way.place == "job" for way in ways)
+    with ExitStack() as held:
+        environ = held.enter_context(allocated(meter.cluster, size)) if in_job else []
         idle = meter.idle(IDLE)
         for number in range(runs + 1):
             for way in ways[:: 1 if number % 2 else -1]:
@@ -35,9 +37,6 @@ def measure(meter: Meter, size: Size, ways: Sequence[Way], runs: int, say: Say) 
                 say(f"{size} {number}/{runs} {way.name}: {json.dumps(cost)}")
                 if number:
                     taken[way.name].append(cost)
-    finally:
-        if environ:
-            as_alice(meter.cluster, "scancel", "-n", "bench")
     return {
         "nodes": size.nodes,
         "ranks": size.ranks,
@@ -57,8 +56,9 @@ def _run(meter: Meter, size: Size, way: Way, environ: Sequence[str]) -> dict[str
     return asdict(done.cost)
 
 
-def allocate(cluster: Cluster, size: Size) -> list[str]:
-    """Return the variables of an allocation that nobody sits in."""
+@contextmanager
+def allocated(cluster: Cluster, size: Size) -> Iterator[list[str]]:
+    """Get an allocation that nobody sits in, and yield the variables of it."""
     shape = (f"-N{size.nodes}", f"--ntasks-per-node={size.ranks}")
     as_alice(cluster, "salloc", "-Q", *shape, "--no-shell", "-J", "bench")
     job, names = as_alice(cluster, "squeue", "-h", "-n", "bench", "-o", "%i %N").split()
@@ -74,7 +74,10 @@ def allocate(cluster: Cluster, size: Size) -> list[str]:
         # prterun takes its srun for one of the job's own steps, and so keeps SLURM_* (plm_slurm_module.c).
         "PRTE_MCA_plm_slurm_args": "--external-launcher",
     }
-    return [f"{name}={value}" for name, value in values.items()]
+    try:
+        yield [f"{name}={value}" for name, value in values.items()]
+    finally:
+        as_alice(cluster, "scancel", job)
 
 
 def as_alice(cluster: Cluster, *words: str) -> str:

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from rehearsal.errors import ClusterError
 from rehearsal.model import LOGIN, Cluster
 from rehearsal.namespaces import nsenter
 
-from .rounds import allocate, as_alice
+from .rounds import allocated, as_alice
 from .ways import HELLO, SIF, Size
 
 SLOW = Path(__file__).with_name("slow.py")
@@ -43,8 +43,8 @@ def measure(cluster: Cluster, size: Size, rate: int, runs: int, say: Callable[[s
     }
     with _shared(cluster) as home:
         image = round((home / "files/app.sif").stat().st_size / 1e6)
-        environ = allocate(cluster, size)
-        try:
+        with allocated(cluster, size) as environ, ExitStack() as end:
+            end.callback(_forget, cluster, nodes)
             for number in range(runs):
                 for program in PROGRAMS:
                     for way in WAYS:
@@ -55,9 +55,6 @@ def measure(cluster: Cluster, size: Size, rate: int, runs: int, say: Callable[[s
                         say(f"{size} {number + 1}/{runs} {program}, {way}: {cost}")
                         for part, value in cost.items():
                             taken[program][way][part].append(value)
-        finally:
-            as_alice(cluster, "scancel", "-n", "bench")
-            _forget(cluster, nodes)
     return {"nodes": size.nodes, "ranks": size.ranks, "rate": rate, "image": image, "programs": taken}
 
 

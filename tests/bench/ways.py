@@ -120,16 +120,17 @@ def _outside(launcher: str) -> tuple[str, ...]:
 
 
 def _mnrun(name: str, runtime: str, *words: str, place: str = "job", target: Target) -> Way:
-    return Way(name, ("mnrun", "-Q", *words, *_box(runtime), "--", HELLO), place, target=target)
+    return Way(name, ("mnrun", "-Q", *words, *box(runtime), "--", HELLO), place, target=target)
 
 
 def _submitted(size: Size, runtime: str) -> Way:
     asked = (f"-N{size.nodes}", f"--ntasks-per-node={size.ranks}", "-o", OUTPUT, "--connect", "pipe")
-    words = ("mnrun", "submit", "--wait", *asked, "--mode", "inside-out", *_box(runtime), "--", HELLO)
+    words = ("mnrun", "submit", "--wait", *asked, "--mode", "inside-out", *box(runtime), "--", HELLO)
     return Way("mnrun submit, pipe", words, "login", output=OUTPUT)
 
 
-def _box(runtime: str) -> tuple[str, ...]:
+def box(runtime: str) -> tuple[str, ...]:
+    """Return the words of mnrun for a runtime and its image."""
     image = ("--image", IMAGES[runtime]) if IMAGES[runtime] else ()
     return ("--runtime", runtime, *image)
 

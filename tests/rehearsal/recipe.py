@@ -152,7 +152,8 @@ def key(tree: Image) -> str:
         step = (HERE / "build" / tree.step).read_bytes()
         return hashlib.sha256(f"{key(tree.base)}\n".encode() + step).hexdigest()[:16]
     digest = hashlib.sha256(f"{tree!r}{SETUP.get(tree.suite, '')}".encode())
-    for file in (*(HERE / "build" / step.split()[0] for step in (*tree.steps, COMPILE)), *programs()):
+    compiled = (HERE / "build" / COMPILE, *programs()) if tree.mpicc else ()
+    for file in (*(HERE / "build" / step.split()[0] for step in tree.steps), *compiled):
         digest.update(f"\n{file.name}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -212,7 +212,7 @@ def test_every_node_is_a_known_host() -> None:
 
 
 def test_a_key_covers_packages_steps_and_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = recipe.key(recipe.NODE)
+    before, without = recipe.key(recipe.NODE), recipe.key(recipe.BASE)
     assert re.fullmatch(r"[0-9a-f]{16}", before)
     assert recipe.key(recipe.NODE) == before
     assert recipe.key(replace(recipe.NODE, packages=(*recipe.NODE.packages, "docker.io"))) != before
@@ -220,6 +220,7 @@ def test_a_key_covers_packages_steps_and_programs(tmp_path: Path, monkeypatch: p
     (tmp_path / "other.c").write_text("int main(void) { return 0; }\n")
     monkeypatch.setattr(recipe, "PROGRAMS", tmp_path)
     assert recipe.key(recipe.NODE) != before
+    assert recipe.key(recipe.BASE) == without  # it has no MPI, and none of the programs
 
 
 def test_each_image_has_its_own_key() -> None:

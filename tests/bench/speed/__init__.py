@@ -1,0 +1,1 @@
+"""How fast a program runs, beside the same one without a container. `scripts/bench --speed --help`."""
