@@ -251,6 +251,8 @@ def single_copy(spec: JobSpec, facts: MpiFacts | None = None) -> str:
         return "single copy: off, since the node's kernel.yama.ptrace_scope forbids it"
     if not runtime.CONTAINED:
         return f"{FINE}, there is no container"
+    if filtered := _filtered(spec, facts):
+        return filtered
     if spec.start.mode == "inside-out":
         return f"{FINE}, the ranks of a node live in one container"
     if spec.container.runtime in SHARING and spec.container.per != "rank":
@@ -261,6 +263,18 @@ def single_copy(spec: JobSpec, facts: MpiFacts | None = None) -> str:
     fix = "; --container-per node shares one" if spec.container.runtime in SHARING else ""
     names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
     return f"single copy: off, each rank has a container in its own user namespace{fix} (set: {names})"
+
+
+def _filtered(spec: JobSpec, facts: MpiFacts | None) -> str:
+    """Return the measure where an engine forbids kcmp(2), without which Open MPI 5 has no single copies."""
+    container, inside = spec.container, spec.start.mode == "inside-out"
+    runtime = RUNTIMES[container.runtime]
+    shut = runtime.NAMED and not container.privileged and (container.hardened if inside else not runtime.APART)
+    mpi = facts and facts.image.has("openmpi")
+    if not shut or not mpi or _major(mpi.version) < 5:
+        return ""
+    fix = "do without --hardened" if inside else "use --mode inside-out"
+    return f"single copy: off, since {container.runtime} forbids kcmp(2), which Open MPI 5 needs for it: {fix}"
 
 
 def _notes(spec: JobSpec, facts: MpiFacts) -> Iterable[str]:

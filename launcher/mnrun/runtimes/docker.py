@@ -19,7 +19,7 @@ TRIED = False
 
 def node(box: Box) -> Words:
     # A pid namespace of its own, whose first process reaps orphans (docker run --init).
-    return oci.run(BINARY, box, "--init")
+    return oci.run(BINARY, box, "--init", *oci.tracing(box))
 
 
 def rank(box: Box) -> Words:

@@ -51,6 +51,15 @@ def _rights(box: Box) -> Words:
     return ("--cap-add=IPC_LOCK",)
 
 
+def tracing(box: Box) -> Words:
+    """Return the capability by which the ranks in a container of their own pid namespace copy messages once.
+
+    Open MPI 5 asks kcmp(2) first (open-mpi/ompi#10694), which an engine's filter of system calls allows with this
+    capability alone. It reaches no process outside of that namespace.
+    """
+    return () if box.privileged or box.hardened else ("--cap-add=SYS_PTRACE",)
+
+
 def _mounts(box: Box) -> tuple[Mount, ...]:
     return (Mount(box.home), *box.binds) if box.home else box.binds
 

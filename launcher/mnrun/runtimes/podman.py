@@ -26,7 +26,7 @@ _OURS = ("--userns=keep-id", "--group-add=keep-groups", "--ulimit=host")
 
 def node(box: Box) -> Words:
     # The container stays in the scheduler's cgroup, and under its limits. For that, podman needs a private --pid.
-    return oci.run(BINARY, box, "--init", "--cgroups=disabled", *_OURS)
+    return oci.run(BINARY, box, "--init", "--cgroups=disabled", *_OURS, *oci.tracing(box))
 
 
 def rank(box: Box) -> Words:

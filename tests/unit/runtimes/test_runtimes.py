@@ -36,6 +36,7 @@ def engine(name: str) -> dict[tuple[str, str], Words]:
         ours = ("--userns=keep-id", "--group-add=keep-groups", "--ulimit=host")
         inside, outside = ("--init", "--cgroups=disabled", *ours), (*outside, *ours)
     shared = ("--network=host", "--ipc=host", "--uts=host", "--log-driver=none", "--entrypoint=")
+    trace = {"minimal": ("--cap-add=SYS_PTRACE",), "maximal": ()}  # the maximal one is hardened
     home = ("--cap-add=IPC_LOCK", "--mount", "type=bind,source=/home/alice,target=/home/alice")
     minimal = (*shared, *home, "--workdir", "/home/alice/run", "/app.sif")
     mounts = (
@@ -45,11 +46,10 @@ def engine(name: str) -> dict[tuple[str, str], Words]:
     )
     rights = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
     maximal = (*shared, *rights, *mounts, "--workdir", *REST[1:])
-    each = {"node": inside, "rank": outside}
+    each = {"minimal": minimal, "maximal": maximal}
     return {
-        (way, box): (*first, *flags, *rest)
-        for way, flags in each.items()
-        for box, rest in (("minimal", minimal), ("maximal", maximal))
+        **{("node", box): (*first, *inside, *trace[box], *rest) for box, rest in each.items()},
+        **{("rank", box): (*first, *outside, *rest) for box, rest in each.items()},
     }
 
 
