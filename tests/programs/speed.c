@@ -5,7 +5,7 @@
  * Rank 0 prints a line for each figure: NAME QUICK MEDIAN, in microseconds, of many short batches. One batch of twenty
  * is quicker than QUICK. Neighbours on the machine disturb many batches, so QUICK is what two runs are compared by. The
  * quickest one of all is less steady: a virtual machine's clock of CPU time sometimes leaves time out.
- * -v  Open MPI says which component copies messages between the ranks of a node
+ * -v  Open MPI says how the ranks of a node copy messages, and there are no more batches than that takes
  *
  * Each rank has a CPU of its own, by its number in the whole job: the nodes of a rehearsal cluster share the CPUs.
  */
@@ -21,7 +21,7 @@
 enum { MEGABYTE = 1000000, LARGEST = 4 * MEGABYTE, PASSES = 20, MOST = 500 };
 static const double SECONDS = 0.15; /* for each figure */
 
-static int rank;
+static int rank, passes = PASSES;
 static char *buffer;
 
 static void fail(const char *problem) {
@@ -114,7 +114,7 @@ static void prepare(struct figure *figure) {
     double begin = MPI_Wtime();
     figure->batch();
     int count = (int)(SECONDS / PASSES / (MPI_Wtime() - begin));
-    figure->count = count < 1 ? 1 : count > MOST ? MOST : count;
+    figure->count = count < 1 || passes == 1 ? 1 : count > MOST ? MOST : count;
     MPI_Bcast(&figure->count, 1, MPI_INT, 0, MPI_COMM_WORLD);
 }
 
@@ -126,7 +126,7 @@ static void pass(struct figure *figure, int number) {
 }
 
 static void print(struct figure *figure) {
-    int count = PASSES * figure->count;
+    int count = passes * figure->count;
     qsort(figure->times, count, sizeof *figure->times, ascending);
     printf("%s %.4f %.4f\n", figure->name, figure->times[count / 20], figure->times[count / 2]);
 }
@@ -139,6 +139,7 @@ int main(int argc, char **argv) {
         if (option != 'v')
             return 2;
         setenv("OMPI_MCA_smsc_base_verbose", "100", 1);
+        passes = 1;
     }
     setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1); /* nobody else wants these CPUs, whatever the site's files say */
     MPI_Init(&argc, &argv);
@@ -155,7 +156,7 @@ int main(int argc, char **argv) {
 
     for (int i = 0; i < FIGURES; i++)
         prepare(&figures[i]);
-    for (int number = 0; number < PASSES; number++) /* in turns, since a machine is quicker at one moment than at another */
+    for (int number = 0; number < passes; number++) /* in turns, since a machine is quicker at one moment than at another */
         for (int i = 0; i < FIGURES; i++)
             pass(&figures[i], number);
     for (int i = 0; rank == 0 && i < FIGURES; i++)
