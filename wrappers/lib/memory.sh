@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # The guard, detach.sh and head.sh source this file on the node. It reads the memory that Slurm grants the job here,
 # from the kernel's account (cgroups(7)). It knows both versions of control groups, at any mount point.
+# Every `return` has its value: without one, a function in a trap returns the exit code before the trap (bash(1)).
 
 memory_group() { # Set REPLY to the directory of the job's memory control group
   # Return false where the job has none, or none that is visible.

@@ -232,6 +232,8 @@ class Roster:
         if node in self.lost:
             return self.lost[node]
         state = "not ready yet" + (f" ({log})" if log else "") + self._waits(node)
+        if node in self.here and thoughts.get(node, "").endswith("*"):  # sinfo's mark of a node that does not answer
+            state = "no answer from it any more"
         word = state if node in self.here else "no answer from it"
         return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
 

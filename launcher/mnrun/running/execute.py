@@ -75,7 +75,7 @@ class Launch:
         self.code: int | None = None
         self.went = False
         self.serving_ended = False
-        self.cut_off = False  # the serving step ended without a request
+        self.cut_off = 0  # the exit code of a serving step that ended without a request
         self.silent: tuple[str, ...] = ()  # nodes that began and sent no bye
         self.unguarded: set[str] = set()  # nodes whose guard was killed
         self.missed: float | None = None  # the time at which these count as lost
@@ -145,7 +145,7 @@ class Launch:
         while not self.roster.complete:
             if self.events.empty():  # thousands of nodes send too many words to show each
                 self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
-            self.roster.lose(self.unguarded, "its guard was killed")
+            self.roster.lose(self.unguarded, reasons.GUARD_KILLED)
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
             if self.forward.over:
                 raise Broken(self._why_cut_off)
@@ -186,7 +186,7 @@ class Launch:
             self.forward.hand_on()
             heard = self._next(min(filter(None, (late, self.forward.due(), self.missed)), default=None))
             if self.missed and time.monotonic() >= self.missed:
-                self.roster.lose(self.unguarded, "its guard was killed")
+                self.roster.lose(self.unguarded, reasons.GUARD_KILLED)
             if late is not None and self.roster.all_there(self.plan):
                 late = None
             elif not heard and late is not None and time.monotonic() >= late:
@@ -231,13 +231,13 @@ class Launch:
             elif name == "serve":
                 self.serving_ended = True
                 # a guard exits with 0 after the end of its lease, and with 143 where Slurm ended it
-                self.cut_off = data != 0
+                self.cut_off = data
             return
         if kind == "pipe":
             assert isinstance(data, tuple)
             self._relay(data)
             return
-        line = str(data)
+        line = str(data).rstrip("\r")  # ssh ends its lines for a terminal
         if name == "run":
             if not self.roster.hear(line) and not EXITED.search(line.encode()):
                 self.screen.relay(line)
@@ -349,14 +349,15 @@ class Launch:
 
     def _not_ready(self, late: bool = False) -> Broken:
         """Return the reason why nodes are not ready, by the facts that are known now."""
-        return Broken(partial(self.reasons.not_ready, copy.deepcopy(self.roster), list(self.noise), late))
+        roster, noise = copy.deepcopy(self.roster), list(self.noise)
+        return Broken(partial(self.reasons.not_ready, roster, noise, self.cut_off, late))
 
     def _failure(self, roster: Roster) -> LaunchError:
         """Return the error of a node that reported one, or the end of the job if that is the cause."""
         return self._why_cut_off() if self._is_over() else reasons.failure(roster)
 
     def _why_cut_off(self) -> LaunchError:
-        return self.reasons.cut_off(self.noise)
+        return self.reasons.cut_off(self.noise, self.cut_off)
 
 
 def execute(

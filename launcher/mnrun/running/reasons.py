@@ -22,11 +22,15 @@ from mnrun.errors import (
 )
 from mnrun.jobspec import JobSpec
 from mnrun.model import Outcome, Plan, Site
-from mnrun.nodes.status import LESS, Roster
+from mnrun.nodes.status import KILLED, LESS, Roster
 from mnrun.schedulers import Scheduler
 from mnrun.system.screen import Screen
 
-KILLED = re.compile(r"srun: error: (\S+): tasks? [\d,-]+: Killed")  # wording of srun
+TASK_KILLED = re.compile(r"srun: error: (\S+): tasks? [\d,-]+: Killed")  # wording of srun
+SRUN_KILLED = "the srun that serves the nodes was killed by signal 9 (KILL)"
+GUARD_KILLED = "its guard was killed"
+WHO_KILLS = "look there for what kills processes: the kernel (dmesg), an administrator, a clean-up script"
+LEAVE_OUT = "leave it out with --exclude {}"
 OOM = re.compile(r"\boom[-_ ]kill|\bOut Of Memory\b", re.IGNORECASE)  # wording of slurmstepd and srun
 
 
@@ -44,8 +48,9 @@ class Reasons:
     def __init__(self, plan: Plan, site: Site, scheduler: Scheduler) -> None:
         self._plan, self._job, self._site, self._scheduler = plan, site.job, site, scheduler
 
-    def not_ready(self, roster: Roster, messages: Sequence[str], late: bool) -> LaunchError:
+    def not_ready(self, roster: Roster, messages: Sequence[str], code: int, late: bool) -> LaunchError:
         """Return the error for the nodes that are not ready, by their reports and the scheduler's opinion of them.
+        `code` is that of the serving step, if it has ended.
 
         The end of the job is a reason for all that is heard, and the steps may end before mnrun hears of it.
         """
@@ -65,7 +70,10 @@ class Reasons:
             seconds = self._plan.spec.start.timeout
             remedy = f"--start-timeout allows more time for the phase {roster.phase}"
             return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", remedy)
-        return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise))
+        if not refused and not messages and code == KILLED:
+            reasons = SRUN_KILLED
+        remedy = LEAVE_OUT.format(nodeset.fold(thoughts)) if thoughts and not roster.failed else _who_kills(roster)
+        return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise), remedy)
 
     def stopped(self, signum: int, went: bool, screen: Screen) -> Outcome:
         """Return the outcome of a launch that a signal ended. Raise the error of its job if the job is over.
@@ -80,8 +88,10 @@ class Reasons:
             screen.say(why)
         return Outcome(128 + signum, why=why)
 
-    def cut_off(self, messages: Sequence[str]) -> LaunchError:
-        """Return the error for a serving step that ended unasked: the job ended, or its srun was killed."""
+    def cut_off(self, messages: Sequence[str], code: int) -> LaunchError:
+        """Return the error for a serving step that ended unasked with `code`. The job ended, or a guard or srun was
+        killed.
+        """
         starved = [line for line in messages if OOM.search(line)]
         if starved:  # a site can have Slurm end a step after the kernel killed one of its processes
             return OutOfMemory(f"out of memory: {' | '.join(starved)}", LESS)
@@ -92,10 +102,14 @@ class Reasons:
         lost = self._scheduler.why_down(self._plan.layout.nodes)
         if lost:
             states = nodeset.folded({node: f"Slurm says {state}" for node, state in lost.items()})
-            return NodeError(f"lost while the program ran: {states}")
+            return NodeError(f"lost while the program ran: {states}", LEAVE_OUT.format(nodeset.fold(lost)))
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {self._job} failed")
         words = " | ".join(messages[-3:]) or "without a message"
+        if guards := nodeset.fold(node for line in messages for node in killed(line)):
+            return NodeError(f"{guards}: {GUARD_KILLED} ({words})", WHO_KILLS)
+        if not messages and code == KILLED:
+            return NodeError(SRUN_KILLED)
         return NodeError(f"the step with the containers ended while the program ran ({words})")
 
     def _over(self, state: str) -> LaunchError | None:
@@ -117,7 +131,7 @@ def job_over(spec: JobSpec, job: str, state: str, scheduler: Scheduler) -> Launc
 
 def killed(line: str) -> tuple[str, ...]:
     """Return the nodes on which a task was killed, by this line of srun's."""
-    match = KILLED.match(line)
+    match = TASK_KILLED.match(line)
     return nodeset.expand(match[1]) if match else ()
 
 
@@ -125,7 +139,13 @@ def failure(roster: Roster) -> LaunchError:
     """Return the error of the nodes that reported a failure."""
     if roster.failed:
         return RuntimeFailed(nodeset.folded(roster.failed))
-    return NodeError(nodeset.folded({node: roster.why(node, {}) for node in (*roster.gone, *roster.lost)}))
+    why = nodeset.folded({node: roster.why(node, {}) for node in (*roster.gone, *roster.lost)})
+    return NodeError(why, _who_kills(roster))
+
+
+def _who_kills(roster: Roster) -> str:
+    """Return the remedy where guards were killed."""
+    return WHO_KILLS if GUARD_KILLED in roster.lost.values() else ""
 
 
 def last_line(outcome: Outcome, lines: Iterable[str]) -> tuple[str, str]:

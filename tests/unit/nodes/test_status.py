@@ -73,6 +73,7 @@ def test_the_first_reason_counts(roster: Roster) -> None:
         ([], {"node01": "down*"}, "no answer from it (Slurm says down*)"),
         (["here node01"], {}, "not ready yet"),
         (["here node01", "log node01 a"], {"node01": "drained"}, "not ready yet (a) (Slurm says drained)"),
+        (["here node01"], {"node01": "mixed*"}, "no answer from it any more (Slurm says mixed*)"),
         (["gone node01 255"], {}, "its container ended with 255"),
         (["log node01 a", "log node01 b", "gone node01 255"], {}, "its container ended with 255 (a; b)"),
         (["log node01 " + c for c in "abcde"] + ["gone node01 1"], {}, "its container ended with 1 (c; d; e)"),

@@ -111,12 +111,23 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
         NodeError("node02: lost while the program ran"),
     ),
     "a serving step that is killed": (
-        Play(go=say(*RANKS) + noise("srun: error: slurmd gone") + ended("serve", 137), close=[]),
+        Play(go=say(*RANKS) + noise("srun: error: slurmd gone\r") + ended("serve", 137), close=[]),
         NodeError("the step with the containers ended while the program ran (srun: error: slurmd gone)"),
     ),
     "a serving step that is killed without a word": (
         Play(go=ended("serve", 137), close=[]),
-        NodeError("the step with the containers ended while the program ran (without a message)"),
+        NodeError("the srun that serves the nodes was killed by signal 9 (KILL)"),
+    ),
+    "a guard that is killed with its step": (
+        Play(go=noise("srun: error: node02: task 1: Killed") + ended("serve", 137), close=[]),
+        NodeError(
+            "node02: its guard was killed (srun: error: node02: task 1: Killed)",
+            "look there for what kills processes: the kernel (dmesg), an administrator, a clean-up script",
+        ),
+    ),
+    "an srun that is killed before the nodes are ready": (
+        Play(kit=say("here node01", "here node02") + ended("serve", 137), close=[]),
+        NodeError("2 of 2 nodes not ready: the srun that serves the nodes was killed by signal 9 (KILL)"),
     ),
     "a program that ends as its serving step is killed": (
         Play(go=say(*RANKS) + ended("run", 143) + ended("serve", 143), close=[]),
@@ -193,7 +204,7 @@ def test_a_term_that_is_a_warning(launch: Launcher) -> None:
 def test_a_node_that_slurm_has_lost(launch: Launcher, slurm: Slurm) -> None:
     """By its name, with Slurm's word for it."""
     slurm.ending, slurm.thoughts = "NODE_FAIL", {"node02": "down*"}
-    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*$"):
+    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*; leave it out with "):
         launch(Play(go=say(*RANKS) + ended("serve", 143), close=[]))
 
 
@@ -202,7 +213,7 @@ def test_a_program_that_leaves_with_0_as_its_node_is_lost(launch: Launcher, slur
     play = Play(close=say(BYE[0]))
     assert launch(play) == Outcome(0, FOUND)
     slurm.ending, slurm.runs, slurm.thoughts = "NODE_FAIL", False, {"node02": "down*"}
-    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*$"):
+    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*; leave it out with "):
         launch(play)
 
 

@@ -187,3 +187,20 @@ printf '%s\\n' "$@" >facts; echo 'cat facts' >network_facts.sh; network"""
     assert max(map(len, said)) < 1024
     assert len(said) < 12
     assert "\t".join(line.removeprefix("fact n1 ") for line in said).split("\t") == facts
+
+
+def test_answers_in_a_trap(sh: Shell) -> None:
+    """A `return` without a value has the exit code from before the trap there (bash(1)): no memory was taken for some."""
+    script = f"""{wrapper("processes.sh")}
+{wrapper("memory.sh")}
+unset SLURM_JOB_ID
+began $$
+start=$REPLY
+finish() {{
+  if memory_used_up; then echo "memory $REPLY"; fi
+  if outer $$ "$start" ""; then echo lives; fi
+}}
+trap finish EXIT
+exit"""
+    assert sh(script, shell="bash").decode() == "lives\n"
+    assert sh(f"{script} 143", shell="bash", code=143).decode() == "lives\n"
