@@ -10,7 +10,8 @@ from live.reports import mine
 from live.stage import LOGIN, Cluster, Result, wait_for
 
 from . import checker, phases
-from .acts import ACTS, Scene
+from .acts import ACTS
+from .scene import Scene
 from .table import FAULTS, Cell, Fault
 
 PATIENCE = 100.0  # seconds until a launch has ended: more than any deadline that it has
@@ -68,7 +69,7 @@ def play(cluster: Cluster, cell: Cell) -> Played:
         ended = time.monotonic() - begin
         next(act, None)
         hold.open()  # a node that was off has forgotten it
-        for name in ("go", "cache"):
+        for name in ("go", "cache", "out"):
             cluster.root(LOGIN, "rm", "-rf", f"{desk.path}/{name}")
         left, took = _left(cluster, before, fault, fault.limit(cell.place))
     return Played(result, tuple(left), ended, took)
@@ -78,6 +79,9 @@ def _line(cell: Cell, hold: phases.Hold) -> list[str]:
     words = [*WAYS[cell.mode], "--start-timeout", START, *hold.image, "--", *hold.program]
     if cell.phase == "prepare" and cell.mode == "outside":
         words[1:4] = ["outside-in"]  # the image has no MPI
+    if FAULTS[cell.fault].submitted:
+        shape = ["-N2", "--ntasks-per-node=2", "-w", ",".join(phases.NODES), "-o", hold.output]
+        return ["mnrun", "submit", "--wait", "--requeue", *shape, *words]
     if cell.place == "hosts":
         return ["mnrun", *HOSTS, *words]
     return ["salloc", "-Q", "-N2", "--ntasks-per-node=2", "-w", ",".join(phases.NODES), "mnrun", *words]

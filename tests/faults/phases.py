@@ -56,6 +56,15 @@ class Hold:
         )
         return ("python3", "-c", code)
 
+    @property
+    def output(self) -> str:
+        """Return the place of a submitted job's output."""
+        return f"{self.desk.path}/out"
+
+    def written(self) -> str:
+        """Return what a submitted job has written."""
+        return self.desk.read("out").decode() if "out" in self.desk.names() else ""
+
     def reached(self, job: Job) -> None:
         """Return when the launch is in the phase."""
         if self.gate is not None:
@@ -63,7 +72,7 @@ class Hold:
             self._of(job, lambda: "held" in gate.so_far().out)
             return
         if self.phase in ("run", "stop"):
-            job.saying(lambda said: said.err.count("up\n") >= RANKS, "running on all ranks")
+            job.saying(lambda said: (said.err + self.written()).count("up\n") >= RANKS, "running on all ranks")
         if self.phase == "stop":
             self.shim()
             self.end()

@@ -32,7 +32,7 @@ class Fault:
     `codes` are the exit codes that are right, by phase, with "" for all other phases. ANY is for a launcher that was
     killed itself. `says` are words of mnrun's own lines then. `lives` means that the launch goes on to its program's
     end. `within` is the time until nothing is left. `relaunch` means that remains are documented, which the user's next
-    launch removes. `slow` cells are for --full.
+    launch removes. `submitted` is for a batch job.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Fault:
     places: tuple[str, ...] = tuple(PLACES)
     within: float = 10.0
     relaunch: bool = False
-    slow: bool = False
+    submitted: bool = False
 
     def ends(self, phase: str) -> tuple[int, ...]:
         """Return the exit codes that are right where the fault comes in this phase."""
@@ -80,9 +80,9 @@ FAULTS = {
         _signal("SIGTERM", 143),
         _signal("SIGHUP", 129),
         _lives("SIGSTOP, then SIGCONT", ALL),
-        _lives("SIGSTOP, then SIGCONT after 3 minutes", ("await", "run"), slow=True),
+        _lives("SIGSTOP, then SIGCONT after 3 minutes", ("await", "run")),
         Fault("SIGKILL of mnrun", ALL, {"": ANY}, relaunch=True),
-        Fault("SIGKILL of all on the login node", ("await", "run"), {"": ANY}, within=150, relaunch=True, slow=True),
+        Fault("SIGKILL of all on the login node", ("await", "run"), {"": ANY}, within=150, relaunch=True),
         # processes of the job
         Fault("SIGKILL of srun", ("serve", "await", "run"), {"": (121,)}, places=SLURMS),
         Fault("SIGKILL of mpirun", ("run",), {"": (137,)}),
@@ -93,21 +93,28 @@ FAULTS = {
         _lost("SIGKILL of guard and undertaker", phases=("run",), relaunch=True),
         _lost("SIGKILL of all on a worker", phases=("await", "run"), relaunch=True),
         _lives("a guard whose system calls are slow", ("await", "run")),
-        _lives("a guard that cannot fork", ("await", "run"), codes={"": (0, 121, 124, 125)}, relaunch=True, slow=True),
+        _lives(
+            "a guard that cannot open one file in ten", ("await", "run"), codes={"": (0, 121, 124, 125)}, relaunch=True
+        ),
+        _lives("a guard that cannot fork", ("await", "run"), codes={"": (0, 121, 124, 125)}, relaunch=True),
         # nodes and their network
         _lost("power off, a worker", relaunch=True),
         _lost("power off, the first node", HEAD, phases=("await", "run"), relaunch=True),
-        Fault("power off, the login node", ("run",), {"": ANY}, within=150, relaunch=True, places=SLURMS, slow=True),
+        Fault("power off, the login node", ("run",), {"": ANY}, within=150, relaunch=True, places=SLURMS),
         _lives("network of a worker cut for 5 s"),
         _lives("network of a worker flaps for 10 s", ("serve", "await", "run")),
-        _lost("network of a worker cut for 60 s", phases=("run",), slow=True),
-        Fault("network of a worker cut for good", BEGUN, {"": (121, 124), "stop": (0, 121)}, (WORKER,), slow=True),
+        _lost("network of a worker cut for 60 s", phases=("run",)),
+        Fault("network of a worker cut for good", BEGUN, {"": (121, 124), "stop": (0, 121)}, (WORKER,)),
         Fault("connections of a worker reset", ("await", "run", "stop"), {"": (121,), "stop": (0, 121)}, (WORKER,)),
+        _lives("3 of 10 packets of a worker lost"),
+        _lives("clock of a worker 10 minutes ahead", ("await", "run", "stop")),
         # Slurm
         Fault("scancel", ALL, {"": (143,), "stop": (0, 143)}, ("cancelled",), places=SLURMS),
-        Fault("time limit", ("await", "run"), {"": (124,)}, ("time limit",), places=SLURMS, slow=True),
+        Fault("time limit", ("await", "run"), {"": (124,)}, ("time limit",), places=SLURMS),
+        Fault("preemption", ("await", "run"), {"": (143,)}, ("preempted",), places=SLURMS),
+        _lives("preemption of a job that starts again", ("await", "run"), places=SLURMS, submitted=True),
         _lives("slurmctld stopped for 5 s", places=SLURMS),
-        _lives("slurmctld stopped for 60 s", ("await", "run"), places=SLURMS, slow=True),
+        _lives("slurmctld stopped for 60 s", ("await", "run"), places=SLURMS),
         _lives("slurmd of a worker restarted", ("await", "run", "stop"), places=SLURMS),
         _lives("Slurm's commands take 2 s more", ("run",), places=SLURMS),
         Fault("scancel, and Slurm's commands fail one time in three", ("run",), {"": (143,)}, places=SLURMS),

@@ -46,9 +46,9 @@ def need_linux_root() -> None:
         raise Unable("there is no /dev/fuse, which Apptainer needs: load it (modprobe fuse)")
 
 
-def install_tools() -> None:
+def install_tools(tools: Mapping[str, str] = TOOLS) -> None:
     """Bring in the few commands that a plain Debian lacks."""
-    packages = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
+    packages = sorted({package for tool, package in tools.items() if not shutil.which(tool)})
     # Not a command: on Ubuntu, what tells Debian's packages from forged ones.
     if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
         packages.append("debian-archive-keyring")

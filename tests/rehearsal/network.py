@@ -9,6 +9,18 @@ from .shell import locked, run
 
 NETNS = Path("/run/netns")
 HUB = "hub"
+# Rules in the place of earlier ones (nft(8)).
+LOSSY = """\
+add table bridge {port}
+delete table bridge {port}
+table bridge {port} {{
+  chain lost {{
+    type filter hook forward priority 0
+    iifname {port} numgen random mod 10 < {tenths} drop
+    oifname {port} numgen random mod 10 < {tenths} drop
+  }}
+}}
+"""
 
 
 def lay(cluster: Cluster, options: Options) -> None:
@@ -37,6 +49,12 @@ def plug(cluster: Cluster, node: str, up: bool) -> None:
     """Put a node's wire in, or pull it out."""
     state = "up" if up else "down"
     _batch([f"link set {port(cluster.options(), node)} {state}"], cluster.netns(HUB))
+
+
+def lose(cluster: Cluster, node: str, tenths: int) -> None:
+    """Lose so many tenths of the packets to a node, and of those from it."""
+    text = LOSSY.format(port=port(cluster.options(), node), tenths=tenths)
+    run(["ip", "netns", "exec", cluster.netns(HUB), "nft", "-f", "-"], text=text)
 
 
 def plugged(cluster: Cluster, node: str) -> bool:

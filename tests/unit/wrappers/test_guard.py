@@ -190,7 +190,7 @@ printf '%s\\n' "$@" >facts; echo 'cat facts' >network_facts.sh; network"""
 
 
 def test_answers_in_a_trap(sh: Shell) -> None:
-    """A `return` without a value has the exit code from before the trap there (bash(1)): no memory was taken for some."""
+    """There, a `return` without a value has the exit code from before the trap (bash(1)): no memory passed for some."""
     script = f"""{wrapper("processes.sh")}
 {wrapper("memory.sh")}
 unset SLURM_JOB_ID

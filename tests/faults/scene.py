@@ -1,0 +1,78 @@
+"""The stage of a fault: the cluster with a launch, whose processes an act finds and hurts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from live.stage import LOGIN, USERS, Cluster, Process
+
+ALICE = USERS[0]
+RECORDS = "/home/alice/.mnrun"
+SHORT = 5.0  # seconds of a fault that passes
+# A generator with two stops. It prepares the ground before the first stop, commits the fault before the second, and
+# mends everything after it, or where it is closed.
+Act = Callable[["Scene"], Generator[None, None, None]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The cluster with the launch, and the Slurm jobs of its user."""
+
+    cluster: Cluster
+
+    def launcher(self) -> Process:
+        (one,) = self.cluster.mnruns()
+        return one
+
+    def mine(self, *nodes: str) -> list[Process]:
+        return [p for p in self.cluster.processes() if p.uid == ALICE and p.node in nodes]
+
+    def named(self, name: str, *nodes: str) -> list[Process]:
+        """Return the user's processes of that program. sshd changes its words, so the first part of them counts."""
+        return [p for p in self.mine(*nodes) if os.path.basename(p.argv[0].split(":")[0].split(" ")[0]) == name]
+
+    def jobs(self) -> list[str]:
+        return self.cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
+
+
+def kill(processes: Iterable[Process], signum: int = signal.SIGKILL) -> None:
+    """Send a signal to all of them. Before a KILL they are stopped, so that none sees another one's end."""
+    victims = list(processes)
+    assert victims, "the fault has no victim"
+    for each in (signal.SIGSTOP, signum) if signum == signal.SIGKILL else (signum,):
+        for victim in victims:
+            with suppress(ProcessLookupError):
+                os.kill(victim.pid, each)
+
+
+def once(strike: Callable[[Scene], object]) -> Act:
+    """Return the act of a fault that needs no ground and leaves nothing to mend."""
+
+    def act(scene: Scene) -> Generator[None, None, None]:
+        yield
+        strike(scene)
+        yield
+
+    return act
+
+
+def daemon(scene: Scene, name: str, node: str) -> int:
+    """Return the pid of a daemon of root's or Slurm's, as this machine knows it."""
+    return outer(scene.cluster, node, scene.cluster.root(node, "pidof", "-s", name).strip())
+
+
+def outer(cluster: Cluster, node: str, inside: str) -> int:
+    """Return this machine's number of a process that the node knows by `inside`."""
+    network = os.stat(f"/run/netns/{cluster.model.netns(node)}").st_ino
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError, StopIteration):
+                names = next(x for x in (entry / "status").read_text().splitlines() if x.startswith("NSpid:"))
+                if names.split()[-1] == inside and (entry / "ns/net").stat().st_ino == network:
+                    return int(entry.name)
+    raise AssertionError(f"no process {inside} on {node}")
