@@ -8,6 +8,7 @@ The lease is the standard input of the serving step. After it is closed, every p
 from __future__ import annotations
 
 import copy
+import math
 import queue
 import signal
 import time
@@ -79,9 +80,13 @@ class Launch:
         self.silent: tuple[str, ...] = ()  # nodes that began and sent no bye
         self.unguarded: set[str] = set()  # nodes whose guard was killed
         self.missed: float | None = None  # the time at which these count as lost
+        self.since = 0.0  # the begin of --start-timeout: time in which mnrun was stopped does not count
 
     def run(self) -> Outcome:
-        with Signals(self.events, self.forwarded), terminal.restoring() if self.prompt else nullcontext():
+        with (
+            Signals(self.events, {*self.forwarded, signal.SIGCONT}),
+            terminal.restoring() if self.prompt else nullcontext(),
+        ):
             ended: Stopped | Broken | None = None
             try:
                 self.plan = prepare(self.plan, self.site, self.environ, self.events, self.screen, self.starter)
@@ -141,7 +146,7 @@ class Launch:
             self.serving.send(data, node)
 
     def _await_ready(self) -> None:
-        deadline = time.monotonic() + self.plan.spec.start.timeout
+        self.since, soon = time.monotonic(), math.inf
         while not self.roster.complete:
             if self.events.empty():  # thousands of nodes send too many words to show each
                 self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
@@ -152,12 +157,16 @@ class Launch:
             if self.serving_ended or (refused and self.roster.settled):
                 raise self._not_ready()
             if refused or self.code is not None:
-                deadline = min(deadline, time.monotonic() + GRACE)  # a node may report the reason in a moment
-            if not self._next(deadline):
+                soon = min(soon, time.monotonic() + GRACE)  # a node may report the reason in a moment
+            if not self._next(min(soon, self._late())):
                 self._ask_what_waits()
                 raise self._not_ready(late=self.code is None)
         self.roster.check_images(self.plan)
         self.records.ready(self.roster.in_order())
+
+    def _late(self) -> float:
+        """Return the time at which what starts now is late."""
+        return self.since + self.plan.spec.start.timeout
 
     def _ask_what_waits(self) -> None:
         """Ask the guards for their containers' logs and for what they wait for, and take in the answers."""
@@ -181,15 +190,15 @@ class Launch:
         self.screen.done()
 
     def _await_end(self) -> None:
-        late = time.monotonic() + self.plan.spec.start.timeout if self.plan.counted else None
+        self.since, starts = time.monotonic(), self.plan.counted
         while self.code is None:
             self.forward.hand_on()
+            late = self._late() if starts else None
             heard = self._next(min(filter(None, (late, self.forward.due(), self.missed)), default=None))
             if self.missed and time.monotonic() >= self.missed:
                 self.roster.lose(self.unguarded, reasons.GUARD_KILLED)
-            if late is not None and self.roster.all_there(self.plan):
-                late = None
-            elif not heard and late is not None and time.monotonic() >= late:
+            starts = starts and not self.roster.all_there(self.plan)
+            if starts and not heard and time.monotonic() >= self._late():
                 self._ask_what_waits()
                 if self.code is None:
                     raise self.roster.not_started(self.plan)
@@ -220,6 +229,9 @@ class Launch:
         return self.went and (not self.plan.counted or self.roster.all_there(self.plan))
 
     def _take(self, kind: str, name: str, data: object) -> None:
+        if (kind, name) == ("told", "CONT"):
+            self.since = time.monotonic()
+            return
         if kind in ("told", "state"):
             self.forward.tell(name) if kind == "told" else self.forward.learn(name, data)
             return

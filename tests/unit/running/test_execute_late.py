@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 
 from mnrun.errors import DeadlineError, NodeError
+from mnrun.system.process import Event
 from unit.played import BYE, RANKS, READY, Launcher, Play, Slurm, Stage, ended, noise, say
 from unit.samples import build, changed, make
 
@@ -20,6 +22,16 @@ def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
     said = r"node02: not ready yet \(Server cannot bind\), waits for sleep 9 \(hrtimer_nanosleep\); .* phase container$"
     with pytest.raises(DeadlineError, match=rf"^1 of 2 nodes not ready after 0 s: {said}"):
         launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0)))
+
+
+def test_a_launcher_that_was_stopped(launch: Launcher, stage: Stage) -> None:
+    """Ctrl-Z and fg: the time limit begins anew."""
+    stage.play = Play(kit=say(READY[0]))
+    plan = make(build("./app"), 2, 1)
+    soon: dict[int, Event] = {1: ("told", "CONT", ""), 2: say(READY[1])[0]}
+    for second, event in soon.items():
+        threading.Timer(second, lambda event=event: stage.events.put(event)).start()
+    assert launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=1.5))).code == 0
 
 
 def test_ranks_that_do_not_come(launch: Launcher, stage: Stage) -> None:
