@@ -219,6 +219,7 @@ ACTS: dict[str, Act] = {
     "SIGHUP": _of_launcher(signal.SIGHUP),
     "SIGSTOP, then SIGCONT": _of_launcher(signal.SIGSTOP, signal.SIGCONT, pause=SHORT),
     "SIGSTOP, then SIGCONT after 3 minutes": _of_launcher(signal.SIGSTOP, signal.SIGCONT, pause=180),
+    "SIGSTOP for 3 minutes without a scheduler": _of_launcher(signal.SIGSTOP, signal.SIGCONT, pause=180),
     "SIGKILL of mnrun": _of_launcher(signal.SIGKILL),
     "SIGKILL of all on the login node": once(lambda scene: kill(scene.mine(LOGIN))),
     "SIGKILL of srun": once(lambda scene: kill(scene.named("srun", LOGIN))),

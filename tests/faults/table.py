@@ -80,7 +80,10 @@ FAULTS = {
         _signal("SIGTERM", 143),
         _signal("SIGHUP", 129),
         _lives("SIGSTOP, then SIGCONT", ALL),
-        _lives("SIGSTOP, then SIGCONT after 3 minutes", ("await", "run")),
+        _lives("SIGSTOP, then SIGCONT after 3 minutes", ("await", "run"), places=SLURMS),
+        Fault(
+            "SIGSTOP for 3 minutes without a scheduler", ("await", "run"), {"": (121,)}, ("stopped",), places=("hosts",)
+        ),
         Fault("SIGKILL of mnrun", ALL, {"": ANY}, relaunch=True),
         Fault("SIGKILL of all on the login node", ("await", "run"), {"": ANY}, within=150, relaunch=True),
         # processes of the job

@@ -21,7 +21,7 @@
 # launcher can ask the scheduler. The launcher ends the lease if the job is over.
 # Every signal from the scheduler is also meant for the program.
 # Standard output carries lines `WORD NODE …`, with these words:
-#     fact ready fail gone log waits rank ended warned alone memory used topology alive bye
+#     fact ready fail gone log waits rank ended warned alone memory used topology alive lost bye
 # It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
 # because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
@@ -183,8 +183,9 @@ listen() { # Read one line of the lease. Return false at its end, and after too 
   # long round would time out before those lines are read.
   # The read has no `IFS=` in front, because a trap that interrupts it would run with that IFS.
   until read -r ${mnrun_silence:+-t 5} line; do
-    (($? > 128 && (waited += 5) < mnrun_silence)) || return 1
+    (($? > 128)) || return 1
     part+=$line
+    (((waited += 5) < mnrun_silence)) || { say "lost it heard nothing from mnrun for $waited s, as where mnrun is stopped"; return 1; }
   done
   line=$part$line
   mnrun_word=${line%% *} line=${line#"${line%% *}"} line=${line# }

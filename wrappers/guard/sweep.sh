@@ -155,5 +155,6 @@ wipe() { # Remove the job's files and directories on this node
   elif [[ -O . && . -ef $mnrun_here ]]; then # the directory still has this name
     doomed+=("$mnrun_here")
   fi
-  ((${#doomed[@]} == 0)) || rm -rf -- "${doomed[@]}"
+  # A removal that failed halfway has taken `own`, and no later launch would know the rest.
+  ((${#doomed[@]} == 0)) || rm -rf -- "${doomed[@]}" || { [[ . -ef $mnrun_here ]] && rm -rf -- "$mnrun_here"; }
 }

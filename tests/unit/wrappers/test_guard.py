@@ -48,6 +48,7 @@ def test_a_lease_that_is_silent_after_a_signal(sh: Shell) -> None:
 {functions}
 declare -A mnrun_heard=()
 mnrun_went=1 mnrun_connect=ssh mnrun_shell='' mnrun_silence=5
+say() {{ echo "$1"; }}
 sleep 60 & rank=$!
 outer() {{ REPLY=$rank; }}
 echo "7 7" >pid.0
@@ -57,7 +58,8 @@ mkfifo lease; exec <>lease
 while listen; do :; done
 echo silent
 wait "$rank" || echo "$?" """
-    assert sh(script, shell="bash").decode().split() == ["silent", "143"]
+    lost = "lost it heard nothing from mnrun for 5 s, as where mnrun is stopped"
+    assert sh(script, shell="bash").decode().splitlines() == [lost, "silent", "143"]
 
 
 def last_words(sh: Shell, log: str) -> list[str]:
