@@ -56,7 +56,7 @@ def test_fault(request: pytest.FixtureRequest, cell: Cell) -> None:
         played = play(cluster, cell)
     except AssertionError as error:  # it did not reach its phase, or never ended
         if full():
-            record.keep(str(cell), str(error).splitlines()[:1])
+            record.keep(str(cell), [" ".join(str(error).split())[:300]])
         cluster.wipe()
         raise
     wrong = played.wrong(FAULTS[cell.fault], cell.phase)

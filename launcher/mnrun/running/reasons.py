@@ -66,13 +66,15 @@ class Reasons:
         words = [line for line in messages if any(node in line for node in missing)] or messages
         noise = f" ({' | '.join(words[-3:])})" if words else ""
         count = f"{len(missing)} of {nodeset.counted(len(roster.nodes), 'node')} not ready"
+        leave_out = LEAVE_OUT.format(nodeset.fold(thoughts)) if thoughts and not roster.failed else ""
         if late and not refused:
             seconds = self._plan.spec.start.timeout
-            remedy = f"--start-timeout allows more time for the phase {roster.phase}"
+            more = f"--start-timeout allows more time for the phase {roster.phase}"
+            remedy = "; or ".join(filter(None, (more, leave_out)))
             return DeadlineError(f"{count} after {seconds} s: {reasons}{noise}", remedy)
         if not refused and not messages and code == KILLED:
             reasons = SRUN_KILLED
-        remedy = LEAVE_OUT.format(nodeset.fold(thoughts)) if thoughts and not roster.failed else _who_kills(roster)
+        remedy = _who_kills(roster) or leave_out
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise), remedy)
 
     def stopped(self, signum: int, went: bool, screen: Screen) -> Outcome:
