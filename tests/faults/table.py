@@ -95,7 +95,7 @@ FAULTS = {
         _lives("SIGKILL of an undertaker", ("await", "run", "stop")),
         _lost("SIGKILL of guard and undertaker", phases=("run",), relaunch=True),
         _lost("SIGKILL of all on a worker", phases=("await", "run"), relaunch=True),
-        _lives("a guard whose system calls are slow", ("await", "run")),
+        _lives("a guard whose system calls are slow", ("await", "run"), relaunch=True),
         _lives(
             "a guard that cannot open one file in ten", ("await", "run"), codes={"": (0, 121, 124, 125)}, relaunch=True
         ),
@@ -106,7 +106,7 @@ FAULTS = {
         Fault("power off, the login node", ("run",), {"": ANY}, within=150, relaunch=True, places=SLURMS),
         _lives("network of a worker cut for 5 s"),
         _lives("network of a worker flaps for 10 s", ("serve", "await", "run")),
-        _lost("network of a worker cut for 60 s", phases=("run",)),
+        _lost("network of a worker cut for 60 s", phases=("run",), within=70.0),  # slurmstepd tries to report
         Fault("network of a worker cut for good", BEGUN, {"": (121, 124), "stop": (0, 121)}, (WORKER,)),
         Fault("connections of a worker reset", ("await", "run", "stop"), {"": (121,), "stop": (0, 121)}, (WORKER,)),
         _lives("3 of 10 packets of a worker lost"),
