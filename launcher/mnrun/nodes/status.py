@@ -14,7 +14,8 @@ waits NODE what        the process there that the job waits for, at a deadline
 rank NODE RANK SIZE    a rank has started, with the number of ranks as it knows it
 ended NODE RANK CODE [told]  a rank that srun started has ended, and `told`: after srun had sent it a TERM
 warned NODE            the scheduler has sent a TERM there
-lost NODE why          the connection to the node has gone: mnrun's own side says this. Or its guard heard nothing of mnrun
+lost NODE why          the connection to the node has gone: mnrun's own side says this. Or its guard heard nothing for
+                       too long
 alone NODE RANK        that rank took itself for rank 0 of 1
 memory NODE LIMIT HOW RANKS  the job's memory there, LIMIT bytes, was used up. HOW is `killed` if the kernel has killed
                        for it, and `reached` if it may have. RANKS ran there, with commas
