@@ -79,9 +79,15 @@ def _silent(name: str, seconds: float, output: str = "") -> SchedulerError:
     return NoAnswerError(problem, "ask the cluster's admins about slurmctld", output)
 
 
+def unreached(done: subprocess.CompletedProcess[str]) -> bool:
+    """Return whether a command could not reach slurmctld."""
+    words = r"nable to contact|timed out|onnection refused|onnection failure"
+    return done.returncode != 0 and re.search(words, done.stderr) is not None
+
+
 def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
     """Raise SchedulerError if a command could not reach slurmctld: another command would not reach it either."""
-    if done.returncode and re.search(r"nable to contact|timed out|onnection refused|onnection failure", done.stderr):
+    if unreached(done):
         kind = NoAnswerError if "timed out" in done.stderr else SchedulerError
         raise kind(complaint(done), "slurmctld does not answer: ask the cluster's admins")
 

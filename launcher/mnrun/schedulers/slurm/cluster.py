@@ -204,13 +204,8 @@ def why_down(names: Sequence[str]) -> dict[str, str]:
 
 def _shown(job: str) -> str:
     """Return the line that Slurm shows of a job, or "" if it does not answer."""
-    words = ("scontrol", "-o", "show", "job", job)
     try:
-        done = commands.run(words, 60)
-        for _ in range(SIGNALS):
-            if done.returncode >= 0:
-                break
-            done = commands.run(words, 60)
+        done = _run(("scontrol", "-o", "show", "job", job))
     except SchedulerError:
         return ""
     return scontrol.of_job(job, done.stdout) if done.returncode == 0 else ""
@@ -277,8 +272,18 @@ def end(job: str) -> None:
 
 def _ask(*argv: str, environ: Mapping[str, str] | None = None, about: str = "") -> str:
     """Return the output of a command of Slurm's. `about` begins the message if the command fails."""
-    done = commands.run(argv, 60, environ)
+    done = _run(argv, environ)
     commands.refuse_silence(done)
     if done.returncode:
         raise SchedulerError(about + commands.complaint(done))
     return done.stdout
+
+
+def _run(words: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command of Slurm's: again where a signal ended it, and once more where it did not reach slurmctld."""
+    done = commands.run(words, 60, environ)
+    for again in range(SIGNALS):
+        if done.returncode >= 0 and (again or not commands.unreached(done)):
+            break
+        done = commands.run(words, 60, environ)
+    return done

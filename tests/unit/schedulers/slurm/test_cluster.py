@@ -58,6 +58,17 @@ def test_a_job_of_which_slurm_knows_nothing(slurm: dict[str, str]) -> None:
     assert str(wrong.value) == "job 99: scontrol: slurm_load_jobs error: Invalid job id specified"
 
 
+def test_a_question_that_does_not_reach_slurm(mocker: MockerFixture) -> None:
+    """It is asked once more, since one command of many may fail, and not for ever."""
+    lost = subprocess.CompletedProcess((), 1, "", "scontrol: error: Unable to contact slurm controller\n")
+    told = subprocess.CompletedProcess((), 0, "JobId=7 JobState=CANCELLED Restarts=0\n", "")
+    mocker.patch("subprocess.run", side_effect=[lost, told])
+    assert cluster.ending(JOB) == "CANCELLED"
+    run = mocker.patch("subprocess.run", return_value=lost)
+    assert cluster.ending(JOB) == ""
+    assert run.call_count == 2
+
+
 def test_what_is_handed_in(mocker: MockerFixture) -> None:
     """What sbatch says beside the id is told; nothing of a surrounding job comes along, nor of SBATCH_*."""
     done = subprocess.CompletedProcess((), 0, "271;cluster1\n", "sbatch: charged to project x\n")
