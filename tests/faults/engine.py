@@ -14,9 +14,9 @@ from .acts import ACTS
 from .scene import Scene
 from .table import FAULTS, Cell, Fault
 
-PATIENCE = 100.0  # seconds until a launch has ended: more than any deadline that it has
+PATIENCE = 200.0  # seconds until a launch has ended: more than any deadline that it has
 HOSTS = ("--hosts", ",".join(f"{node}:2" for node in phases.NODES))
-START = "40s"  # --start-timeout
+START = "90s"  # --start-timeout: longer than a fault before the start lasts
 WAYS = {
     "ssh": ("--mode", "inside-out", "--connect", "ssh"),
     "pipe": ("--mode", "inside-out", "--connect", "pipe"),

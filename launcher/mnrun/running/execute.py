@@ -336,9 +336,10 @@ class Launch:
         if self.forward.preempted and not self.cut_off and (self.code == 0 or not self._is_over()):
             self.screen.say(f"job {self.site.job} was preempted; its program ended with {self.code}")
             return Outcome(self.code, self.roster.counts, REQUEUED)
-        silent = self.code == 0 and self.silent
-        # An mpirun that Slurm ends may exit with 0, and Slurm may have lost a silent node.
-        if self.cut_off or self._is_over() or (silent and not self.scheduler.runs(self.site.job)):
+        # An mpirun that Slurm ends may exit with 0, and Slurm may have lost a silent node. Outside-in, Slurm may end
+        # the program before it warns a guard.
+        unsure = self.plan.spec.start.mode == "outside-in" if self.code else self.silent
+        if self.cut_off or self._is_over() or (unsure and not self.scheduler.runs(self.site.job)):
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
             raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")

@@ -81,14 +81,15 @@ def _silent(name: str, seconds: float, output: str = "") -> SchedulerError:
 
 def unreached(done: subprocess.CompletedProcess[str]) -> bool:
     """Return whether a command could not reach slurmctld."""
-    words = r"nable to contact|timed out|onnection refused|onnection failure"
+    words = r"nable to contact|onnection refused|onnection failure"
     return done.returncode != 0 and re.search(words, done.stderr) is not None
 
 
 def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
     """Raise SchedulerError if a command could not reach slurmctld: another command would not reach it either."""
-    if unreached(done):
-        kind = NoAnswerError if "timed out" in done.stderr else SchedulerError
+    late = done.returncode != 0 and "timed out" in done.stderr
+    if late or unreached(done):
+        kind = NoAnswerError if late else SchedulerError
         raise kind(complaint(done), "slurmctld does not answer: ask the cluster's admins")
 
 

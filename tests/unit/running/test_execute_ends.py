@@ -217,6 +217,15 @@ def test_a_program_that_leaves_with_0_as_its_node_is_lost(launch: Launcher, slur
         launch(play)
 
 
+def test_a_program_that_slurm_ends_before_it_warns(launch: Launcher, slurm: Slurm) -> None:
+    """Outside-in, the program is a step of Slurm's own: its code is not the reason where the job is over."""
+    play = Play(go=say(*RANKS) + ended("run", 250))
+    assert launch(play, mode="outside-in") == Outcome(250, FOUND)
+    slurm.ending, slurm.runs = "TIMEOUT", False
+    with pytest.raises(DeadlineError, match=r"^job 7 reached its time limit of 00:05:00"):
+        launch(play, mode="outside-in")
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_the_program_runs(launch: Launcher, stage: Stage, signum: int) -> None:
     """The program is told through the lease, has a moment to end by itself, and the code is 128 + n."""
