@@ -43,8 +43,13 @@ def _mpirun(scene: Scene) -> list[Process]:
 
 
 def _power(node: str) -> Act:
+    """Switch a node off. slurmctld saves a new job within 5 s, or else gives its number to the next one
+    (state_save.c, SAVE_MAX_WAIT).
+    """
+
     def act(scene: Scene) -> Generator[None, None, None]:
         yield
+        time.sleep(6 if node == LOGIN else 0)
         scene.cluster.tool("kill", node)
         try:
             yield
