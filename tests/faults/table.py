@@ -87,7 +87,7 @@ FAULTS = {
         Fault("SIGKILL of mnrun", ALL, {"": ANY}, relaunch=True),
         Fault("SIGKILL of all on the login node", ("await", "run"), {"": ANY}, within=150, relaunch=True),
         # processes of the job
-        Fault("SIGKILL of srun", ("serve", "await", "run"), {"": (121,)}, places=SLURMS),
+        Fault("SIGKILL of srun", ("serve", "await", "run"), {"": (121,)}, places=SLURMS, within=20.0),  # KillWait
         Fault("SIGKILL of mpirun", ("run",), {"": (137,)}),
         Fault("SIGKILL of a rank", ("run",), {"": (137,)}, says=(WORKER,)),
         _lives("SIGKILL of an sshd", ("run",), modes=("ssh",)),  # mpirun's daemons do not need it any more

@@ -38,6 +38,7 @@ from mnrun.system.screen import Screen
 
 GRACE = 3.0  # seconds that a program has to end by itself after a signal
 ANSWER = 2.0  # seconds that the guards have to tell what their nodes wait for
+MOMENT = 0.05  # seconds from the end of a wait that mnrun was stopped in, until another thread has handled its SIGCONT
 FAREWELL = 10.0  # seconds that the guards have to end everything and to report it
 
 
@@ -214,10 +215,12 @@ class Launch:
 
     def _next(self, deadline: float | None) -> bool:
         """Take in one event. Return False if none came before `deadline`."""
-        try:
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            kind, name, data = self.events.get(timeout=timeout)
-        except queue.Empty:
+        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        for wait in (timeout, MOMENT):
+            with suppress(queue.Empty):
+                kind, name, data = self.events.get(timeout=wait)
+                break
+        else:
             return False
         if kind == "signal":
             assert isinstance(data, int)
@@ -231,7 +234,8 @@ class Launch:
     def _take(self, kind: str, name: str, data: object) -> None:
         if (kind, name) == ("told", "CONT"):
             self.since = time.monotonic()
-            return
+            if signal.SIGCONT not in self.forwarded:
+                return
         if kind in ("told", "state"):
             self.forward.tell(name) if kind == "told" else self.forward.learn(name, data)
             return

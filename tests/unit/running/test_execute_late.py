@@ -6,8 +6,10 @@ import threading
 from dataclasses import replace
 
 import pytest
+from pytest_mock import MockerFixture
 
 from mnrun.errors import DeadlineError, NodeError
+from mnrun.running import execute
 from mnrun.system.process import Event
 from unit.played import BYE, RANKS, READY, Launcher, Play, Slurm, Stage, ended, noise, say
 from unit.samples import build, changed, make
@@ -24,11 +26,12 @@ def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
         launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=0)))
 
 
-def test_a_launcher_that_was_stopped(launch: Launcher, stage: Stage) -> None:
-    """Ctrl-Z and fg: the time limit begins anew."""
+def test_a_launcher_that_was_stopped(launch: Launcher, stage: Stage, mocker: MockerFixture) -> None:
+    """Ctrl-Z and fg: the time limit begins anew, also where the wait ends before SIGCONT is handled."""
+    mocker.patch.object(execute, "MOMENT", 2)
     stage.play = Play(kit=say(READY[0]))
     plan = make(build("./app"), 2, 1)
-    soon: dict[int, Event] = {1: ("told", "CONT", ""), 2: say(READY[1])[0]}
+    soon: dict[int, Event] = {2: ("told", "CONT", ""), 3: say(READY[1])[0]}
     for second, event in soon.items():
         threading.Timer(second, lambda event=event: stage.events.put(event)).start()
     assert launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=1.5))).code == 0
