@@ -43,7 +43,10 @@ def full(node: str, place: str, size: str, mode: str = "1777", owner: str = "roo
             yield
             scene.cluster.root(node, "sh", "-c", f"rm -f {place}/filler*")
             if place != RECORDS:  # the checker cannot look into a file system that goes away with the fault
-                wait_for(lambda: not any(scene.cluster.path(place, node).iterdir()), f"without files in {place}", 10)
+                there = scene.cluster.path(place, node)
+                wait_for(
+                    lambda: not any(there.iterdir()), f"without files in {place}", 10, lambda: str([*there.rglob("*")])
+                )
 
     return act
 
