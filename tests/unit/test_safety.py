@@ -51,6 +51,7 @@ PLACES = {
     "guard.sh": "directories of this user's ended jobs: leftovers.sh checks them. And shared_memory, by mkdir",
     "join_container.sh": "a test whether Apptainer's mark is there: nothing is read",
     "leftovers.sh": "each is entered once, and its owner and its file `own` are checked",
+    "network_facts.sh": "a word in the kernel's list of mounts: nothing is read",
     "mps.sh": "the directory of NVIDIA's daemon, in which the kernel names the peer",
     "pull_image.sh": "the base of a directory that mktemp makes",
     "srun_singularity.sh": "a directory by mkdir, whose owner is checked, and srun's working directory",
