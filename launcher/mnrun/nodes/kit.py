@@ -36,7 +36,8 @@ PIECE = 3900
 
 # PREPARE's scripts, which run on a node before the job has a directory there.
 STAGE, EXPOSED, ENGINES = "stage_image.sh", "exposed.sh", "engines.sh"
-PULLS = (ENGINES, EXPOSED, "pull_file.sh", "pull_store.sh", "pull_image.sh")
+PULL = "pull_image.sh"
+PULLS = (ENGINES, EXPOSED, "pull_file.sh", "pull_store.sh", PULL)
 
 # Scripts in one word of a command, for bash's or sh's -c, before any file of ours is on the node.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
