@@ -22,7 +22,7 @@ LIVE = ("output", "error")
 _WITHOUT = {
     "run": _SCRIPTED,
     "plan": (),
-    "submit": ("hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "stage", "local", "alloc"),
+    "submit": ("hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "local", "alloc"),
     "shell": (*_SCRIPTED, *LIVE, "script", "label", "split_output", "mode", "launcher", "gpu_bind", "container_per"),
 }
 
