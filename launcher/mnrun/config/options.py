@@ -179,9 +179,7 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "--signal", "text", "Signal for every rank, so many seconds before the time limit.", _BATCH, metavar="USR1@120"
     ),
-    _option(
-        "--requeue", "flag", "Start the job again after a node failure or preemption; --no-requeue forbids it.", _BATCH
-    ),
+    _option("--requeue", "flag", "Restart after a node failure or preemption; --no-requeue forbids it.", _BATCH),
     _option("--export", "text", "Variables that the job takes along: ALL, NONE, or a list.", _BATCH, metavar="LIST"),
     _option(
         "-o --output",
