@@ -78,13 +78,17 @@ def test_a_ratio_is_of_pairs() -> None:
     assert (quiet.low, quiet.middle, quiet.high, quiet.slower) == (1.02, 1.02, 1.02, True)
 
 
+def test_few_pairs_prove_nothing() -> None:
+    assert [ratio([1.5] * pairs, [1.0] * pairs).slower for pairs in (1, 5, 6)] == [False, False, True]
+
+
 def test_one_bad_pair_of_ten_does_not_count() -> None:
     spread = ratio([*(1 + number / 1000 for number in range(9)), 3.0], [1.0] * 10)
     assert (spread.low, spread.high, spread.slower) == (1.001, 1.008, False)
 
 
 def test_the_table_has_each_way_beside_the_bare_run() -> None:
-    text = page.tables(found(**{"apptainer, pipe": [1.0, 1.002, 1.004], "docker, pipe": [1.02, 1.03, 1.04]}))
+    text = page.tables(found(**{"apptainer, pipe": [1.0, 1.002, 1.004] * 2, "docker, pipe": [1.02, 1.03, 1.04] * 2}))
     assert "### 1 node, 2 ranks on each" in text
     fast = " | ".join(["1.002 (1.000 to 1.004)"] * 5)
     slow = " | ".join(["**1.030 (1.020 to 1.040)**"] * 5)
@@ -96,7 +100,7 @@ def test_the_table_has_each_way_beside_the_bare_run() -> None:
 
 def test_bare_runs_are_no_way_of_mnrun() -> None:
     """They are in the table to show what the instrument tells apart."""
-    text = page.tables(found(**{"bare mpirun without single copy": [1.5] * 3, "host, pipe": [1.0] * 3}))
+    text = page.tables(found(**{"bare mpirun without single copy": [1.5] * 6, "host, pipe": [1.0] * 6}))
     assert "**1.500 (1.500 to 1.500)**" in text
     assert "Of 5 medians of mnrun's ways, 5 are within 1 % or faster. 0 are slower" in text
 

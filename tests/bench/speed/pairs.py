@@ -18,18 +18,19 @@ class Ratio:
     middle: float
     low: float
     high: float
+    sure: bool  # whether there are enough pairs for an interval
 
     @property
     def slower(self) -> bool:
         """Whether the way is slower than LIMIT beyond doubt."""
-        return self.low > LIMIT
+        return self.sure and self.low > LIMIT
 
 
 def ratio(way: Sequence[float], bare: Sequence[float]) -> Ratio:
     """Return the ratio of a way to the bare runs that it was paired with."""
     each = sorted(mine / other for mine, other in zip(way, bare))
     left = left_out(len(each))
-    return Ratio(median(each), each[left], each[-1 - left])
+    return Ratio(median(each), each[left], each[-1 - left], coverage(len(each), left) >= SURE)
 
 
 def left_out(pairs: int) -> int:
