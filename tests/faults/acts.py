@@ -119,8 +119,10 @@ def _scancel(scene: Scene) -> None:
 
 
 def _time_limit(scene: Scene) -> None:
+    """Slurm ends such a job within half a minute, and starts no step in it meanwhile."""
     for job in scene.jobs():
         scene.cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "EndTime=now+1")
+    wait_for(lambda: not scene.cluster.root(LOGIN, "squeue", "-h", "-t", "RUNNING"), "ended", 90)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ mnrun_fail() { echo "fail $mnrun_node $1" && exit 1; }
 [ "${BASH_VERSINFO[0]}${BASH_VERSINFO[1]}" -ge 44 ] || mnrun_fail "bash $BASH_VERSION is too old: mnrun needs 4.4 or newer on the nodes"
 umask 077
 mkdir -- "$0" 2>/dev/null || {
+  [ ! -O "$0.lease" ] || rm -rf -- "$0.lease" # lease.sh made it, and removes nothing
   [ ! -e "$0" ] && [ ! -L "$0" ] || mnrun_fail "cannot make $0 on this node: another user has made it"
   mnrun_fail "cannot make $0 on this node: ${0%/*} is full, or not writable"
 }
