@@ -212,14 +212,7 @@ OPTIONS: tuple[Option, ...] = (
         choices="missing never always",
         default="missing",
     ),
-    _option(
-        "--pull-timeout",
-        "seconds",
-        "Time limit for pulling and converting the image.",
-        _BOX,
-        metavar="TIME",
-        default="30m",
-    ),
+    _option("--pull-timeout", "seconds", "Time limit for bringing the image.", _BOX, metavar="TIME", default="30m"),
     _option("--stage", "flag", "Copy the image file to each node that lacks it, which then reads its copy.", _BOX),
     _option("--stage-dir", "text", "Directory for copies on nodes.", _BOX, metavar="DIR", default="/var/tmp"),  # nosec B108
     _option("--stage-limit", "text", "Room for copies: 50G, or 20% of the disk.", _BOX, metavar="SIZE", default="20%"),
