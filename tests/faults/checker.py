@@ -43,11 +43,13 @@ def differences(before: Picture, now: Picture) -> list[str]:
     return sorted([*(now - before), *gone])
 
 
-def wait_same(cluster: Cluster, before: Picture, seconds: float) -> tuple[list[str], float]:
+def wait_same(
+    cluster: Cluster, before: Picture, seconds: float, look: Callable[[Cluster], Picture] = picture
+) -> tuple[list[str], float]:
     """Return what differs after so many seconds, and the time until nothing did."""
     begin = time.monotonic()
     while True:
-        left = differences(before, picture(cluster))
+        left = differences(before, look(cluster))
         took = time.monotonic() - begin
         if not left or took > seconds:
             return left, took

@@ -95,12 +95,12 @@ def _left(cluster: Cluster, before: checker.Picture, fault: Fault, limit: float)
         if scene_jobs := Scene(cluster).jobs():  # of an salloc that was killed
             wait_for(lambda: _calm(cluster, before), "without processes", limit, lambda: _shown(cluster, before))
             cluster.root(LOGIN, "scancel", *scene_jobs)
-        wait_for(lambda: _idle(cluster), "idle", 90)
+        wait_for(lambda: idle(cluster), "idle", 90)
         words = ["--mode", "inside-out", "--connect", "pipe", "--runtime", "host", "--", "true"]
         done = cluster.mnrun(*words, nodes=2, tasks=1)
         assert done.code == 0, done
     left, took = checker.wait_same(cluster.model, before, limit)
-    wait_for(lambda: _idle(cluster), "idle", 90)
+    wait_for(lambda: idle(cluster), "idle", 90)
     return left, took if not fault.relaunch else time.monotonic() - begin
 
 
@@ -114,6 +114,7 @@ def _calm(cluster: Cluster, before: checker.Picture) -> bool:
     return not any("process of 1500" in line for line in now)
 
 
-def _idle(cluster: Cluster) -> bool:
+def idle(cluster: Cluster) -> bool:
+    """Return whether no job is there, and each node is idle by Slurm's word."""
     words = cluster.root(LOGIN, "sh", "-c", "squeue -h -o job; sinfo -h -N -o %T").split()
     return set(words) == {"idle"}

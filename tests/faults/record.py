@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from rehearsal.model import RUN
-from rehearsal.shell import locked
+from figures import Book, Results
 
 from .table import FAULTS, MODES, PHASES, PLACES, cells
-
-TOP = Path(__file__).resolve().parents[2]
-PAGE, FILE = TOP / "docs/reliability.md", TOP / "docs/reliability/faults.json"
-MARK, END = "<!-- scripts/test --full faults writes this -->", "<!-- up to here: faults -->"
-Results = Mapping[str, Mapping[str, Any]]  # cell -> date, code, ended, took, said, wrong
 
 
 def keep(cell: str, wrong: Sequence[str], code: int = -1, ended: float = 0, took: float = 0, said: str = "") -> None:
     """Put the result of a cell in the place of its last one, and write the page anew."""
     date, ended, took = time.strftime("%Y-%m-%d"), round(ended, 1), round(took, 1)
     result = {"date": date, "code": code, "ended": ended, "took": took, "said": said, "wrong": list(wrong)}
-    with locked(RUN / ".faults.lock"):
-        results = {**_read(), cell: result}
-        known = {str(cell): results[str(cell)] for cell in cells() if str(cell) in results}
-        lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(one)}" for name, one in known.items())
-        FILE.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
-        PAGE.write_text(f"{before}{MARK}\n{section(known)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-
-
-def _read() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    return found
+    Book("faults", section).keep(cell, result, list(map(str, cells())))
 
 
 def section(results: Results) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 
+from figures import between
+
 WAYS, CELLS = "<!-- scripts/test --full writes this -->", "<!-- and this: tests/live/test_matrix.py -->"
 END = "<!-- up to here -->"
 STARTS = {"inside": "inside-out", "mpirun": "outside-in, mpirun", "srun": "outside-in, srun"}
@@ -78,9 +80,7 @@ def _cell_of(nodeid: str) -> tuple[str, str, tuple[str, str]] | None:
 
 def write(page: Path, mark: str, text: str) -> None:
     """Put a table between its marks."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(mark)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{mark}\n{text}\n{END}{after}", encoding="utf-8")
+    page.write_text(between(page.read_text(encoding="utf-8"), mark, END, text), encoding="utf-8")
 
 
 def remember(place: Path, now: Mapping[str, bool], whole: bool) -> dict[str, bool]:
