@@ -61,7 +61,7 @@ def is_up(desk: Desk, job: str, word: str, count: int) -> None:
 def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     """Pending, running, done, failed, cancelled, timed out, and warned by --signal; in both modes."""
     usr1 = desk.put("usr1", USR1, 0o755)
-    shape = ["-N", "2", "--ntasks-per-node", "2", "-t", "10", "--signal", "B:USR1@59"]
+    shape = ["-N", "2", "--ntasks-per-node", "2", "-t", "10", "--signal", "B:USR1@119"]
     late = [submit(cluster, desk, "-N", "1", *way.words, "--", HELLO, "-s", "3600") for way in (INSIDE, SRUN)]
     warned = [submit(cluster, desk, *shape, *way.words, "--", usr1) for way in (INSIDE, MPIRUN)]
     after = submit(cluster, desk, "-N", "1", "-d", f"afternotok:{late[0]}", *INSIDE.words, "--", "echo", "so be it")
@@ -75,8 +75,8 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     assert (waits["state"], waits["why"], waits["code"]) == ("PENDING", f"waits for job {late[0]}", None), waits
     for job in late:
         cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "EndTime=now+1")
-    for job in warned:
-        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "TimeLimit=1")
+    for job in warned:  # slurmctld looks every 30 seconds: the first look must come before the limit
+        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "TimeLimit=2")
 
     _ends_meanwhile(cluster, desk)
 

@@ -84,7 +84,6 @@ network() { # Report the facts of the node's networks to the launcher
 
 forward() { # Forward each line of the pipe to the launcher, with the node's name
   local word rest facts line part='' across crossing=''
-  deaf
   exec {across}<>across # commands that have data for another node write it there (pipe_frames.sh)
   [[ -z $mnrun_beat ]] || trap '' PIPE
   network # the container starts meanwhile
@@ -234,8 +233,12 @@ sent() { # SIGNAL: Forward a signal that the scheduler sent to this step
   # The signal comes twice where the launcher runs in a step, because the launcher's srun forwards it too.
   ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
   mnrun_heard[$1]=$SECONDS
+  [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]] || return 0
   # A `read` within a trap takes the time limit from the read that the trap interrupts (bash 5.2). So a subshell reads.
-  if [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]]; then (deaf && pass_on "$1"); fi
+  # The second signal may end that subshell before it is deaf.
+  for _ in {1..9}; do
+    if (deaf; pass_on "$1" || true); then break; fi
+  done
 }
 
 box() { # WORDS: Run a container. Its standard input is a pipe from the guard, so it ends with the guard
@@ -326,6 +329,7 @@ echo kit >&"$mnrun_life"
 echo "$mnrun_node" >self
 address "$mnrun_host"
 echo "$REPLY" >own.address # processes that start ranks on this node read it, too
+deaf # also the forwarder, whose own traps would come too late
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT
