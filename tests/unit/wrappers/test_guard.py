@@ -206,3 +206,16 @@ trap finish EXIT
 exit"""
     assert sh(script, shell="bash").decode() == "lives\n"
     assert sh(f"{script} 143", shell="bash", code=143).decode() == "lives\n"
+
+
+def test_a_second_signal_does_not_end_the_guard(sh: Shell) -> None:
+    """It may come before the shell that passes the first one on has its traps. The guard ended with 138, now and then."""
+    text = wrapper("guard.sh")
+    sent = text[text.index("sent() {") :].partition("\n}\n")[0]
+    script = f"""set -euo pipefail; mnrun_went=1 mnrun_connect=pipe mnrun_shell=''; declare -A mnrun_heard=()
+deaf() {{ [[ -e second ]] || {{ : >second; kill -s USR1 "$BASHPID"; }}; }}
+pass_on() {{ echo "passed $1"; }}
+{sent}
+}}
+sent USR1; sent USR1; echo lives"""
+    assert sh(script, shell="bash").decode().splitlines() == ["passed USR1", "lives"]
