@@ -209,7 +209,7 @@ exit"""
 
 
 def test_a_second_signal_does_not_end_the_guard(sh: Shell) -> None:
-    """It may come before the shell that passes the first one on has its traps. The guard ended with 138, now and then."""
+    """It may come before the shell that passes the first one on is deaf. The guard ended with 138, now and then."""
     text = wrapper("guard.sh")
     sent = text[text.index("sent() {") :].partition("\n}\n")[0]
     script = f"""set -euo pipefail; mnrun_went=1 mnrun_connect=pipe mnrun_shell=''; declare -A mnrun_heard=()
