@@ -4,6 +4,7 @@ sha256-DIGEST.sif   an image. A job that takes it touches it first
 sha256-DIGEST.sqfs  the same for Charliecloud, whose references have no scheme
 refs/NAME           the digest of a reference, and at the end of the line the reference
 facts/KEY           a node's report of an image's MPI (running/probe.py)
+facts/sum-KEY       the digest of an image file that is staged (staged.py)
 refs/NAME.lock/     a conversion in progress, with all its half-done files
 refs/NAME.layers/   the complete layers of a pull that was cut off
 refs/NAME.lock.NODE.PID.gone   such a lock during its removal
@@ -11,6 +12,7 @@ refs/NAME.lock.NODE.PID.gone   such a lock during its removal
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -35,6 +37,21 @@ class Image:
     used: float
     size: int
     names: tuple[str, ...] = ()
+
+
+def fact(cache: Path, question: Iterable[object], kind: str = "") -> Path:
+    """Return the file that keeps the answer to a question. Its name begins with `kind`."""
+    words = "\0".join(map(str, question)).encode("utf-8", "surrogateescape")
+    return cache / FACTS / f"{kind}{hashlib.sha256(words).hexdigest()[:32]}"
+
+
+def remember(place: Path, answer: str) -> None:
+    """Keep an answer in its file, whole or not at all. Where that fails, the next launch asks again."""
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = place.with_name(f"{place.name}.{os.getpid()}")
+        beside.write_text(answer, encoding="utf-8", errors="surrogateescape")
+        os.replace(beside, place)
 
 
 def images(cache: Path) -> list[Image]:

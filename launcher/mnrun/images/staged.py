@@ -42,11 +42,11 @@ def source(path: str, image_cache: Path, glance: Callable[[], None] = lambda: No
         problem = f"--stage copies only an image file of this machine, and {path} is not one"
         raise UsageError(problem, "name an image file, or use --no-stage")
     try:
-        size, place = os.path.getsize(path), image_cache / cache.FACTS / f"sum-{_state(path)}"
+        size, place = os.path.getsize(path), cache.fact(image_cache, _state(path), "sum-")
         digest = _remembered(place)
         if not digest:
             digest = _digest(path, glance)
-            _remember(place, digest)
+            cache.remember(place, digest)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "name an image file that you can read") from None
     return Source(path, size, digest)
@@ -58,11 +58,10 @@ def chunks(path: str) -> Iterator[bytes]:
         yield from iter(lambda: file.read(CHUNK), b"")
 
 
-def _state(path: str) -> str:
-    """Return a name for the file as it is now. A change of its content changes its ctime, which no user can set."""
+def _state(path: str) -> tuple[object, ...]:
+    """Return what tells the file from any other and from a later one. No user can set its ctime."""
     state = os.stat(path)
-    words = (os.path.realpath(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-    return hashlib.sha256("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return (os.path.realpath(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 def _digest(path: str, glance: Callable[[], None]) -> str:
@@ -81,12 +80,3 @@ def _remembered(place: Path) -> str:
                 os.utime(place)  # `mnrun clean` leaves recently used files alone
                 return text
     return ""
-
-
-def _remember(place: Path, digest: str) -> None:
-    """Keep a digest. Without a place for it, the next launch reads the file again."""
-    with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = place.with_name(f"{place.name}.{os.getpid()}")
-        beside.write_text(digest, encoding="ascii")
-        os.replace(beside, place)

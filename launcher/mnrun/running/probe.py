@@ -7,7 +7,6 @@ never a reason to refuse a job.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
@@ -82,11 +81,7 @@ class Probe:
         self.origin = f"asked on {names[0]}" if facts else f"{names[0]} did not answer"
         place = self._place()
         if facts and not facts.silent and place:
-            with suppress(OSError):
-                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                beside = place.with_name(f"{place.name}.{os.getpid()}")
-                beside.write_text(answer, encoding="utf-8", errors="surrogateescape")
-                os.replace(beside, place)
+            cache.remember(place, answer)
         return facts
 
     def judge(self, facts: MpiFacts) -> Verdict:
@@ -172,8 +167,7 @@ class Probe:
         box = spec.container
         question = (kit.asking_of_mpi(), box.runtime, image, *box.binds, *box.args, path)
         words = (*question, *state, where, self.environ.get("PATH", ""))
-        key = hashlib.sha256("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        return Path(spec.container.image_cache) / cache.FACTS / key
+        return cache.fact(Path(spec.container.image_cache), words)
 
     def _cluster(self) -> str:
         with suppress(LaunchError):
