@@ -33,13 +33,15 @@ last_words() { # Print the errors of the runtime, or else the last lines of the 
 }
 
 waits() { # Print the process that the node waits for: of the job's processes without a child, the youngest
-  local pid latest=0 last=''
+  # Helpers of mnrun's run in the job's directory, and often start in the same tick as the program. The program goes first.
+  local pid latest=0 last='' program=$((1 << 60)) # more ticks than any node has been up
   local -A start=() parents=()
   alive
   # shellcheck disable=SC2154  # sweep.sh
   for pid in "${mnrun_alive[@]}"; do
     stat_of "$pid" || continue
     start[$pid]=${mnrun_stat[19]} parents[${mnrun_stat[1]}]=1
+    [[ /proc/$pid/cwd -ef . ]] || ((start[$pid] += program))
   done
   for pid in "${!start[@]}"; do
     if [[ -z ${parents[$pid]-} ]] && ((start[$pid] >= latest)); then latest=${start[$pid]} last=$pid; fi

@@ -100,21 +100,29 @@ def test_a_container_that_names_no_error(sh: Shell) -> None:
 
 
 def test_what_a_node_waits_for(sh: Shell) -> None:
-    """Of the job's processes the youngest without a child, with the place in the kernel where it waits."""
+    """Of the job's processes the youngest without a child, with the place in the kernel where it waits.
+
+    What runs in the job's directory is a helper of mnrun's, so an older process elsewhere comes first.
+    """
     script = f"""set -euo pipefail
 {wrapper("processes.sh")}
 {function("waits", "detach.sh")}
-trap 'kill "$first" "$below"' EXIT
+trap 'kill "$other" "$first" "$below"' EXIT
+(cd / && exec sleep 60) >/dev/null & other=$!
+until [[ /proc/$other/cwd -ef / ]]; do sleep 0.02; done
 sleep 61 >/dev/null & first=$!
 sleep 0.05
 sh -c 'sleep 62; exit' >/dev/null & second=$!
 until read -r below <"/proc/$second/task/$second/children" || [[ -n $below ]]; do sleep 0.02; done
 alive() {{ mnrun_alive=("$first" "$below" "$second"); }}
 waits
+alive() {{ mnrun_alive=("$first" "$other" "$below"); }}
+waits
 alive() {{ mnrun_alive=(); }}
 waits"""
-    said, nothing = sh(script, shell="bash").decode().splitlines()
+    said, elsewhere, nothing = sh(script, shell="bash").decode().splitlines()
     assert said.startswith("waits sleep 62 (") and said.endswith(")"), said
+    assert elsewhere.startswith("waits sleep 60 ("), elsewhere
     assert nothing == "waits "
 
 
