@@ -143,6 +143,23 @@ def test_bad_input_is_also_the_plan_s(cluster: Cluster, held: str) -> None:
         only_line(run(cluster, held, "plan", *words), code, *wanted)
 
 
+# The head's srun comes late: mnrun_told is a name of await.sh's. srun sets handlers of its own for what it forwards.
+LATE = """\
+#!/bin/sh
+case "$*" in *mnrun_told*) trap '' USR1; sleep 3 ;; esac
+PATH=${PATH#*:} exec srun "$@"
+"""
+
+
+def test_bad_input_when_the_head_comes_late(cluster: Cluster, held: str, desk: Desk) -> None:
+    """Its guard has ended, and so it would wait for ever. srun ends it without a word."""
+    desk.put("srun", LATE, 0o755)
+    path = cluster.alice(["printenv", "PATH"]).out.strip()
+    result = run(cluster, held, "-Q", *BOX, "--chdir", "/no/such", HELLO, PATH=f"{desk.path}:{path}")
+    only_line(result, 121, "/no/such")
+    assert not [process for process in cluster.processes() if "mnrun_told" in " ".join(process.argv)]
+
+
 # The job directory
 
 

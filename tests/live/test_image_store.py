@@ -155,3 +155,34 @@ def test_image_verify_signature(cluster: Cluster, desk: Desk) -> None:
         file.write(b"another")
     changed = cluster.alice([*verify, "a.sif", "--key", "public.pem"], cwd=desk.path)
     assert changed.code == 125 and "a.sif has no valid signature" in changed.err, changed
+
+
+# A stand-in, because no package has cosign: it knows the signature of one image, and a key by its text.
+COSIGN = """\
+#!/bin/sh
+[ "$1 $2" = "verify --key" ] || exit 2
+grep -q PUBLIC "$3" || { echo "Error: $3 is no key" >&2; exit 1; }
+if [ "$4" = "login:5000/small@$(cat /run/signed)" ]; then exit 0; fi
+echo "Error: no signatures found" >&2
+echo "main.go:69: error during command execution: no signatures found" >&2
+exit 10
+"""
+
+
+def test_image_verify_by_cosign(cluster: Cluster, desk: Desk, registry: None) -> None:
+    """The signature of an image in a registry is for the digest that the cached file has there."""
+    desk.put("cosign.pub", "-----BEGIN PUBLIC KEY-----\n")
+    verify = ["mnrun", "image", "verify", SMALL, "--key", "cosign.pub"]
+    assert cluster.alice(["mnrun", "image", "pull", SMALL]).code == 0
+    refusal(cluster.alice(verify, cwd=desk.path), 2, "in its registry, and cosign is not on PATH here; install cosign")
+    try:
+        cluster.put("/usr/local/bin/cosign", COSIGN, 0o755, LOGIN)
+        cluster.put("/run/signed", "sha256:none\n", 0o644, LOGIN)
+        unsigned = cluster.alice(verify, cwd=desk.path)
+        assert unsigned.code == 125 and "has no valid signature: login: no signatures found" in unsigned.err, unsigned
+        tag = ("skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{SMALL}")
+        cluster.put("/run/signed", cluster.root(LOGIN, *tag), 0o644, LOGIN)
+        signed = cluster.alice(verify, cwd=desk.path)
+        assert signed.code == 0 and signed.out.rstrip().endswith("  valid"), signed
+    finally:
+        cluster.root(LOGIN, "rm", "-f", "/usr/local/bin/cosign", "/run/signed")

@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -154,6 +155,37 @@ def test_images_with_a_wrong_password(cluster: Cluster) -> None:
     assert "another key" not in line
     right = {**wrong, "APPTAINER_DOCKER_PASSWORD": "a key"}
     assert small(cluster, reference=f"{DOOR}/small:1", env=right).out.split() == ["1"] * 4
+
+
+# A registry whose certificate is its own, over the store of the others.
+UNTRUSTED = """\
+cd /var/lib/rehearsal
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=login -addext subjectAltName=DNS:login \\
+    -keyout untrusted.key -out untrusted.pem 2>/dev/null
+sed -e 's/:5000/:5003/' -e "s,/etc/rehearsal/registry,$PWD/untrusted," open.yml >untrusted.yml
+exec docker-registry serve untrusted.yml
+"""
+
+
+def test_images_of_a_registry_that_no_node_trusts(cluster: Cluster) -> None:
+    with cluster.running(["sh", "-euc", UNTRUSTED], user="root"):
+        wait_for(lambda: not cluster.root(LOGIN, "sh", "-c", "nc -z login 5003 || echo no"), "the registry", 30)
+        line = refusal(small(cluster, "-Q", reference="login:5003/small:1"), 125, "x509")
+        assert "does not trust the certificate of login:5003: an admin adds its CA" in line and files(cluster) == []
+
+
+def test_images_of_a_registry_that_has_had_enough(cluster: Cluster) -> None:
+    """The answer of a public registry to a real client."""
+    program = cluster.put("/run/limited.py", (Path(__file__).parent / "programs/limited.py").read_bytes())
+    certificate = (f"/etc/rehearsal/registry.{kind}" for kind in ("pem", "key"))
+    try:
+        with cluster.running(["python3", program, "5004", *certificate], user="root") as server:
+            server.saying(lambda said: "listening" in said.out, "listening")
+            line = refusal(small(cluster, "-Q", reference="login:5004/small:1"), 125, "You have reached your pull rate")
+            assert "login:5004 refuses further requests from here: `apptainer registry login`" in line
+            assert files(cluster) == []
+    finally:
+        cluster.root(LOGIN, "rm", "-f", program)
 
 
 SLOW = """\

@@ -220,6 +220,7 @@ def stage(mocker: MockerFixture, slurm: Slurm) -> Iterator[Stage]:
     mocker.patch.object(execute, "GRACE", 0.05)
     mocker.patch.object(execute, "FAREWELL", 0.05)
     mocker.patch.object(execute, "ANSWER", 0.05)
+    mocker.patch.object(execute, "NUDGE", 0.01)
     before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     yield stage
     if "serve" in stage.started:

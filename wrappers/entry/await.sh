@@ -3,23 +3,25 @@
 # It waits for DIR, the job's directory, which this node's guard makes, and enters it as into.sh does.
 # Then it waits for the pipe `gate`. The guard makes `gate` once it has found all it needs. A process takes it by a
 # rename. The head takes it to start, and the guard takes it to end without a head.
-# Later the head carries the job's mark. No signal is for the head before that. A TERM ends it where there is no guard.
+# Later the head carries the job's mark. No signal is for the head before that. Where there is no guard, a TERM ends it.
+# srun forwards no TERM, so the launcher sends USR1 until the head has ended. Schedulers and users send one or two.
 # The end of its parent ends it too, because a connection that is cut sends no signal.
 # The guard reports a directory of another user. So the head exits only after the guard has had time for that.
-trap : USR1 USR2
-trap mnrun_told=1 TERM
-mnrun_told='' mnrun_seen=0
+trap 'mnrun_told=$((mnrun_told + 1))' USR1 USR2
+trap mnrun_told=4 TERM
+mnrun_told=0 mnrun_seen=0
+pause() { { sleep 0.02; } 2>/dev/null; } # a signal to the step ends the sleep, too, and bash would report that
 orphaned() { read -r _ _ _ mnrun_parent _ <"/proc/$$/stat" && [ "$mnrun_parent" != "$PPID" ]; }
 until cd -- "$0" 2>/dev/null && [ -O . ] && [ .. -ef "${0%/*}" ] && { read -r mnrun_name _ <own; } 2>/dev/null && [ "$mnrun_name" = "$0" ]; do
-  if [ -n "$mnrun_told" ] || orphaned; then exit 0; fi
+  if [ "$mnrun_told" -ge 4 ] || orphaned; then exit 0; fi
   cd /
   if [ -L "$0" ] || { [ -e "$0" ] && [ ! -O "$0" ]; }; then
     [ $((mnrun_seen += 1)) -lt 150 ] || { echo "mnrun: $0 belongs to another user" >&2 && exit 121; }
   fi
-  sleep 0.02
+  pause
 done
 until [ -p gate ] && mv gate go 2>/dev/null; do
   if [ ! -e own ] || orphaned; then exit 0; fi # the guard has ended and removed its files
-  sleep 0.02
+  pause
 done
 MNRUN_JOB_ID=${0##*/mnrun.} exec bash -p ./head.sh "$@"

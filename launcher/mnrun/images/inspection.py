@@ -31,7 +31,8 @@ def rows(facts: MpiFacts) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Copy:
-    """The image file that a node sees: its digest, the runtime's answer about its signature, or why it has none."""
+    """The image file that a node sees: its digest, the answer of Apptainer or cosign about its signature, or why it has
+    none."""
 
     node: str
     digest: str
@@ -44,18 +45,21 @@ class Copy:
 
     @property
     def unsigned(self) -> bool:
-        """Return whether the image has no signature, or no runtime could look for one."""
-        return not self.signature or "signature not found" in self.signature
+        """Return whether the image has no signature, or no program could look for one."""
+        return not self.signature or "signature not found" in self.signature or "no signatures found" in self.signature
 
 
-def copies(facts: Sequence[Fact], nodes: Sequence[str]) -> list[Copy]:
-    """Return the image files of the nodes, by the facts of wrappers/images/verify_image.sh."""
+def copies(facts: Sequence[Fact], nodes: Sequence[str], signature: str = "") -> list[Copy]:
+    """Return the image files of the nodes, by the facts of wrappers/images/verify_image.sh.
+
+    `signature` is the answer about all of them where the nodes were not asked for one.
+    """
     found = []
     answers = by_node(facts)
     for name in nodes:
         said = values(answers.get(name, ()), "node")
         missing = "" if "digest" in said else said.get("missing", "no answer")
-        found.append(Copy(name, said.get("digest", ""), said.get("signature", ""), missing))
+        found.append(Copy(name, said.get("digest", ""), said.get("signature", signature), missing))
     return found
 
 

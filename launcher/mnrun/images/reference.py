@@ -89,3 +89,15 @@ def for_stores(text: str, runtime: str) -> str:
     if sign and scheme != "docker":
         raise Impossible(f"{runtime} cannot pull {text}", "use an image of docker://, or --runtime apptainer")
     return rest if sign else text
+
+
+def by_digest(text: str, digest: str) -> str:
+    """Return the name of the image with this digest in the repository of a reference: `host/name@sha256:…`.
+
+    Return "" for the schemes oras and library, whose images are single files.
+    """
+    scheme, sign, rest = text.rpartition("://")
+    match = _NAME.fullmatch(rest)
+    if match is None or (sign and scheme != "docker"):
+        return ""
+    return f"{match['host'] or ''}{match['name']}@{digest}"

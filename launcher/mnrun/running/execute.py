@@ -26,7 +26,7 @@ from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
 from mnrun.nodes import kit, relay, transport
 from mnrun.nodes.status import Roster
 from mnrun.planning.commands import carry
-from mnrun.running import reasons
+from mnrun.running import proof, reasons
 from mnrun.running.forward import Forward
 from mnrun.running.prepare import prepare
 from mnrun.running.reasons import Broken
@@ -40,6 +40,7 @@ GRACE = 3.0  # seconds that a program has to end by itself after a signal
 ANSWER = 2.0  # seconds that the guards have to tell what their nodes wait for
 MOMENT = 0.05  # seconds from the end of a wait that mnrun was stopped in, until another thread has handled its SIGCONT
 FAREWELL = 10.0  # seconds that the guards have to end everything and to report it
+NUDGE = 0.3  # seconds between two signals to a head that waits for its guard, which has ended
 
 
 class Launch:
@@ -112,7 +113,7 @@ class Launch:
             return self.reasons.stopped(ended.signum, self.went, self.screen)
         if ended is not None:
             raise ended.why()
-        self._tell_proof()
+        proof.tell(self.plan, self.roster, self.records, self.screen)
         return self._judge()
 
     def _serve(self) -> None:
@@ -296,20 +297,30 @@ class Launch:
             return
         self.serving.close()
         deadline = time.monotonic() + FAREWELL
-        while not (self.serving_ended and (self.running is None or self.code is not None)):
-            with suppress(Stopped):
-                if not self._next(deadline):
-                    break
+        while not self.serving_ended and self._hear(deadline):
+            pass
+        self._await_head(deadline)
         self._force_end()
         for node, pids in self.roster.survivors.items():
             self.screen.warn(f"on {node} these processes could not be ended: {pids}")
+
+    def _await_head(self, deadline: float) -> None:
+        """Wait for the end of the head. Its task may begin after the end of its guard, for which it waits."""
+        while self.running is not None and self.code is None and time.monotonic() < deadline:
+            if not self._hear(min(deadline, time.monotonic() + NUDGE)) and not self.went:
+                self.running.end(signal.SIGUSR1 if self.scheduler.CLIENT else signal.SIGTERM)
+
+    def _hear(self, deadline: float) -> bool:
+        """Take in one event, which no signal interrupts. Return False if none came before `deadline`."""
+        with suppress(Stopped):
+            return self._next(deadline)
+        return True
 
     def _force_end(self) -> None:
         """End the processes that remain: on a node without connection, or after guards that died with their srun."""
         self.silent = self.roster.silent
         if self.running is not None and self.code is None and not self.went:
-            # Its task may have started after its guard had ended, and waits for it. A TERM makes srun end the task.
-            self.running.end(signal.SIGTERM)
+            self.running.end(signal.SIGTERM)  # srun ends its task
             self.running.wait(GRACE)
         for process in filter(None, (self.running, self.serving)):
             process.end(signal.SIGKILL)
@@ -352,17 +363,6 @@ class Launch:
         # after one rank failed, srun's exit code is that of the ranks that it ended
         code = self.code and (self.roster.first_bad or self.code)
         return Outcome(code, self.roster.counts, culprit=self.roster.culprit, places=self.roster.places)
-
-    def _tell_proof(self) -> None:
-        """Record where ranks ran and which network they used, and show it if asked. Warn of a slow network."""
-        spec = self.plan.spec
-        planned = self.plan.layout.ntasks if self.plan.counted else 0
-        text = transport.summary(self.roster.counts, self.roster.used, planned, spec.overhears)
-        self.records.prove(text, self.roster.topologies)
-        if self.roster.counts:
-            (self.screen.detail if spec.start.require == "any" else self.screen.say)(text)
-        if len(self.roster.counts) != 1 and (slow := transport.slow(self.roster.used)):
-            self.screen.warn(slow)
 
     def _not_ready(self, late: bool = False) -> Broken:
         """Return the reason why nodes are not ready, by the facts that are known now."""

@@ -96,3 +96,20 @@ def test_as_stores_have_it() -> None:
     with pytest.raises(Impossible) as wrong:
         reference.for_stores("oras://a:1", "docker")
     assert str(wrong.value) == "docker cannot pull oras://a:1; use an image of docker://, or --runtime apptainer"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("docker://reg.example.org:5000/team/app:1", "reg.example.org:5000/team/app"),
+        ("team/app", "team/app"),
+        (f"localhost/app:1@sha256:{'0' * 64}", "localhost/app"),
+    ],
+)
+def test_the_image_of_a_digest(text: str, name: str) -> None:
+    """Its name has the digest in place of the tag."""
+    assert reference.by_digest(text, "sha256:a") == f"{name}@sha256:a"
+
+
+def test_a_single_file_of_a_registry() -> None:
+    assert reference.by_digest("oras://reg:5000/app:1", "sha256:a") == ""

@@ -266,11 +266,16 @@ def test_ctrl_c_asks_nobody(launch: Launcher, slurm: Slurm) -> None:
     assert launch(Play(go=say(*RANKS) + signalled(signal.SIGINT))) == Outcome(130)
 
 
-def test_a_head_that_nobody_needs_is_told(launch: Launcher, stage: Stage) -> None:
+@pytest.mark.parametrize(("scheduler", "signum"), [("slurm", signal.SIGUSR1), ("local", signal.SIGTERM)])
+def test_a_head_that_nobody_needs_is_told(
+    launch: Launcher, stage: Stage, mocker: MockerFixture, scheduler: str, signum: int
+) -> None:
     """Its task may start after the guard of its node has ended and removed everything: it would wait for ever."""
+    mocker.patch.object(played, "SITE", replace(played.SITE, scheduler=scheduler))
+    mocker.patch("mnrun.running.execute.FAREWELL", 10)
     with pytest.raises(NodeError):
         launch(Play(kit=say(READY[0], "fail node02 x")))
-    assert stage.started["run"].signals == [signal.SIGTERM, signal.SIGKILL]
+    assert stage.started["run"].signals == [signum, signal.SIGKILL]
 
 
 def test_a_program_that_does_not_end_is_killed(launch: Launcher, stage: Stage) -> None:

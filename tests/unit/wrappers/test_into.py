@@ -120,6 +120,16 @@ def test_the_head_is_told_to_end_where_there_is_no_guard(sh: Shell, tmp_path: Pa
     assert sh(f'"$@" 2>&1 &{TELL}', *AWAIT, f"{tmp_path}/none", "a") == b""
 
 
+def test_the_head_is_told_by_a_row_of_signals(sh: Shell, tmp_path: Path) -> None:
+    """srun forwards USR1, but not TERM. One or two may be a scheduler's or a user's, and do not end it."""
+    told = TELL.replace("kill -TERM $!; wait $!", "")
+    script = f"""exec 2>&1; "$@" &{told}
+    tell() {{ kill -USR1 $! && sleep 0.2; }}
+    tell; tell; kill -0 $! && echo waits
+    tell; kill -USR1 $!; wait $!"""
+    assert sh(script, *AWAIT, f"{tmp_path}/none", "a") == b"waits\n"
+
+
 @pytest.mark.parametrize(
     "spoilt",
     [

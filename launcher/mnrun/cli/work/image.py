@@ -17,9 +17,9 @@ from mnrun.cli.work.clean import age_of, cache_of, remove_images, size_of
 from mnrun.config import load
 from mnrun.errors import RuntimeFailed, UsageError
 from mnrun.facts import parse
-from mnrun.images import FILES, STORES, TAGGERS, builders, cache, definitions, inspection, recipes
+from mnrun.images import FILES, STORES, TAGGERS, builders, cache, cosign, definitions, inspection, recipes, reference
 from mnrun.images import build as building
-from mnrun.jobspec import JobSpec
+from mnrun.jobspec import ImageKind, JobSpec
 from mnrun.nodes import kit
 from mnrun.planning import layout, plan, show
 from mnrun.running import nodes, probe, session
@@ -224,7 +224,10 @@ def inspect(name: str, runtime: str | None) -> None:
 
 
 def verify(name: str, key: str, runtime: str | None) -> None:
-    """Compare the digests of an image file on all nodes of the Slurm job, or show it here, and check its signature."""
+    """Compare the digests of an image file on all nodes of the Slurm job, or show it here, and check its signature.
+
+    A key demands a signature: cosign's for an image that was pulled from a registry, or else Apptainer's in the file.
+    """
     node_probe, place = _asked(name, runtime)
     container = node_probe.spec.container
     if RUNTIMES[container.runtime].NAMED:
@@ -235,9 +238,14 @@ def verify(name: str, key: str, runtime: str | None) -> None:
     assert allocation is not None
     names = [node.name for node in allocation.nodes]
     program = container.runtime if container.runtime in FILES else ""
+    signature = ""
+    if key and container.image.kind is ImageKind.REFERENCE:
+        digest = Path(place).stem.replace("-", ":")  # the cache names files by the digest of the image in the registry
+        if in_registry := reference.by_digest(container.image.name, digest):
+            signature, program = cosign.signature(in_registry, key), ""
     words = ("bash", "-p", "-c", kit.verifying(), kit.NODE, place, os.path.abspath(key) if key else "", program)
     answer = SCHEDULERS[node_probe.site.scheduler].on_each(allocation, names, words, os.environ)
-    found = inspection.copies(parse(answer), names)
+    found = inspection.copies(parse(answer), names, signature)
     screen.table(("NODES", "DIGEST", "SIGNATURE"), inspection.table(found))
     sys.stdout.flush()
     inspection.refuse(name, found, bool(key))

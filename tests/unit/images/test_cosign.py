@@ -1,0 +1,41 @@
+"""What cosign's answers mean. Its texts are those of cosign 2.4; the program itself is in no registry of packages."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from pytest_mock import MockerFixture
+
+from mnrun.errors import UsageError
+from mnrun.images import cosign
+
+NAME = "reg:5000/app@sha256:" + "a" * 64
+UNSIGNED = "Error: no signatures found\nmain.go:69: error during command execution: no signatures found\n"
+GOOD = f"\nVerification for {NAME} --\nThe following checks were performed on each of these signatures:\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "means"),
+    [
+        (0, GOOD, "valid"),
+        (10, UNSIGNED, "no signatures found"),
+        (1, "open cosign.pub: permission denied\n\n", "open cosign.pub: permission denied"),
+        (137, "", "cosign said nothing"),
+    ],
+)
+def test_an_answer(mocker: MockerFixture, code: int, said: str, means: str) -> None:
+    run = mocker.patch("subprocess.run", return_value=subprocess.CompletedProcess((), code, "[{}]", said))
+    assert cosign.signature(NAME, "/keys/cosign.pub") == means
+    assert run.call_args.args == (("cosign", "verify", "--key", "/keys/cosign.pub", NAME),)
+
+
+def test_no_answer(mocker: MockerFixture) -> None:
+    mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("cosign", 60))
+    assert cosign.signature(NAME, "k") == "cosign did not answer within 60 s"
+
+
+def test_no_cosign(mocker: MockerFixture) -> None:
+    mocker.patch("subprocess.run", side_effect=FileNotFoundError)
+    with pytest.raises(UsageError, match=r"in its registry, and cosign is not on PATH here; install cosign, or "):
+        cosign.signature(NAME, "k")
