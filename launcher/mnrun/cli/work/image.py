@@ -238,10 +238,10 @@ def verify(name: str, key: str, runtime: str | None) -> None:
     assert allocation is not None
     names = [node.name for node in allocation.nodes]
     program = container.runtime if container.runtime in FILES else ""
-    signature = ""
-    if key and container.image.kind is ImageKind.REFERENCE:
+    signature, image = "", container.image
+    if key and image is not None and image.kind is ImageKind.REFERENCE:
         digest = Path(place).stem.replace("-", ":")  # the cache names files by the digest of the image in the registry
-        if in_registry := reference.by_digest(container.image.name, digest):
+        if in_registry := reference.by_digest(image.name, digest):
             signature, program = cosign.signature(in_registry, key), ""
     words = ("bash", "-p", "-c", kit.verifying(), kit.NODE, place, os.path.abspath(key) if key else "", program)
     answer = SCHEDULERS[node_probe.site.scheduler].on_each(allocation, names, words, os.environ)
