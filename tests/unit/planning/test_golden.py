@@ -4,7 +4,7 @@ Each folder of golden/ is a story: `command` is what is typed, with the recorded
 it is typed; plan.txt (or plan.json) is what `mnrun plan` answers, commands.txt what it answers with
 --commands, and kit.txt what each node is sent. One on paper has its job.toml and its script.sh, too;
 any may have site/profiles as in /etc/mnrun.
-`pytest tests/unit/test_golden.py --accept` takes what there is now.
+`pytest tests/unit/planning/test_golden.py --accept` takes what there is now.
 """
 
 from __future__ import annotations
