@@ -63,6 +63,12 @@ def programs(folder: Path, **said: str) -> Path:
     folder.mkdir()
     for name, text in said.items():
         place = folder / name.replace("mpiexec_hydra", "mpiexec.hydra")
-        place.write_text(f"#!/bin/sh\necho '{text}' \"$@\"\n")
-        place.chmod(0o700)
+        executable(place, f"echo '{text}' \"$@\"")
     return folder
+
+
+def executable(path: Path, script: str) -> None:
+    """Write a program of these lines, and its folder."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)

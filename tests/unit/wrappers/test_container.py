@@ -10,7 +10,7 @@ import pytest
 from mnrun.files import wrappers
 from mnrun.nodes import kit
 from unit.conftest import ADVERB, Shell
-from unit.wrappers.node import Node
+from unit.wrappers.node import Node, executable
 
 
 def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) -> None:
@@ -45,6 +45,18 @@ def test_a_rank_gets_the_changes_that_the_runtime_made(node: Node) -> None:
     said = node.sh(f"cd {node.path}; mnrun_runtime=apptainer\n{script}", shell="bash").decode().splitlines()
     exports = ["export APPTAINER_NAME='x'", "export PATH='/image'", "export its='it'\\''s"]
     assert sorted(line.strip() for line in said) == sorted([*exports, "new'", "unset gone", "<it's", "new/image>"])
+
+
+def test_each_rank_has_a_file_of_the_image_s_variables(node: Node) -> None:
+    """ch-run of one rank may read it while another rank begins. The program's /tmp has none of them."""
+    node.fill(2, mode="outside-in", launcher="srun", runtime="charliecloud", image="/app.sqfs")
+    executable(node.path / "bin/ch-run", 'echo "$*"')
+    executable(node.path / "bin/unsquashfs", "echo A=1")
+    script = 'cd "$1"; PATH=$1/bin:$PATH; : >app.sqfs; for rank in 0 1; do ADVERB ./ch-run.sh ch-run app.sqfs --; done'
+    environ = {"TMPDIR": str(node.path / "tmp")}
+    said = node.sh(script.replace("ADVERB", ADVERB), str(node.path), environ=environ).decode().split()
+    files = {word.partition("=")[2] for word in said if word.startswith("--set-env=/")}
+    assert len(files) == 2 and {Path(file).read_text() for file in files} == {"A=1\n"}
 
 
 @pytest.mark.parametrize("lives", [True, False])
