@@ -47,7 +47,7 @@ ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; } # Test whether th
 
 take() { # Take the lock. Return false where another node has converted the image meanwhile
   # It waits for a holder that lives.
-  local beat now seen=$SECONDS told='' holder
+  local beat now seen=$SECONDS told='' holder said
   mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
   mine
   beat=''
@@ -60,8 +60,13 @@ take() { # Take the lock. Return false where another node has converted the imag
     elif ((SECONDS - seen > STALE)) || { [[ $holder == "$node "* ]] && [[ ! -e /proc/${holder#* } ]]; }; then
       # Several nodes may find the lock stale. mkdir lets one of them claim it. That one removes the lock if it is still
       # the same.
-      if mkdir "$lock/claim" 2>/dev/null && [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
+      if ! mkdir "$lock/claim" 2>/dev/null; then
+        find "$lock/claim" -maxdepth 0 -mmin +1 -delete 2>/dev/null || true # its maker has died
+        nap 0.3
+      elif [[ $(cat "$lock/owner" 2>/dev/null) == "$holder" ]]; then
         mv "$lock" "$lock.${owner// /.}.gone" && rm -rf "$lock.${owner// /.}.gone"
+      else
+        rmdir "$lock/claim" 2>/dev/null || true
       fi
       seen=$SECONDS
       continue
@@ -73,7 +78,11 @@ take() { # Take the lock. Return false where another node has converted the imag
     nap 0.3
     ! will_do || return 1
   done
-  echo "$owner" >"$lock/owner"
+  echo "$owner" 2>"$spare/log" >"$lock/owner" || {
+    rm -rf -- "$lock"
+    said=$(last_line)
+    fail "cannot write to $cache: ${said##*: }; name another with --image-cache"
+  }
   ! will_do
 }
 

@@ -148,7 +148,7 @@ exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@
 exec {pause}<> <(:)
 trap finish EXIT
 trap 'exit 143' TERM INT HUP
-trap : USR1 USR2 CONT
+trap '' USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
 {
   trap - EXIT
   trap '' PIPE # the reader of the output may have gone

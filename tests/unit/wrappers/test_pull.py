@@ -215,6 +215,68 @@ def test_a_pull_that_was_cut_off_goes_on(node: Node) -> None:
     assert "no space left" in pull("fills")[-1] and not layers.exists()
 
 
+SIGNALLED = """\
+mkfifo lease said
+set -m
+bash -p ./pull_image.sh "$@" <lease >said &
+set +m
+exec 5>lease 6<said
+until [[ -e begun ]]; do sleep 0.05; done
+kill -USR1 -- "-$!"
+read -r line <&6
+kill -USR2 -- "-$!"
+sleep 0.2
+exec 5>&-
+wait "$!" && echo "$line"
+"""
+
+
+def test_a_signal_for_the_program_ends_no_pull(node: Node) -> None:
+    """Slurm sends it to all processes of the step. Nor does it end the lease, with which the pull's step ends."""
+    node.program("apptainer", f"touch {node.place}/begun; sleep 0.5\n{LAYERS.replace('seen', '/dev/null')}")
+    words = ("file", "docker://app:1", "missing", str(node.place / "cache"), node.job, "apptainer")
+    (line,) = node.pull(*words, environ={"REGISTRY": "", "DIGEST": DIGEST}, script=SIGNALLED)
+    assert line.startswith(f"image node01 {DIGEST} ")
+
+
+def test_a_full_cache(node: Node) -> None:
+    """A directory may fit where a line does not. The lock goes, for which nobody else could tell an owner."""
+    node.program("mkdir", '/bin/mkdir "$@" && case ${*: -1} in *.lock) ln -s /dev/full "${*: -1}/owner" ;; esac')
+    cache = node.place / "cache"
+    (line,) = node.pull("file", "docker://app:1", "missing", str(cache), node.job, "apptainer")
+    assert line == f"fail node01 cannot write to {cache}: No space left on device; name another with --image-cache"
+    assert not list((cache / "refs").iterdir())
+
+
+TAKEN = f"""\
+mkdir -p "$LOCK/claim"
+echo node01 4194305 >"$LOCK/owner" # above the highest number of a process (proc(5), pid_max)
+touch -d @0 "$LOCK/claim"
+for ((round = 0; round < 100; round++)); do
+  if [[ $(cat "$LOCK/owner") == "node02 5" && ! -e $LOCK/claim ]]; then echo gone; rm -rf "$LOCK"; break; fi
+  sleep 0.05
+done 2>/dev/null &
+{PULL}"""
+
+
+def test_a_claim_of_a_dead_lock_does_not_outlive_its_maker(node: Node) -> None:
+    """Nor one that was made too late, in the lock of the next owner."""
+    node.program("apptainer", LAYERS.replace("seen", "/dev/null"))
+    cache = node.place / "cache"
+    words = ("file", "docker://app:1", "missing", str(cache), node.job, "apptainer")
+    environ = {"REGISTRY": "", "DIGEST": DIGEST}
+    node.pull(*words, environ=environ)
+    (ref,) = (cache / "refs").iterdir()
+    ref.unlink()
+    environ["LOCK"] = f"{ref}.lock"
+    node.program(
+        "mkdir",
+        'if /bin/mkdir "$@"; then case ${*: -1} in */claim) echo node02 5 >"$LOCK/owner" ;; esac; else exit 1; fi',
+    )
+    lines = node.pull(*words, environ=environ, script=TAKEN)
+    assert "gone" in lines and lines[-1].startswith(f"image node01 {DIGEST} "), lines
+
+
 INSPECTED = """\
 case "$*" in
   info*) echo '{"ServerVersion":"26.1.5"}' ;;
