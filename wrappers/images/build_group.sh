@@ -8,7 +8,7 @@ trap 'trap "" TERM; kill -TERM 0' TERM
 "$@" <&0 & # without the redirection, bash gives a background command no input
 pid=$! code=0
 while kill -0 "$pid" 2>/dev/null; do # a signal ends `wait`, and not the builder
-  code=0
-  wait "$pid" || code=$?
+  wait "$pid" || true
 done
+wait "$pid" || code=$?
 exit "$code"

@@ -25,9 +25,10 @@ variables() { # Print the variables that the image sets, each as `ENV NAME="VALU
   local pair value
   env -i "PATH=$PATH" "HOME=$HOME" "$program" exec --cleanenv --no-home --pwd / "$place/tree" env -0 |
     while IFS= read -rd '' pair; do
+      # The runtime appends its own directory to this one.
+      [[ $pair != LD_LIBRARY_PATH=* ]] || pair=${pair%/.singularity.d/libs} pair=${pair%:}
       case $pair in
-        APPTAINER_* | SINGULARITY_* | HOME=* | PWD=* | OLDPWD=* | SHLVL=* | TERM=* | PS1=* | PROMPT_COMMAND=* | USER_PATH=* | _=*) ;;
-        LD_LIBRARY_PATH=*/.singularity.d/libs) ;; # the runtime's own
+        APPTAINER_* | SINGULARITY_* | HOME=* | PWD=* | OLDPWD=* | SHLVL=* | TERM=* | PS1=* | PROMPT_COMMAND=* | USER_PATH=* | LD_LIBRARY_PATH= | _=*) ;;
         *$'\n'*) ;; # an image of a store cannot set these
         *)
           value=${pair#*=}
@@ -40,7 +41,8 @@ variables() { # Print the variables that the image sets, each as `ENV NAME="VALU
 to_store() { # Unpack the file, and import it with its variables. root owns all files of the image
   local changes=() line
   "$program" build --sandbox "$place/tree" "$source" || return $?
-  while IFS= read -rd '' line; do changes+=(--change "$line"); done < <(variables)
+  variables >"$place/variables" || return $?
+  while IFS= read -rd '' line; do changes+=(--change "$line"); done <"$place/variables"
   # The runtime's own files would be in the way of a file that is made of this image.
   tar -C "$place/tree" --numeric-owner --owner=0 --group=0 --exclude=./.singularity.d --exclude=./singularity \
     --exclude=./environment --exclude=./.exec --exclude=./.run --exclude=./.shell --exclude=./.test -c . | engine import "${changes[@]}" - "$target"
