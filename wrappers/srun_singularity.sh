@@ -107,7 +107,8 @@ fi
 
 tasks=${SLURM_STEP_NUM_TASKS:-1}
 if [[ -z $nodelist && -n ${SLURM_STEP_NODELIST:-} && ${#SLURM_STEP_ID} -lt 10 ]]; then
-  # The step id of a shell that salloc has started has ten digits.
+  # salloc's own shell has SLURM_STEP_* as well, with an id above 4294967000 (ten digits). There, all
+  # nodes of the job count.
   nodelist=$SLURM_STEP_NODELIST
 fi
 [[ -z $nodelist ]] || options+=(--nodelist "$nodelist")
@@ -163,7 +164,7 @@ herald='
   echo "$place ${code:-137}" >new
   mv new own # the code is valid from now on
   shopt -s nullglob
-  for round in {1..300}; do
+  for round in {1..100}; do # Slurm sends a KILL 30 s after its TERM (slurm.conf(5), KillWait)
     left=(left.*)
     ((${#left[@]} < here)) || break
     sleep 0.1
@@ -196,7 +197,8 @@ code=0
 ${tie[@]+"${tie[@]}"} env -u SLURM_NTASKS_PER_NODE -u SLURM_NTASKS -u SLURM_STEP_NUM_TASKS "$mnrun" run \
   "${options[@]}" --mode inside-out --image "$image" --script "$script" -- ${words[@]+"${words[@]}"} ${help[@]+"${help[@]}"} {lease}>&- || code=$?
 if ((tasks > 1)); then
-  echo "$code" >&"$lease" || true
+  trap '' TERM INT HUP USR1 USR2 PIPE # the step may have ended, and a signal would end `wait`
+  { echo "$code" >&"$lease"; } 2>/dev/null || true
   exec {lease}>&-
   wait "$herald_pid" || {
     note "the other tasks did not learn of the end: mnrun cancels the step"
