@@ -6,7 +6,8 @@
 
 changes() { # PID: Print shell lines for the changes that Apptainer made to the environment of the container's PID
   # hold.env is the environment in which Apptainer began. These lines change that of a rank in the same way.
-  # Each shell sets the first names itself. The last ones tell how the container began.
+  # `own` has the names to leave alone: those that a shell sets (PWD … _), and those of Apptainer that differ because this
+  # rank joins (BIND, SHARENS_MASTER).
   local pair name own='^(PWD|OLDPWD|SHLVL|_|(APPTAINER|SINGULARITY)_(BIND|SHARENS_MASTER))$'
   local -A before=()
   local LC_ALL=C

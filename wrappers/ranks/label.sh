@@ -37,7 +37,8 @@ mnrun_readers=$!
 label <"$mnrun_pipe.err" >&2 &
 mnrun_readers="$mnrun_readers $!"
 exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # each open waits for its reader
-# The program takes the place of this shell in the pid file for the guard. This shell then prints no `Terminated`.
+# The inner shell notes its own pid, so that signals reach the program and not this shell. Standard error is /dev/null
+# here, so that this shell does not print `Terminated`.
 {
   # shellcheck disable=SC2016  # its own words
   sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; read -r _ _ mnrun_names <"$1"; mnrun_noted "$1" "$mnrun_names"; shift 2; exec "$@"' \

@@ -120,8 +120,8 @@ if [ "$mnrun_starter" != srun ]; then
   exec "$@"
 fi
 
-# The exit code of srun is the highest of all ranks. It includes the ranks that srun ended because one failed
-# (srun(1), RETURN VALUE). This line tells the launcher which rank ended first, and which ranks had a TERM by then.
+# srun's exit code is the highest of all ranks, also of those that srun itself ended (srun(1), RETURN VALUE). So each rank
+# reports `ended` below, and the launcher sees which one ended first, and which ones had a TERM by then.
 # Signals are for the program. This shell need not print `Terminated`, because srun does.
 trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_told=1 TERM
