@@ -15,7 +15,10 @@ Words = tuple[str, ...]
 MARK = "\x1aMNRUN_"
 NODES = f"{MARK}NODES"  # all nodes of the job
 # ulimit(1)'s letters for the names of limits.conf(5)
-ULIMITS = {"memlock": "l", "stack": "s", "nofile": "n", "core": "c", "nproc": "u", "data": "d", "as": "v", "cpu": "t"}
+ULIMITS = {
+    **{"memlock": "l", "stack": "s", "nofile": "n", "core": "c", "nproc": "u", "data": "d", "as": "v", "cpu": "t"},
+    "fsize": "f",
+}
 
 
 class Listed(str):

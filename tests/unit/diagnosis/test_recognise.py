@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from mnrun.diagnosis.recognise import LINES, TABLE, diagnose
+from mnrun.model import ULIMITS
 
 TEXTS = Path(__file__).parent / "texts"
 HEAD = re.compile(r"^@@ (\S+)\n@ (made|quoted): (.+)\n@ code: (\d+)\n@ says: (.+)\n", re.MULTILINE)
@@ -151,3 +152,9 @@ def test_invalid_text_does_no_harm() -> None:
     for errors in ("replace", "surrogateescape"):
         lines = [broken.decode("utf-8", errors), MODULE]
         assert diagnose(lines, 1) is not None
+
+
+def test_a_remedy_names_a_limit_that_mnrun_takes() -> None:
+    remedies = " ".join(entry.remedy for entry in TABLE)
+    limits = re.findall(r"--ulimit (\w+)=", remedies)
+    assert {"nofile", "fsize"} <= set(limits) <= set(ULIMITS)
