@@ -10,9 +10,7 @@ from mnrun.cli.jobs import CONTEXT, job_dir_option
 
 
 @click.command(context_settings=CONTEXT)
-@click.option(
-    "--older", default="30d", show_default=True, metavar="TIME", help="Time since the end of the job: 30d, 12h or 4w."
-)
+@click.option("--older", metavar="TIME", help="Time since the end of the job: 30d, 12h or 4w.  [default: 30d]")
 @click.option("--images", is_flag=True, help="Remove converted images that no job has used for so long.")
 @click.option(
     "--nodes", is_flag=True, help="Remove the directories of killed jobs, on the nodes of this job, or else here."

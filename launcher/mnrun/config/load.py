@@ -9,6 +9,7 @@ Of the current directory, mnrun reads the named job file alone. Two profiles are
 
 from __future__ import annotations
 
+import glob
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -167,9 +168,9 @@ def find(environ: Mapping[str, str], home: str) -> Shelf:
         return profiles.sheet(name, str(path), page)
 
     sheets = [
-        sheet(path, path.stem, read)
+        sheet(Path(path), Path(path).stem, read)
         for folder, read in ((SITE, _of_the_site), (user_folder, _of_the_user))
-        for path in sorted((folder / "profiles").glob("*.toml"))
+        for path in sorted(glob.glob(f"{glob.escape(str(folder))}/profiles/*.toml"))  # a closed folder has none
     ]
     site = sheet(SITE / "config.toml", "", _of_the_site)
     user = sheet(user_folder / "config.toml", "", _of_the_user)
@@ -195,7 +196,10 @@ def _of_the_site(path: Path, warnings: list[str]) -> str | None:
 
 
 def _of_the_user(path: Path, warnings: list[str]) -> str | None:
-    return _text(str(path), str(path)) if path.is_file() else None
+    try:
+        return _text(str(path), str(path)) if path.is_file() else None
+    except OSError as error:  # its directory may be closed
+        raise UsageError(f"{path}: {error.strerror}") from None
 
 
 def _job_file(path: str, environ: Mapping[str, str], cwd: str) -> jobfile.JobFile:

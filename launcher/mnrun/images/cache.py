@@ -127,12 +127,14 @@ def tidy(cache: Path, before: float) -> None:
 
 
 def owned(cache: Path) -> bool:
-    """Return whether the cache exists. Raises UsageError if it belongs to another user."""
+    """Return whether the cache exists. Raises UsageError if it belongs to another user, or cannot be entered."""
     try:
         if cache.stat().st_uid == os.getuid():
             return True
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise UsageError(f"{cache}: {error.strerror}", "name another with --image-cache") from None
     raise UsageError(f"{cache} is not a directory of yours", "name another with --image-cache")
 
 

@@ -8,6 +8,7 @@ A launch that was killed hard has left no record of its end. Its scheduler knows
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import platform
@@ -77,7 +78,7 @@ def running(bases: Sequence[Path]) -> list[LaunchRecord]:
 
 def kept(bases: Sequence[Path], identity: str) -> list[LaunchRecord]:
     """Return the live runs of this id that have ended, and whose records --keep has kept."""
-    folders = sorted(path.parent for base in bases for path in base.glob(f"*/{LAUNCH}"))
+    folders = [path.parent for base in bases for path in _each(base, LAUNCH)]
     found = [launch for folder in folders if not (folder / OWNER).exists() for launch in _read(folder)]
     return [launch for launch in found if launch.has(identity)]
 
@@ -93,9 +94,14 @@ def of_job(record: JobRecord) -> Iterator[LaunchRecord]:
 def live(bases: Iterable[Path]) -> Iterator[LaunchRecord]:
     """Yield the live runs whose launcher lives, or is on another machine."""
     for base in bases:
-        for owner in sorted(base.glob(f"*/{OWNER}")):
+        for owner in _each(base, OWNER):
             if (place := whereabouts(owner)) in (HERE, ELSEWHERE):
                 yield from (replace(launch, near=place == HERE) for launch in _read(owner.parent))
+
+
+def _each(base: Path, name: str) -> list[Path]:
+    """Return the files of this name in the directories of launches. A closed `base` has none."""
+    return sorted(map(Path, glob.glob(f"{glob.escape(str(base))}/*/{name}")))
 
 
 def mark() -> str:

@@ -24,7 +24,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Return the ended command with its output. `text` is its standard input.
 
-    Raises SchedulerError if the command is not there (`instead` is the remedy), and NoAnswerError after `seconds`.
+    Raises SchedulerError if the command cannot start (`instead` is a remedy), and NoAnswerError after `seconds`.
     """
     try:
         return subprocess.run(
@@ -39,6 +39,8 @@ def run(
         )
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]} is not on PATH", f"load Slurm's module, or {instead}") from None
+    except OSError as error:  # a directory of PATH may be closed
+        raise SchedulerError(f"{words[0]} cannot start: {error.strerror}", f"check PATH, or {instead}") from None
     except subprocess.TimeoutExpired as error:
         output = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
         raise _silent(words[0], seconds, output) from None

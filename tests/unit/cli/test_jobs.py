@@ -308,6 +308,30 @@ def test_clean(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     assert "--older 'x' is not a time; write 30d, 12h or 4w" in mnrun("clean", "--older", "x").err
 
 
+def test_a_closed_directory_of_records(mnrun: Terminal, slurm: Slurm) -> None:
+    """Here for the length of its name. It holds nothing for those who may not enter it."""
+    closed = ("--job-dir", "/" + "x" * 300)
+    assert mnrun("status", *closed).code == 0
+    done = mnrun("why", "7", *closed)
+    assert done.code == 2 and "has no records of job 7" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nodes", "--images"), "--nodes and --images exclude each other"),
+        (("--nodes", "--older", "7d"), "--nodes and --older exclude each other"),
+        (("--nodes", "--dry-run"), "--nodes and --dry-run exclude each other"),
+        (("--nodes", "--job-dir", "d"), "--nodes and --job-dir exclude each other"),
+        (("--images", "--job-dir", "d"), "--images and --job-dir exclude each other"),
+        (("--image-cache", "d"), "--image-cache is for images alone; add --images"),
+    ],
+)
+def test_clean_ignores_no_option(mnrun: Terminal, slurm: Slurm, words: tuple[str, ...], said: str) -> None:
+    done = mnrun("clean", *words)
+    assert (done.code, slurm.asked) == (2, []) and said in done.err
+
+
 def logged(jobs: Path, *starts: int | None, **begun: object) -> Path:
     """Job 7, whose output lies beside its records."""
     path = made(jobs, "7", *starts)

@@ -243,6 +243,12 @@ def test_what_holds_where_two_profiles_match(place: Place) -> None:
     assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
 
 
+def test_a_closed_place_of_settings(place: Place) -> None:
+    """Here for the length of its name, as a directory of mode 0 is for all but root."""
+    with pytest.raises(UsageError, match=r"xxx/mnrun/config.toml: File name too long$"):
+        place.gather(environ={"XDG_CONFIG_HOME": "/" + "x" * 300})
+
+
 def test_a_relative_place_of_settings_says_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As XDG has it: else files of the current directory would be read."""
     write(place.own / "config.toml", "keep = true")

@@ -168,6 +168,12 @@ def test_another_ones_cache(place: Path, mocker: MockerFixture) -> None:
         cache.owned(place)
 
 
+def test_a_cache_that_cannot_be_entered(place: Path) -> None:
+    """Here for the length of its name. The directory of another user is as closed."""
+    with pytest.raises(UsageError, match="xxx: File name too long; name another with --image-cache"):
+        cache.owned(place / ("x" * 300))
+
+
 def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]) -> None:
     """Shown, kept for a job that runs, then removed with their references; Slurm is asked only where there is such."""
     queue = mocker.Mock()

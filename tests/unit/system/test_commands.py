@@ -11,6 +11,7 @@ import pytest
 from mnrun.errors import NoAnswerError, SchedulerError
 from mnrun.system import commands
 from unit.conftest import Shell
+from unit.world import World
 
 LAUNCHER = Path(commands.__file__).parents[2]
 LIBRARY = """
@@ -63,3 +64,11 @@ def test_a_complaint_is_one_line_without_the_command(errors: str, line: str) -> 
     """The words may be a whole script."""
     done = subprocess.CompletedProcess(["srun", "bash", "-c", "a script\nof many lines"], 3, "", errors)
     assert commands.complaint(done) == line
+
+
+def test_a_command_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    """Its file has no right to run. A closed directory of PATH gives the same error."""
+    (tmp_path / "squeue").touch(0o600)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with world.allowed(), pytest.raises(SchedulerError, match="squeue cannot start: Permission denied; check PATH, or"):
+        commands.run(("squeue",), 5)

@@ -23,21 +23,33 @@ from mnrun.system import process
 from mnrun.system.screen import Screen
 
 
-def clean(older: str, images: bool, nodes: bool, dry_run: bool, job_dir: str | None, image_cache: str | None) -> None:
+def clean(
+    older: str | None, images: bool, nodes: bool, dry_run: bool, job_dir: str | None, image_cache: str | None
+) -> None:
     """Remove mnrun's records of old jobs. The output of the jobs stays."""
-    now = time.time()
+    age = age_of("30d" if older is None else older)
     if nodes:
-        _nodes(dry_run)
+        _refuse("--nodes", images=images, older=older, dry_run=dry_run, job_dir=job_dir, image_cache=image_cache)
+        _nodes()
     elif images:
-        remove_images(cache_of(image_cache), age_of(older), dry_run)
+        _refuse("--images", job_dir=job_dir)
+        remove_images(cache_of(image_cache), age, dry_run)
+    elif image_cache is not None:
+        raise UsageError("--image-cache is for images alone", "add --images")
     else:
-        _records(bases_of(job_dir), now, age_of(older), dry_run)
+        _records(bases_of(job_dir), time.time(), age, dry_run)
 
 
-def _nodes(dry_run: bool) -> None:
+def _refuse(what: str, **others: object) -> None:
+    """Raise UsageError if one of the other options is given, which would have no effect with the option `what`."""
+    for name, value in others.items():
+        if value not in (None, False):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{what} and {option} exclude each other", "leave one of them out")
+
+
+def _nodes() -> None:
     """Remove the directories of jobs that were killed outright. Directories of jobs that still run stay."""
-    if dry_run:
-        raise UsageError("--nodes and --dry-run exclude each other", "leave one of them out")
     words = ("bash", "-p", "-c", kit.remains())
     scheduler = at_hand(os.environ)
     if scheduler.job(os.environ):
