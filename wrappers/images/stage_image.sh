@@ -97,7 +97,7 @@ else
   say lacks "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}"
 fi
 trap 'exit 143' TERM INT HUP
-trap : USR1 USR2 CONT
+trap '' USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
 waited=0 word=''
 # `read` returns more than 128 where no line came in time. The rounds have 5 s, as in pull_image.sh.
 while read -r ${mnrun_silence:+-t 5} word && waited=0 || (($? > 128 && (waited += 5) < mnrun_silence)); do

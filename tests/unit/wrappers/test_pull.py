@@ -223,6 +223,7 @@ set +m
 exec 5>lease 6<said
 until [[ -e begun ]]; do sleep 0.05; done
 kill -USR1 -- "-$!"
+kill -CONT -- "-$!"
 read -r line <&6
 kill -USR2 -- "-$!"
 sleep 0.2

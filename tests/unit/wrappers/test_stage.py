@@ -13,6 +13,7 @@ import pytest
 from mnrun.environment import assignments
 from mnrun.nodes import kit
 from unit.conftest import Shell
+from unit.wrappers.node import executable
 
 CONTENT = b"image"
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -36,7 +37,8 @@ class Node:
     def stage(self, *, sent: bytes = b"", size: int = len(CONTENT), limit: str = "1G", code: int = 0) -> list[str]:
         """What it says where its lease has these lines."""
         script = kit.stager(assignments({"mnrun_copy": self.copy, "mnrun_size": size}))
-        given = {"SLURMD_NODENAME": "node01", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "3"}
+        path = f"{self.base}/bin:{os.environ['PATH']}"
+        given = {"SLURMD_NODENAME": "node01", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "3", "PATH": path}
         said = self.sh(script, limit, "7-abc", shell="bash", stdin=sent, environ=given, code=code)
         return said.decode().splitlines()
 
@@ -97,6 +99,13 @@ def test_a_copy_that_differs(node: Node) -> None:
     *_, last = node.stage(sent=b"take\n", code=1)
     assert last.startswith("fail node01 its copy of the image is not what mnrun has read")
     assert node.names() == []
+
+
+def test_a_signal_for_the_program_takes_no_copy_for_damaged(node: Node) -> None:
+    """Slurm sends it to all processes of the step, and so to the one that reads the copy."""
+    executable(node.base / "bin/sha256sum", "kill -USR1 $$; exec /usr/bin/sha256sum")
+    node.kept("7-abc.part").write_bytes(CONTENT)
+    assert node.stage(sent=b"take\n")[-1] == f"image node01 {DIGEST} {node.copy}"
 
 
 def test_a_lease_that_ends_before_the_copy_is_there(node: Node) -> None:
