@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mnrun import nodeset
-from mnrun.errors import Impossible, NodeError
+from mnrun.errors import DeadlineError, Impossible, NodeError
 from mnrun.facts import parse
 from mnrun.files import spoken, wrapper
 from mnrun.images import staged
@@ -57,7 +57,7 @@ def connected(spec: JobSpec, environ: Mapping[str, str], screen: Screen, look: b
         if spec.container.image_file and spec.container.stage:
             spec = _stage(transport, spec, image_cache, screen, look)
         elif spec.container.image_file:
-            _one_image(transport, facts, spec)
+            _one_image(transport, facts, spec, screen)
         screen.done()
         yield HostSession(steps.allocation(spec.hosts.names, facts), steps.SITE, transport, spec)
 
@@ -113,10 +113,30 @@ def _facts(transport: Transport, spec: JobSpec) -> dict[str, HostFacts]:
 
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
-    """Raise NodeError if a host did not answer a question."""
-    reasons = {n: " ".join(a.err.split()) or "it ended without a message" for n, a in answers.items() if a.code != 0}
-    if reasons:
-        raise unreachable.error(reasons, len(answers))
+    """Raise NodeError if a host cannot be reached, or did not answer a question."""
+    broken = {node: answer for node, answer in answers.items() if answer.code != 0}
+    gone = {node: _words(answer) for node, answer in broken.items() if answer.code is None and not answer.late}
+    if gone:
+        raise unreachable.error(gone, len(answers))
+    if broken:
+        raise unreachable.failed({node: _words(answer) for node, answer in broken.items()}, len(answers))
+
+
+def _words(answer: Answer) -> str:
+    """Return the reason that a host did not answer."""
+    instead = "the command did not end in time" if answer.late else "the command ended without a message"
+    return " ".join(answer.err.split()) or instead
+
+
+def _brought(answers: Mapping[str, Answer], spec: JobSpec) -> Mapping[str, Answer]:
+    """Return the answers to a question that takes as long as reading the image. Raises DeadlineError or NodeError."""
+    late = [node for node, answer in answers.items() if answer.late and answer.code != 0]
+    if late:
+        seconds = spec.container.pull_timeout
+        problem = f"{spec.container.image} is not ready after {seconds} s on {nodeset.fold(late)}"
+        raise DeadlineError(problem, "--pull-timeout allows more time")
+    refuse_silent(answers)
+    return answers
 
 
 def _warn_of_busy(facts: Mapping[str, HostFacts], screen: Screen) -> None:
@@ -125,7 +145,7 @@ def _warn_of_busy(facts: Mapping[str, HostFacts], screen: Screen) -> None:
             screen.warn(f"{node}: not free: {', '.join(host.busy)}")
 
 
-def _one_image(transport: Transport, facts: Mapping[str, HostFacts], spec: JobSpec) -> None:
+def _one_image(transport: Transport, facts: Mapping[str, HostFacts], spec: JobSpec, screen: Screen) -> None:
     """Raise NodeError unless all hosts have the same image: ranks of two images cannot form a job."""
     lacking = [node for node, host in facts.items() if not host.image]
     if lacking:
@@ -138,8 +158,9 @@ def _one_image(transport: Transport, facts: Mapping[str, HostFacts], spec: JobSp
         return
     sums = {node: f"{file.size} bytes" for node, file in files.items()}
     if len(set(sums.values())) == 1:
-        answers = transport.ask(("sha256sum", "--", spec.container.image_name), only=tuple(files))
-        refuse_silent(answers)
+        screen.phase(f"comparing {spec.container.image} on {nodeset.fold(files)}")
+        words = ("sha256sum", "--", spec.container.image_name)
+        answers = _brought(transport.ask(words, only=tuple(files), seconds=spec.container.pull_timeout), spec)
         sums = {node: f"sha256 {answer.out[:12]}…" for node, answer in answers.items()}
     if len(set(sums.values())) > 1:
         raise NodeError(f"{spec.container.image} is not the same on all hosts: {nodeset.folded(sums)}", COPY)
@@ -170,8 +191,8 @@ def _stage(transport: Transport, spec: JobSpec, image_cache: Path, screen: Scree
     if look:
         return spec.with_image(Image(ImageKind.FILE, path))
     script = ("bash", "-p", "-c", wrapper(kit.EXPOSED) + wrapper("store_image.sh"), "store_image.sh")
-    answers = transport.ask((*script, "look", path, source.digest, source.path))
-    refuse_silent(answers)
+    seconds = spec.container.pull_timeout
+    answers = _brought(transport.ask((*script, "look", path, source.digest, source.path), seconds=seconds), spec)
     wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]
     if wanting:
         whole, done = source.size * len(wanting), itertools.count()
@@ -182,6 +203,6 @@ def _stage(transport: Transport, spec: JobSpec, image_cache: Path, screen: Scree
                 yield chunk
                 screen.phase(f"copying the image to {where}: {100 * staged.CHUNK * next(done) // (whole or 1)} %")
 
-        refuse_silent(transport.give((*script, "take", path, source.digest), counted, wanting))
+        _brought(transport.give((*script, "take", path, source.digest), counted, wanting, seconds), spec)
         screen.say(f"copied {source.path} to {where}, where it is {path}")
     return spec.with_image(Image(ImageKind.FILE, path))

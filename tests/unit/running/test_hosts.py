@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.errors import Impossible, NodeError
+from mnrun.errors import DeadlineError, Impossible, NodeError
 from mnrun.files import wrapper
 from mnrun.model import Words
 from mnrun.running import hosts as machines
@@ -89,8 +89,9 @@ class Transport:
         self.sums = sums
         self.asked: list[tuple[str, ...]] = []
 
-    def ask(self, words: Words, given: bytes = b"", only: Sequence[str] = ()) -> dict[str, Answer]:
+    def ask(self, words: Words, given: bytes = b"", only: Sequence[str] = (), seconds: float = 0) -> dict[str, Answer]:
         self.asked.append(tuple(only))
+        assert seconds == JOB.container.pull_timeout
         return {node: Answer(0, f"{self.sums[node]}  /app.sif\n", "") for node in only}
 
 
@@ -101,10 +102,12 @@ def file(size: int, changed: str) -> HostFacts:
 def test_one_image_on_all_hosts() -> None:
     """Nobody reads it whole where a look at it tells, or where all are directories."""
     transport: Any = Transport(a="1" * 64, b="1" * 64)
-    machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "7.1")}, JOB)
-    machines._one_image(transport, {"a": HostFacts(image="directory"), "b": HostFacts(image="directory")}, JOB)
+    machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "7.1")}, JOB, Screen())
+    machines._one_image(
+        transport, {"a": HostFacts(image="directory"), "b": HostFacts(image="directory")}, JOB, Screen()
+    )
     assert transport.asked == []
-    machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "8.2")}, JOB)
+    machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "8.2")}, JOB, Screen())
     assert transport.asked == [("a", "b")]
 
 
@@ -130,7 +133,7 @@ def test_images_that_differ(found: Mapping[str, HostFacts], said: str) -> None:
     """The hosts by name, and the option that copies one to all."""
     transport: Any = Transport(a="1" * 64, b="2" * 64)
     with pytest.raises(NodeError) as wrong:
-        machines._one_image(transport, found, JOB)
+        machines._one_image(transport, found, JOB, Screen())
     assert str(wrong.value) == f"{said}; copy one to all hosts: --stage"
 
 
@@ -193,11 +196,28 @@ def test_the_hosts_have_a_home_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_hosts_that_did_not_answer() -> None:
-    """All at once, with what they said."""
-    machines.refuse_silent({"a": Answer(0, "", "noise")})
-    with pytest.raises(NodeError) as wrong:
-        machines.refuse_silent({"a": Answer(0, "", ""), "b": Answer(None, "", ""), "c": Answer(1, "", "no\nspace\n")})
-    assert str(wrong.value) == "2 of 3 hosts cannot be reached: b: it ended without a message; c: no space"
+    """All at once, with what they said. A host that was reached is not called out of reach."""
+    machines.refuse_silent({"a": Answer(0, "", "noise", late=True)})
+    full, late, gone = Answer(1, "", "no\nspace\n"), Answer(137, "", "", late=True), Answer(None, "", "")
+    for answers, said in (
+        ({"a": full, "b": gone}, "1 of 2 hosts cannot be reached: b: the command ended without a message"),
+        (
+            {"a": Answer(0, "", ""), "b": full, "c": late},
+            "failed on 2 of 3 hosts: b: no space; c: the command did not end in time",
+        ),
+    ):
+        with pytest.raises(NodeError) as wrong:
+            machines.refuse_silent(answers)
+        assert str(wrong.value) == said
+
+
+def test_an_image_that_takes_long(mocker: MockerFixture) -> None:
+    """To read it takes as long as --pull-timeout allows, and not as long as a short question."""
+    transport = mocker.Mock()
+    transport.ask.return_value = {"a": Answer(0, "1", ""), "b": Answer(None, "", "", late=True)}
+    with pytest.raises(DeadlineError) as wrong:
+        machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "8.2")}, JOB, Screen())
+    assert str(wrong.value) == "/app.sif is not ready after 1800 s on b; --pull-timeout allows more time"
 
 
 def test_gpus_that_others_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,18 +61,25 @@ def why(channel: Channel) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """The end of a short command on a host. `code` is None if the connection broke."""
+    """The end of a command on a host. `code` is None if the connection broke, and `late` if it ran out of time."""
 
     code: int | None
     out: str
     err: str
+    late: bool = False
 
 
-def answer(channel: Channel, data: Iterable[bytes], seconds: float | None) -> Answer:
-    """Write `data` to the command, and return its end. Give it up after that time, if there is a limit."""
+def answer(channel: Channel, data: Iterable[bytes], seconds: float) -> Answer:
+    """Write `data` to the command, and return its end. Give it up after that time."""
     if isinstance(channel, Unopened):
         return Answer(None, "", channel.why)
-    timer = threading.Timer(seconds or threading.TIMEOUT_MAX, channel.cut)
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        channel.cut()
+
+    timer = threading.Timer(seconds, give_up)
     timer.daemon = True
     timer.start()
     readers = [thread(_all, channel, stream) for stream in (1, 2)]
@@ -83,7 +90,7 @@ def answer(channel: Channel, data: Iterable[bytes], seconds: float | None) -> An
     out, err = ((reader.result() or b"").decode("utf-8", "replace") for reader in readers)
     code = channel.wait()
     timer.cancel()
-    return Answer(code, out, err)
+    return Answer(code, out, err, late.is_set())
 
 
 def _all(channel: Channel, stream: int) -> bytes:

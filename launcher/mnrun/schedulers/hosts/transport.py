@@ -21,7 +21,7 @@ from mnrun.schedulers.hosts.program import Program
 from mnrun.system.process import Event, Output, Running
 
 AT_ONCE = 32  # hosts at a time
-ASK = 60.0  # seconds for a host to answer a question
+ASK = 60.0  # seconds for a host to answer a short question
 FILES, FILES_EACH = 256, 8  # open files: for everything else, and for each host
 T = TypeVar("T")
 
@@ -69,14 +69,28 @@ class Transport(abc.ABC):
             return self.prompt(name, node, argv, environ, events)
         return Program(name, node, self._channel(node, argv), events, output)
 
-    def ask(self, argv: Words, data: bytes = b"", only: Sequence[str] | None = None) -> dict[str, Answer]:
-        """Return the answers of all hosts, or of `only` some, to a short command with `data` on its input."""
-        hosts = self.hosts if only is None else only
-        return each(hosts, lambda node: answer(self._channel(node, argv), (data,), ASK))
+    def ask(
+        self, argv: Words, data: bytes = b"", only: Sequence[str] | None = None, seconds: float = ASK
+    ) -> dict[str, Answer]:
+        """Return the answers of all hosts, or of `only` some, to a command with `data` on its input."""
+        return self.give(argv, lambda: (data,), self.hosts if only is None else only, seconds)
 
-    def give(self, argv: Words, chunks: Callable[[], Iterable[bytes]], only: Sequence[str]) -> dict[str, Answer]:
-        """Return the answers of these hosts to a command that reads `chunks`, without a time limit."""
-        return each(only, lambda node: answer(self._channel(node, argv), chunks(), None))
+    def give(
+        self, argv: Words, chunks: Callable[[], Iterable[bytes]], only: Sequence[str], seconds: float
+    ) -> dict[str, Answer]:
+        """Return the answers of these hosts to a command that reads `chunks`. Each has that time."""
+        opened: list[Channel] = []
+
+        def answered(node: str) -> Answer:
+            channel = self._channel(node, argv)
+            opened.append(channel)
+            return answer(channel, chunks(), seconds)
+
+        def give_up() -> None:
+            for channel in opened:
+                channel.cut()
+
+        return each(only, answered, give_up)
 
     def _channel(self, node: str, argv: Words) -> Channel:
         try:
@@ -110,7 +124,11 @@ def why_unopened(error: Exception, hosts: int) -> str:
     return str(error) or type(error).__name__
 
 
-def each(names: Sequence[str], act: Callable[[str], T]) -> dict[str, T]:
-    """Return name -> result of `act` for each name, many at a time."""
+def each(names: Sequence[str], act: Callable[[str], T], give_up: Callable[[], None] = lambda: None) -> dict[str, T]:
+    """Return name -> result of `act` for each name, many at a time. `give_up` ends them early, at Ctrl-C."""
     with ThreadPoolExecutor(min(AT_ONCE, len(names) or 1)) as pool:
-        return dict(zip(names, pool.map(act, names)))
+        try:
+            return dict(zip(names, pool.map(act, names)))
+        except BaseException:  # the pool waits for its threads
+            give_up()
+            raise

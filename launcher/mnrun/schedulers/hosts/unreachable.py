@@ -1,4 +1,4 @@
-"""Return one error for all hosts that cannot be reached, with the meaning of each reason and the fix."""
+"""Return one error for all hosts that cannot be reached, with each reason and its fix, or on which a command failed."""
 
 from __future__ import annotations
 
@@ -52,3 +52,8 @@ def error(reasons: Mapping[str, str], count: int) -> NodeError:
     for (why, fix), hosts in alike.items():
         parts.append(f"{nodeset.fold(hosts)}: {why}" + (f" ({fix.format(host=hosts[0])})" if fix else ""))
     return NodeError(f"{len(reasons)} of {nodeset.counted(count, 'host')} cannot be reached: {'; '.join(parts)}")
+
+
+def failed(reasons: Mapping[str, str], count: int) -> NodeError:
+    """Return one error for all hosts on which a command failed, of `count`."""
+    return NodeError(f"failed on {len(reasons)} of {nodeset.counted(count, 'host')}: {nodeset.folded(reasons)}")

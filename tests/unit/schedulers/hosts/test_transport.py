@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import queue
 import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +25,7 @@ from mnrun.schedulers.hosts.transport import Transport
 from mnrun.system.process import Event
 from unit.conftest import Shell
 from unit.samples import job_spec
+from unit.world import World
 
 
 class Played:
@@ -54,6 +57,16 @@ class Played:
     def cut(self) -> None:
         self._code = None
         self._over.put(None)
+
+
+class Unending(Played):
+    """A command that ends only where it is cut."""
+
+    def __init__(self) -> None:
+        super().__init__(stays=True)
+
+    def shut(self) -> None:
+        pass
 
 
 class Hosts(Transport):
@@ -104,8 +117,32 @@ def test_every_host_is_asked() -> None:
     }
     assert opened["a"].heard == b"given"
     assert list(hosts.ask(("true",), only=("b",))) == ["b"]
-    assert hosts.give(("cat",), lambda: iter((b"x", b"y")), ("a",))["a"].code == 3
+    assert hosts.give(("cat",), lambda: iter((b"x", b"y")), ("a",), 10)["a"].code == 3
     assert opened["a"].heard == b"xy"
+
+
+def test_a_host_that_answers_too_late() -> None:
+    """It is given up, which is something else than a connection that broke."""
+    hosts = Hosts(("a", "b"), lambda node, argv: Unending() if node == "b" else Played())
+    answers = hosts.ask(("sha256sum",), seconds=0.1)
+    assert answers == {"a": Answer(0, "", ""), "b": Answer(None, "", "", late=True)}
+
+
+def test_ctrl_c_ends_commands_on_hosts(world: World) -> None:
+    """It does not wait for the last of them, as for the copy of a large image."""
+    opened, both = {"a": Unending(), "b": Unending()}, threading.Barrier(2)
+    hosts = Hosts(("a", "b"), lambda node, argv: opened[node])
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def chunks() -> Iterator[bytes]:
+        if both.wait(10) == 0:
+            signal.pthread_kill(main, signal.SIGINT)
+        yield b"x"
+
+    with pytest.raises(KeyboardInterrupt), world.allowed():
+        hosts.give(("cat",), chunks, ("a", "b"), 60)
+    assert [channel.wait() for channel in opened.values()] == [None, None]
 
 
 def test_a_prompt_is_on_the_commands_host() -> None:
