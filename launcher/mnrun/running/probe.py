@@ -30,6 +30,7 @@ from mnrun.planning import compatibility, layout
 from mnrun.planning.compatibility import Verdict
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import SCHEDULERS
+from mnrun.system.process import PROBE
 
 if TYPE_CHECKING:
     from mnrun.schedulers.hosts.transport import Transport
@@ -123,7 +124,7 @@ class Probe:
 
     def _answer(self, names: tuple[str, ...], words: Words) -> str:
         if self.transport is not None:
-            return "".join(answer.out for answer in self.transport.ask(words, only=names).values())
+            return "".join(answer.out for answer in self.transport.ask(words, only=names, seconds=PROBE).values())
         assert self.allocation is not None
         return SCHEDULERS[self.site.scheduler].on_each(self.allocation, names, words, self.environ)
 

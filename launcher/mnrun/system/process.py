@@ -24,7 +24,7 @@ from functools import partial
 from itertools import groupby
 from typing import IO, Optional, Protocol
 
-from mnrun.errors import SchedulerError
+from mnrun.errors import NodeError, SchedulerError
 from mnrun.files import spoken, wrappers
 from mnrun.model import Command, Listed, Words
 
@@ -33,6 +33,7 @@ Output = tuple[Optional[int], Optional[int]]  # open files in place of mnrun's o
 Event = tuple[str, str, object]
 PIPE = ("ask ", "answer ")  # lines of nodes to each other come many at once, as one event "pipe" (nodes/relay.py)
 BLOCK = 65536  # bytes in one read
+PROBE = 150.0  # seconds for the scripts of wrappers/probe, which have limits of their own for each program
 
 
 class Stopped(Exception):
@@ -241,8 +242,8 @@ def has(program: str) -> bool:
     return shutil.which(program) is not None
 
 
-def ask(argv: Words) -> str:
-    """Return the output of a short command on this machine, or "" if the command fails or is missing."""
+def ask(argv: Words, seconds: float = PROBE) -> str:
+    """Return the output of a command on this machine. Raises NodeError if it fails, is missing or takes longer."""
     try:
         done = subprocess.run(
             argv,
@@ -250,12 +251,18 @@ def ask(argv: Words) -> str:
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
-            timeout=20,
+            timeout=seconds,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    except OSError as error:
+        raise NodeError(f"cannot start {argv[0]} here: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        problem = f"this machine did not answer within {seconds:.0f} s"
+        raise NodeError(problem, "see whether a daemon or a file system hangs: ps -eo pid,stat,wchan,args") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["without a message"]
+        raise NodeError(f"{argv[0]} ended here with {done.returncode}: {lines[-1]}")
+    return done.stdout
 
 
 def _has_a_reader(fd: int) -> bool:
@@ -353,7 +360,8 @@ class Signals:
     def __enter__(self) -> Signals:
         for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._forward)):
             # nohup ignores HUP, and a shell lets background jobs ignore INT and QUIT (bash(1), SIGNALS)
-            if signal.getsignal(signum) is not signal.SIG_IGN:
+            # None is a handler that a library has set in C, and Python cannot set it again
+            if signal.getsignal(signum) not in (signal.SIG_IGN, None):
                 self._before[signum] = signal.signal(signum, self._note)
         if (
             signal.SIGHUP in self._before

@@ -187,7 +187,7 @@ def test_hosts_are_asked_by_their_transport(image: Path, mocker: MockerFixture) 
     probe.transport = transport = mocker.Mock()
     transport.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
     assert resolve(probe)[0].start.mpi == "openmpi"
-    assert transport.ask.call_args.kwargs == {"only": ("node01",)}
+    assert transport.ask.call_args.kwargs == {"only": ("node01",), "seconds": process.PROBE}
 
 
 def words_of(spec: JobSpec) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mnrun.errors import NodeError
 from mnrun.model import Command, Listed
 from mnrun.system import process
 from mnrun.system.process import Child, Event
@@ -192,3 +193,32 @@ def test_a_list_that_is_no_word_is_a_file(starter: Starter, tmp_path: Path, pipe
     assert place.read_text() == text
     assert (tmp_path / "read.mode").read_text() == "600:0\n"  # and no name
     assert len((tmp_path / "read.open").read_text().split()) == 5  # the usual three, the list, and ls's own
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("exit 3", "sh ended here with 3: without a message"),
+        ("echo one; echo two >&2; exit 3", "sh ended here with 3: two"),
+        ("sleep 60", "this machine did not answer within 0 s; see whether a daemon or a file system hangs: "),
+    ],
+)
+def test_a_question_without_an_answer(world: World, words: str, said: str) -> None:
+    """An error, and not the answer of a machine that has nothing."""
+    with pytest.raises(NodeError) as wrong, world.allowed():
+        assert process.ask(("echo", "hello")) == "hello\n"
+        process.ask(("sh", "-c", words), 0.3 if "sleep" in words else process.PROBE)
+    assert str(wrong.value).startswith(said)
+
+
+def test_a_question_to_a_program_that_is_not_there(world: World) -> None:
+    with pytest.raises(NodeError, match="cannot start /nowhere/ssh here: No such file"), world.allowed():
+        process.ask(("/nowhere/ssh",))
+
+
+def test_a_handler_in_c_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library has set it before Python's start. Python cannot set it again."""
+    before, getsignal = signal.getsignal(signal.SIGUSR1), signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda signum: None)
+    with process.Signals(queue.SimpleQueue()):
+        assert getsignal(signal.SIGUSR1) is before

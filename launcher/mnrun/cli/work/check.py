@@ -97,7 +97,7 @@ def _surveys(spec: JobSpec) -> dict[str, NodeSurvey]:
         from mnrun.running import hosts
 
         with where.connected(spec, Screen()) as connection:
-            answers = connection.transport.ask(words)
+            answers = connection.transport.ask(words, seconds=process.PROBE)
             hosts.refuse_silent(answers)
             return {node: node_survey(parse(answer.out)) for node, answer in answers.items()}
     if where.in_job() and not spec.hosts.local:

@@ -1,7 +1,6 @@
 """Hosts by ssh from within Python: the only module that imports paramiko.
 
-`ssh -G` gives names, users, ports, keys and jump hosts as the OpenSSH client has them, if it is installed. A host's key
-must be known: none is taken on trust.
+`ssh -G` gives names, users, ports, keys and jump hosts, if OpenSSH is installed. No host's key is taken on trust.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from mnrun.system.process import Event, ProcessChannel, Running
 if TYPE_CHECKING:
     import paramiko
 
-PATIENCE = 15.0  # seconds for each step of a login
+PATIENCE = 15.0  # seconds for each step of a login, and for `ssh -G`
 SILENT = 30000  # milliseconds that sent data may stay without an acknowledgement (tcp(7), TCP_USER_TIMEOUT)
 SSH = 22
 SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
@@ -91,9 +90,10 @@ def _settings(name: str, user: str, port: int | None) -> Mapping[str, list[str]]
     """Return the values of each setting of a host, by `ssh -G`, or by paramiko's own reading of ~/.ssh/config."""
     options = [*(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
     settings: dict[str, list[str]] = {}
-    for line in process.ask(("ssh", "-G", *options, "--", name)).splitlines():
-        key, _, value = line.partition(" ")
-        settings.setdefault(key.lower(), []).append(value)
+    with contextlib.suppress(NodeError):  # there is no ssh, or an old one
+        for line in process.ask(("ssh", "-G", *options, "--", name), PATIENCE).splitlines():
+            key, _, value = line.partition(" ")
+            settings.setdefault(key.lower(), []).append(value)
     path = os.path.expanduser("~/.ssh/config")
     if settings or not os.path.exists(path):
         return settings
