@@ -87,6 +87,7 @@ class _Bringing:
         self.starter = starter
         self.source: Source | None = None  # the image file, if it is staged
         self.copy = ""  # its path on the nodes
+        self.step: Running  # the step that brings the image
         self.roster = Roster(plan.layout.nodes)
         self.begin = time.monotonic()
         self.deadline = self.begin + plan.spec.container.pull_timeout
@@ -105,14 +106,17 @@ class _Bringing:
             self.screen.phase(f"reading {container.image_name}")
             self.source = staged.source(container.image_name, Path(container.image_cache), self._glance)
             self.copy = self.source.copy(container.stage_dir, getpass.getuser())
-        self._start_step(self.plan.layout.nodes)
+        self._start_step("prepare", self.plan.layout.nodes)
         self._listen()
         if self.roster.lacking and self.roster.images:
             # A copy goes to all nodes of a step. So the nodes that lack it get one of their own.
             lacking = tuple(self.roster.lacking)
             self.end()
+            for kind, _, data in self.later:
+                if kind == "signal":
+                    raise Stopped(int(str(data)))
             self.roster.lacking.clear()
-            self._start_step(lacking)
+            self._start_step("again", lacking)
             self._listen()
         if self.roster.lacking:
             self._start_copy()
@@ -121,7 +125,7 @@ class _Bringing:
     def end(self) -> None:
         """Close the step's lease, and wait for the end of all commands."""
         for name, command in self.running.items():
-            command.close() if name == "prepare" else command.end(signal.SIGTERM)
+            command.end(signal.SIGTERM) if name == "copy" else command.close()
         deadline = time.monotonic() + FAREWELL
         while self.running:
             try:
@@ -144,11 +148,11 @@ class _Bringing:
                 raise Stopped(int(str(event[2])))
             self.later.append(event)
 
-    def _start_step(self, nodes: tuple[str, ...]) -> None:
+    def _start_step(self, name: str, nodes: tuple[str, ...]) -> None:
         plan, source = self.plan, self.source
         if nodes != plan.layout.nodes:
             plan = replace(plan, layout=Layout(nodes, (1,) * len(nodes)))
-        step = self._start("prepare", carry(plan, self.site)[Phase.PREPARE])
+        step = self.step = self._start(name, carry(plan, self.site)[Phase.PREPARE])
         pulse = SCHEDULERS[self.site.scheduler].CLIENT
         copy = (self.copy, source.size) if source else None
         step.send(kit.prepare_input(plan.spec, self.environ, pulse, copy))
@@ -161,7 +165,7 @@ class _Bringing:
         lacking, source = self.roster.lacking, self.source
         step = next(iter(lacking.values()))
         if not re.fullmatch(r"\d+\.\d+", step):
-            raise NodeError(f"{next(iter(lacking))} does not know its step, but {step!r}", UNSTAGED)
+            raise NodeError(f"{next(iter(lacking))} names its step {step!r}, which is not JOB.STEP", UNSTAGED)
         self.told = True
         nodes = nodeset.fold(lacking)
         self.screen.say(f"copying {source.path} ({source.size >> 20} MB) to {nodes}")
@@ -172,7 +176,7 @@ class _Bringing:
     def _start(self, name: str, command: Command, remedy: str = "") -> Running:
         self.screen.command(kit.typed(command))
         with starting(command.argv[0], remedy):
-            piped = name == "prepare"  # a copy has no lease, and gets a TERM when mnrun is killed
+            piped = name != "copy"  # a copy has no lease, and gets a TERM when mnrun is killed
             self.running[name] = self.starter(name, command, dict(self.environ), self.events, piped, apart=not piped)
         return self.running[name]
 
@@ -188,6 +192,8 @@ class _Bringing:
                 raise Stopped(int(str(data)))
             if kind == "told":
                 self.later.append((kind, name, data))
+            elif name not in self.running:
+                pass  # the first step, which did not end in time
             elif kind == "ended":
                 self._ended(name, int(str(data)))
             else:
@@ -218,7 +224,7 @@ class _Bringing:
         self.running.pop(name, None)
         if name == "copy" and code == 0:
             self.roster.lacking.clear()
-            self.running["prepare"].send(b"take\n")
+            self.step.send(b"take\n")
             return
         if self.roster.failed:
             raise self._failed()

@@ -39,11 +39,13 @@ class Cluster:
         self.sent: list[bytes] = []
         self.signals: list[int] = []
         self.while_copying: Callable[[queue.SimpleQueue[Event]], None] = lambda events: None
+        self.while_closing: Callable[[queue.SimpleQueue[Event]], None] = lambda events: None
+        self.stays = ""  # a step that ends only after its successor has begun
 
     def start(
         self, name: str, command: Command, environ: object, events: queue.SimpleQueue[Event], piped: bool, **_: object
     ) -> Any:
-        assert piped == (name == "prepare")
+        assert piped == (name != "copy")
         self.commands.append(command.argv)
         if name == "copy" and self.copy == 127:
             raise FileNotFoundError
@@ -61,6 +63,9 @@ class Started:
                 events.put(("ended", name, cluster.copy))
 
     def send(self, data: bytes) -> None:
+        if self.cluster.stays and self.name != self.cluster.stays:
+            self.events.put(("line", self.cluster.stays, "fail node01 it was given up"))
+            self.events.put(("ended", self.cluster.stays, 137))
         self.cluster.sent.append(data)
         for line in self.cluster.taken if data == b"take\n" else self.cluster.steps.pop(0):
             self.events.put(("line", self.name, line))
@@ -69,12 +74,14 @@ class Started:
         pass
 
     def close(self) -> None:
-        if self.name == "prepare":
+        self.cluster.while_closing(self.events)
+        if self.name != self.cluster.stays:
             self.events.put(("ended", self.name, 0))
 
     def end(self, signum: int) -> None:
         self.cluster.signals.append(signum)
-        self.events.put(("ended", self.name, 128 + signum))
+        if self.name != self.cluster.stays:
+            self.events.put(("ended", self.name, 128 + signum))
 
 
 @pytest.fixture
@@ -160,7 +167,7 @@ UNSTAGED = "--no-stage makes the nodes read the image where it is"
         (
             Cluster(["lacks node01 --x", "lacks node02 --x"]),
             NodeError,
-            f"node01 does not know its step, but '--x'; {UNSTAGED}",
+            f"node01 names its step '--x', which is not JOB.STEP; {UNSTAGED}",
         ),
     ],
 )
@@ -188,6 +195,24 @@ def test_a_signal_while_it_is_copied(source: Path) -> None:
     with pytest.raises(Stopped):
         carried_out(cluster, source)
     assert cluster.signals == [signal.SIGTERM]
+
+
+def test_a_signal_between_two_steps(source: Path) -> None:
+    """The first step ends, and no second one begins."""
+    cluster = Cluster(["lacks node02 7.3", image("node01")])
+    cluster.while_closing = lambda events: events.put(("signal", "", int(signal.SIGINT)))
+    with pytest.raises(Stopped):
+        carried_out(cluster, source)
+    assert len(cluster.commands) == 1
+
+
+def test_a_step_that_ends_late(source: Path, mocker: MockerFixture) -> None:
+    """What it still says, and its end, are not those of the second step."""
+    mocker.patch("mnrun.running.prepare.FAREWELL", 0.01)
+    cluster = Cluster(["lacks node02 7.3", image("node01")], [image("node02")])
+    cluster.stays = "prepare"
+    assert carried_out(cluster, source).spec.container.image_name == COPY
+    assert cluster.signals == [signal.SIGKILL]
 
 
 def test_a_signal_while_it_is_read(source: Path) -> None:
