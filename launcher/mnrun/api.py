@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 import shlex
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,11 @@ class Job:
         """Run the job on the nodes of this allocation, or in one of its own. Return its exit code.
 
         Raises LaunchError if mnrun itself fails. The class tells the kind, and `code` is the exit code of `mnrun run`.
+        Raises UsageError outside the main thread.
         """
+        if threading.current_thread() is not threading.main_thread():
+            problem = "run() handles signals and changes the environment, and so works in the main thread only"
+            raise UsageError(problem, "use submit() and wait(), or a process for each run")
         with _environment():
             return session.carry_out(self._command, self._given())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,15 @@ def test_the_environment_is_given_back(paper: Path, mocker: MockerFixture) -> No
     mocker.patch.object(session, "carry_out", side_effect=carry_out)
     assert job().run() == 3
     assert "SLURM_JOB_ID" not in os.environ
+
+
+def test_a_thread_runs_no_job(paper: Path, mocker: MockerFixture) -> None:
+    """Python sets signals in its main thread alone, and two launches would share one environment."""
+    carry_out = mocker.patch.object(session, "carry_out", return_value=0)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError) as wrong:
+        pool.submit(job().run).result()
+    assert wrong.value.remedy == "use submit() and wait(), or a process for each run"
+    carry_out.assert_not_called()
 
 
 def test_a_submitted_job_is_followed(paper: Path, mocker: MockerFixture) -> None:
