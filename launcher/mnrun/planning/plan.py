@@ -346,8 +346,10 @@ def _without_effect(spec: JobSpec) -> list[str]:
         notes.append(
             "--label: no effect on ranks that your own mpirun starts; --tag-output or -prepend-rank is its own"
         )
-    if spec.resources.gpu_bind and not program.direct:
-        notes.append("--gpu-bind: no effect on ranks that your own mpirun starts")
+    if not program.direct:
+        args = spec.sets("mpi_args") and launcher not in mpi.WITHOUT_MPI
+        given = {"gpu-bind": spec.resources.gpu_bind, "split-output": program.split_output, "mpi-args": args}
+        notes += [f"--{name}: no effect on ranks that your own mpirun starts" for name, value in given.items() if value]
     if launcher in mpi.WITHOUT_MPI:
         if not program.direct:
             notes.append(f"--launcher {launcher}: no effect on ranks that you start yourself")
@@ -365,6 +367,8 @@ def _without_hosts(spec: JobSpec) -> list[str]:
         notes.append(f"{', '.join('--' + name.replace('_', '-') for name in of_hosts)}: no effect without --hosts")
     if spec.hosts.names and spec.start.module:
         notes.append(f"module load {' '.join(spec.start.module)}: not done, since it would change only this machine")
+    if spec.hosts.names and spec.sets("stage_limit"):
+        notes.append("--stage-limit: no effect with --hosts")
     if spec.start.mode == "outside-in" and not spec.hosts.names and spec.sets("connect"):
         notes.append("--connect: no effect outside-in, where the scheduler starts what runs on the nodes")
     return notes

@@ -263,6 +263,10 @@ def test_what_needs_an_open_file(mpi: str, launcher: str) -> None:
         (BY_SRUN, ()),
         ({**INSIDE, "launcher": "env", "mpi_args": ("-v",)}, ("--mpi-args: no effect on ranks that no MPI starts",)),
         ({**INSIDE, "launcher": "env", "script": "x"}, ("--launcher env: no effect on ranks that you start yourself",)),
+        (
+            {**INSIDE, "script": "x", "split_output": "out", "mpi_args": ("-v",)},
+            tuple(f"--{name}: no effect on ranks that your own mpirun starts" for name in ("split-output", "mpi-args")),
+        ),
     ],
 )
 def test_notes_are_about_options_without_effect(given: dict[str, Any], notes: tuple[str, ...]) -> None:
@@ -317,6 +321,7 @@ def test_host_is_the_same_job_without_containers() -> None:
         ({"rsh": "pdsh", "ssh_user": "bob"}, ["--rsh, --ssh-user: no effect without --hosts"]),
         ({"rsh": "pdsh", "ssh_user": "bob", "hosts": "n1"}, []),
         ({"stage": True, "hosts": "n1"}, []),
+        ({"stage": True, "stage_limit": "1G", "hosts": "n1"}, ["--stage-limit: no effect with --hosts"]),
         (
             {"stage": True, "hosts": "n1", "image": "docker://app:1"},
             ["--stage: no effect here, since only an image file is copied"],
