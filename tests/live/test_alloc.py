@@ -232,7 +232,7 @@ def test_several_tasks_of_mnrun_are_refused(cluster: Cluster) -> None:
     result = cluster.alice(["srun", "-Q", *TWO, "mnrun", *INSIDE.words, "--", HELLO])
     assert (result.code, result.out) == (2, ""), result
     (said,) = mine(result)
-    assert said.startswith("srun has started mnrun 2 times; leave srun away"), result
+    assert said.startswith("srun has started mnrun 2 times; leave out srun"), result
     line = said.partition("starts the ranks: ")[2]
     check(cluster.alice(["salloc", "-Q", *TWO, "sh", "-c", line]), "node01", "node02", tasks=1)
     check(cluster.alice(["sh", "-c", line]), "node01", "node02", tasks=1)

@@ -184,7 +184,8 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "-o --output",
         "text",
-        "File for the output of all ranks: %x-%j.out, of an array %x-%A_%a.out; a live run ignores a job file's value.",
+        "File for the output of all ranks. Default of a batch job: %x-%j.out, of an array %x-%A_%a.out. "
+        "A live run takes it from the command line or MNRUN_OUTPUT only.",
         _BATCH,
         metavar="FILE",
     ),
@@ -207,7 +208,7 @@ OPTIONS: tuple[Option, ...] = (
     _option(
         "--pull",
         "choice",
-        "Condition for asking the registry: the image is missing, never, or always (for tags that move).",
+        "When to ask the registry: missing (only if the image is not there), never, or always (for tags that move).",
         _BOX,
         choices="missing never always",
         default="missing",
@@ -383,7 +384,7 @@ COMMON = frozenset(
 # Options whose values are paths.
 PATHS = (
     *("image", "bind", "chdir", "script", "env_file", "job_dir", "image_cache", "templates", "split_output"),
-    *("output", "error", "hostfile", "podman_root", "timeline"),
+    *("output", "error", "hostfile", "podman_root", "timeline", "stage_dir"),
 )
 
 

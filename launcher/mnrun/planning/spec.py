@@ -30,6 +30,7 @@ from mnrun.planning.values import (
     Surroundings,
     Values,
     absolute,
+    expanded,
     gpu_bind,
     gpus_each,
     limit,
@@ -209,7 +210,7 @@ def _batch(values: Values) -> Batch:
         slurm=values.words("slurm"),
         setup=values.words("setup"),
         ulimit=tuple(limit(word) for word in values.words("ulimit")),
-        mnrun=values.text("mnrun"),
+        mnrun=expanded(values.text("mnrun"), values.around),
         templates=values.path("templates"),
     )
 

@@ -65,7 +65,12 @@ def absolute(path: str, around: Surroundings) -> str:
 
 
 def of_home(path: str, around: Surroundings) -> str:
-    return absolute(re.sub(r"^~/", lambda _: around.home + "/", path), around)
+    return absolute(expanded(path, around), around)
+
+
+def expanded(path: str, around: Surroundings) -> str:
+    """Return a path or a program's name with the home directory for a leading `~/`."""
+    return re.sub(r"^~/", lambda _: around.home + "/", path)
 
 
 def mount(word: str, around: Surroundings) -> Mount:

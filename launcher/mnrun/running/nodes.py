@@ -59,7 +59,7 @@ def refuse_copies(given: Mapping[str, object]) -> None:
     words = environment.masked(sys.argv[1:])
     verb = words[:1] if words[:1] and words[0] in VERBS else []
     line = shlex.join(["mnrun", *verb, *size, *words[len(verb) :]])
-    raise UsageError(f"srun has started mnrun {task.tasks} times", f"leave srun away, mnrun starts the ranks: {line}")
+    raise UsageError(f"srun has started mnrun {task.tasks} times", f"leave out srun: mnrun starts the ranks: {line}")
 
 
 def could_be_allocated(spec: JobSpec) -> bool:

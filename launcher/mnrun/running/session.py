@@ -305,8 +305,10 @@ def _load_modules(names: object) -> None:
 
 
 def _ineffective(spec: JobSpec, allocated: bool = False) -> list[str]:
-    """Return a note on options that have an effect only at submission. Options of the allocation had one if mnrun
-    itself has `allocated` the nodes."""
+    """Return a note on options that have an effect only at submission.
+
+    If mnrun `allocated` the nodes, the allocation's options did have an effect, and are left out.
+    """
     from mnrun.running.outputs import live_files
 
     here = live_files(spec)
@@ -317,7 +319,8 @@ def _ineffective(spec: JobSpec, allocated: bool = False) -> list[str]:
         if not (allocated and "shell" in BY_NAME[name].verbs)
     ]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-    return [f"{options}: no effect here, since the job runs already; use mnrun submit"] if given else []
+    why = "here, since the job runs already; use mnrun submit" if nodes.in_job() else "without Slurm"
+    return [f"{options}: no effect {why}"] if given else []
 
 
 def _umask() -> str:

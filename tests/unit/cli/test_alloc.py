@@ -275,7 +275,8 @@ def test_local_and_jobs_get_no_allocation(
     outside: Terminal, salloc: Salloc, granted: Launched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--local is this machine. A job has its nodes, and options of an allocation have no effect on it."""
-    assert outside("--local", *IMAGE, "./app").code == 7
+    answer = outside("--local", "-t", "5", *IMAGE, "./app")
+    assert (answer.code, "mnrun: --time: no effect without Slurm\n" in answer.err) == (7, True)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     answer = outside("-t", "5", *IMAGE, "./app")
     assert answer.code == 7
@@ -320,7 +321,7 @@ def test_several_tasks_of_mnrun_are_refused_once(
 ) -> None:
     """The first task names the line to type, and the others are silent."""
     said = complaint(copies(*words))
-    assert said == f"srun has started mnrun 2 times; leave srun away, mnrun starts the ranks: {line}"
+    assert said == f"srun has started mnrun 2 times; leave out srun: mnrun starts the ranks: {line}"
     monkeypatch.setenv("SLURM_PROCID", "1")
     answer = copies(*words)
     assert (answer.code, answer.out, answer.err) == (2, "", "")

@@ -159,6 +159,7 @@ def test_the_command(text: str) -> None:
         ("script", "job.sh", "/home/alice/run/job.sh"),
         ("templates", "mine", "/home/alice/run/mine"),
         ("job_dir", "~/records", "/home/alice/records"),
+        ("stage_dir", "~/copies", "/home/alice/copies"),
         ("output", "${SCRATCH}/%j.out", "/scratch/alice/%j.out"),
         ("output", "%x-%j.out", "/home/alice/run/%x-%j.out"),
         ("hostfile", "hosts", "/home/alice/run/hosts"),

@@ -369,6 +369,15 @@ def test_binding_is_left_alone_but_with_gpus_or_threads(given: dict[str, Any], b
 
 
 @pytest.mark.parametrize(
+    ("given", "program"),
+    [("~/venv/bin/mnrun", "/home/alice/venv/bin/mnrun"), ("mnrun", "mnrun"), ("/opt/mnrun", "/opt/mnrun")],
+)
+def test_where_mnrun_is(given: str, program: str) -> None:
+    """The batch script quotes it, so that no shell reads its ~. A bare name is looked up on the node's PATH."""
+    assert build("./app", mnrun=given).batch.mnrun == program
+
+
+@pytest.mark.parametrize(
     ("given", "path"),
     [
         ({}, "/home/alice/.mnrun/jobs"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
@@ -222,7 +222,7 @@ def _head(path: str) -> str:
 
 def _refuse_container_tool(line: Line) -> None:
     word, *rest = line.command
-    if "host" in line.options or line.has("--runtime=host"):
+    if _runtime(line) == "host":
         return
     meant = foreign.translation(line.command, line.names)
     image = () if line.has("--image") else ("--image", meant.image or "app.sif")
@@ -234,6 +234,12 @@ def _refuse_container_tool(line: Line) -> None:
     if word in SLURM and line.plain:
         right = line.with_words(*image, command=rest if rest and not rest[0].startswith("-") else ("./app",))
         raise UsageError(f"{word} inside mnrun would run in the container", f"write {SLURM[word].format(right)}")
+
+
+def _runtime(line: Line) -> str:
+    """Return the runtime of the line, or of its variable, or ""."""
+    given = [words[-1].rpartition("=")[2] for option, words in _parts(line.options) if option is BY_FLAG["--runtime"]]
+    return given[-1] if given else os.environ.get("MNRUN_RUNTIME", "")
 
 
 def _refuse_quoted(line: Line) -> None:
