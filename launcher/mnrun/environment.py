@@ -159,7 +159,7 @@ GIVEN_BACK = (
 SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
 
 
-# Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun sets it for its ranks.
+# Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun.
 SRUN_DROPS = (
     "SRUN_*",
     "OMPI_COMM_WORLD_*",

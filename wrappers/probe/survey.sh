@@ -16,7 +16,6 @@ fact bash "$BASH_VERSION"
 for program in awk grep sed tar gzip base64 getent mkfifo od setsid; do
   has "$program" || fact lacks "$program"
 done
-if has ssh-keygen; then fact keygen yes; fi
 if unshare --user true 2>/dev/null; then fact userns yes; fi
 if [[ -r /dev/fuse && -w /dev/fuse ]]; then fact fuse yes; fi
 if has squashfuse_ll || has squashfuse; then fact squashfuse yes; fi

@@ -202,9 +202,6 @@ def _base(survey: NodeSurvey) -> Iterator[Row]:
     bash = re.match(r"(\d+)\.(\d+)", facts.get("bash", ""))
     if bash and (int(bash[1]), int(bash[2])) < BASH:
         yield "bash", NO, facts["bash"], "install bash 4.4 or later: guards need it"
-    if "keygen" not in facts:
-        fix = "`mnrun submit`, inside-out by ssh, needs it on the first node; --connect pipe does not"
-        yield "ssh-keygen", PART, "not installed", fix
     if survey.lacks:
         yield "system", NO, f"{system}; no {', '.join(survey.lacks)}", "install what is missing: guards need it"
     else:

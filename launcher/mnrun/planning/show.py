@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict, if there is one, and the source of the facts on node and image. Faults of the job count above it."""
+    """A verdict, if there is one, and the source of the facts on node and image. A fault of the job outweighs it."""
 
     verdict: Verdict | None
     origin: str

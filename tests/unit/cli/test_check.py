@@ -20,7 +20,7 @@ from unit.typed import Terminal
 
 FACTS = (RECORDED / "facts.txt").read_text()
 MPICH = FACTS.replace("openmpi /usr/bin/mpirun mpirun (Open MPI) 4.1.4", "mpich /usr/bin/mpirun HYDRA")
-WELL = ("apptainer 1.4.5", "apptainer-suid yes", "system Debian", "keygen yes")
+WELL = ("apptainer 1.4.5", "apptainer-suid yes", "system Debian")
 ELSEWHERE = "ask the nodes: salloc -N 2 mnrun check"
 
 
