@@ -36,7 +36,10 @@ case $what in
   take)
     part=$path.$$
     trap 'rm -f -- "$part"' EXIT
-    cat >"$part"
+    why=$(cat 2>&1 >"$part") || {
+      echo "$folder: ${why##*: }; name another directory with --stage-dir" >&2
+      exit 1
+    }
     is_it "$part" || { echo "the copy differs from the original" >&2; exit 1; }
     mv -f -- "$part" "$path"
     ;;

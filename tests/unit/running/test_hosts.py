@@ -170,6 +170,16 @@ def staged(sh: Shell, top: Path, works: bool) -> None:
         assert sh(text, "look", path, digest, "/nowhere", shell="bash") == b"have\n"
 
 
+def test_a_disk_that_is_full(sh: Shell, tmp_path: Path) -> None:
+    """Nothing of the copy stays, and the remedy is said."""
+    text = wrapper("exposed.sh") + wrapper("store_image.sh")
+    folder = tmp_path / "mnrun.alice/images"
+    path, limit = str(folder / "sha256-0.sif"), "trap '' XFSZ; ulimit -f 1\n"  # 1 kB
+    said = sh(f"exec 2>&1\n{limit}{text}", "take", path, "0", shell="bash", stdin=b"image" * 10000, code=1)
+    assert said.decode() == f"{folder}: File too large; name another directory with --stage-dir\n"
+    assert list(folder.iterdir()) == []
+
+
 def test_a_plan_copies_nothing(tmp_path: Path) -> None:
     """It shows where the image would be, and asks no host."""
     image = tmp_path / "app.sif"
