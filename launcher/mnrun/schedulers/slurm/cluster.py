@@ -18,6 +18,7 @@ from mnrun.model import Allocation, Site
 from mnrun.schedulers.model import ACTIVE, RUNNING, BatchStart, StepTask, Trace, number
 from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
+from mnrun.system.process import PROBE
 
 # The paths of Slurm's configuration: in packages, in older Debians, and for "configless" slurmd and sackd.
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
@@ -28,6 +29,7 @@ ENDS = "Slurm ends what is left there once it can"
 SIGNALS = 4
 ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions: there is one question more
 SBATCH = 60  # seconds for sbatch to answer
+ASK = 60  # seconds for other commands
 _ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # the output of --parsable, with the cluster's name
 # sbatch's errors after which slurmctld may have taken the job all the same.
 _UNSURE = re.compile("timed out|zero bytes|receive failure", re.IGNORECASE)
@@ -189,7 +191,7 @@ def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], 
     asked = set(names)
     gpus = {node.gpus for node in allocation.nodes if node.name in asked}
     srun = steps.once_each(names, gpus.pop() if len(gpus) == 1 else 0)
-    return _ask(*srun, *words, environ=environment.for_srun(environ))
+    return _ask(*srun, *words, environ=environment.for_srun(environ), seconds=PROBE)
 
 
 def why_down(names: Sequence[str]) -> dict[str, str]:
@@ -270,20 +272,22 @@ def end(job: str) -> None:
         subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
 
 
-def _ask(*argv: str, environ: Mapping[str, str] | None = None, about: str = "") -> str:
+def _ask(*argv: str, environ: Mapping[str, str] | None = None, about: str = "", seconds: float = ASK) -> str:
     """Return the output of a command of Slurm's. `about` begins the message if the command fails."""
-    done = _run(argv, environ)
+    done = _run(argv, environ, seconds)
     commands.refuse_silence(done)
     if done.returncode:
         raise SchedulerError(about + commands.complaint(done))
     return done.stdout
 
 
-def _run(words: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def _run(
+    words: Sequence[str], environ: Mapping[str, str] | None = None, seconds: float = ASK
+) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm's: again where a signal ended it, and once more where it did not reach slurmctld."""
-    done = commands.run(words, 60, environ)
+    done = commands.run(words, seconds, environ)
     for again in range(SIGNALS):
         if done.returncode >= 0 and (again or not commands.unreached(done)):
             break
-        done = commands.run(words, 60, environ)
+        done = commands.run(words, seconds, environ)
     return done

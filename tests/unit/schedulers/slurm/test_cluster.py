@@ -16,7 +16,7 @@ from mnrun.errors import NoAnswerError, SchedulerError
 from mnrun.model import Site
 from mnrun.schedulers.model import Trace
 from mnrun.schedulers.slurm import cluster
-from unit.samples import build, recorded
+from unit.samples import build, held, recorded
 
 JOB = Site("slurm", "7")
 
@@ -152,6 +152,13 @@ def test_a_slurm_that_does_not_answer(mocker: MockerFixture) -> None:
     with pytest.raises(SchedulerError) as wrong:
         cluster.site({})
     assert str(wrong.value) == "srun did not answer within 60 s; ask the cluster's admins about slurmctld"
+
+
+def test_a_question_to_nodes_takes_longer(mocker: MockerFixture) -> None:
+    """Than each of its own limits, such as 60 s for the image's container."""
+    mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("srun", 150))
+    with pytest.raises(SchedulerError, match="srun did not answer within 150 s"):
+        cluster.on_each(held("node01"), ("node01",), ("true",), {})
 
 
 @pytest.mark.parametrize(
