@@ -5,8 +5,8 @@
 # It says `here NODE` on standard output, or `fail NODE WHY`.
 # The directory comes first, and a taken name is refused. Every user of the node may have read the name in the list of
 # processes.
-# The line `here` comes before the kit. srun forwards no input before all nodes have answered, and the line tells which
-# nodes have.
+# The line `here` comes before the kit. srun passes the kit on only when every node's task has started. By this line the
+# launcher knows which tasks have.
 # The kit begins with the number of its files. Each file is a line `NAME SIZE`, and its text. So unpacking takes no
 # process, and ends exactly where the lease goes on.
 # If the scheduler grants GPUs by the task, a step has several tasks on a node. One of them is enough.
@@ -15,15 +15,15 @@ set +o posix
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 echo "here $mnrun_node"
 mnrun_fail() { echo "fail $mnrun_node $1" && exit 1; }
-[ "${BASH_VERSINFO[0]}${BASH_VERSINFO[1]}" -ge 44 ] || mnrun_fail "bash $BASH_VERSION is too old: mnrun needs 4.4 or newer on the nodes"
 umask 077
 mkdir -- "$0" 2>/dev/null || {
-  [ ! -O "$0.lease" ] || rm -rf -- "$0.lease" # lease.sh made it, and removes nothing
+  [ ! -O "$0.lease" ] || rm -rf -- "$0.lease" # lease.sh made it
   [ ! -e "$0" ] && [ ! -L "$0" ] || mnrun_fail "cannot make $0 on this node: another user has made it"
   mnrun_fail "cannot make $0 on this node: ${0%/*} is full, or not writable"
 }
 cd -- "$0" || exit 1
 trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
+[ "${BASH_VERSINFO[0]}${BASH_VERSINFO[1]}" -ge 44 ] || mnrun_fail "bash $BASH_VERSION is too old: mnrun needs 4.4 or newer on the nodes"
 # `own` names the maker of the directory by its pid and start time (proc(5), field 22), because pids are used again.
 IFS= read -rd '' mnrun_stat <"/proc/$$/stat"
 mnrun_stat=(${mnrun_stat##*) })

@@ -13,3 +13,7 @@ mkdir "$0" || {
 cd "$0" && mkfifo pipe && exec <>pipe &&
   echo 'exec cat >pipe' >pour && echo 'echo "$1" 1<>pipe' >say && echo "$0" >own &&
   cd / && exec env MNRUN_WAIT=60 "$@"
+echo "fail $MNRUN_NODE cannot write to $0 on this node: ${0%/*} is full"
+: >"$0/own" && sleep 3 # a process that waits for this file ends where it is empty (await_lease.sh, into.sh)
+rm -rf -- "$0"
+exit 1

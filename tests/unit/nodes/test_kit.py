@@ -340,6 +340,24 @@ def test_a_kit_for_which_there_is_no_room(sh: Shell, tmp_path: Path) -> None:
     assert not (tmp_path / "node").exists()
 
 
+def test_a_lease_for_which_there_is_no_room(sh: Shell, tmp_path: Path) -> None:
+    """A full disk may have room for a directory and a FIFO, and none for a file. A limit plays it."""
+    place = f"{tmp_path}/node.lease"
+    text = kit.spoken(kit.LEASE).replace("sleep 3", "sleep 0.1")
+    words = ("bash", "-p", "-c", text, place, "echo", "began")
+    said = sh("trap '' XFSZ; ulimit -f 0; exec \"$@\"", *words, shell="bash", environ={"MNRUN_NODE": "node01"}, code=1)
+    assert said.decode() == f"fail node01 cannot write to {place} on this node: {tmp_path} is full\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_that_a_node_fetches_has_all_of_bash(sh: Shell) -> None:
+    """Older bashes have no process substitution in posix mode, which a variable of the user's brings."""
+    posix = {**HERE, "POSIXLY_CORRECT": "1"}
+    script = '[[ ! -o posix ]] && echo "$0 $*"\n'
+    said = sh('exec "$@"', *kit.fetch("x.sh", ("a b",)), stdin=f"{len(script)}\n{script}".encode(), environ=posix)
+    assert said == b"here node01\nx.sh a b\n"
+
+
 @pytest.mark.parametrize(
     "damaged", [b"evil\n", b"a[$(echo evil >/proc/$$/fd/1)]\n", b"1\necho evil\n", b"1\n../evil 4\nevil"]
 )
@@ -355,11 +373,14 @@ def test_a_kit_that_is_none(sh: Shell, tmp_path: Path, damaged: bytes) -> None:
     ("version", "old"), [("3 2", True), ("4 2", True), ("4 3", True), ("4 4", False), ("5 0", False), ("10 1", False)]
 )
 def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str, old: bool) -> None:
-    """Before anything is made. A bash's own version cannot be set: its variable has another name here."""
+    """Nothing stays. A bash's own version cannot be set: its variable has another name here."""
     text = kit.spoken(kit.BOOT)
     assert "BASH_VERSINFO[" in text
     words = ("bash", "-p", "-c", f"played=({version})\n{text.replace('BASH_VERSINFO', 'played')}", f"{tmp_path}/node")
+    lease = tmp_path / "node.lease"  # of pdsh (lease.sh)
+    lease.mkdir()
     said = sh('exec "$@"', *words, stdin=kit.pack({"guard.sh": "echo began; ls"}), environ=HERE, code=1 if old else 0)
+    assert lease.exists() != old
     line, *files = said.decode().splitlines()[1:]
     assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
         "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
