@@ -6,7 +6,8 @@
 # An ADVERB, `./NAME.sh`, changes the variables, or WORDS, which are its "$@". This shell sources it, which costs no
 # process.
 # WORDS start in the job's directory. Without a container, rank.sh returns to the directory of its starter.
-set -euo pipefail
+mnrun_posix=(${POSIXLY_CORRECT+env "POSIXLY_CORRECT=$POSIXLY_CORRECT"}) # `set +o posix` unsets it, and it is for WORDS
+set -euo pipefail +o posix
 mnrun_context=$1 mnrun_place=$mnrun_here/$2
 shift 2
 source ./job.sh
@@ -72,4 +73,4 @@ if [[ $mnrun_place == */hold ]]; then # for join_container.sh
   while read -r mnrun_name; do printf '%s=%s\0' "$mnrun_name" "${!mnrun_name}"; done < <(compgen -e) >hold.env
 fi
 ((${#mnrun_odd[@]} == 0)) || set -- env "${mnrun_odd[@]}" "$@"
-exec "$@"
+exec "${mnrun_posix[@]}" "$@"

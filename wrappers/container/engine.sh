@@ -4,7 +4,7 @@
 source ./engines.sh
 source ./mps.sh
 shift 2
-mnrun_flags=(--name "mnrun.$mnrun_id.$$")
+mnrun_flags=(--name "mnrun.$mnrun_id.$$" ${mnrun_posix:+-e POSIXLY_CORRECT})
 
 # All users can read a command line, so it carries names without values. The image's own variables stay unchanged.
 while read -r mnrun_name; do

@@ -3,17 +3,18 @@
 # the master container.
 # Standard input does not go through mpirun, because Open MPI 5.0.7 loses nearly all of an input of more than 4 kB.
 # Instead a pipe carries it to rank 0, which runs on this node.
-set -euo pipefail
+mnrun_posix=(${POSIXLY_CORRECT+env "POSIXLY_CORRECT=$POSIXLY_CORRECT"}) # `set +o posix` unsets it, and it is for the program
+set -euo pipefail +o posix
 mnrun_here=$PWD # await.sh has entered this directory
 source ./job.sh
 if [[ $mnrun_stdin == rank ]]; then
-  # A process that carries the job's mark opens the pipe. The process waits here for as long as rank 0 does not read.
-  # So it must not hold the step's own output.
+  # `cat` blocks in its open until rank 0 reads. Its standard output is /dev/null, so that the step can end meanwhile.
+  # The guard ends it by the job's mark.
   sh -c 'exec cat >"$0"' "$mnrun_here/stdin" <&0 >/dev/null 2>&1 &
   exec </dev/null
 fi
 # shellcheck disable=SC2016  # its own words
-mnrun_own=(sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # the guard forwards signals to this program
+mnrun_own=("${mnrun_posix[@]}" sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # the guard forwards signals to this program
 if [[ -n $mnrun_connect && $mnrun_shell == terminal ]]; then exec "${mnrun_own[@]}"; fi
 source ./memory.sh
 source ./detach.sh

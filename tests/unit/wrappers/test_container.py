@@ -10,7 +10,7 @@ import pytest
 from mnrun.files import wrappers
 from mnrun.nodes import kit
 from unit.conftest import ADVERB, Shell
-from unit.wrappers.node import Node, executable
+from unit.wrappers.node import Node, executable, programs
 
 
 def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) -> None:
@@ -101,6 +101,34 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     session = os.getsid(0)  # 0 where its leader is outside of this container: then nothing is noted
     began = session and Path(f"/proc/{session}/stat").read_text().rpartition(") ")[2].split()[19]
     assert (node.path / "sessions").read_text() == (f"{session} {began}\n" if session else "\n")
+
+
+POSIX = {"POSIXLY_CORRECT": "1"}  # which bash follows, too
+
+
+def test_a_box_keeps_a_variable_that_bash_follows(node: Node) -> None:
+    """Older bashes lack in posix mode what the adverbs need; the program has its variable all the same."""
+    node.fill(1)
+    (node.path / "look.sh").write_text("[[ ! -o posix ]] || echo posix\n")
+    words = ("clean_env.sh", "inside", "tmp", "./look.sh", "sh", "-c", 'echo "$POSIXLY_CORRECT"')
+    assert node.run(*words, shell="bash", environ=POSIX) == b"1\n"
+
+
+def test_an_engine_gets_a_variable_that_bash_follows(node: Node, tmp_path: Path) -> None:
+    """Into its container, as any other of the user's."""
+    node.fill(1, runtime="podman")
+    path = f"{programs(tmp_path / 'bin', podman='')}:{os.environ['PATH']}"
+    words = ("clean_env.sh", "inside", "tmp", "./engine.sh", "podman", "run", "app")
+    assert b" -e POSIXLY_CORRECT " in node.run(*words, shell="bash", environ={**POSIX, "PATH": path})
+
+
+def test_a_signal_does_not_end_a_head_in_posix_mode(node: Node) -> None:
+    """There it would end the read that waits for the program's code."""
+    node.fill(1, 1, runtime="podman")
+    before = f"cd {node.path}; mkfifo stdin; exec 7<>stdin; export head=$$\n"
+    program = 'kill -s USR1 "$head"; sleep 0.3; echo "$POSIXLY_CORRECT"; exit 3'
+    said = node.run("head.sh", "sh", "-c", program, before=before, shell="bash", environ=POSIX, code=3)
+    assert said == b"1\n"
 
 
 def test_a_box_names_no_session_that_a_whole_container_has(sh: Shell) -> None:
