@@ -30,12 +30,13 @@ marked() { # Set mnrun_marked to the processes that have the job's mark in their
   for pid in "${!mark[@]}"; do [[ ${mark[$pid]} != mine ]] || mnrun_marked+=("$pid"); done
 }
 
-alive() { # Set mnrun_alive to the job's live processes of this user, without the caller's helpers
+alive() { # Set mnrun_alive to the job's live processes of this user
+  # Children of this shell do not count, except those of the coprocess `mnrun_box`.
   # The mark finds most of them. The session finds squashfuse_ll, which has none of the job's variables. Descent from
   # these finds sshd's processes, which hide their environment from other processes of the user.
-  local sessions
+  local sessions=()
   marked
-  mapfile -t sessions <sessions
+  [[ ! -e sessions ]] || mapfile -t sessions <sessions # a guard that was killed early has noted none
   mapfile -t mnrun_alive < <(awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="${sessions[*]}" -v marked="${mnrun_marked[*]}" '
     function content(file,   text, line) {
       while ((getline line < file) > 0) text = text line "\n"
@@ -46,7 +47,9 @@ alive() { # Set mnrun_alive to the job's live processes of this user, without th
       split(content("/proc/" pid "/status"), parts, /\nUid:[ \t]*/)
       return split(parts[2], ids) && ids[1] == uid
     }
-    function near(session) { # test for a session of the job. A live leader must have the recorded start time
+    function near(session) {
+      # A noted session counts if its leader has ended, was hidden when noted (start 0), or lives with the noted start
+      # time.
       return session in known && (!(session in start) || known[session] == 0 || (session, start[session]) in listed)
     }
     BEGIN {
@@ -126,12 +129,12 @@ sweep_all() { # End containers and processes. Set mnrun_left to those that remai
 }
 
 unname() { # PID: Remove the files that Apptainer has named after PID
-  # A killed `apptainer exec --sharens` leaves them.
+  # A killed `apptainer exec --sharens` leaves them. In /dev/shm, another user may have made that name.
   local host
   [[ $1 =~ ^[0-9]+$ ]] || return 0
   host_name && host=$REPLY
   user_name
-  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$host/$REPLY/sharens_instance_$1"
+  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$host/$REPLY/sharens_instance_$1" || true
 }
 
 beside() { # DIRECTORY: Test whether a directory that lies beside the node directory is there, and the user's
@@ -144,7 +147,7 @@ wipe() { # Remove the job's files and directories on this node
   if { read -r step <pmix; } 2>/dev/null; then
     places+=("/tmp/spmix_appdir_${EUID}_${SLURM_JOB_ID-}.$step" "/tmp/spmix_appdir_${SLURM_JOB_ID-}.$step")
   fi
-  [[ $mnrun_runtime != charliecloud ]] || rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id"
+  [[ $mnrun_runtime != charliecloud ]] || rm -f /dev/shm/{ch-run_shm,sem.ch-run_sem}-"$mnrun_id" || true
   [[ -n $mnrun_keep ]] || places+=("$mnrun_shm")
   for place in "${places[@]}"; do
     if beside "$place"; then doomed+=("$place"); fi

@@ -191,6 +191,36 @@ def test_any_awk_will_do(scripts: Scripts, job: str, tmp_path: Path, awk: str) -
     assert scripts(SWEEP + script, job=job, **environ) == ["mine", "marked", "odd"]
 
 
+# A removal that another user's file in /dev/shm withstands. Only root could make such a file here.
+FOREIGN = """mkdir bin; PATH=$PWD/bin:$PATH
+cat >bin/rm <<'EOF'; chmod 700 bin/rm
+#!/bin/sh
+PATH=${PATH#*:}
+case $* in */dev/shm/[cs]*) exit 1 ;; esac
+exec rm "$@"
+EOF
+"""
+
+
+@pytest.mark.parametrize(
+    ("runtime", "script"),
+    [
+        pytest.param("apptainer", 'rm "mnrun.$job/sessions"', id="a guard that noted no session"),
+        pytest.param("apptainer", f'{FOREIGN}echo "1 999999999" >"mnrun.$job/holder"', id="a foreign instance"),
+        pytest.param("charliecloud", FOREIGN, id="foreign shared memory"),
+    ],
+)
+def test_the_directory_goes_with_the_jobs_processes(
+    scripts: Scripts, tmp_path: Path, runtime: str, script: str
+) -> None:
+    """Whatever else is missing, or stays."""
+    job = fill(own(tmp_path / f"mnrun.7-{os.getpid()}"), runtime=runtime)
+    script += """
+    stay mine "MNRUN_JOB_ID=$job"; bash -p -c "$into" "$PWD/mnrun.$job" stop.sh; echo $?
+    wait "$mine" 2>/dev/null; echo $?; ls -d mnrun.*"""
+    assert scripts(f"{script} || :", job=job, into=kit.spoken(kit.INTO)) == ["0", "137"]
+
+
 # What is left of jobs
 
 # `tmp` and `shm` play /tmp and /dev/shm. What stays of them is said at the end, then what leftovers.sh says.
