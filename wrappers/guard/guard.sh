@@ -167,26 +167,23 @@ check() { # Check the node's requirements before anything starts
 
 shared_memory() { # Make the job's directory in /dev/shm, with the same owner's file as the node directory
   local rest
-  if mkdir -m 700 "$mnrun_shm" 2>/dev/null; then
-    read -r _ rest <own
-    echo "$mnrun_shm $rest" >"$mnrun_shm/own"
-  else
-    say "fail cannot make $mnrun_shm on this node: $([[ -e $mnrun_shm ]] && echo another user has made it || echo /dev/shm is full, or not writable)"
-    return 1
-  fi
+  read -r _ rest <own
+  if mkdir -m 700 "$mnrun_shm" 2>/dev/null && echo "$mnrun_shm $rest" 2>/dev/null >"$mnrun_shm/own"; then return 0; fi
+  say "fail cannot make $mnrun_shm on this node: $([[ -e $mnrun_shm || -L $mnrun_shm ]] && ! beside "$mnrun_shm" && echo another user has made it || echo /dev/shm is full, or not writable)"
+  return 1
 }
 
 listen() { # Read one line of the lease. Return false at its end, and after too long a silence
-  local waited=0 part='' line
+  local waited=0 part='' line # each part is in REPLY, because a named variable would lose the blanks at its ends
   # The read waits in rounds of 5 s. While Slurm suspends the job, the clock goes on and lines wait in the pipe. One
   # long round would time out before those lines are read.
   # The read has no `IFS=` in front, because a trap that interrupts it would run with that IFS.
-  until read -r ${mnrun_silence:+-t 5} line; do
+  until read -r ${mnrun_silence:+-t 5}; do
     (($? > 128)) || return 1
-    part+=$line
+    part+=$REPLY
     (((waited += 5) < mnrun_silence)) || { say "lost it heard nothing from mnrun for $waited s, as where mnrun is stopped"; return 1; }
   done
-  line=$part$line
+  line=$part$REPLY
   mnrun_word=${line%% *} line=${line#"${line%% *}"} line=${line# }
   mnrun_name=${line%% *} mnrun_data=${line#"${line%% *}"} mnrun_data=${mnrun_data# }
 }
@@ -234,8 +231,8 @@ sent() { # SIGNAL: Forward a signal that the scheduler sent to this step
   ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
   mnrun_heard[$1]=$SECONDS
   [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]] || return 0
-  # A `read` within a trap takes the time limit from the read that the trap interrupts (bash 5.2). So a subshell reads.
-  # The second signal may end that subshell before it is deaf.
+  # In a trap, bash 5.2 would give the reads of pass_on the time limit of the interrupted read. So a subshell runs it.
+  # The same signal may reach that subshell before `deaf`, and end it. So it is tried again.
   for _ in {1..9}; do
     if (deaf; pass_on "$1" || true); then break; fi
   done
@@ -304,8 +301,8 @@ finish() {
   : >closing
   if [[ -n ${mnrun_filter-} ]]; then # pipe_demux.sh
     kill -KILL "$mnrun_filter" 2>/dev/null
-    wait "$mnrun_filter"
-    (($? == 0 || $? > 128)) || say "fail cannot write to $mnrun_here on this node: ${mnrun_here%/*} is full, or not writable"
+    wait "$mnrun_filter" # up to 5.0, bash knows only its last process substitution, and says 127 of others
+    (($? == 0 || $? > 126)) || say "fail cannot write to $mnrun_here on this node: ${mnrun_here%/*} is full, or not writable"
   fi
   forget_keys # first, in case a later command fails
   dismiss
@@ -324,12 +321,12 @@ finish() {
 # The guard may be killed too. The helper of a killed srun kills the tasks of that srun. boot.sh has started an
 # undertaker that notices. After this word the undertaker ends the whole job with the files of the kit.
 export -n mnrun_life
+deaf # also the forwarder, whose own traps would come too late
 echo kit >&"$mnrun_life"
 
 echo "$mnrun_node" >self
 address "$mnrun_host"
 echo "$REPLY" >own.address # processes that start ranks on this node read it, too
-deaf # also the forwarder, whose own traps would come too late
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT

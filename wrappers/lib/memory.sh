@@ -42,7 +42,7 @@ memory_note() { # Write the number of killed processes of an ending step into th
   memory_group || return 0
   group=$REPLY
   memory_kills "$group"
-  ((REPLY == 0)) || echo "$REPLY" >>memory
+  ((REPLY == 0)) || echo "$REPLY" 2>/dev/null >>memory || true # the disk may be full
 }
 
 memory_used_up() { # Set REPLY to the job's memory limit here in bytes, and to `killed` or `reached`

@@ -10,7 +10,7 @@ import pytest
 from mnrun.diagnosis import runtimes
 from mnrun.diagnosis.recognise import diagnose
 from mnrun.files import wrapper, wrappers
-from unit.conftest import Shell
+from unit.conftest import Shell, own
 from unit.diagnosis.test_recognise import Text, read
 from unit.wrappers.node import Node
 
@@ -60,6 +60,74 @@ echo silent
 wait "$rank" || echo "$?" """
     lost = "lost it heard nothing from mnrun for 5 s, as where mnrun is stopped"
     assert sh(script, shell="bash").decode().splitlines() == [lost, "silent", "143"]
+
+
+def test_a_line_that_is_torn_at_a_blank(sh: Shell) -> None:
+    """The blank belongs to the line, though the time of a read ran out there."""
+    script = f"""set -euo pipefail
+{function("listen").replace("-t 5", "-t 0.2")}
+mnrun_silence=60
+mkfifo lease; exec <>lease
+(printf 'file x :a '; sleep 0.5; printf ' b'; sleep 0.5; echo ' c:') >lease &
+listen; echo "$mnrun_word $mnrun_name $mnrun_data" """
+    assert sh(script, shell="bash") == b"file x :a  b c:\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (":", "made"),
+        ("ulimit -f 0", "/dev/shm is full, or not writable"),
+        (": >shm", "another user has made it"),
+        ("ln -s none shm", "another user has made it"),
+    ],
+    ids=["room", "full", "another's", "a link"],
+)
+def test_the_jobs_directory_in_shared_memory(sh: Shell, tmp_path: Path, before: str, said: str) -> None:
+    """A full /dev/shm may have room for a directory, and none for a file. A limit plays it."""
+    own(tmp_path)
+    script = f"""set -euo pipefail
+trap '' XFSZ; {before}
+say() {{ echo "$*"; }}
+{function("beside", "sweep.sh")}{function("shared_memory")}
+mnrun_shm=$PWD/shm
+if shared_memory; then echo made; fi"""
+    why = "" if said == "made" else f"fail cannot make {tmp_path}/shm on this node: "
+    assert sh(script, shell="bash").decode() == f"{why}{said}\n"
+    assert said != "made" or (tmp_path / "shm/own").read_text() == f"{tmp_path}/shm node01 1 0\n"
+
+
+@pytest.mark.parametrize(
+    ("filtering", "said"),
+    [
+        ("mnrun_filter=$(sleep 60 >/dev/null & echo $!)", "bye "),
+        ("sleep 60 & mnrun_filter=$!", "bye "),
+        ("(exit 2) & mnrun_filter=$!; while [[ -d /proc/$! ]]; do sleep 0.01; done", "fail cannot write to"),
+    ],
+    ids=["forgotten", "lives", "full"],
+)
+def test_the_end_of_the_filter(sh: Shell, filtering: str, said: str) -> None:
+    """A filter that has ended by itself found no room. bash up to 5.0 no longer knows of it, and that tells nothing."""
+    stubs = "".join(f"{name}() {{ :; }}; " for name in ("forget_keys", "dismiss", "sweep_all", "used", "wipe"))
+    script = f"""set -euo pipefail
+{stubs}
+say() {{ echo "$*"; }}; memory_used_up() {{ return 1; }}
+{function("finish")}
+mnrun_here=$PWD mnrun_left='' mnrun_first=''
+exec {{mnrun_life}}>/dev/null; : & mnrun_forwarder=$!
+{filtering}
+finish"""
+    assert sh(script, shell="bash").decode().startswith(said)
+
+
+def test_memory_that_is_used_up_where_the_disk_is_full(sh: Shell) -> None:
+    """Nobody hears of it then, and nothing else ends for it."""
+    script = f"""set -euo pipefail
+{wrapper("memory.sh")}
+memory_group() {{ REPLY=x; }}; memory_kills() {{ REPLY=1; }}
+trap '' XFSZ; ulimit -f 0
+memory_note 2>&1; echo lives"""
+    assert sh(script, shell="bash") == b"lives\n"
 
 
 def last_words(sh: Shell, log: str) -> list[str]:
