@@ -3,8 +3,9 @@
 # It waits for DIR, the job's directory, which this node's guard makes, and enters it as into.sh does.
 # Then it waits for the pipe `gate`. The guard makes `gate` once it has found all it needs. A process takes it by a
 # rename. The head takes it to start, and the guard takes it to end without a head.
-# Later the head carries the job's mark. No signal is for the head before that. Where there is no guard, a TERM ends it.
-# srun forwards no TERM, so the launcher sends USR1 until the head has ended. Schedulers and users send one or two.
+# While this process waits, a signal is meant for the program, so it is only counted. Without a guard, a TERM or four
+# USR1 or USR2 end it. srun forwards no TERM, so the launcher sends USR1 again and again. A scheduler or a user may send
+# one or two of their own.
 # The end of its parent ends it too, because a connection that is cut sends no signal.
 # The guard reports a directory of another user. So the head exits only after the guard has had time for that.
 trap 'mnrun_told=$((mnrun_told + 1))' USR1 USR2

@@ -14,8 +14,8 @@ shims() { # Make shims in steady/ for the programs by which a runtime keeps imag
 }
 
 executable() { # DIR: Make the programs of bin/ and steady/ executable
-  # Where the job's directory is mounted noexec, they move to DIR, with links in their place. worker.sh reports a DIR
-  # that is mounted noexec as well.
+  # If they cannot be executed here (noexec), they are moved to DIR and linked. If DIR is noexec too, worker.sh fails
+  # with a message.
   local place
   shopt -s nullglob
   chmod 700 bin/* steady/*

@@ -1,6 +1,7 @@
 #!/bin/sh
 # enter.sh has into.sh run `entered.sh FILE USER [WORDS…]` in the container. FILE holds an environment, and goes at once.
-# USER is 1 where that environment lacks the variables that the user gave the ranks.
+# USER is 1 if FILE is the environment of the node's container and not of a rank. Then the user's variables come from
+# user.env.
 # It becomes WORDS in the job's working directory, or a shell.
 # shellcheck disable=SC2154  # into.sh and job.sh
 . ./job.sh

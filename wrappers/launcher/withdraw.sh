@@ -1,8 +1,9 @@
 #!/bin/bash
 # The launcher runs `withdraw.sh salloc WORDS…` to get nodes of its own (schedulers/slurm/allocate.py). Its exit code is
 # that of salloc. The launcher sends a HUP to salloc and to this shell alike, to withdraw the request.
-# A TERM says that the launcher was killed. salloc gets its HUP a second later. It would end a job that has its nodes
-# with the code 0 at once (24.11, src/salloc/salloc.c). In that second allocation.sh ends such a job with a code of its own.
+# A TERM says that the launcher was killed. At a HUP, salloc ends a job that has its nodes, with the code 0 (24.11,
+# src/salloc/salloc.c). So its HUP comes a second later. Until then allocation.sh has seen that mnrun is gone, and has
+# ended the job with 137.
 set -u
 trap '' HUP
 trap 'sleep 1; kill -HUP %1' TERM

@@ -3,7 +3,7 @@
 # field 22), which distinguishes it from a later process with that pid. In a container it notes its pid namespace, too.
 
 mnrun_noted() { # FILE [NAMESPACE]: Note this shell, and so the program that it becomes
-  # The name of this shell has no blanks.
+  # Blanks separate the fields. The second is the name of this shell, which has none.
   read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ mnrun_began _ <"/proc/$$/stat" || mnrun_began=0
   echo "$$ $mnrun_began ${2-}" >"$1"
 }

@@ -9,9 +9,8 @@
 # SLOT comes to the guard in place of the data. `gap` comes where a line is missing.
 # If awk cannot write a file, it ends, and so does the guard.
 #
-# A reader waits on a pipe that it holds open. So a line stays in it although the guard opens the pipe only for a moment.
-# A write never blocks. Such a pipe holds only a few short lines at a time, and the smallest pipe of Linux holds a page
-# (pipe(7)).
+# The reader holds its pipe open, so a line is kept after the guard has closed it again. The guard never blocks here: at
+# most a few short lines wait, and a pipe holds at least a page (pipe(7)).
 trap : PIPE # a write to an ended container must not end the guard
 
 route() { # Route the guard's present line, which is for this node

@@ -69,7 +69,8 @@ fi
 if [ ! -e /proc/self/fd/0 ] || [ /proc/self/fd/0 -ef /dev/null ]; then input=''; fi
 
 umask 077
-# The name of this shell has no blanks (proc(5), stat). Its pid and its start time name the command.
+# Blanks separate the fields (proc(5), stat). The second is the name of this shell, which has none. Its pid and its start
+# time name the command.
 read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ began _ <"/proc/$$/stat"
 id=$$.$began
 box=$here/ask.$id
