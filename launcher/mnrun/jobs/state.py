@@ -168,7 +168,7 @@ def view(identity: str, job: Job | None, record: JobRecord | None, now: float) -
     ending = job is not None and job.state == "COMPLETING"  # Slurm names only the nodes that still clean up
     if begun is not None and (ending or not nodelist):
         nodelist = begun.nodes
-    running = job is not None and job.state in (*RUNNING, "STOPPED")
+    running = job is not None and job.state in RUNNING
     time_left = int(job.end - now) if job is not None and running and result is None and job.end else None
     return JobView(
         id=identity,

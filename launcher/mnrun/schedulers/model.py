@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 # The states of jobs have Slurm's words (squeue(1), JOB STATE CODES). Another scheduler turns its own into them.
-# SIGNALING while Slurm sends the job a signal, RESIZING while it gives nodes back.
-RUNNING = ("RUNNING", "SUSPENDED", "SIGNALING", "RESIZING")
+# CONFIGURING while its nodes boot, SIGNALING while Slurm sends the job a signal, RESIZING while it gives nodes back.
+RUNNING = ("RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING")
 ACTIVE = (
-    *("PENDING", "CONFIGURING", *RUNNING, "COMPLETING", "STOPPED", "REQUEUED", "STAGE_OUT", "REQUEUE_FED"),
+    *("PENDING", *RUNNING, "COMPLETING", "REQUEUED", "STAGE_OUT", "REQUEUE_FED"),
     *("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),  # a held job has not ended
 )
 

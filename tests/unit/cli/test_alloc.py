@@ -189,7 +189,7 @@ def test_a_run_without_an_allocation_gets_one(outside: Terminal, salloc: Salloc,
     answer = outside(*words, *IMAGE, "--", "/opt/app", "x")
     assert answer.code == 7, answer
     request = ("salloc", "-N", "2", "--ntasks-per-node", "2", "--partition=gpu", "--time=5", "--mem=1G")
-    assert salloc.argv[:-3] == (*request, "--job-name=app")
+    assert salloc.argv[:-3] == (*request, "--wait-all-nodes=1", "--job-name=app")
     assert salloc.done == [b"7\n", "close"], "the job ends with that code, too"
     assert granted.plan.layout.ntasks == 4
     warning, first, *rest = answer.err.splitlines()

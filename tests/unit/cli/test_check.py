@@ -97,7 +97,7 @@ def test_nodes_that_are_asked_for(
     """They come from salloc, and go back."""
     answer = login("check", *words)
     assert answer.code == 0, answer
-    assert salloc.argv[1:-3] == (*request_words, "--job-name=check")
+    assert salloc.argv[1:-3] == (*request_words, "--wait-all-nodes=1", "--job-name=check")
     assert salloc.done == [b"0\n", "close"]
     assert nodes.names == [("node01", "node02")]
     assert "node[01-02]" in answer.out

@@ -123,7 +123,7 @@ def test_the_verb_allocates_and_gives_back(outside: Terminal, salloc: Salloc, gr
     answer: Answer = outside("shell", *words, "-A", "abc", "--image", "/app.sif")
     assert answer.code == 7, answer
     asked = {"-N", "2", "--ntasks-per-node", "-w", "node01,node02", "--mem=96G", "--time=8:00:00", "--partition=gpu"}
-    assert set(salloc.argv[1:-3]) == {*asked, "--account=abc", "--job-name=mnrun"}
+    assert set(salloc.argv[1:-3]) == {*asked, "--account=abc", "--wait-all-nodes=1", "--job-name=mnrun"}
     assert salloc.done == [b"7\n", "close"], "the job ends with our code"
     job = granted.plan.spec
     assert job.program.shell == "input"

@@ -56,11 +56,11 @@ def allocated(
     from mnrun.schedulers.slurm import allocate
 
     refuse(spec, Site("slurm", "", version()))
-    # by default, salloc names the job after its command (salloc(1), --job-name)
+    # by default, salloc names the job after its command, and begins while nodes boot (salloc(1))
     name = "mnrun" if spec.program.shell else job_name(spec)
     named = () if spec.batch.text("job_name") else (f"--job-name={name}",)
     queue = user_queue(environ, Path.home(), float(spec.slurm_poll))
-    return allocate.allocated((*request(spec, options), *named), spec, environ, screen, queue)
+    return allocate.allocated((*request(spec, options), "--wait-all-nodes=1", *named), spec, environ, screen, queue)
 
 
 def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:

@@ -321,7 +321,10 @@ def test_the_clusters_name(mocker: MockerFixture, tmp_path: Path) -> None:
 
 STATES = pytest.mark.parametrize(
     ("state", "goes_on"),
-    [("RUNNING", True), ("SUSPENDED", True), ("SIGNALING", True), ("COMPLETING", False), ("PENDING", False)],
+    [
+        *(("RUNNING", True), ("SUSPENDED", True), ("SIGNALING", True), ("CONFIGURING", True), ("STOPPED", True)),
+        *(("COMPLETING", False), ("PENDING", False)),
+    ],
 )
 
 

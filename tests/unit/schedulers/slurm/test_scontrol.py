@@ -50,6 +50,13 @@ def test_allocation_of_a_real_job(job: str) -> None:
     assert scontrol.allocation(*recorded(job)) == JOBS[job]
 
 
+@pytest.mark.parametrize("state", ["CONFIGURING", "STOPPED"])
+def test_a_job_whose_nodes_boot(state: str) -> None:
+    """salloc and sbatch begin before all nodes are up, and srun waits for them. A job that is stopped goes on later."""
+    said, environ = recorded("plain")
+    assert scontrol.allocation(said.replace("JobState=RUNNING", f"JobState={state}"), environ) == JOBS["plain"]
+
+
 @pytest.mark.parametrize(
     ("job", "said"),
     [("pending", "job 100 is PENDING, not running"), ("cancelled", "job 100 is CANCELLED, not running")],
