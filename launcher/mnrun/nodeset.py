@@ -55,6 +55,12 @@ def fold(names: Iterable[str]) -> str:
     return str(NodeSet.fromlist(list(_ranges(some)), resolver=RESOLVER_NOGROUP))
 
 
+def for_slurm(names: Iterable[str]) -> str:
+    """Return names, each once, as Slurm reads them: `r1i0n[0-3],r1i1n0`. Its brackets stand at the end of a name
+    (slurm.conf(5), NodeName), so only the last digits fold."""
+    return ",".join(_ranges(dict.fromkeys(names)))
+
+
 def _ranges(names: Iterable[str]) -> Iterator[str]:
     """Yield the names, with neighbours of consecutive numbers as one range: NodeSet takes 20 µs for each word."""
     for _, neighbours in itertools.groupby(enumerate(names), key=lambda pair: _run(*pair)):

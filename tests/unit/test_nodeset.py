@@ -56,7 +56,7 @@ def test_expand_refuses_what_is_no_list(text: str) -> None:
     ],
 )
 def test_fold(names: tuple[str, ...], text: str) -> None:
-    """For srun's --nodelist, and for people."""
+    """For people."""
     assert nodeset.fold(names) == text
 
 
@@ -69,6 +69,23 @@ def test_fold_is_that_of_clustershell() -> None:
             dice.shuffle(numbers)
         names = [f"{dice.choice(('n', 'n', 'r1n'))}{number:0{dice.choice((0, 0, 3))}}" for number in numbers]
         assert nodeset.fold(names) == str(NodeSet.fromlist(names))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("node01", "node02", "node03", "node07"), "node[01-03],node07"),
+        (("n9", "n10", "n11"), "n9,n[10-11]"),
+        (("r1i0n0", "r1i1n0"), "r1i0n0,r1i1n0"),
+        (("r1n1", "r1n2", "r2n1", "r2n2"), "r1n[1-2],r2n[1-2]"),
+        (("node01.hpc.site", "node02.hpc.site"), "node01.hpc.site,node02.hpc.site"),
+        ((), ""),
+    ],
+)
+def test_brackets_for_slurm_are_last(names: tuple[str, ...], text: str) -> None:
+    """Slurm refuses whatever comes after them."""
+    assert nodeset.for_slurm(names) == text
+    assert set(nodeset.expand(text)) == set(names)
 
 
 @pytest.mark.parametrize("text", ["node[01-64]", "r[1-4]n[01-32]", "a,b[1-2]"])

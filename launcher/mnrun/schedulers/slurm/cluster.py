@@ -197,7 +197,7 @@ def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], 
 def why_down(names: Sequence[str]) -> dict[str, str]:
     """Return node -> Slurm's state for the nodes that are down, failing, draining or silent."""
     try:
-        text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", nodeset.fold(names))
+        text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", nodeset.for_slurm(names))
     except SchedulerError:
         return {}
     states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)

@@ -113,7 +113,7 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
 def _tasks(names: list[str], counts: list[int]) -> list[str]:
     words = [f"--nodes={len(names)}", f"--ntasks={sum(counts)}"]
     if len(set(counts)) == 1:
-        return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.fold(names)}"]
+        return [*words, f"--ntasks-per-node={counts[0]}", f"--nodelist={nodeset.for_slurm(names)}"]
     if sum(counts) > MOST_APART:
         problem = f"srun cannot start {sum(counts)} ranks if nodes have different numbers of them"
         raise Impossible(problem, "ask for the same number on each node, or use --mode inside-out")
@@ -156,7 +156,7 @@ def _cpu_bind(spec: JobSpec, where: Where, site: Site) -> list[str]:
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
     """Return the variables by which the host's Open MPI starts its daemons with srun, for this launch alone. Without
     them, mpirun takes all nodes of the job, or falls back to ssh between the hosts."""
-    nodes = nodeset.fold(plan.layout.nodes)
+    nodes = nodeset.for_slurm(plan.layout.nodes)
     # mpirun starts its daemons there. layout.py has refused different numbers of GPUs.
     daemons = [site.gpus.get(name, 0) for name in plan.layout.nodes[1:] or plan.layout.nodes]
     gres = [word.partition("=")[2] for word in _gpus(plan.spec, daemons)]

@@ -145,6 +145,11 @@ def test_ranks_with_everything_asked_for() -> None:
     )
 
 
+def test_names_whose_last_part_is_alike() -> None:
+    """Slurm 22.05 refuses r1i[0-1]n0."""
+    assert "--nodelist=r1i0n0,r1i1n0" in steps.once_each(("r1i0n0", "r1i1n0"), 0)
+
+
 def test_before_anyone_holds_nodes() -> None:
     """A plan on paper has numbers, and stand-ins for names."""
     words = {"command": ("./app",), "image": "/app.sif", "mode": "outside-in", "launcher": "srun", "mpi": "pmix"}
