@@ -214,9 +214,13 @@ def _shown(job: str) -> str:
 
 
 def runs(job: str) -> bool:
-    """Return whether a job goes on, or Slurm does not answer. Otherwise it is cancelled or out of time …"""
-    state = re.search(r"JobState=(\w+)", _shown(job))
-    return state is None or state[1] in RUNNING
+    """Return False only if Slurm says that the job has ended, or no longer knows it. No answer counts as running."""
+    try:
+        done = _run(("scontrol", "-o", "show", "job", job))
+    except SchedulerError:
+        return True
+    state = re.search(r"JobState=(\w+)", scontrol.of_job(job, done.stdout))
+    return state[1] in RUNNING if state else "Invalid job id" not in done.stderr
 
 
 def preempted(job: str) -> bool:

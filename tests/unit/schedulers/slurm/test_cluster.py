@@ -335,6 +335,13 @@ def test_whether_a_job_goes_on(slurm: dict[str, str], state: str, goes_on: bool)
     assert cluster.runs("7") is goes_on
 
 
+@pytest.mark.parametrize(("why", "goes_on"), [("Invalid job id specified", False), ("Socket timed out", True)])
+def test_a_job_that_slurm_does_not_show(slurm: dict[str, str], why: str, goes_on: bool) -> None:
+    """Slurm has forgotten it, or has not answered."""
+    slurm["scontrol"] = f"!slurm_load_jobs error: {why}\n"
+    assert cluster.runs("7") is goes_on
+
+
 def of_an_array(state: str) -> str:
     """What Slurm 24.11 says of job 7, which is a task of the array 7, while others of it go on."""
     task = "JobId={} ArrayJobId=7 ArrayTaskId={} JobName=a JobState={} Reason=None PreemptTime={}\n".format
