@@ -175,18 +175,20 @@ class UserQueue:
         except OSError:
             yield {}
             return
-        with os.fdopen(handle, "r+", encoding="utf-8", errors="surrogateescape") as file:
-            _lock(handle)
-            book = _read(file.read())
-            try:
-                yield book
-            finally:
-                young = {site: page for site, page in book.items() if any(_fresh(last, 3600) for last in page.values())}
-                with suppress(OSError):
-                    os.fchmod(handle, 0o600)
-                    file.seek(0)
-                    file.truncate()
-                    json.dump(young, file)
+        file = os.fdopen(handle, "r+", encoding="utf-8", errors="surrogateescape")
+        _lock(handle)
+        book = _read(file.read())
+        try:
+            yield book
+        finally:
+            young = {site: page for site, page in book.items() if any(_fresh(last, 3600) for last in page.values())}
+            with suppress(OSError):
+                os.fchmod(handle, 0o600)
+                file.seek(0)
+                file.truncate()
+                json.dump(young, file)
+            with suppress(OSError):  # a full disk is found as the text is written out, which close() does
+                file.close()
 
 
 def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:

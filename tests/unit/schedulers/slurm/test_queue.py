@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -133,6 +134,17 @@ def test_a_home_that_cannot_be_written(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / ".mnrun").write_text("a file")
     assert UserQueue({}, tmp_path, 30).jobs().jobs
     UserQueue({}, tmp_path, 30).forget()
+
+
+def test_a_home_that_is_full(slurm: Slurm, tmp_path: Path) -> None:
+    """The answer counts, though it cannot be kept."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, most[1]))
+    try:
+        assert UserQueue({}, tmp_path, 30).jobs().jobs
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert (tmp_path / ".mnrun" / "slurm.json").read_text() == ""
 
 
 def test_what_we_changed_ourselves(slurm: Slurm, tmp_path: Path) -> None:
