@@ -34,7 +34,25 @@ def no_array(identity: str, by_id: Mapping[str, JobRecord]) -> None:
     """Raise UsageError if `identity` is an array, whose tasks are jobs of their own. `by_id`: archive.read of it."""
     tasks = [name for name in by_id if name != identity]
     if tasks and (identity not in by_id or by_id[identity].begun is None):
-        raise UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
+        raise array(identity, tasks)
+
+
+def array(identity: str, tasks: Sequence[str]) -> UsageError:
+    """Return the error for an array in place of a job."""
+    return UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
+
+
+def without_start(identity: str, bases: Sequence[Path]) -> JobRecord | None:
+    """Return the request as the record of a task that has no directory yet: it waits, or its setup lines run.
+
+    The result is None for other jobs, and for a task that the scheduler does not know.
+    """
+    whole, _, task = identity.partition("_")
+    for base in bases if task else ():
+        request = archive.request(base / whole)
+        if request is not None and any(scheduler.trace(identity) for scheduler in BATCH.values()):
+            return JobRecord(identity, request, folder=str(base / identity))
+    return None
 
 
 def absence(identity: str, bases: Sequence[Path]) -> UsageError:

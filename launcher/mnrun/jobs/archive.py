@@ -60,7 +60,7 @@ def read(bases: Iterable[Path], ids: Iterable[str] = ()) -> dict[str, JobRecord]
         for record in filter(None, job_records):
             array = base / record.array
             if record.submitted is None and array not in requests:
-                requests[array] = _record(array / records.SUBMITTED, records.submitted)
+                requests[array] = request(array)
             result[record.id] = replace(record, submitted=record.submitted or requests[array])
     return result
 
@@ -71,14 +71,14 @@ def _job_record(path: Path) -> JobRecord | None:
         starts = records.restarts(os.listdir(path))
     except OSError:
         return None
-    request = _record(path / records.SUBMITTED, records.submitted)
+    asked = request(path)
     if not starts:
-        return JobRecord(path.name, request, folder=str(path)) if request is not None else None
+        return JobRecord(path.name, asked, folder=str(path)) if asked is not None else None
     last = path / str(starts[-1])
     begun = _record(last / records.BEGUN, records.begun)
     ended = outcome(last)
     touched = max(_write_time(last), _write_time(last / records.LOG)) if ended is None else 0
-    return JobRecord(path.name, request, starts[-1], begun, ended, touched, str(path))
+    return JobRecord(path.name, asked, starts[-1], begun, ended, touched, str(path))
 
 
 def _write_time(path: Path) -> float:
@@ -108,6 +108,11 @@ def last_start(record: JobRecord) -> Path:
 def log(record: JobRecord) -> Path:
     """Return the file with the guards' lines of the job's last start."""
     return last_start(record) / records.LOG
+
+
+def request(folder: Path) -> Submitted | None:
+    """Return the request that was recorded in the directory of a job or an array, or None."""
+    return _record(folder / records.SUBMITTED, records.submitted)
 
 
 def outcome(folder: Path) -> Ended | None:

@@ -268,9 +268,11 @@ def _last(job: Job | None, record: JobRecord | None) -> float:
 
 
 def _shown_by_its_tasks(record: JobRecord, jobs: Mapping[str, Job], records: Mapping[str, JobRecord]) -> bool:
-    """Return whether an array's own record has nothing to add to those of its tasks."""
-    if "_" in record.id or record.restart >= 0:
+    """Return whether the record is a request alone, and tells no more than the jobs that it asked for."""
+    if record.restart >= 0:
         return False
+    if "_" in record.id:
+        return any(job.covers(record.id) for job in jobs.values())
     return any(name != record.id and name.partition("_")[0] == record.id for name in (*jobs, *records))
 
 

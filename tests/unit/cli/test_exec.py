@@ -311,6 +311,19 @@ def test_why_of_a_job_that_waits_says_so(mnrun: Terminal, jobs: Path, mocker: Mo
     assert mnrun("why", "6").out == "job 6: pending: other jobs are before it in the queue\n"
 
 
+def test_why_of_an_array_that_waits(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:
+    """Slurm lists the tasks that run their setup lines by themselves, and the others together."""
+    queue = Slurm()
+    queue.known = (Job("6_0", "x", "RUNNING"), Job("6_[1-3]", "x", "PENDING", "other jobs are before it in the queue"))
+    mocker.patch.object(why, "user_queue", return_value=queue)
+    mocker.patch.object(slurm, "trace", return_value=Trace(True, ""))
+    made(jobs, "6")
+    answer = mnrun("why", "6")
+    assert (answer.code, answer.err) == (2, "mnrun: job 6 is an array; name one of its tasks: 6_0, 6_[1-3]\n")
+    assert mnrun("why", "6_0").out == "job 6_0: running\n"
+    assert mnrun("why", "6_2").out == "job 6_[1-3]: pending: other jobs are before it in the queue\n"
+
+
 def test_why_needs_an_id(mnrun: Terminal) -> None:
     done = mnrun("why", "x")
     assert (done.code, done.err.split(";")[0]) == (2, "mnrun: 'x' is not the ID of a job")

@@ -17,7 +17,7 @@ from mnrun.cli.work import jobs as verbs
 from mnrun.errors import SchedulerError
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.schedulers.model import Job, PartitionNode, Snapshot
+from mnrun.schedulers.model import Job, PartitionNode, Snapshot, Trace
 from mnrun.schedulers.slurm import answers
 from mnrun.system import screen
 from published import checked
@@ -388,6 +388,30 @@ def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm,
     assert slurm.asked == ["jobs"] * 3
     slurm.known = (Job("7", "x", "BOOT_FAIL"),)
     assert mnrun("logs", "7").err == "mnrun: job 7 ended before it started; mnrun status 7 shows the reason\n"
+
+
+def test_logs_of_a_task_without_a_directory(mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture) -> None:
+    """It waits among others, then runs its setup lines. Slurm is asked once whether there is such a task."""
+    (made(jobs, "7") / "submitted").write_text(json.dumps({"id": "7", "output": str(jobs / "out.%A_%a"), "tasks": 9}))
+    assert f"{jobs} has no records of job 7_4: only mnrun submit," in mnrun("logs", "-f", "7_4").err
+    trace = mocker.patch("mnrun.schedulers.slurm.trace", return_value=Trace(True, ""))
+    slurm.known = (Job("7_[0-8]", "x", "PENDING"),)
+    assert "job 7_4 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "7_4").err
+    slurm.known = (Job("7_[0-8]", "x", "CANCELLED"),)
+    assert "job 7_4 was cancelled before it started" in mnrun("logs", "7_4").err
+    trace.reset_mock()
+
+    def sleep(seconds: float) -> None:
+        if not (jobs / "out.7_4").exists():
+            (jobs / "out.7_4").write_text("loading\n")
+        elif not (jobs / "7_4").exists():
+            made(jobs, "7_4", 0)
+            (jobs / "7_4" / "0" / "begun").write_text(json.dumps({"time": 5, "output": str(jobs / "out.7_4")}))
+
+    mocker.patch("time.sleep", side_effect=sleep)
+    done = mnrun("logs", "-f", "7_4")
+    assert (done.code, done.out) == (0, "loading\n")
+    trace.assert_called_once()
 
 
 def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:

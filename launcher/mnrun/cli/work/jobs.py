@@ -136,10 +136,10 @@ def logs(
         raise UsageError("--rank and --node together", "choose one")
     bases = bases_of(job_dir)
     tails: dict[tuple[Path, bool], Tail] = {}
-    first = True
+    first, record = True, None
     silence = _silence(identity, bases) if following else None
     while True:
-        record = _record(bases, identity)
+        record = _record(bases, identity, record)
         sources = _sources(record, rank, node, verbose)
         if not following and record.begun is None and not sources:
             raise _without_start(record)
@@ -197,12 +197,14 @@ def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
     return some
 
 
-def _record(bases: Sequence[Path], identity: str) -> JobRecord:
+def _record(bases: Sequence[Path], identity: str, before: JobRecord | None) -> JobRecord:
+    """Return the record of a job. Without one in its directory, the last record counts: the scheduler is asked once."""
     by_id = _read(bases, [identity])
     target.no_array(identity, by_id)
-    if identity in by_id:
-        return by_id[identity]
-    raise target.absence(identity, bases)
+    record = by_id.get(identity) or before or target.without_start(identity, bases)
+    if record is None:
+        raise target.absence(identity, bases)
+    return record
 
 
 def _sources(record: JobRecord, rank: int | None, node: str, verbose: bool) -> list[tuple[Path, bytes, bool, str]]:

@@ -33,7 +33,7 @@ def why(identity: str, as_json: bool, job_dir: str | None) -> None:
     bases = bases_of(job_dir)
     by_id = archive.read(bases, [identity]) if identity else {}
     target.no_array(identity, by_id)
-    record = by_id.get(identity)
+    record = by_id.get(identity) or target.without_start(identity, bases)
     if record is not None and not _runs(record):
         _tell_end(record, as_json)
         return
@@ -91,8 +91,10 @@ def _ranks(members: Sequence[RankState]) -> str:
 
 def _tell_end(record: JobRecord, as_json: bool) -> None:
     """Tell the end of a submitted job, and its cause if its output names one that is known."""
-    (view,), _, _ = asking.views([record.id], {record.id: record}, user_queue)
-    _show(history.ended(view, archive.last_start(record), history.last_lines(record)), as_json)
+    views, _, _ = asking.views([record.id], {record.id: record}, user_queue)
+    if len(views) != 1:
+        raise target.array(record.id, [view.id for view in views])
+    _show(history.ended(views[0], archive.last_start(record), history.last_lines(record)), as_json)
 
 
 def _show(end: history.EndedJob, as_json: bool) -> None:
