@@ -94,7 +94,7 @@ def output(number: str, submission: Submission) -> str:
 
 def followed(number: str, submission: Submission) -> str:
     """Return the id by which `mnrun logs` knows the job. Of an array, it is that of the first task."""
-    first = re.match(r"\d+", submission.spec.batch.text("array"))
+    first = re.search(r"\d+", submission.spec.batch.text("array"))
     return f"{number}_{first[0]}" if first else number
 
 

@@ -71,7 +71,7 @@ def _within(task: int, text: str) -> bool:
 
 def array_size(text: str) -> int:
     """Return the number of tasks in the request of an array: 6 for `0-3,7-9:2%5`, and 0 for a job without one."""
-    return len(set().union(*_ranges(text.partition("%")[0])))
+    return len(set().union(*_ranges(re.sub(r"[\[\] ]|%.*", "", text))))
 
 
 def _ranges(text: str) -> list[range]:

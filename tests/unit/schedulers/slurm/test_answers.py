@@ -194,7 +194,11 @@ def test_whom_an_id_means(identity: str, wanted: str, covered: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("", 0), ("7", 1), ("0-3", 4), ("0-3,7-9:2%5", 6), ("1,1,0-2", 3), ("0-8:4", 3)]
+    ("text", "size"),
+    [
+        *(("", 0), ("7", 1), ("0-3", 4), ("0-3,7-9:2%5", 6), ("1,1,0-2", 3), ("0-8:4", 3)),
+        *(("0, 1, 2", 3), ("[0-3]%2", 4), ("[0-3%2]", 4)),
+    ],
 )
 def test_the_size_of_an_array(text: str, size: int) -> None:
     """By the request, as sbatch takes it."""
