@@ -26,6 +26,13 @@ class Tail:
 
     def more(self) -> bytes:
         """Return the text since the last call, or b"" if there is none, or no such file yet."""
+        while data := self._block():
+            if text := self._lines_of(data) if self._prefix or self._only else data:
+                return text
+        return b""
+
+    def _block(self) -> bytes:
+        """Return what the file has beyond the last block, or b""."""
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -42,7 +49,7 @@ class Tail:
         finally:
             os.close(handle)
         self._place += len(data)
-        return self._lines_of(data) if self._prefix or self._only else data
+        return data
 
     def rest(self) -> bytes:
         """Return a last line without an end. Call this when nothing more will come."""

@@ -118,6 +118,16 @@ def test_lines_about_a_node(tmp_path: Path) -> None:
         assert last.more() + last.rest() == shown
 
 
+def test_a_block_without_a_line_about_the_node(tmp_path: Path, mocker: MockerFixture) -> None:
+    """It is not the end of the file. Neither is a block without the end of a line."""
+    mocker.patch("mnrun.jobs.tail.BLOCK", 7)
+    path = tmp_path / "log"
+    path.write_bytes(b"node12 ready\n" * 3 + b"node1 ready\n")
+    assert Tail(path, only="node1").more() == b"node1 ready\n"
+    path.write_bytes(b"." * 30 + b"\n")
+    assert Tail(path, b"[2] ").more() == b"[2] " + b"." * 30 + b"\n"
+
+
 @pytest.mark.parametrize(
     ("text", "lines", "shown"),
     [
