@@ -7,7 +7,7 @@ import importlib
 import io
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -50,6 +50,13 @@ class DefaultVerb(click.Group):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, click sees that nobody reads it
+
     def get_help(self, ctx: click.Context) -> str:
         from mnrun.cli.words.help import page
 
@@ -74,6 +81,7 @@ def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal cannot show must not raise
+    stdout = sys.stdout
     try:
         main.main(standalone_mode=False)
         code = 0
@@ -85,14 +93,14 @@ def entry() -> NoReturn:
         code = _complain(str(_misread(error)), UsageError.code)
     except (click.Abort, KeyboardInterrupt):
         code = 130
-    except BrokenPipeError:
-        code = 141
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        code = 141  # 128 + SIGPIPE: click puts another stream there where nobody reads this one, and exits with 1
     except Exception:
         import traceback
 
         code = _complain("this is a bug in mnrun; please report the lines above", BUG, traceback.format_exc())
-    if sys.stdout is not None:
-        sys.stdout.flush()
     sys.exit(code)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from mnrun import __version__
 from mnrun.errors import LaunchError, NodeError
 from mnrun.running import execute
 from mnrun.schedulers import slurm
+from unit.jobs.test_archive import made
 from unit.typed import Answer, ClosedTerminal, Launched, Terminal, complaint
 
 IMAGE = ("--image", "/app.sif")
@@ -378,6 +381,21 @@ def test_standard_output_that_is_closed(mnrun: Terminal, job: Launched, monkeypa
     assert mnrun("./app").code == 2
     job.failure = NodeError("lost")
     assert mnrun("-Q", *IMAGE, "./app").code == 121
+
+
+@pytest.mark.parametrize("words", [["--help"], ["status"]])
+def test_standard_output_that_nobody_reads(
+    mnrun: Terminal, mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
+) -> None:
+    """`mnrun … | head -1`: the code of a program that SIGPIPE ends, and no traceback. A table is written at the end."""
+    made(tmp_path / ".mnrun" / "jobs", "7", 3, time=time.time())
+    mocker.patch.object(slurm, "is_here", return_value=False)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with suppress(BrokenPipeError), open(writer, "w", encoding="utf-8") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        answer = mnrun(*words)
+    assert (answer.code, answer.err) == (141, "")
 
 
 def test_a_plan_goes_into_any_terminal(mnrun: Terminal, job: Launched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 
 from mnrun.cli import main
@@ -57,6 +58,14 @@ def test_an_answer_names_verbs_that_exist() -> None:
     prose = {"removes", "prints", "ends", "chooses", "sets", "knows", "finds", "forwards", "needs", "saves", "asks"}
     prose |= {"uses", "does", "job"}
     assert named - prose <= set(main.VERBS)
+
+
+@pytest.mark.parametrize(("verb", "flag"), answers.OF_VERBS)
+def test_an_option_that_a_verb_lacks_is_none_of_its_own(verb: str, flag: str) -> None:
+    """Its answer would never be seen."""
+    command = main.main.get_command(click.Context(main.main), verb)
+    assert command is not None
+    assert flag not in [word for option in command.params for word in option.opts]
 
 
 def test_a_verb_of_another_tool_is_none_of_ours() -> None:

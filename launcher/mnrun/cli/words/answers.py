@@ -217,10 +217,8 @@ VERBS = {
 # A verb of mnrun's own and an option that it lacks -> the action to take.
 OF_VERBS = {
     ("cancel", "--all"): "name the jobs: mnrun status lists them",
-    ("check", "--image"): "mnrun plan --image REF says whether an image works here",
     ("clean", "--all"): "write --older 0d for all that have ended",
     ("clean", "--force"): "mnrun clean asks nothing",
-    ("logs", "--follow"): "write -f",
     ("logs", "--tail"): "write -n N",
     ("status", "--all"): "the scheduler's own tools show jobs of all users: squeue",
     ("status", "--user"): "the scheduler's own tools show jobs of other users: squeue -u NAME",
