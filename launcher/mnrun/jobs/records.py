@@ -29,8 +29,9 @@ REQUEUED = "requeued"  # the `why` of an outcome after which the scheduler start
 
 @dataclass(frozen=True)
 class Submitted:
-    """The request. `nodes` and `gpus` (in all) are 0 if the request has none, and `tasks` (of an array) for other jobs.
+    """The request. `nodes` and `gpus` (in all) are 0 if the request has none.
 
+    `tasks` is the size of an array, and 0 for other jobs.
     `output` and `error` are Slurm's patterns, and `split_output` is a directory. All three are absolute, or "".
     """
 

@@ -340,10 +340,12 @@ def partitions(nodes: Iterable[PartitionNode], only: str = "") -> list[Partition
 
 
 def _partition(name: str, group: Sequence[PartitionNode]) -> Partition:
-    taking = [p for p in group if p.state in _TAKES and p.mark not in ("*", "$", "@", "!")]
+    taking: list[PartitionNode] = []
     out: dict[str, list[str]] = {}
     for node in group:
-        if node not in taking:
+        if node.state in _TAKES and node.mark not in ("*", "$", "@", "!"):
+            taking.append(node)
+        else:
             reason = "does not answer" if node.mark == "*" else node.state
             out.setdefault(f"{reason}: {node.reason}" if node.reason else reason, []).append(node.node)
     return Partition(

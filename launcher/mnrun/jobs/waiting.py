@@ -12,7 +12,7 @@ from mnrun.jobs.state import JobRecord
 from mnrun.schedulers.model import Job, Queue, Snapshot
 
 LOOK = 0.5  # seconds between two looks at the directories
-# Seconds until the next question, where the scheduler knows an end by now. Each further pause is twice as long.
+# Seconds until the next question once a job seems to have ended. The pause then doubles, up to `poll`.
 PROMPT = 1.0
 PATIENCE = 10  # questions in a row without an answer of the scheduler, after its first answer
 

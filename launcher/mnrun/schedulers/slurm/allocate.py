@@ -5,8 +5,8 @@ has the program's exit code, with which the command and so the job end. The pipe
 mnrun. The job then ends with 137.
 
 salloc gets no signal but HUP, which withdraws a request. If mnrun is killed, withdraw.sh sends it. At TERM, INT and
-PIPE, salloc (24.11, src/salloc/salloc.c) ends the job alone. Its thread that hears of the end may then reap the
-command, for which the main loop waits for ever.
+PIPE, salloc (24.11, src/salloc/salloc.c) ends the job alone. Then another thread of salloc may reap the command, and
+its main loop waits for that command for ever.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class UserQueue:
         # One home may serve several clusters.
         self._site = "|".join([platform.node(), environ.get("SLURM_CONF", ""), environ.get("SLURM_CLUSTERS", "")])
         clean = {name: value for name, value in environ.items() if not name.startswith(_SHAPERS)}
-        # Without the last two variables, times are local ones and Slurm cuts long arrays.
+        # SLURM_TIME_FORMAT: seconds, not local times. SLURM_BITSTR_LEN=0: long arrays uncut.
         self._environ = {**clean, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 
     def jobs(self, age: float = math.inf) -> Snapshot:

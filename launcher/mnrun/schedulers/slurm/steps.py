@@ -123,8 +123,10 @@ def _tasks(names: list[str], counts: list[int]) -> list[str]:
 
 
 def _each(names: list[str], counts: list[int]) -> Listed:
-    """Return every node once for each of its tasks, as a file that srun reads. srun makes room for its list by what
-    it reads. Without commas in the file, the commas of the list would have no room."""
+    """Return every node once for each of its tasks, as a file that srun reads.
+
+    srun allocates as many bytes as the file has, and then joins the names with commas. So the file has commas, too.
+    """
     groups = itertools.groupby(zip(names, counts), key=lambda pair: pair[1])
     shown = ",".join(f"{nodeset.fold(name for name, _ in group)}*{count}" for count, group in groups)
     return Listed("--nodelist=", shown, "".join(f"{name},\n" * count for name, count in zip(names, counts)))
