@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -97,10 +98,14 @@ def entry() -> NoReturn:
         if sys.stdout is stdout:
             raise
         code = 141  # 128 + SIGPIPE: click puts another stream there where nobody reads this one, and exits with 1
-    except Exception:
-        import traceback
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            code = _complain(f"cannot write the output: {error.strerror}", 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python writes the rest at its end
+        else:
+            import traceback
 
-        code = _complain("this is a bug in mnrun; please report the lines above", BUG, traceback.format_exc())
+            code = _complain("this is a bug in mnrun; please report the lines above", BUG, traceback.format_exc())
     sys.exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -396,6 +397,30 @@ def test_standard_output_that_nobody_reads(
         monkeypatch.setattr(sys, "stdout", unread)
         answer = mnrun(*words)
     assert (answer.code, answer.err) == (141, "")
+
+
+class Full(io.StringIO):
+    """A file on a full disk."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self.fd = fd
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_standard_output_on_a_full_disk(mnrun: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`mnrun … >FILE`: one line, and no traceback. What Python writes at its end goes nowhere."""
+    with open(tmp_path / "full", "wb", buffering=0) as file:
+        monkeypatch.setattr(sys, "stdout", Full(file.fileno()))
+        answer = mnrun("--help")
+        file.write(b"the rest")
+    assert (tmp_path / "full").read_bytes() == b""
+    assert (answer.code, answer.err) == (1, "mnrun: cannot write the output: No space left on device\n")
 
 
 def test_a_plan_goes_into_any_terminal(mnrun: Terminal, job: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
