@@ -21,6 +21,13 @@ LACKING = (
     '[ "${OMPI_COMM_WORLD_RANK-${PMIX_RANK-$RANK}}" = 1 ] || exec sleep 600; exec python3 -c "import no_such_module"',
 )
 CAUSE = "exited with 1: Python in the container has no module no_such_module"
+
+
+def who(way: Way, said: str) -> str:
+    """Who failed, as far as mnrun can know it: srun tells, and Open MPI 5's mpirun is silent in some runs."""
+    return r"rank \d on node0\d" if way is SRUN or "non-zero status" in said else "the program"
+
+
 ONE_FAILS = '[ "$PMIX_RANK" != 2 ] || {}; sleep 600'
 
 
@@ -43,17 +50,15 @@ def test_a_program_that_ends_well(cluster: Cluster, desk: Desk) -> None:
 def test_the_cause(cluster: Cluster, desk: Desk, way: Way) -> None:
     result = cluster.mnrun("-Q", "-o", "out", *way.words, "--", *LACKING, nodes=2, cwd=desk.path)
     (line,) = mine(result)
-    # Of the rank mnrun knows what mpirun or srun says. Open MPI 5's mpirun is silent in one of some hundred runs.
     said = desk.read("out").decode()
-    who = r"rank \d on node0\d" if "non-zero status" in said or way is SRUN else "the program"
-    assert re.match(rf"{who} {re.escape(CAUSE)}; install it in the image", line), (result, said)
+    assert re.match(rf"{who(way, said)} {re.escape(CAUSE)}; install it in the image", line), (result, said)
 
 
 def test_the_cause_at_a_terminal(cluster: Cluster) -> None:
     """The errors pass through mnrun there, and the last line comes after them."""
     result = cluster.mnrun("-Q", *INSIDE.words, "--", *LACKING, nodes=2)
     assert "ModuleNotFoundError: No module named 'no_such_module'\n" in result.err
-    assert re.match(rf"rank \d on node0\d {re.escape(CAUSE)}", mine(result)[-1]), result
+    assert re.match(rf"{who(INSIDE, result.err)} {re.escape(CAUSE)}", mine(result)[-1]), result
 
 
 def test_the_cause_in_the_files_of_ranks(cluster: Cluster, desk: Desk) -> None:

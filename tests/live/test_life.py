@@ -76,7 +76,7 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
     for job in late:
         cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "EndTime=now+1")
     for job in warned:  # slurmctld looks every 30 seconds: the first look must come before the limit
-        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "TimeLimit=2")
+        cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "EndTime=now+100")
 
     _ends_meanwhile(cluster, desk)
 

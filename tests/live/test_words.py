@@ -214,13 +214,10 @@ def test_input_that_is_read_in_part(cluster: Cluster, way: Way) -> None:
 # what programs that never called MPI wrote last (with no container and no mnrun about, too).
 
 
-# Open MPI 5.0.7's mpirun is left out: bare, on the same nodes, it loses some bytes of large outputs.
+# Open MPI 5.0.7's mpirun is left out: bare, on the same nodes, it loses some bytes of large outputs. That of Open MPI 4
+# lost the end of such an output by ssh in 9 of 142 runs, and by the pipe in none of 30.
 # The nodes themselves have no mpi4py.
-WHOLE = tuple(
-    way
-    for way in EACH
-    if way.image != "host" and (way.start == "srun" or (way.start, way.image) == ("inside", "ompi4"))
-)
+WHOLE = (Way("inside", "ompi4"), *(way for way in EACH if way.image != "host" and way.start == "srun"))
 
 
 @pytest.mark.parametrize("way", WHOLE, ids=str)

@@ -259,7 +259,7 @@ class Launch:
             if not self.roster.hear(line) and not EXITED.search(line.encode()):
                 self.screen.relay(line)
             return
-        if kind == "noise" and (killed := reasons.killed(line)):
+        if kind == "noise" and (killed := reasons.killed(line, self.noise)):
             self.unguarded.update(killed)
             # The program usually ends with its guard, or the whole step does, and their own reasons count.
             self.missed = time.monotonic() + GRACE * self.went

@@ -27,6 +27,7 @@ from mnrun.schedulers import Scheduler
 from mnrun.system.screen import Screen
 
 TASK_KILLED = re.compile(r"srun: error: (\S+): tasks? [\d,-]+: Killed")  # wording of srun
+NOT_LAUNCHED = re.compile(r"srun: error: Task launch for .* failed")
 SRUN_KILLED = "the srun that serves the nodes was killed by signal 9 (KILL)"
 GUARD_KILLED = "its guard was killed"
 WHO_KILLS = "look there for what kills processes: the kernel (dmesg), an administrator, a clean-up script"
@@ -108,7 +109,7 @@ class Reasons:
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {self._job} failed")
         words = " | ".join(messages[-3:]) or "without a message"
-        if guards := nodeset.fold(node for line in messages for node in killed(line)):
+        if guards := nodeset.fold(node for line in messages for node in killed(line, messages)):
             return NodeError(f"{guards}: {GUARD_KILLED} ({words})", WHO_KILLS)
         if not messages and code == KILLED:
             return NodeError(SRUN_KILLED)
@@ -131,10 +132,13 @@ def job_over(spec: JobSpec, job: str, state: str, scheduler: Scheduler) -> Launc
     return None
 
 
-def killed(line: str) -> tuple[str, ...]:
-    """Return the nodes on which a task was killed, by this line of srun's."""
+def killed(line: str, messages: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes on which a task was killed, by this line of srun's.
+
+    If srun could not start a task, by one of `messages`, it ends all others itself.
+    """
     match = TASK_KILLED.match(line)
-    return nodeset.expand(match[1]) if match else ()
+    return nodeset.expand(match[1]) if match and not any(map(NOT_LAUNCHED.match, messages)) else ()
 
 
 def failure(roster: Roster) -> LaunchError:

@@ -96,6 +96,19 @@ def test_a_guard_that_is_killed(launch: Launcher, stage: Stage, slurm: Slurm) ->
     assert stage.order[-1] == "sweep"
 
 
+def test_a_node_on_which_srun_cannot_start_a_guard(launch: Launcher, stage: Stage) -> None:
+    """srun then ends those of the other nodes, and that is no reason."""
+    refused = "srun: error: Task launch for StepId=7.0 failed on node node02: Communication connection failure"
+    stage.play = Play(
+        kit=say("here node01") + noise(refused, "srun: error: node01: task 0: Killed") + ended("serve", 137)
+    )
+    with pytest.raises(
+        NodeError, match=r"^1 of 2 nodes not ready: node02: no answer from it \(srun: error: Task "
+    ) as why:
+        launch.carry_out(make(build("./app"), 2, 1))
+    assert "dmesg" not in str(why.value)
+
+
 def test_guards_that_are_killed_with_their_step(launch: Launcher, stage: Stage) -> None:
     """Where Slurm holds steps in control groups their undertakers are killed, too: a step of its own cleans up."""
     with pytest.raises(NodeError, match=r"^2 of 2 nodes not ready"):

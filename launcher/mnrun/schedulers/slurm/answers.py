@@ -34,7 +34,9 @@ def _from_json(job: Mapping[str, Any]) -> Job:
     elif array:
         identity = f"{array}_{_int(task)}"
     states = job.get("job_state") or "UNKNOWN"
-    state = states if isinstance(states, str) else str(states[0])  # flags such as COMPLETING come after it
+    flags = [states] if isinstance(states, str) else list(map(str, states))
+    # As squeue without JSON prints it. Until a job's nodes are clean, mnrun may not have written its outcome.
+    state = "COMPLETING" if "COMPLETING" in flags else flags[0]
     code, signal = _json_exit(job.get("exit_code"))
     nodes = _int(job.get("node_count"))
     start, end = _int(job.get("start_time")), _int(job.get("end_time"))
