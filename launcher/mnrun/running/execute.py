@@ -31,14 +31,13 @@ from mnrun.running.forward import Forward
 from mnrun.running.prepare import prepare
 from mnrun.running.reasons import Broken
 from mnrun.schedulers import SCHEDULERS
-from mnrun.system import keys, terminal
+from mnrun.system import clock, keys, terminal
 from mnrun.system.client import EXITED
 from mnrun.system.process import Event, Running, Signals, Starter, Stopped, start, starting
 from mnrun.system.screen import Screen
 
 GRACE = 3.0  # seconds that a program has to end by itself after a signal
 ANSWER = 2.0  # seconds that the guards have to tell what their nodes wait for
-MOMENT = 0.05  # seconds from the end of a wait that mnrun was stopped in, until another thread has handled its SIGCONT
 FAREWELL = 10.0  # seconds that the guards have to end everything and to report it
 NUDGE = 0.3  # seconds between two signals to a head that waits for its guard, which has ended
 
@@ -216,13 +215,10 @@ class Launch:
 
     def _next(self, deadline: float | None) -> bool:
         """Take in one event. Return False if none came before `deadline`."""
-        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-        for wait in (timeout, MOMENT):
-            with suppress(queue.Empty):
-                kind, name, data = self.events.get(timeout=wait)
-                break
-        else:
+        event = clock.take(self.events, math.inf if deadline is None else deadline)
+        if event is None:
             return False
+        kind, name, data = event
         if kind == "signal":
             assert isinstance(data, int)
             raise Stopped(data)

@@ -29,6 +29,7 @@ from mnrun.planning.commands import carry
 from mnrun.running.reasons import job_over
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import BATCH, SCHEDULERS
+from mnrun.system import clock
 from mnrun.system.process import Event, Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
 
@@ -184,10 +185,10 @@ class _Bringing:
         """Wait until no copy is under way, and every node has the image or has said that it lacks it."""
         roster = self.roster
         while "copy" in self.running or len(roster.images) + len(roster.lacking) < len(roster.nodes):
-            try:
-                kind, name, data = self.events.get(timeout=max(0.0, self.deadline - time.monotonic()))
-            except queue.Empty:
-                raise self._late() from None
+            event = clock.take(self.events, self.deadline)
+            if event is None:
+                raise self._late()
+            kind, name, data = event
             if kind == "signal":
                 raise Stopped(int(str(data)))
             if kind == "told":

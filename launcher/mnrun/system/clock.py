@@ -1,9 +1,16 @@
-"""Note the moments of a launch, in seconds since its begin."""
+"""Note the moments of a launch, in seconds since its begin, and wait for its events."""
 
 from __future__ import annotations
 
 import os
+import queue
 import time
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+WAKE = 1.0  # seconds: Python handles a signal that comes just before a wait only after it (CPython, signal)
+MOMENT = 0.05  # seconds from the end of a wait that mnrun was stopped in, until another thread has handled its SIGCONT
 
 
 def ticks(pid: int) -> int:
@@ -33,3 +40,13 @@ class Clock:
         """Note that it is this moment now, for the whole launch or for one node."""
         moments = self.nodes.setdefault(node, {}) if node else self.moments
         moments[moment] = round(time.monotonic() - self._begin, 6)
+
+
+def take(events: queue.SimpleQueue[T], deadline: float) -> T | None:
+    """Return the next event, or None if none came before `deadline`, a time of time.monotonic()."""
+    while (left := deadline - time.monotonic()) > 0:
+        with suppress(queue.Empty):
+            return events.get(timeout=min(left, WAKE))
+    with suppress(queue.Empty):
+        return events.get(timeout=MOMENT)
+    return None

@@ -9,7 +9,6 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import DeadlineError, NodeError
-from mnrun.running import execute
 from mnrun.system.process import Event
 from unit.played import BYE, RANKS, READY, Launcher, Play, Slurm, Stage, ended, noise, say
 from unit.samples import build, changed, make
@@ -28,7 +27,7 @@ def test_what_slow_containers_have_said(launch: Launcher, stage: Stage) -> None:
 
 def test_a_launcher_that_was_stopped(launch: Launcher, stage: Stage, mocker: MockerFixture) -> None:
     """Ctrl-Z and fg: the time limit begins anew, also where the wait ends before SIGCONT is handled."""
-    mocker.patch.object(execute, "MOMENT", 2)
+    mocker.patch("mnrun.system.clock.MOMENT", 2)
     stage.play = Play(kit=say(READY[0]))
     plan = make(build("./app"), 2, 1)
     soon: dict[int, Event] = {2: ("told", "CONT", ""), 3: say(READY[1])[0]}

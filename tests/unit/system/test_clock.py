@@ -20,3 +20,21 @@ def test_moments_count_from_the_begin() -> None:
     clock.mark("ready", "node01")
     assert 5 <= clock.moments["go"] < 6
     assert 5 <= clock.nodes["node01"]["ready"] < 6
+
+
+def test_a_wait_without_a_limit_wakes_up(mocker: MockerFixture) -> None:
+    """Python may handle a signal that comes just before a wait only after it: no single wait is without an end."""
+    waits: list[float] = []
+
+    def get(timeout: float) -> str:
+        waits.append(timeout)
+        if len(waits) < 3:
+            raise queue.Empty
+        return "event"
+
+    assert clock.take(mocker.Mock(get=get), math.inf) == "event"
+    assert waits == [clock.WAKE] * 3
+
+
+def test_a_wait_ends_at_its_limit() -> None:
+    assert clock.take(queue.SimpleQueue[str](), time.monotonic() + 0.01) is None
