@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import queue
 import time
 
+from pytest_mock import MockerFixture
+
+from mnrun.system import clock
 from mnrun.system.clock import Clock, begun
 
 
