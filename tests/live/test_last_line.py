@@ -21,14 +21,12 @@ LACKING = (
     '[ "${OMPI_COMM_WORLD_RANK-${PMIX_RANK-$RANK}}" = 1 ] || exec sleep 600; exec python3 -c "import no_such_module"',
 )
 CAUSE = "exited with 1: Python in the container has no module no_such_module"
+ONE_FAILS = '[ "$PMIX_RANK" != 2 ] || {}; sleep 600'
 
 
 def who(way: Way, said: str) -> str:
     """Who failed, as far as mnrun can know it: srun tells, and Open MPI 5's mpirun is silent in some runs."""
     return r"rank \d on node0\d" if way is SRUN or "non-zero status" in said else "the program"
-
-
-ONE_FAILS = '[ "$PMIX_RANK" != 2 ] || {}; sleep 600'
 
 
 @pytest.mark.parametrize(

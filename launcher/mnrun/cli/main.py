@@ -101,7 +101,8 @@ def entry() -> NoReturn:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             code = _complain(f"cannot write the output: {error.strerror}", 1)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python writes the rest at its end
+            if stdout is not None:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python writes the rest at its end
         else:
             import traceback
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import queue
 import signal
@@ -17,7 +18,7 @@ from mnrun.files import wrappers
 from mnrun.images import FILES, builders
 from mnrun.images.cache import delete
 from mnrun.model import Command, Words
-from mnrun.system import process
+from mnrun.system import clock, process
 from mnrun.system.process import Child, Event, Signals, Stopped
 from mnrun.system.screen import Screen
 
@@ -87,7 +88,9 @@ def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], s
 def _listen(child: Child, events: queue.SimpleQueue[Event], last: deque[str], screen: Screen) -> int:
     """Show the steps, and return the exit code. Raises Stopped at a signal."""
     while True:
-        kind, _, data = events.get()
+        event = clock.take(events, math.inf)
+        assert event is not None
+        kind, _, data = event
         if kind == "signal":
             raise Stopped(int(str(data)))
         if kind == "ended":

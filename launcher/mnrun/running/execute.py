@@ -195,7 +195,7 @@ class Launch:
         while self.code is None:
             self.forward.hand_on()
             late = self._late() if starts else None
-            heard = self._next(min(filter(None, (late, self.forward.due(), self.missed)), default=None))
+            heard = self._next(min(filter(None, (late, self.forward.due(), self.missed)), default=math.inf))
             if self.missed and time.monotonic() >= self.missed:
                 self.roster.lose(self.unguarded, reasons.GUARD_KILLED)
             starts = starts and not self.roster.all_there(self.plan)
@@ -213,9 +213,9 @@ class Launch:
     def _is_over(self) -> bool:
         return self.forward.is_over(self.roster.take_warning())
 
-    def _next(self, deadline: float | None) -> bool:
+    def _next(self, deadline: float) -> bool:
         """Take in one event. Return False if none came before `deadline`."""
-        event = clock.take(self.events, math.inf if deadline is None else deadline)
+        event = clock.take(self.events, deadline)
         if event is None:
             return False
         kind, name, data = event

@@ -129,13 +129,13 @@ class _Bringing:
             command.end(signal.SIGTERM) if name == "copy" else command.close()
         deadline = time.monotonic() + FAREWELL
         while self.running:
-            try:
-                kind, name, data = self.events.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
+            event = clock.take(self.events, deadline)
+            if event is None:
                 for command in self.running.values():
                     command.end(signal.SIGKILL)
                 self.running.clear()
                 return
+            kind, name, data = event
             if kind == "ended":
                 self.running.pop(name, None)
             elif kind in ("signal", "told"):
