@@ -135,8 +135,11 @@ def series(size: int) -> Terminals:
 
 
 def wide(size: int) -> Terminals:
-    """Return so many launches on 64 nodes with four ranks each, one after the other, by each way to start them."""
-    ways = itertools.islice(itertools.cycle((INSIDE, SSH, MPIRUN, SRUN)), size)
+    """Return so many launches on 64 nodes with four ranks each, one after the other, by each way to start them.
+
+    The first is by mpirun of the nodes. There Apptainer makes folders in the home that it keeps, one for each node.
+    """
+    ways = itertools.islice(itertools.cycle((MPIRUN, INSIDE, SSH, SRUN)), size)
     return (Terminal("alice", tuple(live(way, nodes=WIDE, ranks=4) for way in ways)),)
 
 

@@ -27,10 +27,10 @@ SENT = ("lib", "guard", "container", "inside", "ranks", "network")
 
 BEAT = 5  # seconds between two heartbeats of a node without a scheduler
 PDSH_BEAT = 2  # the same under pdsh, where the heartbeat shows a node that mnrun is gone
-SILENCE = 120  # seconds: a lease without a scheduler ends if it is silent for as long
-# The same under Slurm. Slurm passes the end of a lease on, except if every process of the launch is killed at once,
-# with all sruns. For that case, a process of ours writes a word more often than this (system/process.py).
-PULSE_SILENCE = 35
+# A lease ends if it is silent for so many seconds. Slurm passes the end of a lease on, except if every process of the
+# launch is killed at once, with all sruns. For that case, a process of ours writes a word more often than this
+# (system/process.py).
+SILENCE = 120
 # Bytes of a file in a line of the lease. That word could tear a line longer than PIPE_BUF (pipe(7)).
 PIECE = 3900
 
@@ -167,7 +167,7 @@ def prepare_input(
         settings = environment.assignments({"mnrun_beat": BEAT, "mnrun_silence": SILENCE})
         settings += environment.exports(environment.of_registries(environ))
     elif pulse:
-        settings = environment.assignments({"mnrun_silence": PULSE_SILENCE})
+        settings = environment.assignments({"mnrun_silence": SILENCE})
     if copy is not None:
         settings += environment.assignments({"mnrun_copy": copy[0], "mnrun_size": copy[1]})
     text = (puller if copy is None else stager)(settings).encode("utf-8", "surrogateescape")
@@ -195,7 +195,6 @@ def values(plan: Plan, pulse: bool = False) -> str:
     """Return job.sh, the wrappers' values of this job."""
     spec = plan.spec
     gpu_bind = spec.resources.gpu_bind
-    silence = SILENCE if spec.hosts.names else PULSE_SILENCE if pulse else ""
     return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
         {
             "mnrun_id": plan.job,
@@ -205,7 +204,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
             "mnrun_connect": plan.connect,
             "mnrun_joined": "1" if plan.joined else "",
             "mnrun_beat": (PDSH_BEAT if spec.hosts.rsh == "pdsh" else BEAT) if spec.hosts.names else "",
-            "mnrun_silence": silence,
+            "mnrun_silence": SILENCE if spec.hosts.names or pulse else "",
             "mnrun_runtime": spec.container.runtime,
             "mnrun_image": _compared(plan),
             "mnrun_podman": spec.container.podman_root,
