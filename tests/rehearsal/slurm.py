@@ -10,6 +10,7 @@ from .model import LOGIN, Options
 GPUS = 4
 CPUS = 8
 MEMORY_MB = 16000
+CROWD = 16  # nodes of which daemons still answer at once
 
 # With the reasons, since a site's own file would have other values here.
 CONF = """\
@@ -38,9 +39,9 @@ MpiDefault=none
 LaunchParameters=use_interactive_step
 
 # Short, so that a test sees what a site sees in minutes.
-SlurmdTimeout=20
+SlurmdTimeout={patience}
 SlurmctldTimeout=20
-MessageTimeout=6
+MessageTimeout={message}
 InactiveLimit=0
 KillWait={kill_wait}
 UnkillableStepTimeout=60
@@ -146,6 +147,9 @@ def conf(name: str, options: Options, ground: Ground) -> str:
         task=",".join(tasks(options)) or "task/none",
         # Sites leave it at Slurm's own 30: who only ends by the second signal is seen.
         kill_wait=30 if options.cgroup else 5,
+        # Slurm's own 300 and more where many nodes share the CPUs: their daemons answer late, and live.
+        patience=20 if len(options.compute) <= CROWD else 300,
+        message=6 if len(options.compute) <= CROWD else 60,
         memory=MEMORY_MB,
         gpus=GPUS,
         accounting=ACCOUNTING.format(login=LOGIN) if options.accounting else "",
