@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
@@ -35,10 +36,11 @@ ANY = (
 FIRST = '[ "${OMPI_COMM_WORLD_RANK:-${RANK:-0}}" != 0 ] || '
 SHOW = ("sh", "-c", FIRST + 'printf "%s\\0" "$@"', "sh")
 SUM = ("sh", "-c", FIRST + 'printf "%s\\n" "$@" | sha256sum', "sh")  # Open MPI 5 mixes up output of more than 64 kB
-BASH, TCSH = "/bin/bash", "/bin/tcsh"
+BASH, TCSH, ZSH = "/bin/bash", "/bin/tcsh", "/usr/bin/zsh"
+EACH = tuple(product((TCSH, ZSH, BASH), ("paramiko", "pdsh")))
 
 
-@pytest.fixture(params=some((TCSH, "/usr/bin/zsh", BASH), (TCSH, "/usr/bin/zsh")))
+@pytest.fixture
 def shell(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
     """Alice's, on all nodes; tcsh reads a file of hers that sets what `!` means for it."""
     cluster.root(LOGIN, "test", "-x", request.param)
@@ -50,7 +52,7 @@ def shell(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
             cluster.path("/home/alice/.cshrc").unlink()
 
 
-@pytest.mark.parametrize("rsh", ["paramiko", "pdsh"])
+@pytest.mark.parametrize(("shell", "rsh"), some(EACH, [(TCSH, "pdsh"), (ZSH, "paramiko")]), indirect=["shell"])
 def test_words_on_hosts_of_any_login_shell(cluster: Cluster, desk: Desk, shell: str, rsh: str) -> None:
     """Byte for byte, in both modes; many of them; a script's standard input; and the job's own words work."""
     for way in (INSIDE, MPIRUN):
@@ -73,6 +75,7 @@ def test_words_on_hosts_of_any_login_shell(cluster: Cluster, desk: Desk, shell: 
         )
 
 
+@pytest.mark.parametrize("shell", some((TCSH, ZSH, BASH), (TCSH, ZSH)), indirect=True)
 def test_an_image_for_hosts_of_any_login_shell(cluster: Cluster, shell: str) -> None:
     """--stage and the verdict, whose scripts are of many lines; and `mnrun check`."""
     try:
