@@ -37,4 +37,5 @@ def cluster_of_jobs(jobs: int, nodes: int, **options: Any) -> SpecCluster:
     """Return a cluster of so many jobs of so many nodes, with the options of mnrun.Job. Its scheduler runs here."""
     spec = {"cls": JobOfWorkers, "options": {"nodes": nodes, **options}, "group": [f"-{n}" for n in range(nodes)]}
     scheduler = {"cls": Scheduler, "options": {"host": socket.gethostname(), "dashboard_address": ":0"}}
-    return SpecCluster(dict.fromkeys(range(jobs), spec), scheduler=scheduler, silence_logs=logging.WARNING)
+    logging.getLogger("distributed").setLevel(logging.WARNING)  # silence_logs would end before the connections close
+    return SpecCluster(dict.fromkeys(range(jobs), spec), scheduler=scheduler, silence_logs=False)
