@@ -193,7 +193,7 @@ def test_image_build_for_a_store(engines: Cluster, desk: Desk, builder: str) -> 
 
 
 @pytest.mark.xdist_group("engines")
-@pytest.mark.parametrize("engine", one(0, ["docker", "podman"]))
+@pytest.mark.parametrize("engine", one(1, ["docker", "podman"]))
 def test_image_convert(engines: Cluster, desk: Desk, engine: str) -> None:
     """A file becomes an image of a store, with its variables, and that a file again. Jobs run in both."""
     variables = "export PLAIN='two words'\n  export NASTY='a \"b\" $'"

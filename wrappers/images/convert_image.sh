@@ -32,8 +32,9 @@ variables() { # Print the variables that the image sets, each as `ENV NAME="VALU
         *$'\n'*) ;; # an image of a store cannot set these
         *)
           value=${pair#*=}
-          value=${value//\\/\\\\} value=${value//\"/\\\"}
-          printf 'ENV %s="%s"\0' "${pair%%=*}" "${value//\$/\\\$}" ;;
+          # Docker reads backslashes between the quotes. Podman takes everything there as it is.
+          [[ $mnrun_runtime == podman ]] || value=${value//\\/\\\\} value=${value//\"/\\\"} value=${value//\$/\\\$}
+          printf 'ENV %s="%s"\0' "${pair%%=*}" "$value" ;;
       esac
     done
 }

@@ -32,10 +32,11 @@ def imported(sh: Shell, place: Path, printed: str, code: int = 0) -> str:
         ("LD_LIBRARY_PATH=/nv:/lib:/.singularity.d/libs", '<--change><ENV LD_LIBRARY_PATH="/nv:/lib">'),
         ("LD_LIBRARY_PATH=/.singularity.d/libs", ""),
         ("DIR=/.singularity.d/libs", '<--change><ENV DIR="/.singularity.d/libs">'),
+        (r'A="a\\b" $c', r'<--change><ENV A="\"a\\b\" \$c">'),
     ],
 )
-def test_an_image_keeps_its_search_path(sh: Shell, tmp_path: Path, printed: str, change: str) -> None:
-    """Without the directory that the runtime appends."""
+def test_an_image_keeps_its_variables(sh: Shell, tmp_path: Path, printed: str, change: str) -> None:
+    """Without the directory that the runtime appends to the search path."""
     assert imported(sh, tmp_path, rf"{printed}\0A=1\0") == f'<import>{change}<--change><ENV A="1"><-><app:1>'
 
 
