@@ -158,6 +158,7 @@ herald='
   done
   [[ ${SLURMD_NODENAME:-} != "$3" ]] || here=$((here - 1))
   trap "" TERM INT HUP
+  unset TMOUT # bash would end each `read` after so many seconds
   read -r code || true
   umask 077
   mkdir "$place" && cd "$place" || exit # PLACE belongs to another process, so nothing is written there
@@ -192,7 +193,7 @@ fi
 
 trap : TERM INT HUP USR1 USR2 # mnrun has received the signal too, and says when it is over
 tie=() # mnrun would go on alone where this script is killed
-if setpriv=$(command -v setpriv); then tie=("$setpriv" --pdeathsig TERM); fi
+if setpriv=$(command -v setpriv) && "$setpriv" --pdeathsig keep true 2>/dev/null; then tie=("$setpriv" --pdeathsig TERM); fi
 code=0
 ${tie[@]+"${tie[@]}"} env -u SLURM_NTASKS_PER_NODE -u SLURM_NTASKS -u SLURM_STEP_NUM_TASKS "$mnrun" run \
   "${options[@]}" --mode inside-out --image "$image" --script "$script" -- ${words[@]+"${words[@]}"} ${help[@]+"${help[@]}"} {lease}>&- || code=$?

@@ -115,11 +115,12 @@ def test_hostile_variables(cluster: Cluster, desk: Desk, way: Way) -> None:
         "BASH_FUNC_cd%%": "() { echo hijacked; }",
         "SSH_AUTH_SOCK": "/no/such/socket",
         "PYTHONPATH": desk.path,
+        "TMOUT": "2",
         "PYTHONSTARTUP": f"{desk.path}/startup",
     }
     desk.put("click.py", "raise SystemExit('hijacked')\n")
     del env["PYTHONPATH"]  # that would be the user's mnrun, not its nodes
-    result = cluster.mnrun(*way.words, "--", HELLO, env=env, nodes=2)
+    result = cluster.mnrun(*way.words, "--", HELLO, "-s", "4", env=env, nodes=2)
     check(result, *cluster.nodes[:2])
     assert not cluster.path("/tmp/pwned", "node01").exists()
     assert "hijacked" not in result.err

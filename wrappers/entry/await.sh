@@ -11,6 +11,7 @@
 trap 'mnrun_told=$((mnrun_told + 1))' USR1 USR2
 trap mnrun_told=4 TERM
 mnrun_told=0 mnrun_seen=0
+unset TMOUT # bash would end each `read` after so many seconds
 pause() { { sleep 0.02; } 2>/dev/null; } # a signal to the step ends the sleep, too, and bash would report that
 orphaned() { read -r _ _ _ mnrun_parent _ <"/proc/$$/stat" && [ "$mnrun_parent" != "$PPID" ]; }
 until cd -- "$0" 2>/dev/null && [ -O . ] && [ .. -ef "${0%/*}" ] && { read -r mnrun_name _ <own; } 2>/dev/null && [ "$mnrun_name" = "$0" ]; do

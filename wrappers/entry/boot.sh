@@ -11,6 +11,8 @@
 # process, and ends exactly where the lease goes on.
 # If the scheduler grants GPUs by the task, a step has several tasks on a node. One of them is enough.
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
+trap : USR1 USR2 # for the program, which does not run yet
+unset TMOUT # bash would end each `read` after so many seconds
 set +o posix
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
 echo "here $mnrun_node"

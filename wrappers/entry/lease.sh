@@ -4,6 +4,7 @@
 # pdsh closes the standard input of its commands. So the lease is a FIFO in DIRECTORY, beside the job's directory.
 # The text opens the FIFO for reading and writing, so it has no end of file (fifo(7)).
 # Other processes write to the FIFO by `pour` and `say`. They enter DIRECTORY by into.sh, which needs the file `own`.
+unset TMOUT # bash would end each `read` after so many seconds
 umask 077
 mkdir "$0" || {
   echo "fail $MNRUN_NODE cannot make $0 on this node"

@@ -25,6 +25,7 @@
 # It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
 # because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
+trap : USR1 USR2 # for the program, which does not run yet
 # The C locale costs less. The container gets the user's own back (box).
 mnrun_locale=${LC_ALL-}
 LC_ALL=C
@@ -39,6 +40,7 @@ source ./memory.sh
 source ./users.sh
 source ./shims.sh
 source ./detach.sh
+memory_before
 host_name
 mnrun_host=$REPLY
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$mnrun_host}}

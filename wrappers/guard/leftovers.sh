@@ -9,7 +9,9 @@ is_left() { # DIRECTORY: Enter it, and test whether it belongs to a job that has
   cd -- "$1" 2>/dev/null && [[ -O . && .. -ef ${1%/*} && -O own ]] || return 1
   read -r name node pid start _ <own && [[ $name == "$1" && $node == "$mnrun_node" ]] || return 1
   ! lives "$pid" "$start" || return 1
-  if { read -r pid start <undertaker; } 2>/dev/null; then ! lives "$pid" "$start"; fi
+  if { read -r pid start <undertaker; } 2>/dev/null && lives "$pid" "$start"; then return 1; fi
+  # In a container with pids of its own, those of an outer job are not to be seen. A guard holds `up` open.
+  [[ ! -p up ]] || ! timeout 0.5 bash -pc ': >up'
 }
 
 remains() { # Remove the remains of ended jobs, and print each directory

@@ -5,6 +5,8 @@
 # Standard error names the processes that could not be ended.
 set -euo pipefail +o posix
 source ./sweep.sh
+# Slurm's job may be an earlier one than that of this step.
+case $mnrun_id in [0-9]*) SLURM_JOB_ID=${mnrun_id%%-*} ;; *) unset SLURM_JOB_ID ;; esac
 forget_keys
 sweep_all
 wipe

@@ -4,5 +4,6 @@
 # of the program, which becomes its own and the job's. Without one, mnrun was killed: 128 + KILL.
 env -0 | tr '\n\0' ' \n' | grep '^SLURM_'
 echo
+unset TMOUT # bash would end `read` after so many seconds
 read -r code
 exit "${code:-137}"

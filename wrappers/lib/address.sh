@@ -6,5 +6,6 @@ address() { # HOST: Set REPLY to the address where other nodes reach this one, w
   while read -r REPLY _; do
     [[ $REPLY == 127.* ]] || return 0
   done < <(getent ahostsv4 "$1")
-  read -r _ _ REPLY _ <<<"${SSH_CONNECTION-}"
+  # Slurm passes the variable of the login node on.
+  [[ -n ${SLURM_JOB_ID-} ]] || read -r _ _ REPLY _ <<<"${SSH_CONNECTION-}"
 }

@@ -28,12 +28,24 @@ memory_group() { # Set REPLY to the directory of the job's memory control group
 
 memory_kills() { # GROUP: Set REPLY to the number of killed processes in GROUP and below
   # The kernel has killed these because memory ran out.
-  local file word number sum=0 files
+  # Those that were killed before the guard began do not count.
+  local file word number sum=0 files before=0
   if [[ -e $1/memory.events ]]; then files=("$1/memory.events"); else files=("$1"/{,step_*/{,task_*/}}memory.oom_control); fi
   for file in "${files[@]}"; do
     while read -r word number; do [[ $word != oom_kill ]] || ((sum += number)); done <"$file" || true
   done 2>/dev/null
-  REPLY=$sum
+  { read -r before _ <memory.before; } 2>/dev/null || true
+  REPLY=$((sum > before ? sum - before : 0))
+}
+
+memory_before() { # Note in the file `memory.before` what an earlier step of the job has left in the kernel's account
+  # It holds the number of killed processes, and the peak in bytes where the kernel has one.
+  local group most
+  memory_group || return 0
+  group=$REPLY
+  memory_kills "$group"
+  { read -r most <"$group/memory.max_usage_in_bytes"; } 2>/dev/null || most=0
+  ((REPLY == 0 && most == 0)) || echo "$REPLY $most" 2>/dev/null >memory.before || true # the disk may be full
 }
 
 memory_note() { # Write the number of killed processes of an ending step into the file `memory`
@@ -48,16 +60,17 @@ memory_note() { # Write the number of killed processes of an ending step into th
 memory_used_up() { # Set REPLY to the job's memory limit here in bytes, and to `killed` or `reached`
   # `killed` means that the kernel has killed a process for the limit. `reached` means that the job's peak was as high.
   # The control group of the step is gone then, so no more is known.
-  local group limit most
+  local group limit most before=0
   memory_group || return 1
   group=$REPLY
   { read -r limit <"$group/memory.max" || read -r limit <"$group/memory.limit_in_bytes"; } 2>/dev/null
   [[ ${limit-} =~ ^[0-9]+$ ]] || return 1
   memory_kills "$group"
   { read -r most <"$group/memory.max_usage_in_bytes"; } 2>/dev/null || most=0
+  { read -r _ before <memory.before; } 2>/dev/null || true
   if ((REPLY > 0)) || [[ -s memory ]]; then
     REPLY="$limit killed"
-  elif ((most >= limit)); then
+  elif ((most >= limit && before < limit)); then
     REPLY="$limit reached"
   else
     return 1

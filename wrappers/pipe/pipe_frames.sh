@@ -76,8 +76,9 @@ pump() { # KIND ROOM BOX: Send the input from file descriptor 3 in messages of K
     done
     begin=$sent
     dd bs="$CHUNK" count=1 <&3 >"$chunk" 2>/dev/null &
-    # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss.
-    wait $! || [ "$1" = in ] || sent=$((sent + 1))
+    # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss. The
+    # input may be one that cannot be read, and has no data then.
+    wait $! || { [ "$1" = in ] && echo 2>/dev/null >"$3.room"; } || sent=$((sent + 1))
     if [ ! -s "$chunk" ]; then return 0; fi
     # A pipe that was full may have more. busybox has no iflag, and sends less at once.
     if [ -n "${fast-}" ]; then dd if=/proc/self/fd/3 iflag=nonblock bs="$CHUNK" count=15 >>"$chunk" 2>/dev/null <&3; fi

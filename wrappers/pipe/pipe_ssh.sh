@@ -58,7 +58,7 @@ if [ $# = 0 ] && [ -t 0 ]; then set -- 'exec sh -i'; fi # the shell has no termi
 node=''
 case $host in localhost | 127.0.0.1) host=$(uname -n) ;; esac
 while read -r name others; do
-  case " $name $others " in *" $host "*) node=$name ;; esac
+  case " $name $others " in *" $host "*) node=$name && break ;; esac
 done <"$here/nodes"
 if [ -z "$node" ]; then
   . "$here/job.sh"

@@ -37,7 +37,7 @@ case $mnrun_runtime in
     done
     if [[ ! -d $image ]]; then
       # Where ch-run mounts a squashfs file, it leaves a directory behind.
-      mnrun_mount=$(mktemp -d)
+      mnrun_mount=$(TMPDIR='' mktemp -d)
       set -- "$1" "--mount=$mnrun_mount" "${@:2}"
     fi ;;
 esac

@@ -20,7 +20,7 @@ if unshare --user true 2>/dev/null; then fact userns yes; fi
 if [[ -r /dev/fuse && -w /dev/fuse ]]; then fact fuse yes; fi
 if has squashfuse_ll || has squashfuse; then fact squashfuse yes; fi
 
-scratch=$(mktemp -d) # podman makes its own directories in spite of its options
+scratch=$(TMPDIR='' mktemp -d) # podman makes its own directories in spite of its options
 trap 'rm -rf "$scratch"' EXIT
 judged() { # RUNTIME: Print why a job could not use RUNTIME here
   # The text is the job's own. engines.sh, which stands in front of this, prints it.

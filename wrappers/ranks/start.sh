@@ -5,6 +5,7 @@
 # With several nodes, standard output goes on in whole lines, as with srun. Standard error is not held back, so that a
 # progress bar works.
 set -u
+trap : USR1 USR2 # for the ranks, which do not run yet
 here=${0%/*}
 . "$here/job.sh"
 . "$here/ports.sh"
@@ -76,7 +77,7 @@ while read -r name ranks; do
   node=$((node + 1)) first=$((first + ranks))
 done <"$here/layout"
 while [ "$nodes" -gt 0 ]; do
-  read -r code <&3
+  until read -r code <&3; do :; done # a signal may interrupt it
   if [ "$code" != 0 ]; then exit "$code"; fi
   nodes=$((nodes - 1))
 done

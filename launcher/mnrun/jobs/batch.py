@@ -75,7 +75,9 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     folder = Path(spec.job_dir) / start.batch.id
     start_records = Records(folder / str(start.batch.restart))
     try:
-        start_records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        job_dir.private(start_records.path)
+        for old in (records.OUTCOME, records.TIMELINE):  # of another job with this id, or of the script's line before
+            (start_records.path / old).unlink(missing_ok=True)
         start_records.write(records.BEGUN, versioned.text(_begun(spec, start.batch)))
     except OSError as error:
         problem = f"cannot write to the job directory {start_records.path}: {error.strerror}"

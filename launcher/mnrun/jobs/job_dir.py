@@ -130,9 +130,7 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
     path = Path(parent) / job
     _clear(path.parent)
     try:
-        for above in reversed([p for p in path.parents if not p.exists()]):
-            above.mkdir(exist_ok=True)
-            above.chmod(0o700)  # under any umask
+        private(path.parent)
         path.mkdir()
         path.chmod(0o700)
         records = Records(path)
@@ -193,11 +191,19 @@ def _clear(parent: Path) -> None:
             shutil.rmtree(owner.parent, ignore_errors=True)
 
 
+def private(path: Path) -> None:
+    """Make a directory, and those above that are not there, for the user alone (0700)."""
+    for each in (*reversed(path.parents), path):
+        if not each.exists():
+            each.mkdir(exist_ok=True)
+            each.chmod(0o700)  # under any umask
+
+
 def writable(base: str) -> None:
     """Make the directory for the records of all jobs. Raises UsageError if it cannot be written."""
     path = Path(base)
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(path)
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b" ")
     except OSError as error:
@@ -213,7 +219,7 @@ def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
     whole = replace(record, command=command, gpus=int(spec.resources.gpus or 0), time=time.time())
     records = Records(Path(spec.job_dir) / record.id)
     with suppress(OSError):
-        records.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private(records.path)
         if script:
             records.write(SCRIPT, script)
         records.write(SUBMITTED, versioned.text(whole))

@@ -16,7 +16,7 @@ from typing import Protocol
 RUNNING = ("RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING")
 ACTIVE = (
     *("PENDING", *RUNNING, "COMPLETING", "REQUEUED", "STAGE_OUT", "REQUEUE_FED"),
-    *("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),  # a held job has not ended
+    *("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "EXPEDITING"),  # a held job has not ended
 )
 
 

@@ -20,7 +20,7 @@ import tempfile
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import IO, Optional, Protocol
 
@@ -278,9 +278,17 @@ def _deaf(argv: Words) -> Words:
 
 
 def tied(argv: Words) -> Words:
-    """Return `argv` in a form that gets a TERM when mnrun is killed, if the machine has setpriv."""
-    setpriv = shutil.which("setpriv")
+    """Return `argv` in a form that gets a TERM when mnrun is killed, if the machine has such a setpriv."""
+    setpriv = _setpriv()
     return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else argv
+
+
+@cache
+def _setpriv() -> str:
+    """Return the path of a setpriv that knows --pdeathsig, as util-linux has since 2.33, or ""."""
+    path = shutil.which("setpriv") or ""
+    known = path and subprocess.run([path, "--pdeathsig", "keep", "true"], capture_output=True, check=False)
+    return path if known and not known.returncode else ""
 
 
 def _thread(target: object, *args: object) -> threading.Thread:

@@ -54,8 +54,9 @@ class Screen:
     def done(self) -> None:
         """Remove the live line: the program has the terminal from now on."""
         if self._status is not None:
-            self._status.stop()
-            self._status = None
+            status, self._status = self._status, None
+            with contextlib.suppress(OSError):
+                status.stop()
 
     def _spin(self, text: str) -> None:
         if self._status is None:
@@ -67,10 +68,10 @@ class Screen:
             self._status.update(text)
 
     def _print(self, text: str) -> None:
-        if self._status is not None:
-            self._status.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        else:
-            with contextlib.suppress(OSError):  # a closed terminal (EIO), or a pipe without a reader (EPIPE)
+        with contextlib.suppress(OSError):  # a closed terminal (EIO), or a pipe without a reader (EPIPE)
+            if self._status is not None:
+                self._status.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            else:
                 print(text, file=sys.stderr, flush=True)
 
 

@@ -215,7 +215,7 @@ def test_a_file_forbids_allocations(outside: Terminal, salloc: Salloc, granted: 
         (("-t", "1h"), 2, "--time '1h' is not a time limit"),
         (("-o", "out.%t"), 122, "--output out.%t: a file for each rank; mnrun writes one file"),
         (("-N", "4", "-n", "3"), 2, "3 ranks"),
-        (("--job-dir", "taken"), 2, "/taken: File exists; name another with --job-dir"),
+        (("--job-dir", "taken"), 2, "/taken: Not a directory; name another with --job-dir"),
     ],
 )
 def test_a_run_is_refused_before_it_allocates(

@@ -98,6 +98,14 @@ def test_a_job_that_something_ends_again_and_again(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "7/7/outcome").read_text())["code"] == 121
 
 
+def test_another_job_had_this_number(tmp_path: Path) -> None:
+    """On another cluster with the same home: how that one ended is not how this one did."""
+    started(tmp_path, outcome=Outcome(3))
+    with batch.recorded(build("./app", job_dir=str(tmp_path)), start := batch.current(JOB)):
+        assert not (tmp_path / "7/0/outcome").exists()
+        start.outcome = Outcome(0)
+
+
 def test_records_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "7").write_text("")
     with pytest.raises(NodeError, match=r"cannot write to the job directory .*/7/0: Not a directory; name another"):

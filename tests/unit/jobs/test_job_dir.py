@@ -98,6 +98,13 @@ def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("open_umask")
+def test_the_records_of_all_jobs_are_private(tmp_path: Path) -> None:
+    """Also where the first job of this user is a submitted one."""
+    job_dir.writable(str(tmp_path / ".mnrun/jobs"))
+    assert [mode(tmp_path / name) for name in (".mnrun", ".mnrun/jobs")] == [0o700, 0o700]
+
+
+@pytest.mark.usefixtures("open_umask")
 def test_it_is_private_whatever_the_umask(tmp_path: Path) -> None:
     """Directories 0700, files 0600."""
     with job_dir.opened(str(tmp_path), "7-abc", keep=True) as records:

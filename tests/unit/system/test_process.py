@@ -15,6 +15,7 @@ from mnrun.model import Command, Listed
 from mnrun.system import process
 from mnrun.system.process import Child, Event
 from unit.world import World
+from unit.wrappers.node import executable
 
 
 class Starter:
@@ -133,6 +134,20 @@ def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, start
     assert starter.said() == [("ended", "step", 4)]
     starter.start("exit 4", piped=False)
     assert starter.said() == [("ended", "step", 3)]
+
+
+@pytest.mark.parametrize(("code", "tied"), [(0, True), (1, False)])
+def test_a_setpriv_without_pdeathsig(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, tied: bool
+) -> None:
+    """Before util-linux 2.33, as on RHEL 8, it does not know the option, and would end every step."""
+    executable(tmp_path / "bin/setpriv", f"exit {code}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    process._setpriv.cache_clear()
+    with world.allowed():
+        words = process.tied(("srun",))
+    process._setpriv.cache_clear()
+    assert words == ((str(tmp_path / "bin/setpriv"), "--pdeathsig", "TERM", "srun") if tied else ("srun",))
 
 
 def test_no_such_program(starter: Starter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import pytest
@@ -83,3 +84,15 @@ def test_a_terminal_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError):
         print("it is closed", file=sys.stderr, flush=True)
     Screen().say("ended by SIGHUP")
+
+
+def test_a_terminal_that_is_closed_while_a_line_changes(mocker: MockerFixture) -> None:
+    """The launch then ends as with any HUP. rich writes to the terminal where the line goes."""
+    mocker.patch.object(sys.stderr, "isatty", return_value=True)
+    status = mocker.patch("rich.console.Console").return_value.status.return_value
+    status.stop.side_effect = status.console.print.side_effect = OSError(errno.EIO, "Input/output error")
+    screen = Screen()
+    screen.phase("waiting")
+    screen.say("ended by SIGHUP")
+    screen.done()
+    screen.done()

@@ -24,7 +24,11 @@ from mnrun.system.process import Event, ProcessChannel, Running, starting, tied
 
 SSH_FAILED = 255  # the exit code of ssh itself (ssh(1))
 # As with paramiko, no host key is taken on trust, whatever the user's own configuration says.
-OPTIONS = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x")
+# A master connection of the user's serves. ssh would leave a new one behind, which held our pipes before OpenSSH 8.8.
+OPTIONS = (
+    *("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15", "-x"),
+    *("-o", "ControlMaster=no"),
+)
 GREETING = 30.0  # seconds: a guard bears two minutes of silence
 PLAIN = re.compile(rb"(go|log|alive|end|signal [A-Z0-9]+)\n")
 COMPLAINT = re.compile(r"pdsh@\S+: (\S+): ssh exited with exit code (\d+)")

@@ -43,10 +43,11 @@ class Program:
         self._channel.cut()
 
     def _feed(self) -> None:
-        with contextlib.suppress(OSError):  # nobody reads any more, or mnrun has no input
+        with contextlib.suppress(OSError):  # nobody reads any more, or mnrun has no input that it can read
             if not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp():  # in the background, a read stops us (SIGTTIN)
                 while data := os.read(0, 65536):
                     self._channel.send(data)
+        with contextlib.suppress(OSError):
             self._channel.shut()
 
     def _copy(self, stream: int, to: int) -> None:

@@ -93,7 +93,7 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     """Return the Slurm job that mnrun is in. Raises SchedulerError if Slurm does not know it."""
     number = job(environ)
     answer = _ask("scontrol", "-d", "-o", "show", "job", number, about=f"job {number}: ")
-    allocation = scontrol.allocation(scontrol.of_job(number, answer), environ)
+    allocation = scontrol.allocation(scontrol.of_job(number, answer), environ, scripted=_in_script(environ))
     gpus = {node.name: node.gpus for node in allocation.nodes}
     release = version()
     extra = environ.get("PRTE_MCA_plm_slurm_args", "")
@@ -197,7 +197,7 @@ def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], 
 def why_down(names: Sequence[str]) -> dict[str, str]:
     """Return node -> Slurm's state for the nodes that are down, failing, draining or silent."""
     try:
-        text = _ask("sinfo", "-h", "-N", "-o", "%N %T", "-n", nodeset.for_slurm(names))
+        text = _ask("sinfo", "-a", "-h", "-N", "-o", "%N %T", "-n", nodeset.for_slurm(names))
     except SchedulerError:
         return {}
     states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
@@ -232,9 +232,10 @@ def ending(site: Site) -> str:
     """Return the state in which the job ends: CANCELLED, TIMEOUT, NODE_FAIL … or "" if Slurm does not say.
 
     REQUEUED means that Slurm will start the job again. COMPLETING hides the state for as long as the nodes clean up, so
-    mnrun asks again for some seconds. If the job itself waits for mnrun to end, its reason tells.
+    mnrun asks again for some seconds. After that, and if the job itself waits for mnrun to end, its reason tells.
     """
-    for pause in (*ENDING_WAITS, None):
+    pauses = iter(ENDING_WAITS)
+    while True:
         line = _shown(site.job)
         state = re.search(r"JobState=(\w+)", line)
         restarts = re.search(r"\bRestarts=(\d+)", line)
@@ -245,12 +246,11 @@ def ending(site: Site) -> str:
             return "PREEMPTED"
         if state is None or state[1] != "COMPLETING":
             return state[1] if state else ""
-        if site.inside:
+        pause = None if site.inside else next(pauses, None)
+        if pause is None:
             reason = re.search(r"\bReason=(\w+)", line)
             return {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL"}.get(reason[1] if reason else "", "CANCELLED")
-        if pause:
-            time.sleep(pause)
-    return ""
+        time.sleep(pause)
 
 
 def trace(job: str) -> Trace | None:

@@ -108,7 +108,7 @@ class UserQueue:
         jobs = _by_pyslurm(lambda library: pyslurm.jobs(library.Jobs.load().values(), self._uid))
         if jobs is not None:
             return jobs
-        words = ("squeue", "-t", "all", "-u", str(self._uid))
+        words = ("squeue", "-a", "-t", "all", "-u", str(self._uid))
         if scontrol.version(self._run("squeue", "--version"), "squeue") >= answers.JSON_SINCE:
             done = self._start([*words, "--json"])
             commands.refuse_silence(done)
@@ -123,7 +123,7 @@ class UserQueue:
         if nodes is not None:
             return nodes
         # These columns are the same in all versions.
-        return answers.sinfo_columns(self._run("sinfo", "-h", "-N", "-O", answers.widths(answers.SINFO)))
+        return answers.sinfo_columns(self._run("sinfo", "-a", "-h", "-N", "-O", answers.widths(answers.SINFO)))
 
     def _ask_history(self, words: Sequence[str]) -> list[Job]:
         try:

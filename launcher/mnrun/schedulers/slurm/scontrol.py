@@ -28,11 +28,11 @@ def of_job(job: str, text: str) -> str:
     return next((line for line in text.split("\n") if line.startswith(f"JobId={job} ")), text)
 
 
-def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
+def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) -> Allocation:
     """Return a job from the output of `scontrol show job -d -o ID` and the variables of salloc or sbatch.
 
     Within `srun --pty bash`, SLURM_NTASKS and its kin are those of the *step*. So scontrol alone counts for nodes, CPUs
-    and GPUs.
+    and GPUs. A batch script is no step (`scripted`), though it may have the variables of the one it was handed in from.
     """
     text = text.split("\n")[0]  # of a heterogeneous job, the first component
     text = re.sub(r"JobName=.*?( UserId=\S+\(\d+\) GroupId=)", r"\1", text)  # a name may hold anything
@@ -48,7 +48,7 @@ def allocation(text: str, environ: Mapping[str, str]) -> Allocation:
     except (KeyError, UsageError) as error:
         raise SchedulerError(f"scontrol's words about the job are not as Slurm writes them: {error}") from None
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
-    ntasks, per_node = _tasks(environ)
+    ntasks, per_node = _tasks(environ, scripted)
     return Allocation("slurm", job, nodes, ntasks, per_node)
 
 
@@ -64,12 +64,12 @@ def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
     return cpus, gpus
 
 
-def _tasks(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
+def _tasks(environ: Mapping[str, str], scripted: bool) -> tuple[int | None, int | None]:
     """Return the tasks of the job's request: (in all, per node). Slurm sets the first only on request."""
     if per_node := number(environ.get("SLURM_NTASKS_PER_NODE", "")):
         return None, per_node
     ntasks = number(environ.get("SLURM_NTASKS", ""))
-    return (ntasks if ntasks and not in_step(environ) else None), None
+    return (ntasks if ntasks and (scripted or not in_step(environ)) else None), None
 
 
 def in_step(environ: Mapping[str, str]) -> bool:

@@ -340,6 +340,7 @@ TOLD = '#!/bin/sh\nprintf "%s\\0" "$MNRUN_NODE" "$@"\n'
 
 def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     """Our word is each host's name, %h, and a user's words stay; no host key is taken on trust."""
+    mocker.patch("mnrun.schedulers.hosts.pdsh.tied", side_effect=lambda argv: argv)
     started = mocker.patch.object(pdsh, "ProcessChannel", side_effect=lambda *words, **_: Output(code=0))
     job = job_spec(hosts=names.parse("n1,n2"))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -361,6 +362,7 @@ def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
 
 def test_pdsh_starts_all_hosts_at_the_same_time(mocker: MockerFixture) -> None:
     """B4: it starts no other before one of the first 256 has ended, and these are as long there as the job."""
+    mocker.patch("mnrun.schedulers.hosts.pdsh.tied", side_effect=lambda argv: argv)
     started = mocker.patch.object(pdsh, "ProcessChannel", side_effect=lambda *words, **_: Output(code=0))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     hosts = PdshTransport(job_spec(hosts=names.parse("n[1-300]")), {})

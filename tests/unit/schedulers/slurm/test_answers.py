@@ -1,9 +1,9 @@
 """What Slurm's answers mean: recorded ones of the rehearsal cluster (Slurm 24.11, with accounting and without).
 
 SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 squeue -h -t all -u alice -O COLUMNS    squeue.txt
-squeue -t all -u alice --json    squeue.json: of each job only the keys that are read
+squeue -a -t all -u alice --json    squeue.json: of each job only the keys that are read
 sacct -X -n -P -u alice -S now-7days -o COLUMNS    sacct.txt
-sinfo -h -N -O COLUMNS    sinfo.txt
+sinfo -a -h -N -O COLUMNS    sinfo.txt
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pytest_mock import MockerFixture
 from mnrun.errors import NoAnswerError, SchedulerError
 from mnrun.model import Site
 from mnrun.schedulers.model import Trace
-from mnrun.schedulers.slurm import cluster
+from mnrun.schedulers.slurm import cluster, scontrol
 from unit.samples import build, held, recorded
 
 JOB = Site("slurm", "7")
@@ -275,12 +275,20 @@ def test_a_job_that_ends_no_sooner_than_we_do(slurm: dict[str, str], reason: str
     assert cluster.ending(replace(JOB, inside=True)) == "REQUEUED"
 
 
+@pytest.mark.parametrize(("scripted", "ntasks"), [(True, 64), (False, None)])
+def test_a_script_handed_in_from_a_step(scripted: bool, ntasks: int | None) -> None:
+    """It has the variables of that step, but SLURM_NTASKS is its own. Within a step, it is the step's."""
+    text = "JobId=7 JobState=RUNNING NodeList=n1 Nodes=n1 CPU_IDs=0-3 Mem=0 GRES="
+    environ = {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "64"}
+    assert scontrol.allocation(text, environ, scripted).ntasks == ntasks
+
+
 def test_a_job_that_completes_for_ever(mocker: MockerFixture) -> None:
-    """After some seconds we do without its word."""
-    done = subprocess.CompletedProcess((), 0, "JobState=COMPLETING", "")
+    """After some seconds its reason must do, as where an epilog takes longer."""
+    done = subprocess.CompletedProcess((), 0, "JobState=COMPLETING Reason=TimeLimit Dependency=(null)", "")
     run = mocker.patch("subprocess.run", return_value=done)
     sleep = mocker.patch("time.sleep")
-    assert cluster.ending(JOB) == ""
+    assert cluster.ending(JOB) == "TIMEOUT"
     assert [call.args[0] for call in sleep.call_args_list] == sorted(cluster.ENDING_WAITS)  # ever more seldom
     assert run.call_count == len(cluster.ENDING_WAITS) + 1
 

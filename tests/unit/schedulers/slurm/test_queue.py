@@ -56,8 +56,8 @@ class Slurm:
 @pytest.fixture
 def slurm(mocker: MockerFixture) -> Slurm:
     slurm = Slurm()
-    slurm.answers["squeue -t all -u 1500 --json"] = (RECORDED / "answers" / "squeue.json").read_text()
-    slurm.answers["squeue -t all -u 1500 -h -O"] = (RECORDED / "answers" / "squeue.txt").read_text()
+    slurm.answers["squeue -a -t all -u 1500 --json"] = (RECORDED / "answers" / "squeue.json").read_text()
+    slurm.answers["squeue -a -t all -u 1500 -h -O"] = (RECORDED / "answers" / "squeue.txt").read_text()
     slurm.answers["sacct"] = (RECORDED / "answers" / "sacct.txt").read_text()
     slurm.answers["sinfo"] = (RECORDED / "answers" / "sinfo.txt").read_text()
     mocker.patch("subprocess.run", side_effect=slurm)
@@ -180,7 +180,7 @@ def test_columns_where_json_does_not_answer(
     slurm: Slurm, tmp_path: Path, clock: SimpleNamespace, said: str | tuple[int, str]
 ) -> None:
     """Built without it, or of a shape that is new."""
-    slurm.answers["squeue -t all -u 1500 --json"] = said
+    slurm.answers["squeue -a -t all -u 1500 --json"] = said
     columns = answers.squeue_columns((RECORDED / "answers" / "squeue.txt").read_text())
     words = [replace(job, reason=reasons.sentence(job, clock.now)) for job in columns]
     assert list(UserQueue({}, tmp_path, 30).jobs().jobs) == words
@@ -197,7 +197,7 @@ def test_slurms_own_variables_do_not_shape_the_answer(slurm: Slurm, tmp_path: Pa
 
 def test_slurmctld_is_down(slurm: Slurm, tmp_path: Path, clock: SimpleNamespace) -> None:
     """Its own word, once: no second question in other words, and none before the time has come."""
-    slurm.answers["squeue -t all -u 1500 --json"] = (1, DOWN)
+    slurm.answers["squeue -a -t all -u 1500 --json"] = (1, DOWN)
     for _ in range(2):
         with pytest.raises(SchedulerError) as wrong:
             UserQueue({}, tmp_path, 30).jobs()
