@@ -14,7 +14,7 @@ from rehearsal import mirror
 from . import built
 from .cells import HELLO, OMPI5, full, one, turn
 from .reports import check, refusal
-from .stage import TOP, Cluster, Desk, wait_for
+from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -221,3 +221,4 @@ def test_image_convert(engines: Cluster, desk: Desk, engine: str) -> None:
     unknown = engines.alice([*convert, "nosuch", "-o", "x.sif"], node="node01", cwd=desk.path)
     refusal(unknown, 125, f"{engine} has no image nosuch on this node")
     refusal(engines.alice([*convert, "nosuch", "--tag", "x"], node="node01"), 2, "nosuch does not exist")
+    engines.root(LOGIN, "rm", "-rf", "/home/alice/.cache")  # podman's own

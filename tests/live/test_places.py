@@ -41,6 +41,7 @@ def test_places_a_shell_whose_job_is_cancelled(cluster: Cluster, way: Way) -> No
     """salloc sends HUP to a program at its prompt: the reason is the job's end, as without a prompt."""
     with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-N2", "--ntasks-per-node=2", "bash"])) as terminal:
         job = terminal.expect(r"Granted job allocation (\d+)")[1]
+        terminal.expect(r"\$ ")  # salloc hands the terminal over to bash only after the nodes are ready
         terminal.write(f"mnrun {' '.join(way.words)} -- {HELLO} -s 3600; echo code=$?\n")
         terminal.expect("rank 3 of 4")
         assert cluster.alice(["scancel", job]).code == 0

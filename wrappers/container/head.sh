@@ -10,7 +10,7 @@ source ./job.sh
 if [[ $mnrun_stdin == rank ]]; then
   # `cat` blocks in its open until rank 0 reads. Its standard output is /dev/null, so that the step can end meanwhile.
   # The guard ends it by the job's mark.
-  # A signal to the step is not for it.
+  # A signal to the step must not end it.
   sh -c 'trap "" HUP INT QUIT TERM USR1 USR2 && exec cat >"$0"' "$mnrun_here/stdin" <&0 >/dev/null 2>&1 &
   exec </dev/null
 fi
