@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What failed is remembered as a run without pytest-xdist will call it: a second try of it finds all."""
+    """What failed is remembered as a run without pytest-xdist will call it, so that --last-failed finds it there."""
     cache = session.config.cache
     if cache and not hasattr(session.config, "workerinput"):
         cache.set("cache/lastfailed", {matrix.plain(nodeid): True for nodeid in cache.get("cache/lastfailed", {})})
