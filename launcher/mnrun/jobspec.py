@@ -174,6 +174,13 @@ class ContainerOptions:
         return self.image.name if self.image is not None and self.image.kind is ImageKind.FILE else ""
 
 
+def parted(gres: str) -> tuple[str, str]:
+    """Return the GPUs in the words of --gres, and the other resources, such as local disks: `gpu:4`, `nvme:1`."""
+    items = [item for item in gres.split(",") if item]
+    gpus = [item for item in items if item.partition(":")[0] in ("gpu", "gres/gpu")]
+    return ",".join(gpus), ",".join(item for item in items if item not in gpus)
+
+
 @dataclass(frozen=True)
 class Resources:
     """The nodes, ranks, CPUs and GPUs of a job."""
@@ -197,12 +204,9 @@ class Resources:
         """Return the GPUs per node in --gpus-per-node or --gres, 0 if none: `4`, `a100:4`, `gpu:a100:2,tmp:1`."""
         if self.gpus_per_node:
             return int(self.gpus_per_node.rpartition(":")[2])
-        for item in filter(None, self.gres.split(",")):
-            name, _, rest = item.partition(":")
-            if name in ("gpu", "gres/gpu"):
-                count = rest.rpartition(":")[2][:9]
-                return int(count) if count.isdecimal() else 1
-        return 0
+        gpus, _ = parted(self.gres)
+        count = gpus.partition(",")[0].rpartition(":")[2][:9]
+        return int(count) if count.isdecimal() else int(bool(gpus))
 
 
 @dataclass(frozen=True)

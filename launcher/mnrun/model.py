@@ -99,6 +99,8 @@ class Layout:
     ranks: tuple[int, ...]  # number on each node, in the same order
     why_ranks: str = ""
     why_nodes: str = ""
+    # Whether the scheduler is to take as many nodes as the ranks need. Then one node stands for them.
+    open: bool = False
 
     @cached_property
     def ntasks(self) -> int:

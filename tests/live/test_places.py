@@ -49,7 +49,19 @@ def test_places_a_shell_whose_job_is_cancelled(cluster: Cluster, way: Way) -> No
         terminal.expect("code=143")
         terminal.write("exit\n")
         terminal.end()
-    assert cluster.wait_clean(20) == []
+    assert cluster.wait_clean(60) == []
+
+
+@pytest.mark.parametrize("way", one(1, MAIN), ids=str)
+def test_places_the_background_of_a_prompt(cluster: Cluster, way: Way) -> None:
+    """A run there has no input: the words that are typed meanwhile are for the shell."""
+    with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-Q", "-N2", "bash"])) as terminal:
+        terminal.expect(r"\$ ")
+        terminal.write(f"mnrun {' '.join(way.words)} -n 1 -N 1 -- sh -c 'cat; echo no input; sleep 3' &\n")
+        terminal.expect("no input\n")
+        terminal.write("echo typed-$((1 + 1)); wait; exit\n")
+        terminal.expect("typed-2")
+        terminal.end()
 
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
@@ -130,8 +142,8 @@ def test_places_a_batch_script_that_is_cancelled(cluster: Cluster, desk: Desk) -
     number = cluster.alice(line).out.strip()
     wait_for(lambda: "out" in desk.names() and desk.read("out").count(b"\n") == 8, "running")
     assert cluster.alice(["scancel", number]).code == 0
-    wait_for(lambda: not cluster.processes(), "without processes", 20)
-    wait_for(lambda: not any("mnrun." in line for line in cluster.leftovers()), "clean", 20)
+    wait_for(lambda: not cluster.processes(), "without processes")
+    wait_for(lambda: not any("mnrun." in line for line in cluster.leftovers()), "clean")
 
 
 def test_places_within_a_pipeline(cluster: Cluster) -> None:

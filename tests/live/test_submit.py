@@ -66,6 +66,15 @@ def test_submit_where_the_first_node_has_no_mnrun(cluster: Cluster, desk: Desk) 
     assert "mnrun: cannot start /nowhere/mnrun on node02: a submitted job needs mnrun on its first node" in result.err
 
 
+def test_submit_of_ranks_alone(cluster: Cluster, desk: Desk) -> None:
+    """Slurm takes as many nodes as they need."""
+    job = submit(cluster, desk, "-n", "12", *INSIDE.words, "--", "uname", "-n")
+    result = end(cluster, desk, job)
+    assert result.code == 0, result
+    nodes = [line for line in output(desk, job).splitlines() if line in cluster.nodes]
+    assert len(nodes) == 12 and len(set(nodes)) > 1, result
+
+
 def test_submit_with_a_choice_of_nodes_and_gpus(cluster: Cluster, desk: Desk) -> None:
     """--constraint, --exclusive, --exclude, -G and --gpus-per-task: Slurm does as it is told, and the ranks see it."""
     hello = [*INSIDE.words, "--", HELLO, "-g"]
@@ -126,8 +135,8 @@ def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
     wait_for(lambda: output(desk, job).count(" sum ") == 8, "running", state=lambda: output(desk, job))
     begin = time.monotonic()
     cluster.root(LOGIN, "scancel", job)
-    end(cluster, desk, job, 40)
-    left = [line for line in cluster.wait_clean(20) if "desk" not in line]
+    end(cluster, desk, job)
+    left = cluster.wait_clean(60, besides="desk.")
     assert not left, f"after {time.monotonic() - begin:.0f} s: {left}"
 
 
@@ -143,7 +152,7 @@ def test_submit_and_killed_outright(cluster: Cluster, desk: Desk) -> None:
     for job in jobs:
         assert cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", job]).code == 137, output(desk, job)
     forget(cluster)
-    left = [line for line in cluster.wait_clean(20) if "desk" not in line]
+    left = cluster.wait_clean(60, besides="desk.")
     assert not left, left
     assert cluster.root(node, "sh", "-c", f"{keys} || :") == ""
 
@@ -160,7 +169,7 @@ def test_submit_an_array_and_cancel_its_last_task(cluster: Cluster, desk: Desk) 
     known = cluster.root(LOGIN, "scontrol", "-o", "show", "job", array).splitlines()
     assert [line.split()[2] for line in known] == ["ArrayTaskId=1", "ArrayTaskId=0"], known
     cluster.root(LOGIN, "scancel", f"{array}_1")
-    wait_for(lambda: f"job {array} was cancelled" in said(1), "cancelled", 20, lambda: said(1))
+    wait_for(lambda: f"job {array} was cancelled" in said(1), "cancelled", state=lambda: said(1))
     cluster.root(LOGIN, "scancel", array)
     for task in range(2):
         done = cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", f"{array}_{task}"])

@@ -12,7 +12,7 @@ import pytest
 
 from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way, cells, one
 from .reports import check, mine, only_line, ranks
-from .stage import LOGIN, Cluster, Desk, Result
+from .stage import LOGIN, Cluster, Desk, Result, wait_for
 from .terminal import Terminal
 
 pytestmark = pytest.mark.live
@@ -124,6 +124,15 @@ def test_gpus_of_the_job(cluster: Cluster, start: str, salloc: str) -> None:
     assert [rank.gpus for rank in found] == [GRANTS[salloc]] * 4, result
 
 
+@pytest.mark.parametrize("gpus", [("--gpus-per-node", "4"), ("--gpus", "8")], ids=" ".join)
+def test_gpus_beside_local_disks(cluster: Cluster, gpus: tuple[str, ...]) -> None:
+    """Generic resources of another kind: the job and its steps have both."""
+    line = 'echo "$CUDA_VISIBLE_DEVICES $(scontrol -o show step $SLURM_JOB_ID.$SLURM_STEP_ID | grep -o nvme)"'
+    start = ["--runtime", "host", "--mode", "outside-in", "--launcher", "srun", "--", "bash", "-c", line]
+    result = cluster.alice(["mnrun", "-N2", "--ntasks-per-node=1", "--gres", "nvme:1", *gpus, *start])
+    assert (result.code, result.out) == (0, "0,1,2,3 nvme\n" * 2), result
+
+
 def test_gpus_that_mnrun_is_asked_for(cluster: Cluster) -> None:
     """--gpus-per-node of ours takes that many of the job's."""
     for way in one(1, MAIN):
@@ -187,7 +196,7 @@ def test_gpus_are_named_where_there_are_too_few(cluster: Cluster) -> None:
     result = cluster.mnrun(*INSIDE.words, "--gres", "gpu:3", "--", HELLO, nodes=1, salloc=("--gres=gpu:1",))
     assert result.code in (121, 122, 123), result
     assert "gpu" in mine(result)[-1].lower() or "gres" in mine(result)[-1], result
-    assert cluster.root(LOGIN, "squeue", "-h") == ""
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "given back")
 
 
 def test_gpus_unevenly_granted(cluster: Cluster) -> None:

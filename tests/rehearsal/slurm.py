@@ -34,7 +34,7 @@ TaskPlugin={task}
 # Or more CPUs than the machine has are refused.
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
-GresTypes=gpu
+GresTypes=gpu,nvme
 MpiDefault=none
 LaunchParameters=use_interactive_step
 
@@ -53,7 +53,7 @@ Licenses=app:4
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 {accounting}
-NodeName={nodes} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} Feature=ib State=UNKNOWN
+NodeName={nodes} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus},nvme:4 Feature=ib State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE DefaultTime=60 OverSubscribe=YES:4
 """
 
@@ -110,8 +110,8 @@ SECOND = """\
 IgnoreSystemd=yes
 EnableControllers=yes
 """
-# A GPU without a file is dropped and its node called invalid: these are stand-ins.
-GRES = f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]\n"
+# A GPU without a file is dropped and its node called invalid: these are stand-ins. Local disks are only counted.
+GRES = f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]\nName=nvme Count=4\n"
 
 # How a line begins → Slurm knows it since, and before.
 SPANS = {

@@ -29,7 +29,7 @@ def test_slurm_conf_of_four_nodes() -> None:
     assert conf["SlurmctldHost"] == "login"
     assert conf["TaskPlugin"] == "task/none"
     assert conf["LaunchParameters"] == "use_interactive_step"
-    assert conf["NodeName"] == "node[01-04] CPUs=8 RealMemory=16000 Gres=gpu:4 Feature=ib State=UNKNOWN"
+    assert conf["NodeName"] == "node[01-04] CPUs=8 RealMemory=16000 Gres=gpu:4,nvme:4 Feature=ib State=UNKNOWN"
     assert conf["PartitionName"].startswith("main Nodes=ALL Default=YES")
     assert not [key for key in conf if key.startswith("Accounting")]
 
@@ -197,7 +197,7 @@ def test_gpu_stand_ins_are_those_that_boot_makes() -> None:
     assert [int(word) for word in numbers[1].split()] == list(range(slurm.GPUS))
     # Not copies of /dev/null: who is refused one of those is refused /dev/null.
     assert 'device "nvidia$gpu" 666 195 "$gpu"' in boot
-    assert slurm.GRES == "Name=gpu File=/dev/nvidia[0-3]\n"
+    assert slurm.GRES == "Name=gpu File=/dev/nvidia[0-3]\nName=nvme Count=4\n"
 
 
 def test_hosts_file() -> None:

@@ -14,7 +14,7 @@ from typing import Union
 from mnrun.config import syntax
 from mnrun.config.options import BY_NAME, OPTIONS, PATHS, Option
 from mnrun.errors import UsageError
-from mnrun.jobspec import BUILT_IN, COMMAND_LINE, Layer, Origin
+from mnrun.jobspec import BUILT_IN, COMMAND_LINE, Layer, Origin, parted
 
 Value = Union[str, int, bool, tuple[str, ...]]
 
@@ -184,14 +184,25 @@ def merge(*layers: Settings) -> dict[str, Setting]:
     """Return the merged layers. A later layer wins, lists and words add up, and `!X` removes X."""
     merged: dict[str, Setting] = {}
     for layer in layers:
-        for rivals in RIVALS:
-            if any(name in layer for name in rivals):
-                merged = {name: setting for name, setting in merged.items() if name not in rivals or name in layer}
+        merged = _without_rivals(merged, layer)
         for name, setting in layer.items():
             if BY_NAME[name].repeats:
                 setting = _added(merged.get(name), setting, BY_NAME[name])
             merged[name] = setting
     return merged
+
+
+def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
+    """Return the lower settings less those that have a rival in `layer`. Only the GPUs in --gres have rivals."""
+    rest = dict(below)
+    for rivals in RIVALS:
+        if any(name in layer and (name != "gres" or parted(str(layer[name].value))[0]) for name in rivals):
+            for name in set(rivals) & set(rest) - set(layer):
+                setting = rest.pop(name)
+                others = parted(str(setting.value))[1] if name == "gres" else ""
+                if others:
+                    rest[name] = replace(setting, value=others)
+    return rest
 
 
 def _added(below: Setting | None, above: Setting, option: Option) -> Setting:

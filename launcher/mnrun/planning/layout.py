@@ -58,7 +58,7 @@ def share_gpus(spec: JobSpec) -> JobSpec:
     Raises Impossible if the GPUs cannot be shared out evenly.
     """
     want = spec.resources
-    if not want.gpus or want.gpus_per_node or want.gres:
+    if not want.gpus or want.gpus_asked:
         return spec
     nodes = _on_paper(spec).nnodes
     kind, colon, count = want.gpus.rpartition(":")
@@ -130,7 +130,8 @@ def _on_paper(spec: JobSpec) -> Layout:
         size = f"{ntasks} ranks do not fit on {nodeset.counted(nodes, 'node')}"
         raise UsageError(f"{size} with --ntasks-per-node {want.ntasks_per_node}")
     why = "--nodes" if want.nodes else f"--nodelist {want.nodelist}" if nodes == nodelist_size else "built-in"
-    return Layout((), ranks, _why_asked(spec) or "one per node", why)
+    shaped = want.nodes or nodelist_size or per_node or want.gpus
+    return Layout((), ranks, _why_asked(spec) or "one per node", why, open=ntasks > 1 and not shaped)
 
 
 def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, ...], str]:
@@ -209,6 +210,8 @@ def _why_asked(spec: JobSpec) -> str:
 
 def size(laid: Layout) -> str:
     """Return the nodes with their ranks, for a person: `2 nodes x 4 ranks`, `2 nodes x 3 + 1 ranks`."""
+    if laid.open:
+        return f"{nodeset.counted(laid.ntasks, 'rank')} on as many nodes as they need"
     counts = sorted(set(laid.ranks))
     few = len(counts) > 1 and laid.nnodes <= FEW
     ranks = " + ".join(map(str, laid.ranks)) if few else "-".join(map(str, counts))

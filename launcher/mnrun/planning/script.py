@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from mnrun import __version__
 from mnrun.config.options import BY_NAME
 from mnrun.files import render
-from mnrun.jobspec import BUILT_IN, JobSpec
+from mnrun.jobspec import BUILT_IN, JobSpec, parted
 from mnrun.model import NODES, ULIMITS, Layout, Plan, Words, job_name
 from mnrun.planning.layout import size
 from mnrun.schedulers import BatchScheduler
@@ -102,7 +102,7 @@ def _options(spec: JobSpec) -> Iterator[Line]:
         origin = spec.origins.get(name, BUILT_IN)
         if origin != BUILT_IN and name not in spec.start.undecided:
             yield from _option(name, _value(spec, name), origin)
-    if re.search(r"(?:^|,)(?!gpu\b|gres/gpu\b)", spec.resources.gres) and spec.resources.gres:
+    if parted(spec.resources.gres)[1]:
         # A step that asks for GPUs alone gets no other gres.
         yield from _option("gres", spec.resources.gres, spec.origins["gres"])
     origins = [origin for (name, _), origin in spec.word_origins.items() if name == "bind"]

@@ -150,7 +150,7 @@ def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False
     verdict = [line for line in judgement.lines if steps or not line.strip().startswith(FINE)]
     lines = [
         f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})",
-        f"nodes: {plan.layout.nnodes} ({plan.layout.why_nodes})",
+        f"nodes: {'as many as the ranks need' if plan.layout.open else plan.layout.nnodes} ({plan.layout.why_nodes})",
         *(f"  {node}: {ranks}" for node, ranks in zip(plan.layout.nodes, plan.layout.ranks)),
         f"start: {plan.spec.start.mode}, {plan.spec.container.runtime}",
         *verdict,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os.path
-import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mnrun.config.layers import Settings
 from mnrun.config.options import BY_NAME, OPTIONS
@@ -24,6 +24,7 @@ from mnrun.jobspec import (
     Program,
     Resources,
     Start,
+    parted,
 )
 from mnrun.planning import starters, variables
 from mnrun.planning.values import (
@@ -132,7 +133,7 @@ def _container(values: Values) -> ContainerOptions:
         per=values.text("container_per"),
         privileged=values.flag("privileged"),
         hardened=values.flag("hardened"),
-        podman_root=values.text("podman_root"),
+        podman_root=values.path("podman_root"),
         binds=tuple(mount(word, values.around) for word in dict.fromkeys(values.words("bind"))),
         home="" if values.flag("no_home") else values.around.home,
         nv=values.flag("nv"),
@@ -140,8 +141,8 @@ def _container(values: Values) -> ContainerOptions:
 
 
 def _resources(values: Values, launcher: str) -> Resources:
-    if values.text("gpus_per_node") and values.text("gres"):
-        raise UsageError("--gres and --gpus-per-node exclude each other")
+    if values.text("gpus_per_node") and parted(values.text("gres"))[0]:
+        raise UsageError("--gpus-per-node, and GPUs in --gres, exclude each other")
     return Resources(
         nodes=values.number("nodes"),
         ntasks=values.number("ntasks"),
@@ -261,10 +262,9 @@ def _rights(values: Values, runtime: str) -> None:
 
 def _default_binding(settings: Settings) -> str:
     """Return `none` for jobs with GPUs or -c, since by default mpirun binds each rank to one core."""
-    for name in ("gpus_per_node", "gres", "gpus", "gpus_per_task", "cpus_per_task"):
-        if name in settings:
-            return "none"
-    return ""
+    names = ("gpus_per_node", "gpus", "gpus_per_task", "cpus_per_task")
+    gpus = "gres" in settings and parted(str(settings["gres"].value))[0]
+    return "none" if gpus or any(name in settings for name in names) else ""
 
 
 def _without_gpus(settings: Settings) -> Settings:
@@ -273,9 +273,11 @@ def _without_gpus(settings: Settings) -> Settings:
         return settings
     of_gpus = ("gpus_per_node", "gpus", "gpus_per_task", "gpu_bind", "mem_per_gpu", "nv")
     beside = [name for name in of_gpus if name in settings]
-    if "gres" in settings and re.search(r"\bgpu\b", str(settings["gres"].value)):
+    gpus, others = parted(str(settings["gres"].value)) if "gres" in settings else ("", "")
+    if gpus:
         beside.append("gres")
     for name in beside:
         if settings[name].origin == settings["no_gpu"].origin == COMMAND_LINE:
             raise UsageError(f"--no-gpu and --{name.replace('_', '-')} exclude each other")
-    return {name: setting for name, setting in settings.items() if name not in beside}
+    kept = {"gres": replace(settings["gres"], value=others)} if gpus and others else {}
+    return {name: setting for name, setting in settings.items() if name not in beside} | kept

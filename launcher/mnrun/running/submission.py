@@ -52,7 +52,7 @@ def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     call = (spec.batch.mnrun,) if spec.batch.mnrun else session.own_call()
     gpus = str(layout.gpus(spec.resources, ranks) or "")
     text = script.write(paper, scheduler, call, source)
-    resources = replace(spec.resources, nodes=ranks.nnodes, gpus=gpus)
+    resources = replace(spec.resources, nodes=None if ranks.open else ranks.nnodes, gpus=gpus)
     return Submission(replace(spec, resources=resources), scheduler, text)
 
 

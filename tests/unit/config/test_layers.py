@@ -263,6 +263,22 @@ def test_who_asks_in_other_words_means_it_instead() -> None:
     assert {"gres", "gpus_per_node"} <= set(both)  # said in one breath: refused later
 
 
+@pytest.mark.parametrize(
+    ("below", "above", "left"),
+    [
+        ({"gres": "nvme:1"}, {"gpus_per_node": "4"}, {"gres": "nvme:1", "gpus_per_node": "4"}),
+        ({"gres": "gpu:2,nvme:1"}, {"gpus": "8"}, {"gres": "nvme:1", "gpus": "8"}),
+        ({"gpus_per_node": "4"}, {"gres": "nvme:1"}, {"gres": "nvme:1", "gpus_per_node": "4"}),
+        ({"gpus_per_node": "4"}, {"gres": "gpu:1,nvme:1"}, {"gres": "gpu:1,nvme:1"}),
+    ],
+)
+def test_only_gpus_are_rivals(below: dict[str, str], above: dict[str, str], left: dict[str, str]) -> None:
+    """A site's local disk stays beside a user's GPUs."""
+    site = {name: setting(value, "site") for name, value in below.items()}
+    merged = layers.merge(site, layers.from_command_line(above))
+    assert {name: each.value for name, each in merged.items()} == left
+
+
 def test_sbatchs_own_variables() -> None:
     """Each is our option of that meaning; those of options that are none of ours go to --slurm as they are."""
     environ = {

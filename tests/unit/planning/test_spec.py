@@ -391,6 +391,13 @@ def test_where_records_go(given: dict[str, Any], path: str) -> None:
     assert build("./app", **given).job_dir == path
 
 
+def test_where_podman_keeps_images() -> None:
+    """The nodes know no directory of this shell's."""
+    assert build("./app", image="ubuntu:24.04", runtime="podman", podman_root="store").container.podman_root == (
+        "/home/alice/run/store"
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -399,7 +406,7 @@ def test_where_records_go(given: dict[str, Any], path: str) -> None:
             {"image": "ubuntu"},
             "--image ubuntu is not a file here, and names no registry; write ./ubuntu or docker://ubuntu",
         ),
-        ({"gres": "gpu:2", "gpus_per_node": "2"}, "--gres and --gpus-per-node exclude each other"),
+        ({"gres": "gpu:2", "gpus_per_node": "2"}, "--gpus-per-node, and GPUs in --gres, exclude each other"),
         ({"gpus_per_node": "a100"}, "--gpus-per-node 'a100' is not [TYPE:]NUMBER"),
         ({"gpus_per_node": "a100:"}, "--gpus-per-node 'a100:' is not [TYPE:]NUMBER"),
         ({"gpus_per_node": "-1"}, "--gpus-per-node '-1' is not [TYPE:]NUMBER"),
@@ -472,7 +479,15 @@ def test_gpus_are_hidden() -> None:
 def test_gpus_are_not_hidden_and_asked_for(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"--no-gpu and --{next(iter(given)).replace('_', '-')} exclude each other"):
         build("./app", no_gpu=True, **given)
-    build("./app", no_gpu=True, gres="tmp:1")
+    assert build("./app", no_gpu=True, gres="tmp:1").resources.gres == "tmp:1"
+
+
+def test_other_resources_stay_without_gpus() -> None:
+    """Those that a profile names beside its GPUs."""
+    site = {"gres": setting("gpu:2,tmp:1", "profile here")}
+    settings = layers.merge(layers.builtin(), site, layers.from_command_line({"image": "a.sif", "no_gpu": True}))
+    job = spec.build(settings, ("./app",), Surroundings("/run", "/home/a", {}, {}))
+    assert job.resources.gres == "tmp:1"
 
 
 @pytest.mark.parametrize("bind", ["verbose,closest", "map_gpu:0,1", "per_task", "single:0"])

@@ -29,12 +29,12 @@ _DIRECTIVES = (
 
 def directives(spec: JobSpec, layout: Layout) -> list[tuple[str, str]]:
     """Return (`#SBATCH --option=value`, origin) of each directive. The user's own --slurm words come last."""
-    even = len(set(layout.ranks)) == 1
+    want, even = spec.resources, len(set(layout.ranks)) == 1
     chosen = {
         "job_name": (job_name(spec), "the program's name"),
-        "nodes": (str(layout.nnodes), layout.why_nodes),
-        "ntasks": ("" if even and not spec.resources.ntasks else str(layout.ntasks), layout.why_ranks),
-        "ntasks_per_node": (str(layout.ranks[0]) if even else "", layout.why_ranks),
+        "nodes": ("" if layout.open else str(layout.nnodes), layout.why_nodes),
+        "ntasks": ("" if even and not want.ntasks else str(layout.ntasks), layout.why_ranks),
+        "ntasks_per_node": ("" if layout.open or not even else str(layout.ranks[0]), layout.why_ranks),
         "output": (output(spec), "built-in"),
         "signal": (_by_the_script(spec.batch.text("signal")), ""),
     }

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mnrun import environment, nodeset
 from mnrun.errors import Impossible
-from mnrun.jobspec import JobSpec, Variable
+from mnrun.jobspec import JobSpec, Variable, parted
 from mnrun.model import MARK, NODES, Command, Layout, Listed, Plan, Site, Step, Where, Words
 from mnrun.schedulers.model import Beside
 
@@ -99,15 +99,15 @@ def _shape(where: Where, plan: Plan, site: Site) -> list[str]:
     ranks = list(plan.layout.ranks)
     gpus = [0 if plan.spec.resources.no_gpu else site.gpus.get(name, 0) for name in names]
     if where is Where.HEAD:
-        return [*_tasks([HEAD if names[0] == NODES else names[0]], [1]), *_gpus(plan.spec, gpus[:1])]
+        return [*_tasks([HEAD if names[0] == NODES else names[0]], [1]), *_gres(plan.spec, gpus[:1])]
     if where is Where.RANKS:
         each = ["--gpus-per-task=1"] if len(set(gpus)) > 1 and ranks == gpus and not _gpu_request(plan.spec) else []
-        return [*_tasks(names, ranks), *_gpus(plan.spec, gpus), *each]
+        return [*_tasks(names, ranks), *_gres(plan.spec, gpus), *each]
     if len(set(gpus)) > 1 and not _gpu_request(plan.spec):
         # A step has the same number of GPUs on each node, or for each task. So each node gets a task for each GPU, and
         # all but one leave at once (kit.BOOT).
         return [*_tasks(names, [max(count, 1) for count in gpus]), "--gpus-per-task=1", "--overcommit"]
-    return [*_tasks(names, [1] * len(names)), *_gpus(plan.spec, gpus)]
+    return [*_tasks(names, [1] * len(names)), *_gres(plan.spec, gpus)]
 
 
 def _tasks(names: list[str], counts: list[int]) -> list[str]:
@@ -133,19 +133,27 @@ def _each(names: list[str], counts: list[int]) -> Listed:
 
 
 def _gpu_request(spec: JobSpec) -> str:
-    return f"gpu:{spec.resources.gpus_per_node}" if spec.resources.gpus_per_node else spec.resources.gres
+    want = spec.resources
+    return f"gpu:{want.gpus_per_node}" if want.gpus_per_node else parted(want.gres)[0]
 
 
-def _gpus(spec: JobSpec, granted: list[int]) -> list[str]:
-    """Return the option for the GPUs that the user asked for, else for all that the job holds. In a job with
-    --gpus-per-task, a step would otherwise get one GPU for each of its tasks."""
-    if _gpu_request(spec):
-        return [f"--gres={_gpu_request(spec)}"]
-    if spec.resources.no_gpu:
+def _step_gpus(spec: JobSpec, granted: list[int]) -> str:
+    """Return the GPUs that the user asked for, else all that the job holds on each node, in the words of --gres."""
+    if _gpu_request(spec) or spec.resources.no_gpu:
+        return _gpu_request(spec)
+    return f"gpu:{granted[0]}" if any(granted) and len(set(granted)) == 1 else ""
+
+
+def _gres(spec: JobSpec, granted: list[int]) -> list[str]:
+    """Return the option for a step's GPUs and other resources. In a job with --gpus-per-task, a step would otherwise
+    get one GPU for each of its tasks."""
+    gpus, others = _step_gpus(spec, granted), parted(spec.resources.gres)[1]
+    if spec.resources.no_gpu and not others:
         return ["--gres=none"]  # without it, a step has all of the job's
-    if granted[0] and len(set(granted)) == 1:
-        return [f"--gres=gpu:{granted[0]}"]
-    return []
+    if not gpus and any(granted) and not spec.resources.no_gpu:
+        return []  # the numbers differ, and the caller gives a GPU to each task
+    words = ",".join(filter(None, (gpus, others)))
+    return [f"--gres={words}"] if words else []
 
 
 def _cpu_bind(spec: JobSpec, where: Where, site: Site) -> list[str]:
@@ -161,7 +169,7 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
     nodes = nodeset.for_slurm(plan.layout.nodes)
     # mpirun starts its daemons there. layout.py has refused different numbers of GPUs.
     daemons = [site.gpus.get(name, 0) for name in plan.layout.nodes[1:] or plan.layout.nodes]
-    gres = [word.partition("=")[2] for word in _gpus(plan.spec, daemons)]
+    gpus = _step_gpus(plan.spec, daemons)
     values = {
         "SLURM_JOBID": site.job,
         "SLURM_JOB_ID": site.job,
@@ -178,9 +186,9 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
         "PRTE_MCA_plm_slurm_args": site.plm_slurm_args,
         "OMPI_MCA_plm_slurm_args": site.plm_slurm_args,
     }
-    if gres and gres[0].startswith("gpu:"):
+    if gpus:
         # The daemons' step gets the GPUs of our own. Slurm refuses SLURM_STEP_GRES ("Invalid TRES specification").
-        values["SLURM_GPUS_PER_NODE"] = gres[0][len("gpu:") :]
+        values["SLURM_GPUS_PER_NODE"] = gpus.removeprefix("gres/").removeprefix("gpu:")
     gone = (Variable(name, None) for name in _SHAPERS if name not in values)
     return (*(Variable(name, value) for name, value in values.items()), *gone)
 

@@ -193,3 +193,21 @@ def test_a_word_of_slurms_that_mnrun_writes_itself(word: str, given: dict[str, A
         assert str(raised.value) == (
             f"--slurm {word}: mnrun sets --{word.partition('=')[0]} itself (command line); write {refused}"
         )
+
+
+@pytest.mark.parametrize(
+    ("given", "shape"),
+    [
+        ({"ntasks": "256"}, ["--ntasks=256"]),
+        ({"ntasks": "1"}, ["--nodes=1", "--ntasks=1", "--ntasks-per-node=1"]),
+        ({"ntasks": "256", "nodes": "2"}, ["--nodes=2", "--ntasks=256", "--ntasks-per-node=128"]),
+        ({"ntasks": "8", "gpus_per_node": "4"}, ["--nodes=2", "--ntasks=8", "--ntasks-per-node=4"]),
+        ({"ntasks": "2", "nodelist": "a,b"}, ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1"]),
+        ({}, ["--nodes=1", "--ntasks-per-node=1"]),
+    ],
+)
+def test_the_shape_of_a_job(given: dict[str, Any], shape: list[str]) -> None:
+    """For a number of ranks alone, Slurm takes as many nodes as they need."""
+    job = build("./app", **given)
+    words = [line.split()[1] for line, _ in options.directives(job, layout.lay_out(job, None))]
+    assert [word for word in words if word.startswith(("--nodes", "--ntasks"))] == shape

@@ -99,6 +99,36 @@ SHAPES: dict[str, tuple[dict[str, object], tuple[int, ...], tuple[int, ...], dic
             Where.RANKS: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:1,tmp:2",
         },
     ),
+    "GPUs by number and other resources": (
+        {"gres": "tmp:2", "gpus_per_node": "1"},
+        (1, 1),
+        (4, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:1,tmp:2",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:1,tmp:2",
+            Where.RANKS: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:1,tmp:2",
+        },
+    ),
+    "other resources beside the GPUs of the job": (
+        {"gres": "tmp:2"},
+        (1, 1),
+        (4, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:4,tmp:2",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:4,tmp:2",
+            Where.RANKS: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=gpu:4,tmp:2",
+        },
+    ),
+    "other resources and no GPU": (
+        {"gres": "tmp:2", "no_gpu": True},
+        (1, 1),
+        (4, 4),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=tmp:2",
+            Where.ALL: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=tmp:2",
+            Where.RANKS: "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=node[01-02] --gres=tmp:2",
+        },
+    ),
 }
 
 
