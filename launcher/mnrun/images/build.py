@@ -19,8 +19,9 @@ from mnrun.images import FILES, builders
 from mnrun.images.cache import delete
 from mnrun.model import Command, Words
 from mnrun.system import clock, process
-from mnrun.system.process import Child, Event, Signals, Stopped
+from mnrun.system.process import Child, Event, Stopped
 from mnrun.system.screen import Screen
+from mnrun.system.signals import Signals
 
 LINES = 200  # of the builder's output, kept for the error message
 FAREWELL = 10.0  # seconds that a builder has to clean up after a signal

@@ -33,11 +33,12 @@ from mnrun.running.reasons import Broken
 from mnrun.schedulers import SCHEDULERS
 from mnrun.system import clock, keys, terminal
 from mnrun.system.client import EXITED
-from mnrun.system.process import Event, Running, Signals, Starter, Stopped, start, starting
+from mnrun.system.process import Event, Running, Starter, Stopped, start, starting
 from mnrun.system.screen import Screen
+from mnrun.system.signals import Signals
 
 GRACE = 3.0  # seconds that a program has to end by itself after a signal
-ANSWER = 2.0  # seconds that the guards have to tell what their nodes wait for
+ANSWER = 10.0  # seconds that the guards have to tell what their nodes wait for
 FAREWELL = 10.0  # seconds that the guards have to end everything and to report it
 NUDGE = 0.3  # seconds between two signals to a head that waits for its guard, which has ended
 

@@ -24,7 +24,8 @@ from mnrun.model import Culprit, Phase, Plan, Site, Where, job_name
 from mnrun.schedulers import SCHEDULERS, at_hand
 from mnrun.system.client import EXITED
 from mnrun.system.copied import NOTHING, PART, Copied
-from mnrun.system.process import Signals, Starter, start
+from mnrun.system.process import Starter, start
+from mnrun.system.signals import Signals
 
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
 

@@ -24,8 +24,9 @@ from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
 from mnrun.system import paths
 from mnrun.system.clock import Clock
-from mnrun.system.process import Signals, Starter
+from mnrun.system.process import Starter
 from mnrun.system.screen import Screen
+from mnrun.system.signals import Signals, cleaning_up
 
 if TYPE_CHECKING:
     from mnrun.config.layers import Settings
@@ -60,6 +61,7 @@ class LaunchRequest:
     forwarded: Collection[signal.Signals] = Signals.PROGRAMS
 
 
+@cleaning_up()
 def carry_out(command: tuple[str, ...], given: dict[str, object], shell: str = "", begin: float | None = None) -> int:
     """Carry out the job of a command line, in an allocation of its own if it has no nodes. Return its exit code.
 

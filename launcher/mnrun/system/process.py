@@ -11,14 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import select
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import groupby
@@ -27,6 +25,7 @@ from typing import IO, Optional, Protocol
 from mnrun.errors import NodeError, SchedulerError
 from mnrun.files import spoken, wrappers
 from mnrun.model import Command, Listed, Words
+from mnrun.system.terminal import background
 
 Output = tuple[Optional[int], Optional[int]]  # open files in place of mnrun's output and errors
 # (kind, name of the command, content): "line", "noise", "pipe", "ended", "signal", "told"
@@ -153,7 +152,7 @@ def start(
     """Start the words of `command` on this machine.
 
     piped     its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
-              output and errors, and gets a TERM when mnrun is killed
+              output and errors, and gets a TERM when mnrun is killed. In the background of a terminal it has no input
     terminal  it stays in mnrun's session and process group, to drive the terminal
     apart     only its errors become events
     errors    a file for its errors
@@ -165,7 +164,7 @@ def start(
         process = subprocess.Popen(
             _deaf(words) if deaf else words if piped else tied(words),
             env=environ,
-            stdin=pipe,
+            stdin=pipe or (subprocess.DEVNULL if background() and not terminal else None),
             stdout=pipe or output[0],
             stderr=errors or (subprocess.PIPE if piped or apart else output[1]),
             start_new_session=not terminal,
@@ -265,14 +264,6 @@ def ask(argv: Words, seconds: float = PROBE) -> str:
     return done.stdout
 
 
-def _has_a_reader(fd: int) -> bool:
-    """Return whether `fd` leads to a reader that may go away: a pipe or a connection."""
-    with contextlib.suppress(OSError):
-        kind = os.fstat(fd).st_mode
-        return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
-    return False
-
-
 def _deaf(argv: Words) -> Words:
     return ("bash", "-p", str(wrappers()["deaf.sh"]), *argv)
 
@@ -346,55 +337,3 @@ def _wait(
     for reader in readers:
         reader.join()  # the last lines come before the end
     events.put(("ended", name, 128 - code if code < 0 else code))
-
-
-class Signals:
-    """SIGINT, SIGTERM and SIGHUP as events inside the context. Signals that were ignored at the start stay ignored.
-
-    The end of every reader of mnrun's output counts as a SIGHUP: without a terminal ssh sends none. USR1 and USR2 are
-    for the program, and do not end mnrun. The signals in `forward` become events for the program.
-    """
-
-    ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)
-    OUTPUTS = (1, 2)
-
-    def __init__(self, events: queue.SimpleQueue[Event], forward: Collection[signal.Signals] = ()) -> None:
-        self._events = events
-        self._forward = forward
-        self._before: dict[int, object] = {}
-        self._over = threading.Event()
-
-    def __enter__(self) -> Signals:
-        for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._forward)):
-            # nohup ignores HUP, and a shell lets background jobs ignore INT and QUIT (bash(1), SIGNALS)
-            # None is a handler that a library has set in C, and Python cannot set it again
-            if signal.getsignal(signum) not in (signal.SIG_IGN, None):
-                self._before[signum] = signal.signal(signum, self._note)
-        if (
-            signal.SIGHUP in self._before
-            and signal.SIGHUP not in self._forward
-            and all(map(_has_a_reader, self.OUTPUTS))
-        ):
-            _thread(self._watch)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler)  # type: ignore[arg-type]
-
-    def _watch(self) -> None:
-        polls = {fd: select.poll() for fd in self.OUTPUTS}
-        for fd, poll in polls.items():
-            poll.register(fd, 0)  # poll(2) reports POLLERR and POLLHUP without a request
-        while not self._over.wait(1):
-            if all(poll.poll(0) for poll in polls.values()):
-                self._note(signal.SIGHUP, None)
-                return
-
-    def _note(self, signum: int, frame: object | None) -> None:
-        if signum in self._forward:
-            self._events.put(("told", signal.Signals(signum).name[3:], ""))
-        elif signum not in self.PROGRAMS:
-            self._events.put(("signal", "", signum))

@@ -50,6 +50,16 @@ def _lives(group: int) -> bool:
     return True
 
 
+def background() -> bool:
+    """Return whether standard input is this process's terminal, and other processes are in its foreground.
+
+    Such a process would stop at a read (SIGTTIN). A child in a session of its own would take the user's next words.
+    """
+    with suppress(OSError):
+        return os.isatty(INPUT) and os.tcgetpgrp(INPUT) != os.getpgrp()
+    return False
+
+
 def controls() -> bool:
     """Return whether this process has a controlling terminal (tty(4)), whatever its standard input is."""
     try:

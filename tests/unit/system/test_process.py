@@ -156,44 +156,6 @@ def test_no_such_program(starter: Starter) -> None:
         process.start("step", Command(("/nowhere/srun",)), {}, starter.events, True)
 
 
-@pytest.mark.parametrize("told", [(), process.Signals.PROGRAMS])
-def test_signals_that_are_for_the_program(world: World, told: tuple[signal.Signals, ...]) -> None:
-    """They do not end us."""
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    with process.Signals(events, told), world.allowed():
-        signal.raise_signal(signal.SIGUSR1)
-        signal.raise_signal(signal.SIGUSR2)
-    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
-    heard = [events.get_nowait() for _ in range(events.qsize())]
-    assert heard == ([("told", "USR1", ""), ("told", "USR2", "")] if told else [])
-
-
-def test_signals_become_events(world: World) -> None:
-    """For as long as they are watched; afterwards they are what they were."""
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    before = [signal.getsignal(signum) for signum in process.Signals.ALL]
-    with process.Signals(events), world.allowed():
-        for signum in process.Signals.ALL:
-            signal.raise_signal(signum)  # to this very thread, so that it has come when this returns
-    assert [events.get_nowait() for _ in before] == [("signal", "", signum) for signum in process.Signals.ALL]
-    assert [signal.getsignal(signum) for signum in process.Signals.ALL] == before
-
-
-def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both our output and our errors: of `mnrun … | head` the errors are still read."""
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    (out, ours), (err, too) = os.pipe(), os.pipe()
-    monkeypatch.setattr(process.Signals, "OUTPUTS", (ours, too))
-    with process.Signals(events):
-        os.close(out)
-        with pytest.raises(queue.Empty):
-            events.get(timeout=1.5)
-        os.close(err)
-        assert events.get(timeout=30) == ("signal", "", signal.SIGHUP)
-    for fd in (ours, too):
-        os.close(fd)
-
-
 @pytest.mark.parametrize("piped", [True, False])
 def test_a_list_that_is_no_word_is_a_file(starter: Starter, tmp_path: Path, piped: bool) -> None:
     """B2: longer than Linux lets a word be. The process reads it where the word says; nobody else can, as it has no
@@ -231,9 +193,8 @@ def test_a_question_to_a_program_that_is_not_there(world: World) -> None:
         process.ask(("/nowhere/ssh",))
 
 
-def test_a_handler_in_c_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library has set it before Python's start. Python cannot set it again."""
-    before, getsignal = signal.getsignal(signal.SIGUSR1), signal.getsignal
-    monkeypatch.setattr(signal, "getsignal", lambda signum: None)
-    with process.Signals(queue.SimpleQueue()):
-        assert getsignal(signal.SIGUSR1) is before
+def test_no_input_in_the_background(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words that a user types there are for his shell."""
+    monkeypatch.setattr(process, "background", lambda: True)
+    starter.start("[ /dev/stdin -ef /dev/null ] && [ -c /dev/stdin ]", piped=False)
+    assert starter.said() == [("ended", "step", 0)]

@@ -28,8 +28,9 @@ from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.model import span
 from mnrun.system import process, screen
-from mnrun.system.process import Event, Signals, Stopped
+from mnrun.system.process import Event, Stopped
 from mnrun.system.screen import Screen
+from mnrun.system.signals import Signals
 
 
 def recipes_() -> None:

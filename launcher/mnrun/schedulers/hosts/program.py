@@ -9,6 +9,7 @@ import threading
 
 from mnrun.schedulers.hosts.channel import GONE, Channel, Thread, thread, why
 from mnrun.system.process import Event, Output
+from mnrun.system.terminal import background
 
 UNHEARD = 141  # 128 + SIGPIPE
 
@@ -44,7 +45,7 @@ class Program:
 
     def _feed(self) -> None:
         with contextlib.suppress(OSError):  # nobody reads any more, or mnrun has no input that it can read
-            if not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp():  # in the background, a read stops us (SIGTTIN)
+            if not background():  # a read would stop us (SIGTTIN)
                 while data := os.read(0, 65536):
                     self._channel.send(data)
         with contextlib.suppress(OSError):

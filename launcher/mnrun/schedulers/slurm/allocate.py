@@ -29,8 +29,9 @@ from mnrun.model import Command, Fault, Words
 from mnrun.nodes import kit
 from mnrun.schedulers.model import Granted, Queue
 from mnrun.schedulers.slurm import cluster, options
-from mnrun.system.process import Child, Event, Signals, has, start, starting, tied
+from mnrun.system.process import Child, Event, has, start, starting, tied
 from mnrun.system.screen import Screen
+from mnrun.system.signals import Signals
 
 LOOK = 0.2  # seconds between two reads of salloc's errors
 FAREWELL = 10.0  # seconds for salloc to give the nodes back

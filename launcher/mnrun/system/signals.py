@@ -1,0 +1,98 @@
+"""Signals to mnrun as events."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import select
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Collection, Iterator
+
+from mnrun.system.process import Event
+
+
+def _has_a_reader(fd: int) -> bool:
+    """Return whether `fd` leads to a reader that may go away: a pipe or a connection."""
+    with contextlib.suppress(OSError):
+        kind = os.fstat(fd).st_mode
+        return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
+    return False
+
+
+@contextlib.contextmanager
+def cleaning_up() -> Iterator[None]:
+    """Enclose work that leaves files behind: HUP and TERM end it by an exception, as Ctrl-C does.
+
+    The first one counts. A closed terminal sends HUP more than once, and a later one would interrupt the cleaning.
+    """
+
+    def leave(signum: int, frame: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + signum)
+
+    ending = (signal.SIGHUP, signal.SIGTERM)
+    before = {each: signal.SIG_DFL for each in ending if signal.getsignal(each) == signal.SIG_DFL}
+    for each in before:
+        signal.signal(each, leave)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class Signals:
+    """SIGINT, SIGTERM and SIGHUP as events inside the context. Signals that were ignored at the start stay ignored.
+
+    The end of every reader of mnrun's output counts as a SIGHUP: without a terminal ssh sends none. USR1 and USR2 are
+    for the program, and do not end mnrun. The signals in `forward` become events for the program.
+    """
+
+    ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)
+    OUTPUTS = (1, 2)
+
+    def __init__(self, events: queue.SimpleQueue[Event], forward: Collection[signal.Signals] = ()) -> None:
+        self._events = events
+        self._forward = forward
+        self._before: dict[int, object] = {}
+        self._over = threading.Event()
+
+    def __enter__(self) -> Signals:
+        for signum in dict.fromkeys((*self.ALL, *self.PROGRAMS, *self._forward)):
+            # nohup ignores HUP, and a shell lets background jobs ignore INT and QUIT (bash(1), SIGNALS)
+            # None is a handler that a library has set in C, and Python cannot set it again
+            if signal.getsignal(signum) not in (signal.SIG_IGN, None):
+                self._before[signum] = signal.signal(signum, self._note)
+        if (
+            signal.SIGHUP in self._before
+            and signal.SIGHUP not in self._forward
+            and all(map(_has_a_reader, self.OUTPUTS))
+        ):
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)  # type: ignore[arg-type]
+
+    def _watch(self) -> None:
+        polls = {fd: select.poll() for fd in self.OUTPUTS}
+        for fd, poll in polls.items():
+            poll.register(fd, 0)  # poll(2) reports POLLERR and POLLHUP without a request
+        while not self._over.wait(1):
+            if all(poll.poll(0) for poll in polls.values()):
+                self._note(signal.SIGHUP, None)
+                return
+
+    def _note(self, signum: int, frame: object | None) -> None:
+        if signum in self._forward:
+            self._events.put(("told", signal.Signals(signum).name[3:], ""))
+        elif signum not in self.PROGRAMS:
+            self._events.put(("signal", "", signum))

@@ -1,0 +1,73 @@
+"""Signals to mnrun, which become events."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+
+import pytest
+
+from mnrun.system.process import Event
+from mnrun.system.signals import Signals, cleaning_up
+from unit.world import World
+
+
+@pytest.mark.parametrize("told", [(), Signals.PROGRAMS])
+def test_signals_that_are_for_the_program(world: World, told: tuple[signal.Signals, ...]) -> None:
+    """They do not end us."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with Signals(events, told), world.allowed():
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR2)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    heard = [events.get_nowait() for _ in range(events.qsize())]
+    assert heard == ([("told", "USR1", ""), ("told", "USR2", "")] if told else [])
+
+
+def test_signals_become_events(world: World) -> None:
+    """For as long as they are watched; afterwards they are what they were."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    before = [signal.getsignal(signum) for signum in Signals.ALL]
+    with Signals(events), world.allowed():
+        for signum in Signals.ALL:
+            signal.raise_signal(signum)  # to this very thread, so that it has come when this returns
+    assert [events.get_nowait() for _ in before] == [("signal", "", signum) for signum in Signals.ALL]
+    assert [signal.getsignal(signum) for signum in Signals.ALL] == before
+
+
+def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both our output and our errors: of `mnrun … | head` the errors are still read."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    (out, ours), (err, too) = os.pipe(), os.pipe()
+    monkeypatch.setattr(Signals, "OUTPUTS", (ours, too))
+    with Signals(events):
+        os.close(out)
+        with pytest.raises(queue.Empty):
+            events.get(timeout=1.5)
+        os.close(err)
+        assert events.get(timeout=30) == ("signal", "", signal.SIGHUP)
+    for fd in (ours, too):
+        os.close(fd)
+
+
+def test_a_handler_in_c_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library has set it before Python's start. Python cannot set it again."""
+    before, getsignal = signal.getsignal(signal.SIGUSR1), signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda signum: None)
+    with Signals(queue.SimpleQueue()):
+        assert getsignal(signal.SIGUSR1) is before
+
+
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_while_nobody_listens(world: World, signum: signal.Signals) -> None:
+    """mnrun cleans up first, and a second signal does not interrupt that."""
+    cleaned = False
+    with pytest.raises(SystemExit) as ended, cleaning_up(), world.allowed():
+        try:
+            signal.raise_signal(signum)
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            cleaned = True
+    assert cleaned and ended.value.code == 128 + signum
+    assert signal.getsignal(signum) is signal.SIG_DFL
