@@ -100,8 +100,12 @@ unfinished() { # Keep the complete layers for the next pull, except on a full di
   unpulled
 }
 
+sums() { # FILE: Write the digest of a file, which may be large
+  sha256sum <"$1" >"$lock/sum"
+}
+
 by_apptainer() { # Convert the image to $lock/new.sif, and set its digest and Apptainer's key for it
-  local before='' found file
+  local before='' old='' found file
   # Apptainer gives a layer its name once it is complete. It transfers none whose name and size are there.
   mkdir -p "$lock/cache/cache/"{oci-tmp,blob/blobs}
   ln -s "$layers" "$lock/cache/cache/blob/blobs/sha256"
@@ -111,7 +115,10 @@ by_apptainer() { # Convert the image to $lock/new.sif, and set its digest and Ap
   # and converts nothing.
   if known; then
     before=$digest
-    ln "$cache/${digest/:/-}.$ending" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
+    if [[ $key != - ]]; then # Apptainer had a cache then
+      old=$key
+      ln "$cache/${digest/:/-}.$ending" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
+    fi
   fi
   export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
   run "${program[@]}" pull --force "$lock/new.$ending" "$reference" || {
@@ -120,12 +127,16 @@ by_apptainer() { # Convert the image to $lock/new.sif, and set its digest and Ap
     unfinished
   }
   found=$(sed -n 's/.*"digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$lock/cache/cache/blob/index.json" 2>/dev/null | tail -n 1) || found=
-  for file in "$lock"/cache/cache/{oci-tmp,oras,library}/*; do [[ ! -f $file ]] || key=${file##*/}; done
-  if [[ -z $found && -n $before && -e $lock/cache/cache/oci-tmp/$key ]]; then
+  key=${old:--}
+  for file in "$lock"/cache/cache/{oci-tmp,oras,library}/*; do
+    [[ ! -f $file || ${file##*/} == "$old" ]] || key=${file##*/} # a tag that has moved has another key
+  done
+  if [[ -z $found && -n $old && $key == "$old" ]]; then
     found=$before # the registry still has the same image
   elif [[ -z $found ]]; then
     # oras and library have the image as one file, and no index.
-    found=sha256:$(sha256sum <"$lock/new.$ending" | cut -d' ' -f1) || unpulled
+    { run sums "$lock/new.$ending" && read -r found _ <"$lock/sum"; } || unpulled
+    found=sha256:$found
   fi
   digest=$found
 }

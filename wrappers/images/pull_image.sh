@@ -140,10 +140,13 @@ run() { # WORDS: Run a command of the runtime in a process group of its own
   return "$code"
 }
 
-base=${APPTAINER_TMPDIR:-${TMPDIR:-/tmp}}
+roomy=TMPDIR base=${TMPDIR:-/tmp}
+if [[ $kind == file ]]; then # Apptainer heeds its own variables before TMPDIR
+  for name in SINGULARITY_TMPDIR APPTAINER_TMPDIR; do [[ -z ${!name-} ]] || { roomy=$name base=${!name}; }; done
+fi
 spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
 [[ $kind != file ]] || name_it
-{ mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with TMPDIR"
+{ mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with $roomy"
 exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT

@@ -12,7 +12,7 @@ is_it() { # FILE: Test whether FILE has the wanted checksum
 
 mine() { # DIRECTORY: Make DIRECTORY, or refuse one that another user can change
   [[ -e $1 || -L $1 ]] || mkdir -m 700 -- "$1"
-  if [[ -L $1 || ! -d $1 || ! -O $1 || $(stat -c %a -- "$1") != 700 ]]; then
+  if [[ -L $1 || ! -d $1 || ! -O $1 || $(stat -c %a -- "$1") != ?(2)700 ]]; then # below a setgid directory, it is one
     echo "$1 is not your directory with mode 0700: remove it" >&2
     exit 1
   fi

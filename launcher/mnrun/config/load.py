@@ -111,7 +111,7 @@ def as_given(options: Mapping[str, object], environ: Mapping[str, str]) -> JobSe
 def standing(environ: Mapping[str, str], home: str) -> dict[str, Setting]:
     """Return the settings that hold before any job is named, such as --job-dir and --slurm-poll."""
     shelf = find(environ, home)
-    names = ("MNRUN_JOB_DIR", "MNRUN_SLURM_POLL", "MNRUN_PROFILE")
+    names = ("MNRUN_JOB_DIR", "MNRUN_SLURM_POLL", "MNRUN_PROFILE", "MNRUN_IMAGE_CACHE", "MNRUN_PODMAN_ROOT")
     variables = settings.from_environment({name: environ[name] for name in names if name in environ})
     site, user = profiles.parse(shelf.site), profiles.parse(shelf.user)
     try:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import math
 import os
 import queue
 import signal
+import stat
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from mnrun.errors import Impossible, RuntimeFailed, UsageError
 from mnrun.files import wrappers
@@ -45,21 +48,63 @@ def workshop(target: Path, force: bool) -> Iterator[Path]:
     place = target.with_name(f".{target.name}.building")
     with ExitStack() as stack:
         try:
-            place.mkdir(mode=0o700, exist_ok=True)
+            _make(place)
             lock = stack.enter_context(open(place / "lock", "w", encoding="utf-8"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(lock)
             os.stat(place / "lock")  # a process that has just ended may have removed it
         except BlockingIOError:
             raise UsageError(f"another process builds {target}", "wait for it, or name another file") from None
         except OSError as error:
             raise UsageError(f"cannot write beside {target}: {error.strerror}", "name another with -o") from None
         for rest in place.iterdir():  # of a build that was killed
-            if rest.name != "lock":
+            if rest.name not in ("lock", "claim"):
                 delete(rest)
         try:
             yield place
         finally:
             delete(place)
+
+
+def _make(place: Path) -> None:
+    """Make a workshop, or take one that a killed build has left.
+
+    Raises UsageError if another user has made it, or may write to it: its files are run, and then removed.
+    """
+    try:
+        place.mkdir(mode=0o700)
+    except FileExistsError:
+        if not _is_private(place):
+            problem = f"{place} is not your directory with mode 0700"
+            raise UsageError(problem, "remove it, or name another file with -o") from None
+    else:
+        if not _is_private(place):
+            place.rmdir()
+            problem = f"{place.parent} cannot hold a directory that is yours alone"
+            raise UsageError(problem, "name a file on another file system with -o")
+
+
+def _is_private(place: Path) -> bool:
+    state = place.lstat()
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077
+
+
+def _lock(file: TextIO) -> None:
+    """Lock a file for this process alone. Raises BlockingIOError if another process has locked it.
+
+    Lustre without its option `flock` has no locks. There a second file, which only one process can make, takes the
+    place of the lock. After a killed build, a user must remove it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        claim = Path(file.name).with_name("claim")
+        try:
+            claim.touch(exist_ok=False)
+        except FileExistsError:
+            problem = f"another process builds here, or was killed: {claim.parent}"
+            raise UsageError(problem, "wait for it; remove this directory if no process builds") from None
 
 
 def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], screen: Screen, text: str = "") -> None:

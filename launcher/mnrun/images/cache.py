@@ -23,6 +23,7 @@ from pathlib import Path
 
 from mnrun.errors import UsageError
 from mnrun.schedulers.model import Job
+from mnrun.system.paths import private
 
 FACTS = "facts"
 HOUR = 3600.0
@@ -48,7 +49,9 @@ def fact(cache: Path, question: Iterable[object], kind: str = "") -> Path:
 def remember(place: Path, answer: str) -> None:
     """Keep an answer in its file, whole or not at all. Where that fails, the next launch asks again."""
     with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        cache = place.parent.parent
+        cache.parent.mkdir(parents=True, exist_ok=True)  # these may be a group's
+        private(place.parent)
         beside = place.with_name(f"{place.name}.{os.getpid()}")
         beside.write_text(answer, encoding="utf-8", errors="surrogateescape")
         os.replace(beside, place)
@@ -68,7 +71,10 @@ def images(cache: Path) -> list[Image]:
 
 
 def find(cache: Path, reference: str) -> Path | None:
-    """Return the cached image of this reference, or None."""
+    """Return the cached image of this reference, or None. A digest means the same image under any name."""
+    named = _file(cache, [reference.rpartition("@")[2], "", "", reference])
+    if "@sha256:" in reference and named.exists():
+        return named
     name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)[:120]
     for words in filter(None, map(_record, (cache / "refs").glob(f"{name}-*"))):
         path = _file(cache, words)
@@ -170,9 +176,10 @@ def _beaten(rest: Path) -> float:
 
 
 def delete(path: Path) -> None:
-    """Remove a file or a folder, with the read-only folders of an unpacked image."""
-    if not path.is_dir():
+    """Remove a file, a link or a folder, with the read-only folders of an unpacked image."""
+    if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
+        return
     for folder, _, _ in os.walk(path):
         with suppress(OSError):
             os.chmod(folder, 0o700)

@@ -26,6 +26,7 @@ from mnrun.model import Outcome
 from mnrun.schedulers import at_hand
 from mnrun.schedulers.model import BatchStart
 from mnrun.system import process
+from mnrun.system.paths import private
 
 MOST_LOST = 5  # starts that may end without the record of a requeue, before mnrun gives the job up
 
@@ -75,7 +76,7 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     folder = Path(spec.job_dir) / start.batch.id
     start_records = Records(folder / str(start.batch.restart))
     try:
-        job_dir.private(start_records.path)
+        private(start_records.path)
         for old in (records.OUTCOME, records.TIMELINE):  # of another job with this id, or of the script's line before
             (start_records.path / old).unlink(missing_ok=True)
         start_records.write(records.BEGUN, versioned.text(_begun(spec, start.batch)))

@@ -21,6 +21,7 @@ from mnrun.jobs.timeline import Moments, NodeMoments, Timeline
 from mnrun.jobspec import JobSpec
 from mnrun.model import Plan, Site, Worker, job_name
 from mnrun.system.clock import Clock
+from mnrun.system.paths import private
 from mnrun.system.screen import Screen
 
 
@@ -189,14 +190,6 @@ def _clear(parent: Path) -> None:
     for owner in parent.glob(f"*/{OWNER}"):
         if launches.whereabouts(owner) == launches.GONE:
             shutil.rmtree(owner.parent, ignore_errors=True)
-
-
-def private(path: Path) -> None:
-    """Make a directory, and those above that are not there, for the user alone (0700)."""
-    for each in (*reversed(path.parents), path):
-        if not each.exists():
-            each.mkdir(exist_ok=True)
-            each.chmod(0o700)  # under any umask
 
 
 def writable(base: str) -> None:

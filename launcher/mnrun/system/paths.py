@@ -1,8 +1,9 @@
-"""Look at files on this machine."""
+"""Look at files on this machine, and make directories."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def fault(kind: str, path: str) -> str:
@@ -38,3 +39,11 @@ def _is_image(path: str) -> bool:
     finally:
         os.close(file)
     return head[32:] == b"SIF_MAGIC" or head.startswith(b"hsqs")
+
+
+def private(path: Path) -> None:
+    """Make a directory, and those above that are not there, for the user alone (0700)."""
+    for each in (*reversed(path.parents), path):
+        if not each.exists():
+            each.mkdir(exist_ok=True)
+            each.chmod(0o700)  # under any umask

@@ -232,6 +232,9 @@ def test_what_holds_before_any_job_is_named(place: Place, mocker: MockerFixture)
     )
     found = gather.standing({"MNRUN_SLURM_POLL": "2m", "MNRUN_MODE": "x", "SBATCH_TIMELIMIT": ""}, str(place.home))
     assert (found["job_dir"].value, found["slurm_poll"].value) == ("/scratch/jobs", 120)
+    places = {"MNRUN_IMAGE_CACHE": "/scratch/cache", "MNRUN_PODMAN_ROOT": "/local/store"}
+    found = gather.standing(places, str(place.home))
+    assert [found[name].value for name in ("image_cache", "podman_root")] == list(places.values())
     mocker.patch.object(slurm, "name", side_effect=SchedulerError("scontrol did not answer"))
     assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
 

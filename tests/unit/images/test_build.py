@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.images import FILES, TAGGERS, build, builders, definitions
@@ -125,7 +127,7 @@ def test_an_image_is_made_beside_its_place(tmp_path: Path) -> None:
     """Remains of a killed build go, a whole image gets its name, and nothing else is left."""
     target = tmp_path / "app.sif"
     dead = tmp_path / ".app.sif.building"
-    dead.mkdir()
+    dead.mkdir(mode=0o700)
     (dead / "image.sif").write_text("half")
     with build.workshop(target, force=False) as place:
         assert [path.name for path in place.iterdir()] == ["lock"]
@@ -154,6 +156,47 @@ def test_an_image_that_cannot_be_made(tmp_path: Path) -> None:
             pass
         assert place.is_dir()
     assert [path.name for path in tmp_path.iterdir()] == ["app.sif"]
+
+
+@pytest.mark.parametrize("kind", ["a link", "open to others", "a file"])
+def test_a_workshop_of_others(tmp_path: Path, kind: str) -> None:
+    """Another user of the folder has made it: nothing in it is run or removed."""
+    home, place = tmp_path / "home", tmp_path / ".app.sif.building"
+    home.mkdir(mode=0o700)
+    (home / "thesis").touch()
+    if kind == "a link":
+        place.symlink_to(home)
+    elif kind == "a file":
+        place.touch()
+    else:
+        place.mkdir()
+        place.chmod(0o777)
+    said = r"\.app\.sif\.building is not your directory|cannot write beside"
+    with pytest.raises(UsageError, match=said), build.workshop(tmp_path / "app.sif", force=False):
+        pass
+    assert (home / "thesis").exists() and place.exists()
+
+
+def test_a_file_system_without_locks(tmp_path: Path, mocker: MockerFixture) -> None:
+    """Lustre without its option `flock`, or NFS without lockd."""
+    mocker.patch.object(fcntl, "flock", side_effect=OSError(errno.ENOSYS, "Function not implemented"))
+    target = tmp_path / "app.sif"
+    with build.workshop(target, force=False) as place:
+        (place / "image.sif").touch()
+        with pytest.raises(UsageError, match="another process builds here"), build.workshop(target, force=False):
+            pass
+        assert (place / "image.sif").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_modes(tmp_path: Path, mocker: MockerFixture) -> None:
+    """CIFS may show every directory as open to all. Nothing stays of the attempt."""
+    made = Path.mkdir
+    mocker.patch.object(Path, "mkdir", lambda path, mode: (made(path, mode), path.chmod(0o777)))
+    said = "cannot hold a directory that is yours alone"
+    with pytest.raises(UsageError, match=said), build.workshop(tmp_path / "app.sif", force=False):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_root_builds_no_file() -> None:

@@ -56,6 +56,8 @@ def test_images_of_charliecloud(place: Path) -> None:
     packed = place / "sha256-1.sqfs"
     packed.write_text("")
     assert cache.find(place, "site/app:1") == packed
+    assert [cache.find(place, f"{name}@sha256:1") for name in ("docker://x", "x")] == [place / "sha256-1.sif", packed]
+    assert cache.find(place, "x@sha256:2") is None
     held = {image.path.name: image.names for image in cache.images(place)}
     assert held["sha256-1.sqfs"] == ("site/app:1",) and held["sha256-1.sif"] == ("docker://a", "docker://b")
     (place / "sha256-1.sif").unlink()
@@ -194,3 +196,24 @@ def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.Capture
     assert mnrun(*words).err == f"mnrun: 0 of 1 image removed from {place}\n"
     assert not queue.jobs.called
     assert "--older 'x' is not a time" in mnrun(*words, "--older", "x").err
+
+
+def test_a_first_answer_makes_a_private_cache(tmp_path: Path) -> None:
+    """Under any umask: pulls refuse a cache to which other users may write. The directories above are a group's."""
+    before = os.umask(0o002)
+    try:
+        cache.remember(cache.fact(tmp_path / "group/cache", ("what",)), "an answer")
+    finally:
+        os.umask(before)
+    made = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o775, 0o700, 0o700]
+
+
+def test_a_link_is_removed_and_not_what_it_names(tmp_path: Path) -> None:
+    kept, link = tmp_path / "kept", tmp_path / "link"
+    (kept / "folder").mkdir(parents=True)
+    (kept / "folder").chmod(0o755)
+    link.symlink_to(kept)
+    cache.delete(link)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (kept / "folder").stat().st_mode & 0o777 == 0o755

@@ -157,6 +157,10 @@ def test_a_cache_that_is_a_link(sh: Shell, tmp_path: Path) -> None:
     top.unlink()
     staged(sh, top, works=True)
     assert [folder.stat().st_mode & 0o777 for folder in (top, top / "images")] == [0o700, 0o700]
+    shared = tmp_path / "shared"  # by a group, whose directories have its name
+    shared.mkdir()
+    shared.chmod(0o2755)
+    staged(sh, shared / "mnrun.me", works=True)
 
 
 def staged(sh: Shell, top: Path, works: bool) -> None:

@@ -306,3 +306,53 @@ clean "$PWD" "$OLDPWD/x.lock" "node01 7" "$1"
 clean "$PWD" "$OLDPWD/y.lock" "node01 7" "$1"
 cd .. && ls -d *lock* spare 2>/dev/null"""
     assert node.sh(f"{script} || :", node.job, shell="bash").decode().split() == ["y.lock"]
+
+
+CACHED = """\
+held=$APPTAINER_CACHEDIR/cache/oci-tmp/$KEY
+if [[ ! -e $held ]]; then
+  echo "$KEY" >"$held"
+  echo "$KEY" >>converted
+  echo "{\\"digest\\": \\"sha256:${KEY}\\"}" >"$APPTAINER_CACHEDIR/cache/blob/index.json"
+fi
+cp "$held" "$3"
+"""
+
+
+def test_a_tag_that_moves_and_comes_back(node: Node) -> None:
+    """--pull always: each job gets the image that the registry has, and an image that is there is not made again."""
+    cache, converted = node.place / "cache", node.place / "converted"
+    node.program("apptainer", CACHED.replace("converted", str(converted)))
+    for number, key in enumerate(("f0", "a1", "a1", "f0", "f0", "a1")):
+        words = ("file", "docker://app:1", "always", str(cache), f"{node.job}{number}", "apptainer")
+        last = node.pull(*words, environ={"KEY": key})[-1]
+        assert last == f"image node01 sha256:{key} {cache}/sha256-{key}.sif"
+        assert Path(last.split()[-1]).read_text() == f"{key}\n"
+    assert converted.read_text().split() == ["f0", "a1", "f0", "a1"]
+
+
+def test_a_tag_that_moves_without_apptainers_cache(node: Node) -> None:
+    """APPTAINER_DISABLE_CACHE: nothing tells that the registry still has the image, so each job takes what came."""
+    node.program("apptainer", 'echo "$IMAGE" >"$3"')
+    for number, text in enumerate(("one", "two", "two")):
+        words = ("file", "docker://app:1", "always", str(node.place / "cache"), f"{node.job}{number}", "apptainer")
+        place = node.pull(*words, environ={"IMAGE": text})[-1].split()[-1]
+        assert Path(place).read_text() == f"{text}\n"
+
+
+def test_an_image_without_an_index(node: Node) -> None:
+    """oras and library have the image as one file, whose digest is its name in the cache."""
+    node.program("apptainer", 'echo image | tee "$3" >"$APPTAINER_CACHEDIR/cache/oci-tmp/key"')
+    digest = hashlib.sha256(b"image\n").hexdigest()
+    words = ("file", "oras://app:1", "missing", str(node.place / "cache"), node.job, "apptainer")
+    assert node.pull(*words)[-1].split()[2] == f"sha256:{digest}"
+    (reference,) = (path for path in (node.place / "cache/refs").iterdir() if path.is_file())
+    assert reference.read_text() == f"sha256:{digest} key {node.job} oras://app:1\n"
+
+
+def test_where_singularity_unpacks(node: Node) -> None:
+    node.program("singularity", 'echo "$SINGULARITY_TMPDIR" >&2; exit 1')
+    large = node.place / "large"
+    large.mkdir()
+    words = ("file", "docker://app:1", "missing", str(node.place / "cache"), node.job, "singularity")
+    assert f": {large}/mnrun.pull." in node.pull(*words, environ={"SINGULARITY_TMPDIR": str(large)})[-1]

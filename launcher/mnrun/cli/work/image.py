@@ -128,7 +128,7 @@ def _to_store(source: str, tag: str, given: Mapping[str, str], wanted: str, show
 def _podman_root() -> str:
     """Return the place of Podman's store for every job, or "" for its usual place."""
     setting = load.standing(os.environ, str(Path.home())).get("podman_root")
-    return str(setting.value) if setting else ""
+    return str(Path(str(setting.value)).expanduser().absolute()) if setting and setting.value else ""
 
 
 def ls(image_cache: str | None) -> None:

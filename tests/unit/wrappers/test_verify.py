@@ -1,0 +1,39 @@
+"""verify_image.sh: an image's digest and its signature. The runtime is played."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from mnrun.facts import parse
+from mnrun.images import inspection
+from mnrun.nodes import kit
+from unit.conftest import Shell
+from unit.wrappers.node import executable
+
+
+@pytest.mark.parametrize(
+    ("script", "signature"),
+    [
+        ("echo verified", "valid"),
+        ("echo 'FATAL:   Failed to verify container: signature not found'; exit 255", "signature not found"),
+        ("", "apptainer has not answered in"),
+    ],
+)
+def test_a_signature(sh: Shell, tmp_path: Path, script: str, signature: str) -> None:
+    """A runtime that needs too long has not said that there is none."""
+    image = tmp_path / "app.sif"
+    image.write_bytes(b"image")
+    executable(tmp_path / "bin/apptainer", script)
+    if not script:
+        executable(tmp_path / "bin/timeout", "exit 124")
+    environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SLURMD_NODENAME": "node01"}
+    said = sh(
+        'exec bash -p -c "$@"', kit.verifying(), "node01", str(image), "", "apptainer", shell="bash", environ=environ
+    )
+    (copy,) = inspection.copies(parse(said.decode()), ["node01"])
+    assert copy.digest == f"sha256:{hashlib.sha256(b'image').hexdigest()}" and copy.signature.startswith(signature)
+    assert copy.unsigned == (signature == "signature not found") and copy.signed == (signature == "valid")
