@@ -1,5 +1,6 @@
 """Start `mnrun` and `python -m mnrun`. It imports little, so that an early Ctrl-C ends in a code and no traceback."""
 
+import gc
 import os
 import sys
 
@@ -20,12 +21,15 @@ def _open_streams() -> None:
 
 def entry() -> None:
     _open_streams()
+    gc.set_threshold(50_000)  # Python's 700 would make dozens of collections during the imports, which find nothing
     try:
         from mnrun.cli.main import entry as run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        gc.freeze()  # Python's last collection would take 10 ms, at the end of the process
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ if [[ $mnrun_context == srun* && ${SLURM_STEP_ID-} =~ ^[0-9]+$ ]]; then echo "$S
 
 # Slurm may give the job a /tmp of its own (engines.sh, own_tmp). There the ranks do not find the shared memory of
 # srun's PMIx.
-if [[ $mnrun_context == srun* && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -z ${PMIX_MCA_gds-} ]] &&
-  grep -qE "/$SLURM_JOB_ID/\.$SLURM_JOB_ID(/_tmp)? /tmp " /proc/self/mountinfo; then
-  export PMIX_MCA_gds=hash
+if [[ $mnrun_context == srun* && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -z ${PMIX_MCA_gds-} ]]; then
+  IFS= read -rd '' mnrun_mounts </proc/self/mountinfo || true # the file has no NUL
+  [[ ! $mnrun_mounts =~ /$SLURM_JOB_ID/\.$SLURM_JOB_ID(/_tmp)?' /tmp ' ]] || export PMIX_MCA_gds=hash
 fi
 
 at_least() { # NAME LETTER NUMBER UNIT NOW: Raise the soft limit to NUMBER UNITs, from NOW

@@ -14,7 +14,8 @@
 trap : USR1 USR2 # for the program, which does not run yet
 unset TMOUT # bash would end each `read` after so many seconds
 set +o posix
-mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
+mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME-}}
+[ -n "$mnrun_node" ] || read -r mnrun_node </proc/sys/kernel/hostname
 echo "here $mnrun_node"
 mnrun_fail() { echo "fail $mnrun_node $1" && exit 1; }
 umask 077

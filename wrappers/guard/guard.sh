@@ -51,7 +51,7 @@ mnrun_first='' # whether the head runs on this node
 # The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
 # kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
 # when it opens the pipe (fifo(7)).
-mkfifo up across idle ${mnrun_first:+stdin gate.new} ${mnrun_joined:+asks}
+mkfifo up across idle ${mnrun_first:+stdin gate} ${mnrun_joined:+asks}
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
@@ -88,11 +88,17 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
   local word rest facts line part='' across crossing=''
   exec {across}<>across # commands that have data for another node write it there (pipe_frames.sh)
   [[ -z $mnrun_beat ]] || trap '' PIPE
-  network # the container starts meanwhile
+  # The container starts meanwhile.
+  network
+  address "$mnrun_host"
+  echo "$REPLY" >own.address || true # processes that start ranks on this node read it, too
+  facts="host=$mnrun_host address=$REPLY"
   user_name
-  facts="host=$mnrun_host address=$(<own.address) step=${SLURM_STEP_ID:-} user=${REPLY// /:}"
-  identity
-  facts+=${REPLY:+ $REPLY}
+  facts+=" step=${SLURM_STEP_ID:-} user=${REPLY// /:}"
+  if [[ $mnrun_nodes == *,* ]]; then # the launcher compares the images of its nodes
+    identity
+    facts+=${REPLY:+ $REPLY}
+  fi
   line=''
   until [[ ${word-} == bye ]]; do
     # A read that times out within a line, as on a busy machine, has stored the first part of the line.
@@ -257,7 +263,7 @@ box() { # WORDS: Run a container. Its standard input is a pipe from the guard, s
 
 dismiss() { # Stop the head that came through the gate and waits for a go
   local pid start
-  if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || mv gate closed 2>/dev/null; then return 0; fi # no head has come through, and none can now
+  if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || { [[ -p gate ]] && mv gate closed 2>/dev/null; }; then return 0; fi # no head has come through, and none can now
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
   for _ in {1..100}; do
     if { read -r pid start <pid.head; } 2>/dev/null && { [[ -n ${mnrun_went-} ]] || ! lives "$pid" "$start"; }; then break; fi
@@ -327,8 +333,6 @@ deaf # also the forwarder, whose own traps would come too late
 echo kit >&"$mnrun_life"
 
 echo "$mnrun_node" >self
-address "$mnrun_host"
-echo "$REPLY" >own.address # processes that start ranks on this node read it, too
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT
@@ -363,8 +367,8 @@ if [[ -z $mnrun_no_gpu ]] && command -v nvidia-smi >/dev/null; then
   topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
 fi
 if [[ -n $mnrun_first ]]; then
-  exec {mnrun_go}<>gate.new
-  mv gate.new gate # the head waits for `gate`, and renames it to `go`
+  exec {mnrun_go}<>gate
+  : >open # the head waits for this file, and renames `gate` to `go`
 else
   exec {mnrun_go}>/dev/null
 fi

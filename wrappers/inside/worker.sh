@@ -45,13 +45,16 @@ below() { # PID: Stop PID and all its descendants, and print them
 umask 077
 # A shell without a terminal starts background processes that ignore SIGINT. An image's env may be able to restore it
 # for the user's command. In other images a Ctrl-C arrives as TERM.
-plain=''
-if env --default-signal >/dev/null 2>&1; then plain='env --default-signal'; fi
+plain=unknown
 while read -r node id kind data; do
   box=run.$node.$id
   case $kind in
     words) printf '%s\n' "$data" >>"$box.words" || : ;; # the disk may be full, and pipe_serve.sh reports it
     run)
+      if [ "$plain" = unknown ]; then
+        plain=''
+        if env --default-signal >/dev/null 2>&1; then plain='env --default-signal'; fi
+      fi
       echo runs >"$box.run" || :
       (
         trap - HUP INT TERM USR1 USR2

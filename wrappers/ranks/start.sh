@@ -28,7 +28,7 @@ if [ -z "$port" ]; then
   echo "fail no free port in $mnrun_ports for the ranks' MASTER_PORT" 1<>"$here/up"
   exit 1
 fi
-address=$(cat "$here/own.address")
+read -r address <"$here/own.address"
 set -- "${address:-$(uname -n)}" "$port" "$@"
 nodes=0 size=0
 while read -r _ ranks; do

@@ -390,9 +390,9 @@ def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str,
 
 
 def test_the_head_waits_for_its_node(sh: Shell, tmp_path: Path) -> None:
-    """It begins once the guard has made the pipe `gate`, with the job's mark, and its words arrive as they are."""
+    """It begins once the guard has opened the pipe `gate`, with the job's mark, and its words arrive as they are."""
     node = own(tmp_path / "mnrun.7-abcdef")
     (node / "head.sh").write_text('printf \'<%s>\' "$MNRUN_JOB_ID" "$@"\n')
-    script = f'(sleep 0.1; mkfifo {node}/gate) & exec "$@"'
+    script = f'(sleep 0.1; mkfifo {node}/gate; : >{node}/open) & exec "$@"'
     assert sh(script, *kit.head(str(node), ("sh", "a b", "$x;"))) == b"<7-abcdef><sh><a b><$x;>"
-    assert {path.name for path in node.iterdir()} == {"own", "head.sh", "go"}
+    assert {path.name for path in node.iterdir()} == {"own", "open", "head.sh", "go"}

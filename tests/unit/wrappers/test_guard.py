@@ -224,9 +224,12 @@ read -rt 20 <>lease"""
     assert sh(script, shell="bash").decode().splitlines()[-1] == "gone"
 
 
-def test_everybody_is_somebody_in_the_container(node: Node) -> None:
+@pytest.mark.parametrize("database", ["/etc/group", "/nowhere"])
+def test_everybody_is_somebody_in_the_container(node: Node, database: str) -> None:
     """root, nobody and the user with /bin/sh: sshd refuses a shell that the image lacks."""
     node.fill(1)
+    users = node.path / "users.sh"
+    users.write_text(users.read_text().replace("/etc/group", database))
     script = f"cd {node.path}; set -euo pipefail; source ./names.sh; source ./users.sh; users"
     node.sh(script, shell="bash", environ={"HOME": "/home/alice"})
     entries = [line.split(":") for line in (node.path / "etc.passwd").read_text().splitlines()]

@@ -62,17 +62,23 @@ def test_the_heads_container_is_the_one_of_its_node(node: Node) -> None:
     assert "export PATH=" in (node.path / "session.env").read_text()
 
 
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("name", ["mpirun", "mpiexec", "prterun"])
-def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name: str) -> None:
+def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name: str, shell: str) -> None:
     """Found past ours, with its words, and without the scheduler's variables; ours stays first on PATH."""
     node.fill(1)
     image = tmp_path / "image"
     image.mkdir()
-    (image / name).write_text('#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env | grep -cE "^(SLURM_|PMI)" || true\n')
+    (image / name).write_text(
+        '#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env -u KEPT | grep -cE "^(SLURM_|PMI)" || true\n'
+    )
     (image / name).chmod(0o700)
     path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
     environ = {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "PMIX_RANK": "0", "PMI_FD": "3"}
-    assert node.run(f"bin/{name}", "-n", "2", "./a b", environ=environ).decode() == f"<-n><2><./a b>{path}\n0\n"
+    environ |= {"SLURM_JOB_NAME": "it's\n*\nexport SLURM_X='1'", "KEPT": "two\nSLURM_JOB_ID=8 'x'"}
+    line = f'printf "%s" "$KEPT"; exec {shell.replace("bash", "bash --posix")} {node.path}/bin/{name} -n 2 "./a b"'
+    said = node.sh(f"cd {node.path}; {line}", environ=environ).decode()
+    assert said == f"{environ['KEPT']}<-n><2><./a b>{path}\n0\n"
 
 
 def test_an_image_without_mpirun_says_so(node: Node) -> None:

@@ -16,7 +16,7 @@ SHELLS = (("sh",), ("dash",), ("bash",), ("bash", "-p"), ("busybox", "sh"))
 FOREIGN = """
 above=$(mktemp -d /tmp/mnrun-test.XXXXXX) && trap 'rm -rf "$above"' EXIT && chmod 755 "$above"
 place=$above/mnrun.7
-mkdir "$place" && echo "$place node01 1 0" >"$place/own" && mkfifo "$place/gate"
+mkdir "$place" && echo "$place node01 1 0" >"$place/own" && mkfifo "$place/gate" && : >"$place/open"
 echo 'echo ran' | tee "$place/script.sh" >"$place/head.sh"
 chmod -R a+rX "$place"; chown -R 1500:1500 "$place"
 as='setpriv --reuid 1500 --regid 1500 --clear-groups'
@@ -100,12 +100,12 @@ def test_the_head_waits_for_a_directory_that_comes_late(sh: Shell, tmp_path: Pat
     place = tmp_path / "mnrun.7-abcdef"
     script = """{
     sleep 0.1; mkdir -m 700 "$1"; sleep 0.1; echo "$1 node01 1 0" >"$1/own"
-    sleep 0.1; echo 'printf "<%s>" "$PWD" "$MNRUN_JOB_ID" "$@"' >"$1/head.sh"; sleep 0.1; mkfifo "$1/gate"
+    sleep 0.1; echo 'printf "<%s>" "$PWD" "$MNRUN_JOB_ID" "$@"' >"$1/head.sh"; sleep 0.1; mkfifo "$1/gate"; : >"$1/open"
     } &
     shift; exec "$@" 2>&1"""
     said = sh(script, str(place), *AWAIT, str(place), "a b", "$x;")
     assert said.decode() == f"<{place}><7-abcdef><a b><$x;>"
-    assert {path.name for path in place.iterdir()} == {"own", "head.sh", "go"}
+    assert {path.name for path in place.iterdir()} == {"own", "open", "head.sh", "go"}
 
 
 @pytest.mark.parametrize("gone", ['rm "$1/own"', 'rm -r "$1"'])
@@ -140,7 +140,7 @@ def test_the_head_is_told_by_a_row_of_signals(sh: Shell, tmp_path: Path) -> None
 def test_the_head_goes_on_waiting_before_what_is_not_the_jobs_directory(sh: Shell, place: Path, spoilt: str) -> None:
     """Everything is there, and yet it is not its guard's."""
     (place / "head.sh").write_text("echo ran\n")
-    script = f'mkfifo "$1/gate"; {spoilt}\nshift; "$@" 2>&1 &{TELL}'
+    script = f'mkfifo "$1/gate"; : >"$1/open"; {spoilt}\nshift; "$@" 2>&1 &{TELL}'
     assert sh(script, str(place), *AWAIT, str(place)) == b""
 
 
