@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
 from rehearsal import trees
 
-from . import matrix
+from . import autopsy, matrix
 from .cells import full
 from .stage import LOGIN, TOOL, TOP, Cluster, Desk
 from .stranger import Stranger, lair
 
-SECONDS_TO_CLEAN = 15.0
+SECONDS_TO_CLEAN = 60.0  # says "never", not "slow"
+WATCH = pytest.StashKey[autopsy.Watch]()
 # Each worker of pytest-xdist has clusters of its own.
 NAME = "mnrun-live" + os.environ.get("PYTEST_XDIST_WORKER", "").replace("gw", "-w")
 
@@ -31,12 +33,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[WATCH] = autopsy.Watch()
     if config.getoption("--full"):
         os.environ["MNRUN_TEST_FULL"] = "1"
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """A failed test tells how the machine was."""
+    report = (yield).get_result()
+    if report.failed:
+        report.sections.append(("the machine", item.config.stash[WATCH].machine()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
-    """With --full docs/testing.md says what has come of every cell, in this run or, where it left it out, before."""
+    """Each standstill of the machine is told. With --full docs/testing.md says what has come of every cell, in this run
+    or, where it left it out, before."""
+    for line in config.stash[WATCH].still:
+        terminalreporter.write_line(line)
     if not config.getoption("--full") or config.option.collectonly:
         return
     now: dict[str, bool] = {}

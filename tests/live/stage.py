@@ -21,6 +21,8 @@ from typing import IO, Union
 
 from rehearsal import enter, model, namespaces
 
+from . import autopsy
+
 TOP = Path(__file__).resolve().parents[2]
 TOOL = TOP / "scripts" / "cluster"
 LOGIN = model.LOGIN
@@ -30,7 +32,7 @@ SUBORDINATES = 1000000  # where the users' subordinate ids begin
 OURS = ("jobs", "places", "slurm.json", "cache")
 PODMANS = ("mnrun-podman.", "libpod_rootless_lock_")  # podman's images, and what it counts its containers with
 INSTANCES = ".apptainer/instances/app"  # what Apptainer writes of each, by node and user
-PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "120"))  # says "never", not "slow": machines are noisy
+PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "240"))  # says "never", not "slow", and outlasts --start-timeout
 
 Stdin = Union[bytes, Path, None]
 
@@ -59,6 +61,7 @@ class Process:
     uid: int
     node: str
     argv: tuple[str, ...]
+    parent: int = 0
 
     def __str__(self) -> str:
         return f"{self.node}: process {self.pid} of {self.uid}: {' '.join(self.argv)[:150]}"
@@ -99,8 +102,9 @@ class Job:
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
+            there = autopsy.processes()
             self.kill()
-            raise AssertionError(f"still running after {seconds:.0f} s: {self.so_far()}") from None
+            raise AssertionError(f"still running after {seconds:.0f} s: {self.so_far()}\n{there}") from None
         return self.so_far()
 
     def kill(self) -> None:
@@ -256,27 +260,31 @@ class Cluster:
                 uid = entry.stat().st_uid
                 node = networks.get(os.stat(f"{entry.path}/ns/net").st_ino)
                 words = Path(entry.path, "cmdline").read_bytes().split(b"\0")[:-1]
-                owner = int(Path(entry.path, "status").read_text(errors="replace").split("Uid:")[1].split()[0])
+                status = Path(entry.path, "status").read_text(errors="replace")
+                parent, owner = (int(status.split(f"\n{key}:")[1].split()[0]) for key in ("PPid", "Uid"))
             except (OSError, IndexError):
                 continue
             uid = max(uid, owner)  # the folder of an undumpable process (sshd's) is root's
             if node and words and (uid in USERS or uid >= SUBORDINATES):
-                found.append(Process(int(entry.name), uid, node, tuple(w.decode("utf-8", "replace") for w in words)))
+                argv = tuple(word.decode("utf-8", "replace") for word in words)
+                found.append(Process(int(entry.name), uid, node, argv, parent))
         return found
 
     def mnruns(self) -> list[Process]:
-        """The launchers that run."""
-        return [p for p in self.processes() if any(word.endswith("/bin/mnrun") for word in p.argv[:2])]
+        """The launchers that run. A child has its parent's words until its exec, and is none of them."""
+        found = {p.pid: p for p in self.processes() if any(word.endswith("/bin/mnrun") for word in p.argv[:2])}
+        return [process for process in found.values() if process.parent not in found]
 
     def leftovers(self) -> list[str]:
         """What is there now that was not there at the beginning, a line each."""
         return sorted(set(self._found()) - self._before) + self._slurm()
 
-    def wait_clean(self, seconds: float) -> list[str]:
-        """What is left after that long; at once where there is nothing."""
+    def wait_clean(self, seconds: float, besides: str = "") -> list[str]:
+        """What is left after that long; at once where there is nothing besides the folders of that name."""
         deadline = time.monotonic() + seconds
         while True:
-            left = sorted(set(self._found()) - self._before) or self._slurm()
+            found = set(self._found()) - self._before
+            left = sorted(line for line in found if not besides or besides not in line) or self._slurm()
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.2)
@@ -314,6 +322,11 @@ class Cluster:
         jobs = [line for line in lines if line.split()[1] == "job" and line.split()[2] not in self.kept]
         well = ("idle", "mixed", "allocated", "completing") if self.kept else ("idle",)
         return jobs + [line for line in lines if line.split()[1] == "node" and line.split()[3] not in well]
+
+    def clean_after_mpirun(self) -> None:
+        """Take away what a bare mpirun left: Slurm may end its job before its daemons have cleaned up."""
+        for node in self.nodes:
+            self.root(node, "sh", "-c", "rm -rf /tmp/prted.*")
 
     def wipe(self) -> None:
         """Take away by force what a failed test left, so that the next one starts clean."""

@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from . import autopsy
 from .stage import PATIENCE
 
 
@@ -61,7 +62,7 @@ class Terminal:
                 self._place = match.end()
                 return match
             left = deadline - time.monotonic()
-            assert left > 0, f"{pattern!r} does not show up:\n{self.seen}"
+            assert left > 0, f"{pattern!r} does not show up:\n{self.seen}\n{autopsy.processes()}"
             if not self._read(left):
                 match = re.compile(pattern).search(self.seen, self._place)
                 assert match, f"ended before {pattern!r} showed up:\n{self.seen}"

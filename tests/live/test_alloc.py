@@ -26,6 +26,11 @@ def queue(cluster: Cluster, fields: str = "%j %D %m %l") -> list[str]:
     return cluster.root(LOGIN, "squeue", "-h", "-o", fields).splitlines()
 
 
+def given_back(cluster: Cluster) -> None:
+    """Slurm lists a job until each of its nodes has cleaned up."""
+    wait_for(lambda: queue(cluster) == [], "given back")
+
+
 def last_job(cluster: Cluster) -> str:
     """What Slurm knows of its newest job."""
     number = cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-S", "-i", "-o", "%i").split()[0]
@@ -42,17 +47,17 @@ def launcher(cluster: Cluster) -> int:
 def test_alloc_from_nothing_to_nothing(cluster: Cluster, way: Way) -> None:
     """The nodes that were asked for, the program's output alone, its code, and an empty queue."""
     words = [*TWO, "--ntasks-per-node=2", "-t", "5", "--mem", "3G", *way.words, "--", HELLO]
-    with cluster.running(["mnrun", *words, "-s", "3"]) as job:
+    with cluster.running(["mnrun", *words, "-s", "20"]) as job:
         job.saying(everybody_spoke(4), "running")
         assert queue(cluster) == ["hello 2 3G 5:00"]
         result = job.end()
     check(result, "node01", "node02")
     assert mine(result)[0].startswith("no Slurm allocation here; mnrun gets one: salloc -N 2 --ntasks-per-node 2")
     assert "no effect" not in result.err, result
-    assert queue(cluster) == []
+    given_back(cluster)
     failed = cluster.alice(["mnrun", *words, "-x", "7"])
     assert failed.code == 7, failed
-    assert queue(cluster) == []
+    given_back(cluster)
     last = last_job(cluster)
     assert re.search(r"JobState=FAILED .*ExitCode=7:0", last), last
     number = re.findall(r"JobId=(\d+)", last)[0]
@@ -100,12 +105,12 @@ def test_alloc_is_given_back_at_a_signal(cluster: Cluster, signum: signal.Signal
         os.kill(launcher(cluster), signum)
         result = job.end()
         assert (result.code, result.out) == (code, ""), result
-        wait_for(lambda: len(queue(cluster)) == 1, "withdrawn", 20)
+        wait_for(lambda: len(queue(cluster)) == 1, "withdrawn")
     with cluster.running(["mnrun", *TWO, *INSIDE.words, "--", HELLO, "-s", "3600"]) as job:
         job.saying(everybody_spoke(2), "running")
         os.kill(launcher(cluster), signum)
         assert job.end().code == code
-    wait_for(lambda: queue(cluster) == [], "given back", 20)
+    given_back(cluster)
     assert re.search(rf"JobState=FAILED .*ExitCode={code}:0", last_job(cluster)), last_job(cluster)
     forget(cluster)  # a killed mnrun leaves its records to the next launch
 

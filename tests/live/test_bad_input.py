@@ -10,7 +10,7 @@ import pytest
 
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one
 from .reports import OURS, check, only_line, refusal
-from .stage import LOGIN, Cluster, Desk, Result
+from .stage import LOGIN, Cluster, Desk, Result, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -129,6 +129,7 @@ def test_bad_input_a_job_that_is_over(cluster: Cluster) -> None:
     """SLURM_JOB_ID of a job that has ended, or that never was."""
     with cluster.held("-N1") as job:
         pass
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h", "-j", job), "over")
     only_line(run(cluster, job, *BOX, HELLO), 123, job)
     only_line(run(cluster, "999999", *BOX, HELLO), 123, "999999")
 

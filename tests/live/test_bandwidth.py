@@ -31,6 +31,7 @@ def test_bandwidth(cluster: Cluster, desk: Desk) -> None:
     assert copied.code == 0, copied
     salloc = ["salloc", "-Q", "-N4", "--ntasks-per-node=1", "env", f"PYTHONPATH={desk.path}"]
     bare = cluster.alice([*salloc, "mpirun", "-x", "PYTHONPATH", "python3", program])
+    cluster.clean_after_mpirun()
     plain = speeds(bare)
     print(f"bare\n{bare.out}")
     assert list(plain) == [100_000, 200_000, 400_000, 700_000, 1_000_000]

@@ -37,7 +37,8 @@ def test_bare_of_home_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
 @pytest.mark.parametrize("where", ["local", "slurm"])
 def test_bare_of_a_stream(cluster: Cluster, desk: Desk, closed: str, where: str) -> None:
     """What goes there is lost, and nothing else: the program's own code, its work, no word of ours in a wrong place."""
-    script = f"echo out; echo err >&2; : >{desk.path}/$RANK; [ $RANK = 0 ] || exit 0; sleep 1; exit 7"
+    other = f"until [ -e {desk.path}/1 ]; do sleep 0.1; done; sleep 3"  # a failed rank ends the others
+    script = f"echo out; echo err >&2; : >{desk.path}/$RANK; [ $RANK = 0 ] || exit 0; {other}; exit 7"
     words = ["--launcher", "env", "--image", OMPI5, "--", "sh", "-c", script]
     shut = ["sh", "-c", f'exec "$@" {closed}', "sh"]
     allocated = ["salloc", "-Q", "-N2", "--ntasks-per-node=1", *shut, "mnrun"]

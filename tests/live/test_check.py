@@ -9,7 +9,7 @@ from published import checked
 from .batch import of_modules
 from .cells import HELLO, OMPI5
 from .reports import mine, only_line
-from .stage import LOGIN, Cluster, Desk
+from .stage import LOGIN, Cluster, Desk, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -90,7 +90,7 @@ def test_check_gets_the_nodes_that_it_asks(cluster: Cluster) -> None:
     found = cluster.alice(["mnrun", "check", "-p", "main", "--image", OMPI5, "--json"])
     rows = checked("check", found.out)["findings"]
     assert [row["state"] for row in rows if row["subject"] == "image"] == ["ok"]
-    assert cluster.root(LOGIN, "squeue", "-h") == ""
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "given back")
 
 
 def test_check_of_nodes_that_do_not_answer(cluster: Cluster, desk: Desk) -> None:

@@ -61,8 +61,8 @@ def test_a_planted_program_is_reported(cluster: Cluster, plant: str) -> None:
     before = checker.picture(cluster.model)
     with cluster.running(words, node=NODE) as job:
         job.saying(lambda said: "there" in said.out, "there")
-        left, _ = checker.wait_same(cluster.model, before, 0.5)
-        assert f"{NODE}: {wanted}" in left, left
+        line = f"{NODE}: {wanted}"  # sh first has to become all these programs
+        wait_for(lambda: line in checker.differences(before, checker.picture(cluster.model)), f"reported: {line}")
     cluster.root(NODE, "sh", "-c", "pkill -KILL -x -u alice sleep || true")
     assert checker.wait_same(cluster.model, before, 10)[0] == []
 

@@ -94,6 +94,7 @@ def test_image_pull_is_cut_off(cluster: Cluster, registry: None) -> None:
             assert done.code == 0 and not list(refs.glob("*.layers")), done
     finally:
         cluster.root(LOGIN, "rm", "-f", OPEN, "/run/store.gate.py")
+    wait_for(lambda: len(sent(cluster, first)) == 2, "logged by the registry")
     whole, rest = sent(cluster, first)
     assert whole > 8 << 20 and rest < 6 << 20
     assert max(sent(cluster, second)) > 56 << 20

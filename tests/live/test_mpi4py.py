@@ -92,6 +92,7 @@ def counted(found: Found) -> str:
 def test_mpi4py_is_as_without_a_container(suite: Suite) -> None:
     """Every test of it becomes on every rank what it is by bare mpirun on the same nodes, in both modes."""
     plain = suite.run("bare", "env", f"PYTHONPATH={suite.desk.path}", "mpirun", "-x", "PYTHONPATH")
+    suite.desk.cluster.clean_after_mpirun()
     print(f"bare: {counted(plain)}")
     assert len(plain) > (1800 if full() else 30), plain
     for way in (INSIDE, MPIRUN):

@@ -7,7 +7,7 @@ import random
 import shlex
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_pipe_streams_in_busybox(cluster: Cluster, desk: Desk) -> None:
     """Its tools have fewer options than coreutils; a Ctrl-C ends a command on another node there, too."""
     text = (
         'seq 30000 | ssh node02 "cat; echo err >&2; exit 3" >"$1/out" 2>"$1/err"; echo $?; seq 30000 | cmp - "$1/out"\n'
-        "timeout -s INT 1 ssh -n node02 sleep 600; echo $?; while ssh -n node02 pgrep sleep >/dev/null; do :; done"
+        "timeout -s INT 5 ssh -n node02 sleep 600; echo $?; while ssh -n node02 pgrep sleep >/dev/null; do :; done"
     )
     result = run(cluster, desk, text, image="/images/busybox.sif")
     assert (result.code, result.out, desk.read("err")) == (0, "3\n255\n", b"err\n"), result
@@ -189,7 +189,8 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
         serving = [p for p in there if (os.path.basename(p.argv[0]), p.argv[-1]) == ("sh", "worker.sh")]
         assert serving, cluster.processes()
         for process in serving:
-            os.kill(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
         result = job.end()
     assert result.code == 121, result
     assert any(line.startswith("node03: its container ended with") for line in mine(result)), result

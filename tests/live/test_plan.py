@@ -12,7 +12,7 @@ import pytest
 from published import checked
 
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one
-from .reports import check, mine
+from .reports import check, errors, mine
 from .stage import LOGIN, Cluster, Result
 
 pytestmark = pytest.mark.live
@@ -137,11 +137,11 @@ def test_own_lines(cluster: Cluster) -> None:
     for way in one(0, MAIN):
         quiet = cluster.mnrun(*way.words, "-Q", "--", HELLO, nodes=2)
         check(quiet, "node01", "node02")
-        assert quiet.err == "", quiet
+        assert errors(quiet) == "", quiet
         plain = cluster.mnrun(*way.words, "--", HELLO, nodes=2)
         check(plain, "node01", "node02")
-        assert 1 <= len(plain.err.splitlines()) <= 2, plain
-        assert len(mine(plain)) == len(plain.err.splitlines()), plain
+        assert 1 <= len(mine(plain)) <= 2, plain
+        assert len(mine(plain)) == len(errors(plain).splitlines()), plain
         loud = cluster.mnrun(*way.words, "-v", "--", HELLO, nodes=2)
         check(loud, "node01", "node02")
         commands = [shlex.split(line[2:]) for line in loud.err.splitlines() if line.startswith("+ ")]
@@ -184,12 +184,12 @@ def test_own_deadline(cluster: Cluster) -> None:
         "printf '#!/bin/sh\\nexec sleep 3600\\n' >/usr/bin/apptainer; chmod 755 /usr/bin/apptainer",
     )
     try:
-        result = cluster.mnrun(*INSIDE.words, "--start-timeout", "4s", "--", HELLO, nodes=2)
+        result = cluster.mnrun(*INSIDE.words, "--start-timeout", "12s", "--", HELLO, nodes=2)
     finally:
         cluster.root("node02", "sh", "-c", "mv /usr/bin/apptainer.away /usr/bin/apptainer")
     assert (result.code, result.out) == (124, ""), result
     line = mine(result)[-1]
-    for wanted in ("1 of 2 nodes not ready after 4 s", "node02", "--start-timeout"):
+    for wanted in ("1 of 2 nodes not ready after 12 s", "node02", "--start-timeout"):
         assert wanted in line, result
     assert "node01" not in line, result
 

@@ -16,7 +16,7 @@ NODES = ("node01", "node02", "node03")
 REAL = "/usr/bin/apptainer"
 TIMED = 'begin=$EPOCHREALTIME; "$@"; code=$?; echo "$begin $EPOCHREALTIME" >&2; exit $code'
 # Of one node: its containers start late.
-SLOW = f'#!/bin/sh\nsleep 3\nexec {REAL}.real "$@"\n'
+SLOW = f'#!/bin/sh\nsleep 10\nexec {REAL}.real "$@"\n'
 
 
 @pytest.mark.parametrize("way", MAIN, ids=str)
@@ -28,7 +28,7 @@ def test_phases_add_up_to_the_launch(cluster: Cluster, desk: Desk, way: Way) -> 
     begin, end = map(float, done.err.split()[-2:])
     found = timeline.parse(desk.read("times.json").decode())
     assert found is not None
-    assert 0.8 * (end - begin) < found.whole < end - begin + 0.05, "Python's own end is the difference"
+    assert 0.5 * (end - begin) < found.whole < end - begin + 0.05, "Python's own end is the difference"
     for node in NODES:
         seconds = timeline.phases(found, node)
         assert list(seconds) == list(timeline.PHASES)
@@ -49,7 +49,7 @@ def test_the_slow_node_is_named(cluster: Cluster, desk: Desk) -> None:
     container = next(line for line in shown.out.splitlines() if line.startswith("container"))
     name, seconds = container.split()[5:7]
     assert name == "node02", shown
-    assert float(seconds.rstrip(",")) > 3, shown
+    assert float(seconds.rstrip(",")) > 10, shown
 
 
 def test_the_report_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:

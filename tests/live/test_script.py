@@ -233,7 +233,7 @@ def test_script_with_mpiruns_side_by_side(cluster: Cluster, desk: Desk) -> None:
     result = cluster.mnrun(*INSIDE.words, "--script", script)
     assert result.code == 0, result
     for name in ("one", "two"):
-        assert desk.read(name).count(b" of 8 on ") == 8, desk.read(name)
+        assert desk.read(name).count(b" of 8 on ") == 8, (name, desk.read(name), result)
 
 
 def test_script_of_its_own_hostfile(cluster: Cluster) -> None:

@@ -63,7 +63,7 @@ def test_shell_from_nothing_to_nothing(cluster: Cluster) -> None:
         assert terminal.end() == 7
         assert "error" not in terminal.seen, terminal.seen
         assert "no effect" not in terminal.seen, terminal.seen  # of what salloc was asked for
-        assert not cluster.root(LOGIN, "squeue", "-h"), "the allocation is still there"
+        wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "given back")
 
 
 def test_shell_keys_are_for_the_program_in_it(cluster: Cluster) -> None:

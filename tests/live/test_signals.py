@@ -32,7 +32,7 @@ def told(text: str, word: str = "got") -> list[str]:
 def urgent(cluster: Cluster) -> Iterator[list[str]]:
     """sbatch words for a job before which those of the other partition must go, after a warning of some seconds."""
     cluster.root(LOGIN, "scontrol", "create", "partition=urgent", "nodes=ALL", "PriorityTier=10", "PreemptMode=off")
-    cluster.root(LOGIN, "scontrol", "update", "partition=main", "GraceTime=10")
+    cluster.root(LOGIN, "scontrol", "update", "partition=main", "GraceTime=30")
     yield ["sbatch", "-p", "urgent", "-N", str(len(cluster.nodes)), "--exclusive", "-o", "/dev/null", "--wrap", "true"]
     cluster.root(LOGIN, "scontrol", "update", "partition=main", "GraceTime=0")
     wait_for(lambda: "urgent" not in cluster.root(LOGIN, "squeue", "-h", "-o", "%P"), "done with what is urgent")

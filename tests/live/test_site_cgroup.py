@@ -46,7 +46,7 @@ __all__ = [
 ]
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cgroup")]
 
-SOON = 10.0  # seconds: far less than the 30 after which Slurm would have ended all by force
+SOON = 25.0  # seconds: less than the 30 after which Slurm would have ended all by force
 SILENT = 140.0  # seconds after which the nodes of a quiet machine have noticed that there is no launcher any more
 MODES = (INSIDE, MPIRUN)
 EATER = """\

@@ -8,7 +8,7 @@ import pytest
 
 from .batch import forget, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, Way, one, some
-from .reports import check
+from .reports import check, errors
 from .stage import LOGIN, Cluster, wait_for
 
 pytestmark = pytest.mark.live
@@ -72,7 +72,7 @@ def every_way(ours: Cluster) -> None:
         result = ours.mnrun("-Q", *words, "--runtime", "host", "--", HELLO, nodes=2)
         if "env" not in words:  # whose ranks are each alone
             check(result, *ours.nodes[:2])
-        assert (result.code, result.err) == (0, ""), result
+        assert (result.code, errors(result)) == (0, ""), result
     check(ours.alice(["mnrun", "--hosts", "node01:2,node02:2", "--runtime", "host", "--", HELLO]), *ours.nodes[:2])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from .cells import HELLO, INSIDE, MAIN, OMPI5, SSH, WAYS, Way, one, some, turn
-from .reports import check, only_line, shown
+from .reports import check, errors, only_line, shown
 from .stage import Cluster, Desk
 
 pytestmark = pytest.mark.live
@@ -248,4 +248,4 @@ def test_output_is_the_programs_alone(cluster: Cluster) -> None:
     assert "+ srun" in loud.err.replace("setpriv --pdeathsig TERM ", ""), loud
     quiet = cluster.mnrun(*INSIDE.words, "-Q", "--", HELLO, nodes=2)
     check(quiet, "node01", "node02")
-    assert quiet.err == "", quiet
+    assert errors(quiet) == "", quiet
