@@ -24,6 +24,7 @@ from .stranger import Stranger, lair
 
 SECONDS_TO_CLEAN = 60.0  # says "never", not "slow"
 WATCH = pytest.StashKey[autopsy.Watch]()
+LAST_WORDS: list[str] = []  # of this process, which cannot go on
 # Each worker of pytest-xdist has clusters of its own.
 NAME = "mnrun-live" + os.environ.get("PYTEST_XDIST_WORKER", "").replace("gw", "-w")
 
@@ -83,15 +84,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """What failed is remembered as a run without pytest-xdist will call it, so that --last-failed finds it there."""
+    if LAST_WORDS and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["last words"] = LAST_WORDS[0]
     cache = session.config.cache
     if cache and not hasattr(session.config, "workerinput"):
         cache.set("cache/lastfailed", {matrix.plain(nodeid): True for nodeid in cache.get("cache/lastfailed", {})})
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A worker that cannot go on says why. pytest-xdist knows only that it was interrupted."""
+    said = getattr(node, "workeroutput", {}).get("last words")
+    if said:
+        node.config.pluginmanager.get_plugin("terminalreporter").write_line(f"\n{node.gateway.id}: {said}")
+
+
 def tool(name: str, *words: str) -> None:
     done = subprocess.run([str(TOOL), "--name", name, *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.exit(f"scripts/cluster --name {name} {' '.join(words)}:\n{done.stdout}{done.stderr}", 2)
+        LAST_WORDS.append(f"scripts/cluster --name {name} {' '.join(words)}:\n{done.stdout}{done.stderr}")
+        pytest.exit(LAST_WORDS[0], 2)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import ClusterError, Unable
-from .shell import run, say
+from .model import RUN
+from .shell import locked, run, say
 
 # A command we need, and the package that has it.
 TOOLS = {
@@ -21,6 +22,7 @@ TOOLS = {
     "setpriv": "util-linux",
     "nsenter": "util-linux",
 }
+PATIENCE = 300  # seconds for another apt-get of this machine to end
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -48,22 +50,31 @@ def need_linux_root() -> None:
 
 def install_tools(tools: Mapping[str, str] = TOOLS) -> None:
     """Bring in the few commands that a plain Debian lacks."""
+    if not _lacking(tools):
+        return
+    with locked(RUN / ".tools.lock"):  # several clusters may begin at once
+        packages = _lacking(tools)
+        if not packages:
+            return
+        say(f"installing {' '.join(packages)}")
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        apt = ["apt-get", "-q", "-o", f"DPkg::Lock::Timeout={PATIENCE}"]
+        try:
+            run([*apt, "update"], env=quiet, check=False)
+            run([*apt, "install", "-y", "--no-install-recommends", *packages], env=quiet)
+        except ClusterError as error:
+            raise Unable(f"cannot install what is needed: {error}") from error
+
+
+def _lacking(tools: Mapping[str, str]) -> list[str]:
+    """The packages of what is not there."""
     packages = sorted({package for tool, package in tools.items() if not shutil.which(tool)})
     # Not a command: on Ubuntu, what tells Debian's packages from forged ones.
     if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
         packages.append("debian-archive-keyring")
     if not CERTIFICATES.exists():
         packages.append("ca-certificates")
-    if not packages:
-        return
-    say(f"installing {' '.join(packages)}")
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "-q", "install", "-y", "--no-install-recommends", *packages]
-    try:
-        run(["apt-get", "-q", "update"], env=quiet, check=False)
-        run(install, env=quiet)
-    except ClusterError as error:
-        raise Unable(f"cannot install what is needed: {error}") from error
+    return packages
 
 
 def raise_limits(nodes: int) -> None:
