@@ -85,6 +85,7 @@ eval "set -- ${{line%.}}"
 
 
 UNPACK = f"""set -euo pipefail
+LC_ALL=C
 mnrun_fail() {{ echo "$1" >&2; exit 1; }}
 mnrun_unpack{wrapper("boot.sh").partition("mnrun_unpack")[2].partition(chr(10) + "}" + chr(10))[0]}
 }}
@@ -102,21 +103,24 @@ def test_files_come_back_from_the_kit(sh: Shell, tmp_path: Path, contents: dict[
     return len(contents)
 
 
-LATER = f"""{function("listen")}
-mnrun_silence=
+LATER = f"""LC_ALL=C
+{function("listen")}{function("text")}
+mnrun_silence= mnrun_beat=
 while listen; do
   {wrapper("guard.sh").partition("file | file+)")[2].partition(";;")[0]}
 done"""
 
 
 @cases(cost=20, contents=st.lists(WORD, min_size=1, max_size=60).map("\n".join), long=st.integers(0, 9000))
-def test_a_file_comes_back_from_lines_of_the_lease(sh: Shell, tmp_path: Path, contents: str, long: int) -> None:
+def test_files_come_back_from_the_lease(sh: Shell, tmp_path: Path, contents: str, long: int) -> None:
     text = contents + "\\" * long + contents
-    lines = b"".join(kit.file_lines("user.env", text))
-    assert max(map(len, lines.split(b"\n"))) < 4096
-    (tmp_path / "user.env").unlink(missing_ok=True)
-    sh(LATER, shell="bash", stdin=lines)
-    assert os.fsdecode((tmp_path / "user.env").read_bytes()) == text
+    files = {"empty": "", "user.env": text, "nodes": contents}
+    writes = kit.later_files(files)
+    assert max(map(len, writes)) <= 4096
+    for name in files:
+        (tmp_path / name).unlink(missing_ok=True)
+    sh(LATER, shell="bash", stdin=b"".join(writes))
+    assert {name: os.fsdecode((tmp_path / name).read_bytes()) for name in files} == files
 
 
 @pytest.mark.parametrize("shell", SHELLS)

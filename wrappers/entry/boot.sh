@@ -14,6 +14,9 @@
 trap : USR1 USR2 # for the program, which does not run yet
 unset TMOUT # bash would end each `read` after so many seconds
 set +o posix
+# In the C locale, this process and the programs of the guard read no files of a locale. The container gets the user's
+# own back (guard.sh, box).
+export mnrun_locale=${LC_ALL-} LC_ALL=C
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME-}}
 [ -n "$mnrun_node" ] || read -r mnrun_node </proc/sys/kernel/hostname
 echo "here $mnrun_node"
@@ -41,8 +44,7 @@ exec {mnrun_life}> >(exec setsid --fork bash -p -c '
 ' "$0" <&0 >/dev/null 2>&1)
 export mnrun_life
 mnrun_unpack() { # Write the files of the kit. Return false where there is no room
-  local count name size text damaged="the kit was damaged on its way to this node"
-  local LC_ALL=C # `read -N` counts characters, and they must be bytes
+  local count name size text damaged="the kit was damaged on its way to this node" # a size counts bytes, as in the C locale
   read -rt "${MNRUN_WAIT:-3600}" count || exit 1
   [[ $count =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
   mkdir bin steady tmp serve hold heard || return 1

@@ -4,8 +4,8 @@
 # share one, and WORDS start that.
 #
 # Its standard input is the lease, a pipe that the launcher holds open. It carries these lines:
-#     file NAME :TEXT:    Write this file into the job's node directory. TEXT has the escapes of `printf %b`. A text too
-#                         long for one line comes in pieces. All but the last piece are lines `file+ NAME :TEXT:`.
+#     file NAME SIZE      Write this file into the job's node directory. SIZE bytes follow the line. A long text comes in
+#                         pieces, and the lines of all but the last one are `file+ NAME SIZE`.
 #     go                  Every node is ready: let the master start.
 #     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
 #                         send it to that.
@@ -14,7 +14,8 @@
 #     over                The lease ends. Under pdsh the lease is a FIFO on the node, which has no end of file.
 #     alive               The launcher lives. Where mnrun_silence is set, a lease that is silent for so many
 #                         seconds has ended.
-#     ask NODE …          The line is for a command in the node's container (pipe_frames.sh, pipe_demux.sh).
+#     words - SIZE        SIZE bytes follow, which are for the commands in the node's container (pipe_demux.sh).
+#     ask NODE …          The line is for a command in the node's container (pipe_frames.sh).
 #     answer NODE …       The line is for the process here that asked.
 # When the lease ends, the guard ends all processes of the job on this node and removes the node directory.
 # A TERM from the scheduler may be a warning (sbatch --signal, preemption). The guard tells the launcher, and the
@@ -26,9 +27,6 @@
 # because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
 trap : USR1 USR2 # for the program, which does not run yet
-# The C locale costs less. The container gets the user's own back (box).
-mnrun_locale=${LC_ALL-}
-LC_ALL=C
 # A variable that outlives a function begins with mnrun_, here and in all wrappers around a program. bash exports every
 # variable again that came from the environment. Any other name could change a variable of the user.
 mnrun_here=$PWD # boot.sh made this directory and entered it
@@ -196,6 +194,12 @@ listen() { # Read one line of the lease. Return false at its end, and after too 
   mnrun_name=${line%% *} mnrun_data=${line#"${line%% *}"} mnrun_data=${mnrun_data# }
 }
 
+text() { # Set REPLY to the bytes that follow the present line of the lease. Return false if they do not come
+  # Bash reads a line byte by byte, and with a time limit it needs four system calls for each. So a text has a size.
+  # Under Slurm, it has no limit either: Slurm ends the step where a connection breaks in the middle of a text.
+  read -rN "$mnrun_data" ${mnrun_beat:+-t "$mnrun_silence"}
+}
+
 serves() { # Test whether the container's first process lives
   # The runtime around that process may take longer to end.
   local pid start names
@@ -251,8 +255,8 @@ box() { # WORDS: Run a container. Its standard input is a pipe from the guard, s
   exec {mnrun_life}>&-
   [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
   exec {mnrun_go}>&- {mnrun_up}>&- >>serve.log 2>&1
-  LC_ALL=$mnrun_locale
-  [[ -n $LC_ALL ]] || unset LC_ALL
+  if [[ -n ${mnrun_locale-} ]]; then LC_ALL=$mnrun_locale; else export -n LC_ALL; fi
+  export -n mnrun_locale
   detach "$@"
   [[ ! -e closing ]] || exit 0 # the guard is about to end and needs no report
   rm -f pid.serve
@@ -393,19 +397,26 @@ fi
 mnrun_part=''
 while listen; do
   case $mnrun_word in
-    ask | answer) if [[ -z ${mnrun_filter-} ]]; then source ./pipe_demux.sh; else route; fi ;;
+    ask | answer) route ;;
+    words)
+      text || break
+      [[ -z ${mnrun_asks-} ]] || printf %s "$REPLY" >&"$mnrun_asks" || true
+      ;;
     file | file+)
-      mnrun_data=${mnrun_data#:}
-      mnrun_part+=${mnrun_data%:}
+      text || break
+      mnrun_part+=$REPLY
       if [[ $mnrun_word == file ]]; then
-        printf %b "$mnrun_part" >"$mnrun_name" # the job reads it after `go`
+        printf %s "$mnrun_part" >"$mnrun_name" # the job reads it after `go`
         mnrun_part=''
       fi
       ;;
     go)
       mnrun_went=1
-      [[ ! -e nodes ]] || forget_keys # the pipe connects the nodes (connect/pipe.py)
       echo go >&"$mnrun_go"
+      if [[ -e nodes ]]; then # the pipe connects the nodes (connect/pipe.py)
+        forget_keys
+        source ./pipe_demux.sh
+      fi
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
     log) { last_words; waits; } >&"$mnrun_up" ;;

@@ -25,7 +25,7 @@ marked() { # Set mnrun_marked to the processes that have the job's mark in their
       "SLURM_JOB_ID=${SLURM_JOB_ID-}") ;;
       SLURM_JOB_ID=*) [[ -z ${SLURM_JOB_ID-} ]] || mark[$pid]+=other ;;
     esac
-  done < <(grep -szHE '^(MNRUN|SLURM)_JOB_ID=' /proc/[0-9]*/environ)
+  done < <(exec grep -szHE '^(MNRUN|SLURM)_JOB_ID=' /proc/[0-9]*/environ)
   mnrun_marked=()
   for pid in "${!mark[@]}"; do [[ ${mark[$pid]} != mine ]] || mnrun_marked+=("$pid"); done
 }
@@ -37,7 +37,7 @@ alive() { # Set mnrun_alive to the job's live processes of this user
   local sessions=()
   marked
   [[ ! -e sessions ]] || mapfile -t sessions <sessions # a guard that was killed early has noted none
-  mapfile -t mnrun_alive < <(awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="${sessions[*]}" -v marked="${mnrun_marked[*]}" '
+  mapfile -t mnrun_alive < <(exec awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="${sessions[*]}" -v marked="${mnrun_marked[*]}" '
     function content(file,   text, line) {
       while ((getline line < file) > 0) text = text line "\n"
       close(file)

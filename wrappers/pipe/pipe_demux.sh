@@ -1,12 +1,13 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# guard.sh sources this on its node at the first line of the pipe that comes down the lease (pipe_frames.sh). It routes
-# the lines `ask|answer NODE OTHER ID KIND …` that are for this node. Words for a command go to the container. The rest
-# goes to the receivers: the commands of this node, and processes here that wait for a command elsewhere.
+# guard.sh sources this on its node at `go`, where the pipe connects the nodes (pipe_frames.sh). It routes the lines
+# `ask|answer NODE OTHER ID KIND …` that are for this node. Words for a command go to the container. The rest goes to the
+# receivers: the commands of this node, and processes here that wait for a command elsewhere.
 #
 # srun sends every line to all nodes, and bash takes a pipe byte by byte, because it must not read past its line (POSIX,
-# read). So an awk stands between the lease and the guard from now on. It drops the lines for other nodes, and writes
-# data into files BOX.STREAM.SLOT. There are as many slots as messages may be on the way. Once a message is whole, its
-# SLOT comes to the guard in place of the data. `gap` comes where a line is missing.
+# read). So an awk stands between the lease and the guard from now on. It drops the lines for other nodes. Words for a
+# command follow a line `words - SIZE`, because a size lets bash read them at once. Data goes into files BOX.STREAM.SLOT.
+# There are as many slots as messages may be on the way. Once a message is whole, its SLOT comes to the guard in place of
+# the data. `gap` comes where a line is missing.
 # If awk cannot write a file, it ends, and so does the guard.
 #
 # The reader holds its pipe open, so a line is kept after the guard has closed it again. The guard never blocks here: at
@@ -20,10 +21,6 @@ route() { # Route the guard's present line, which is for this node
   kind=${text%% *} text=${text#* }
   if [[ $mnrun_word == ask ]]; then box=run.$other.$id reader=$box.in; else box=ask.$id reader=$box.back; fi
   case $kind in
-    words | run | signal)
-      [[ -z ${mnrun_asks-} ]] || printf '%s\n' "$mnrun_data" >&"$mnrun_asks" || true
-      return 0
-      ;;
     took) reader=$box.room.$text text=1 ;;
     got) reader=$box.room ;;
     *) text="$kind $text" ;;
@@ -35,7 +32,6 @@ route() { # Route the guard's present line, which is for this node
   fi 2>/dev/null || true
 }
 
-# The first line went to the guard, and goes to awk before the others.
 # mawk would wait for a full buffer of input without `-W interactive`, and other awks ignore that.
 exec < <(
   deaf
@@ -44,8 +40,16 @@ exec < <(
   LC_ALL=C exec awk -W interactive -v node="$mnrun_node" '
     function say(what) { print $1, $2, $3, $4, what; fflush() }
     function forget(stream) { if (stream in file) close(file[stream]); delete end[stream]; delete slot[stream]; delete file[stream] }
+    function over(box) { forget(box ".in"); forget(box ".out"); forget(box ".err") }
     $1 != "ask" && $1 != "answer" { print; fflush(); next }
     $2 != node { next }
+    $1 == "ask" && $5 ~ /^(words|run|signal)$/ {
+      text = substr($0, length($1 $2) + 3)
+      printf "words - %d\n%s\n", length(text) + 1, text
+      fflush()
+      if ($5 == "signal") over("run." $3 "." $4)
+      next
+    }
     { box = $1 == "ask" ? "run." $3 "." $4 : "ask." $4 }
     $5 ~ /^(in|out|err)[+]?$/ {
       name = $5
@@ -71,7 +75,7 @@ exec < <(
     $5 == "eof" && $6 != end[box ".in"] + 0 { say("in gap"); next }
     $5 == "code" && ($7 != end[box ".out"] + 0 || $8 != end[box ".err"] + 0) { say("code gap"); next }
     { print; fflush() }
-    $5 ~ /^(eof|code|no|signal)$/ { forget(box ".in"); forget(box ".out"); forget(box ".err") }
-  ' /dev/fd/3 - 3<<<"$mnrun_word $mnrun_name $mnrun_data" 2>/dev/null
+    $5 ~ /^(eof|code|no)$/ { over(box) }
+  ' 2>/dev/null
 )
 mnrun_filter=$!

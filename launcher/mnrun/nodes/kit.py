@@ -31,7 +31,8 @@ PDSH_BEAT = 2  # the same under pdsh, where the heartbeat shows a node that mnru
 # launch is killed at once, with all sruns. For that case, a process of ours writes a word more often than this
 # (system/process.py).
 SILENCE = 120
-# Bytes of a file in a line of the lease. That word could tear a line longer than PIPE_BUF (pipe(7)).
+# Bytes that a pipe takes in one write, which the word of that process cannot tear (pipe(7)), and those of a file in it.
+PIPE_BUF = 4096
 PIECE = 3900
 
 # PREPARE's scripts, which run on a node before the job has a directory there.
@@ -182,13 +183,22 @@ def node_wrappers(connect: Iterable[str]) -> dict[str, str]:
     return {**texts, **{f"bin/{name}": text for name, text in programs.items()}}
 
 
-def file_lines(name: str, text: str) -> list[bytes]:
-    """Return the lines that send a file to guards after the kit."""
-    # Bash's `printf %b` reads these two escapes (bash(1)), and a cut between an escape and its letter does no harm.
-    data = text.replace("\\", "\\\\").replace("\n", "\\n").encode("utf-8", "surrogateescape")
-    pieces = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
-    words = [b"file+"] * (len(pieces) - 1) + [b"file"]
-    return [b"%s %s :%s:\n" % (word, name.encode(), piece) for word, piece in zip(words, pieces)]
+def later_files(files: Mapping[str, str]) -> list[bytes]:
+    """Return the writes that send files to guards after the kit.
+
+    A file is a line `file NAME SIZE` and its text. A long text comes in pieces, all but the last with `file+`.
+    """
+    writes = [b""]
+    for name, text in files.items():
+        data = text.encode("utf-8", "surrogateescape")
+        for begin in range(0, len(data) or 1, PIECE):
+            piece = data[begin : begin + PIECE]
+            word = b"file+" if begin + PIECE < len(data) else b"file"
+            frame = b"%s %s %d\n%s" % (word, name.encode(), len(piece), piece)
+            if len(writes[-1]) + len(frame) > PIPE_BUF:
+                writes.append(b"")
+            writes[-1] += frame
+    return list(filter(None, writes))
 
 
 def values(plan: Plan, pulse: bool = False) -> str:

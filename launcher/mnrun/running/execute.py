@@ -182,9 +182,8 @@ class Launch:
         from mnrun.running import go
 
         files = go.files(self.plan, self.roster, self.scheduler.LIMITS, self.records, self.screen)
-        for name, text in files.items():
-            for line in kit.file_lines(name, text):
-                self._send(line)
+        for data in kit.later_files(files):
+            self._send(data)
         self._send(b"go\n")
         self.records.clock.mark("go")
         self.went = True

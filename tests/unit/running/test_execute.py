@@ -56,14 +56,15 @@ def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> 
     names = set(unpack(stage.lease.kit))
     assert {"key", "authorized_keys", "hostkey", "known_hosts", "guard.sh", "job.sh"} <= names
     sent = {}
-    for line in stage.lease.lines[:-1]:
-        word, name, data = line.decode().split(" ", 2)
+    rest = b"\n".join(stage.lease.lines)
+    while rest != b"go":
+        line, _, rest = rest.partition(b"\n")
+        word, name, size = line.decode().split()
         assert word == "file"
-        sent[name] = data[1:-1].replace("\\n", "\n")
+        sent[name], rest = rest[: int(size)].decode(), rest[int(size) :]
     assert sorted(sent) == ["hostfile", "hostfile.hydra", "launch.env", "ssh_config"]
     assert sent["hostfile"] == "node01 slots=2\nnode02 slots=1\n"
     assert "Host node02 n2\n    HostName 10.0.0.2\n" in sent["ssh_config"]
-    assert stage.lease.lines[-1] == b"go"
 
 
 def test_what_goes_down_the_lease_outside_in(launch: Launcher, stage: Stage) -> None:

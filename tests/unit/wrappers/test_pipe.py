@@ -26,11 +26,16 @@ WRAPPERS = ("pipe_ssh.sh", "pipe_serve.sh", "pipe_demux.sh", "pipe_frames.sh", "
 GUARD = rf"""set -euo pipefail
 {function("deaf")}
 {function("listen")}
-mnrun_node=n1 mnrun_silence=35
+{function("text")}
+LC_ALL=C
+mnrun_node=n1 mnrun_silence=35 mnrun_beat=
 exec {{mnrun_life}}>/dev/null {{mnrun_up}}>/dev/null {{mnrun_go}}>/dev/null
 [[ -z ${{INTO-}} ]] || {{ exec {{box}}> >(exec sh -c "$INTO" "$PWD" worker.sh); mnrun_asks=$box; }}
+source {wrappers()["pipe_demux.sh"]}
 while listen; do
-  if [[ -z ${{mnrun_filter-}} ]]; then source {wrappers()["pipe_demux.sh"]}; else route; fi
+  case $mnrun_word in
+    ask | answer) {wrapper("guard.sh").partition("ask | answer)")[2].partition("file | file+)")[0]}
+  esac
 done
 """
 

@@ -395,13 +395,13 @@ def test_what_goes_down_by_pdsh() -> None:
     output = Output(stays=True)
     fifos = Fifos(output)
     lease = pdsh.PdshLease("serve", ("a", "b"), output, events, fifos)  # type: ignore[arg-type]
-    for data, node in ((b"12\nkit", ""), (b"file x eA==\n", "b"), (b"go\n", ""), (b"signal USR1\n", "a")):
+    for data, node in ((b"12\nkit", ""), (b"file x 1\nx", "b"), (b"go\n", ""), (b"signal USR1\n", "a")):
         lease.send(data, node)
     lease.close()
     list(heard(events))
     assert fifos.said == [
         (b"12\nkit", ("a", "b")),
-        (b"file x eA==\n", ("b",)),
+        (b"file x 1\nx", ("b",)),
         ("go", ("a", "b")),
         ("signal USR1", ("a",)),
         ("over", ("a", "b")),
