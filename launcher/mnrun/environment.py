@@ -209,19 +209,22 @@ def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
 
 
 def rules_script() -> str:
-    """Return a shell function `dropped CONTEXT=NAME` that decides as `dropped` does. No variable's name has a `=`."""
-    lines = ["# shellcheck shell=sh", "# Written by mnrun from its table of rules.", "dropped() {", "  case $1 in"]
+    """Return two functions for bash: what `dropped` removes in a context, as one pattern, and the variables in PASSED."""
+    patterns: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     for rule in RULES:
-        also_bare = "" if rule.boxed else "*"
-        patterns = " | ".join(f"{context}{also_bare}={rule.pattern}" for context in rule.contexts)
-        lines.append(f"    {patterns}) ;; # {rule.why}")
-    lines += ["    *) return 1 ;;", "  esac", "}", ""]
-    lines += [
-        "passed() { # NAME, into docker's and podman's containers",
-        "  case $1 in",
-        f"    {' | '.join(PASSED)}) ;;",
+        patterns.setdefault((rule.contexts, rule.boxed), []).append(rule.pattern)
+    lines = [
+        "# shellcheck shell=bash disable=SC2034",
+        "# Written by mnrun from its table of rules.",
+        "removed() { # CONTEXT: Set mnrun_removed to the pattern of the variables that are removed in CONTEXT",
+        "  mnrun_removed=''",
     ]
-    return "\n".join([*lines, "    *) return 1 ;;", "  esac", "}", ""])
+    for (contexts, boxed), group in patterns.items():
+        names = " | ".join(context if boxed else f"{context}*" for context in contexts)
+        lines.append(f"  case $1 in {names}) mnrun_removed+='|{'|'.join(group)}' ;; esac")
+    lines += ['  mnrun_removed="@(${mnrun_removed#?})"', "}", ""]
+    lines += ["passed() { # NAME, into docker's and podman's containers", "  case $1 in"]
+    return "\n".join([*lines, f"    {' | '.join(PASSED)}) ;;", "    *) return 1 ;;", "  esac", "}", ""])
 
 
 def quote(value: str) -> str:

@@ -222,7 +222,8 @@ def test_a_node_removes_the_same_variables(sh: Shell, tmp_path: Path, names: lis
     """As the table of rules does here."""
     (tmp_path / "rules.sh").write_text(environment.rules_script())
     contexts = [f"{context}{bare}" for context in environment.CONTEXTS for bare in ("", environment.BARE)]
-    script = '. ./rules.sh; for pair; do if dropped "$pair"; then echo 1; else echo 0; fi; done'
+    test = "if [[ ${pair#*=} == $mnrun_removed ]]; then echo 1; else echo 0; fi"
+    script = f'. ./rules.sh; for pair; do removed "${{pair%%=*}}"; {test}; done'
     pairs = [(context, name) for context in contexts for name in names]
     said = sh(script, *(f"{context}={name}" for context, name in pairs), shell="bash").decode().split()
     assert [word == "1" for word in said] == [environment.dropped(name, context) for context, name in pairs]

@@ -49,12 +49,14 @@ while read -ra mnrun_word; do
 done </proc/self/limits
 
 drop() { # Remove the variables that leak. Set mnrun_odd to options of env for the names that a shell cannot unset
-  local LC_ALL=C mnrun_pair mnrun_name # the C locale costs less
+  local name names
   mnrun_odd=()
-  while IFS= read -r -d '' mnrun_pair; do
-    mnrun_name=${mnrun_pair%%=*}
-    if dropped "$mnrun_context=$mnrun_name"; then unset -v "$mnrun_name" 2>/dev/null || mnrun_odd+=(-u "$mnrun_name"); fi
-  done </proc/self/environ
+  removed "$mnrun_context"
+  mapfile -d '' -t names </proc/self/environ
+  for name in "${names[@]%%=*}"; do
+    # shellcheck disable=SC2053  # a pattern
+    [[ $name != $mnrun_removed ]] || unset -v "$name" 2>/dev/null || mnrun_odd+=(-u "$name")
+  done
 }
 drop
 export "MNRUN_JOB_ID=$mnrun_id" "TMPDIR=$mnrun_place"

@@ -11,7 +11,8 @@ set -eu
 PATH=$mnrun_here/bin:$PATH
 export PATH
 export -p >session.env
-mnrun_noted pid.serve "$(readlink /proc/self/ns/pid)"
+mnrun_namespace
+mnrun_noted pid.serve "$mnrun_names"
 case $mnrun_nodes in
   *,*)
     if [ ! -x ./bin/ssh ]; then # the nodes reach each other by this program

@@ -7,3 +7,12 @@ mnrun_noted() { # FILE [NAMESPACE]: Note this shell, and so the program that it 
   read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ mnrun_began _ <"/proc/$$/stat" || mnrun_began=0
   echo "$$ $mnrun_began ${2-}" >"$1"
 }
+
+mnrun_namespace() { # Set mnrun_names to the pid namespace of this shell, as readlink prints it
+  # Linux 5.14 has the number of an open file (proc(5), fdinfo). On older ones readlink, a process, tells it.
+  mnrun_names=''
+  while read -r mnrun_key mnrun_value; do
+    case $mnrun_key in ino:) mnrun_names="pid:[$mnrun_value]" ;; esac
+  done 7</proc/self/ns/pid </proc/self/fdinfo/7
+  [ -n "$mnrun_names" ] || mnrun_names=$(readlink /proc/self/ns/pid)
+} 2>/dev/null

@@ -75,7 +75,7 @@ pump() { # KIND ROOM BOX: Send the input from file descriptor 3 in messages of K
       room=$((room + more))
     done
     begin=$sent
-    dd bs="$CHUNK" count=1 <&3 >"$chunk" 2>/dev/null &
+    LC_ALL=C dd bs="$CHUNK" count=1 <&3 >"$chunk" 2>/dev/null &
     # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss. The
     # input may be one that cannot be read, and has no data then.
     wait $! || { [ "$1" = in ] && echo 2>/dev/null >"$3.room"; } || sent=$((sent + 1))

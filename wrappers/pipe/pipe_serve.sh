@@ -36,8 +36,9 @@ case $text in
 esac
 
 if [ "$input" = 0 ]; then input=''; fi
+# In the C locale, a program reads no files of a locale, which a container may have on a slow file system.
 # shellcheck disable=SC2086  # two names, or none
-mkfifo "$box.out" "$box.err" "$box.room.out" "$box.room.err" ${input:+"$box.in" "$box.stdin"} 2>/dev/null ||
+LC_ALL=C mkfifo "$box.out" "$box.err" "$box.room.out" "$box.room.err" ${input:+"$box.in" "$box.stdin"} 2>/dev/null ||
   refuse "cannot write to $here"
 feeder='' source=/dev/null
 if [ -n "$input" ]; then
@@ -93,4 +94,5 @@ out=0
 read -r out <"$box.count"
 close
 if [ "$out $sent" = '0 0' ]; then say "code $code 0 0"; else follow "code $code $out $sent"; fi
+export LC_ALL=C
 exec rm -f "$box".*

@@ -62,12 +62,8 @@ if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$mnrun_nodes"
 fi
 if [ -n "$mnrun_connect" ]; then
-  # A node with one container has noted the pid namespace already (worker.sh). `readlink` costs a process.
-  mnrun_names=''
-  if [ -n "$mnrun_joined" ] && [ -e "$mnrun_here/pid.serve" ]; then
-    read -r mnrun_names mnrun_names mnrun_names <"$mnrun_here/pid.serve"
-  fi
-  mnrun_noted "$mnrun_here/pid.$mnrun_rank" "${mnrun_names:-$(readlink /proc/self/ns/pid)}"
+  mnrun_namespace
+  mnrun_noted "$mnrun_here/pid.$mnrun_rank" "$mnrun_names"
 fi
 echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file only as rank 0. A file of any other rank shows that the rank took
