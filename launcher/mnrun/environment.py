@@ -209,7 +209,7 @@ def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
 
 
 def rules_script() -> str:
-    """Return two functions for bash: what `dropped` removes in a context, as one pattern, and the variables in PASSED."""
+    """Return two functions for bash: the pattern of the variables that a context loses, and a test for PASSED."""
     patterns: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     for rule in RULES:
         patterns.setdefault((rule.contexts, rule.boxed), []).append(rule.pattern)

@@ -7,7 +7,8 @@
 set -euo pipefail +o posix
 source ./job.sh
 source ./home.sh
-source ./engines.sh
+mnrun_boxes=()
+[[ ! -e engines.sh ]] || source ./engines.sh
 source ./processes.sh
 mnrun_rank=$1
 shift

@@ -289,6 +289,14 @@ topology() { # Report the topology of GPUs and network, for the job's records
     while IFS= read -r line; do say "topology :${line:0:500}"; done
 }
 
+enclosed() { # Test whether all other processes of the job on this node run in a container with pids of its own
+  # The kernel ends them with the first one (pid_namespaces(7)). The processes that keep such a container are descendants
+  # of the job's sessions. The head, and a question to nvidia-smi, run outside of it.
+  local pid start
+  [[ -z $mnrun_first && -z ${mnrun_asking-} && -n $mnrun_inside && $mnrun_runtime == @(apptainer|singularity) ]] &&
+    { read -r pid start _ <pid.serve; } 2>/dev/null && ! lives "$pid" "$start" # under that pid the node has another process
+}
+
 used() { # Report the networks between nodes that the ranks used
   local line heard=(heard/*)
   [[ -e ${heard[0]} ]] || return 0
@@ -320,6 +328,7 @@ finish() {
   dismiss
   for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
+  if enclosed; then mnrun_enclosed=1; fi
   sweep_all
   used
   for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do outlast "$pid"; done
@@ -369,6 +378,7 @@ done
 
 if [[ -z $mnrun_no_gpu ]] && command -v nvidia-smi >/dev/null; then
   topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
+  mnrun_asking=$!
 fi
 if [[ -n $mnrun_first ]]; then
   exec {mnrun_go}<>gate
@@ -397,7 +407,7 @@ fi
 mnrun_part=''
 while listen; do
   case $mnrun_word in
-    ask | answer) route ;;
+    ask | answer) if [[ -n ${mnrun_filter-} ]]; then route; else mnrun_line="$mnrun_word $mnrun_name $mnrun_data"; source ./pipe_demux.sh; fi ;;
     words)
       text || break
       [[ -z ${mnrun_asks-} ]] || printf %s "$REPLY" >&"$mnrun_asks" || true
@@ -413,10 +423,7 @@ while listen; do
     go)
       mnrun_went=1
       echo go >&"$mnrun_go"
-      if [[ -e nodes ]]; then # the pipe connects the nodes (connect/pipe.py)
-        forget_keys
-        source ./pipe_demux.sh
-      fi
+      [[ $mnrun_connect != pipe || $mnrun_nodes != *,* ]] || source ./pipe_demux.sh
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
     log) { last_words; waits; } >&"$mnrun_up" ;;

@@ -4,7 +4,8 @@
 # The caller's working directory is the job's directory, and the caller has proven its ownership. So files in it are
 # read as ./NAME. While the directory exists, no other user can take its name $mnrun_here, so that name is safe as well.
 source ./job.sh
-source ./engines.sh
+mnrun_boxes=()
+[[ ! -e engines.sh ]] || source ./engines.sh # a kit has it for a runtime that the guard must try (nodes/kit.py)
 source ./names.sh
 source ./processes.sh
 mnrun_shm=/dev/shm/${mnrun_here##*/}
@@ -90,19 +91,21 @@ remain() { # PIDS: Test whether one of them is still there
 }
 
 end_sessions() { # End the leaders of the job's sessions and their descendants, which are nearly all of its processes
-  # These signals cost less than a look at all processes of the node.
+  # These signals cost less than a look at all processes of the node. Return false where some of them remain.
   leaders
   below "${mnrun_leaders[@]}"
   ((${#mnrun_below[@]})) || return 0
   kill -KILL "${mnrun_below[@]}" 2>/dev/null || true
   for _ in {1..10}; do
-    remain "${mnrun_below[@]}" || break
+    remain "${mnrun_below[@]}" || return 0
     rest
   done
+  return 1
 }
 
 sweep() { # End all processes of the job, and set mnrun_alive to those that could not be ended
-  end_sessions
+  mnrun_alive=()
+  if end_sessions && [[ -n ${mnrun_enclosed-} ]]; then return 0; fi # the guard knows that there are no others
   for _ in {1..100}; do
     alive
     ((${#mnrun_alive[@]})) || return 0

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# guard.sh sources this on its node at `go`, where the pipe connects the nodes (pipe_frames.sh). It routes the lines
-# `ask|answer NODE OTHER ID KIND …` that are for this node. Words for a command go to the container. The rest goes to the
-# receivers: the commands of this node, and processes here that wait for a command elsewhere.
+# guard.sh sources this on its node at `go`, where the pipe connects the nodes (pipe_frames.sh). On a single node, which
+# has nobody to reach, it does so at the first line of the pipe. That line is in mnrun_line, and goes to awk first.
+# It routes the lines `ask|answer NODE OTHER ID KIND …` that are for this node. Words for a command go to the container.
+# The rest goes to the receivers: the commands of this node, and processes here that wait for a command elsewhere.
 #
 # srun sends every line to all nodes, and bash takes a pipe byte by byte, because it must not read past its line (POSIX,
 # read). So an awk stands between the lease and the guard from now on. It drops the lines for other nodes. Words for a
@@ -76,6 +77,6 @@ exec < <(
     $5 == "code" && ($7 != end[box ".out"] + 0 || $8 != end[box ".err"] + 0) { say("code gap"); next }
     { print; fflush() }
     $5 ~ /^(eof|code|no)$/ { over(box) }
-  ' 2>/dev/null
+  ' ${mnrun_line:+/dev/fd/3} - 3<<<"${mnrun_line-}" 2>/dev/null
 )
 mnrun_filter=$!

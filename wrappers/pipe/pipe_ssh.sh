@@ -1,9 +1,10 @@
 #!/bin/sh
-# bin/ssh becomes `pipe_ssh.sh [OPTIONS] NODE COMMAND` in the container, where the job's pipe connects the nodes.
+# The container's processes call this as `ssh [OPTIONS] NODE COMMAND`, where the job's pipe connects the nodes.
 # The command runs in the container of NODE. pipe_frames.sh carries its output, its exit code and its input, if any.
 # mpirun waits for one of these for each node. So a command without input and output costs two processes here.
 set -u
 here=${0%/*}
+here=${here%/bin} # on a node this is bin/ssh
 me=ssh
 LC_ALL=C # each character is a byte
 

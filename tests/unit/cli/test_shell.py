@@ -76,7 +76,7 @@ def node(sh: Shell, tmp_path: Path) -> Node:
 @pytest.mark.parametrize("kind", ["terminal", "input"])
 def test_it_becomes_bash_where_there_is_one(node: Node, tmp_path: Path, shell: str, kind: str) -> None:
     """With a prompt that names mnrun and the node, unless nobody sees it; nothing of Apptainer's prompt."""
-    node.fill(1)
+    node.fill(1, shell=kind)
     bash = tmp_path / "image/bash"
     bash.parent.mkdir()
     bash.write_text('#!/bin/sh\nprintf "%s|" "$*" "$(printenv PS1)" "$(printenv PROMPT_COMMAND)" "$(printenv ENV)"\n')
@@ -88,7 +88,7 @@ def test_it_becomes_bash_where_there_is_one(node: Node, tmp_path: Path, shell: s
 
 def test_it_becomes_sh_where_there_is_no_bash(node: Node, tmp_path: Path) -> None:
     """Which knows no \\w."""
-    node.fill(1)
+    node.fill(1, shell="terminal")
     place = tmp_path / "image/sh"
     place.parent.mkdir()
     place.write_text('#!/bin/sh\necho "$# $PS1"\n')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from mnrun.jobspec import Mount, Variable
 from mnrun.model import Layout
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
-from unit.samples import job_spec, make
+from unit.samples import build, job_spec, make
 
 
 def unpack(packed: bytes) -> dict[str, str]:
@@ -29,6 +30,11 @@ def unpack(packed: bytes) -> dict[str, str]:
     return files
 
 
+# The wrappers that only some plans use.
+OTHERS = {
+    *("engine.sh", "engines.sh", "ch-run.sh", "hold_container.sh", "join_container.sh"),
+    *("gpu_closest.sh", "gpu_numa.sh", "label.sh", "shell.sh"),
+}
 ODD = {
     "key": "secret\n",
     "bin/ssh": "#!/bin/sh\n",
@@ -66,13 +72,30 @@ def test_a_file_that_got_in_by_mistake_is_noticed() -> None:
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to such a folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(job_spec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
-    shell = set(wrappers(*kit.SENT, "pipe")) - {"ssh", "mpirun"}
-    assert {"guard.sh", "rank.sh", "worker.sh", "pipe_ssh.sh"} < shell
+    shell = set(wrappers(*kit.SENT, "pipe")) - {"ssh", "mpirun", "pipe_ssh.sh"} - OTHERS
+    assert {"guard.sh", "rank.sh", "worker.sh", "pipe_serve.sh"} < shell
     assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & shell
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
     assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
     assert all(files[name] == lean(wrapper(name)) for name in shell)
-    assert files["bin/mpiexec"] == files["bin/prterun"] == lean(wrapper("mpirun"))
+    assert files["bin/mpirun"] == lean(wrapper("mpirun"))
+    assert files["bin/mpiexec"] == files["bin/prterun"] == '#!/bin/sh\n. "${0%/*}/mpirun"\n'
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({}, set()),
+        ({"runtime": "docker", "image": "app"}, {"engine.sh", "engines.sh"}),
+        ({"runtime": "charliecloud"}, {"ch-run.sh", "engines.sh"}),
+        ({"mode": "outside-in", "launcher": "mpirun"}, {"hold_container.sh", "join_container.sh"}),
+        ({"gpu_bind": "closest"}, {"gpu_closest.sh", "gpu_numa.sh"}),
+        ({"label": True}, {"label.sh"}),
+    ],
+)
+def test_a_node_gets_what_its_plan_uses(given: dict[str, Any], sent: set[str]) -> None:
+    """Each file costs every node time."""
+    assert OTHERS & set(kit.files(make(build("./app", **given), 2, 1), {})) == sent
 
 
 def test_no_two_wrappers_have_the_same_name() -> None:
@@ -81,10 +104,14 @@ def test_no_two_wrappers_have_the_same_name() -> None:
     assert sorted(files) == sorted(set(files))
 
 
-@pytest.mark.parametrize(("connect", "sent"), [("ssh", "sshd.sh"), ("pipe", "pipe_ssh.sh"), ("auto", "pipe_ssh.sh")])
-def test_a_node_gets_one_way_to_the_others(connect: str, sent: str) -> None:
-    job = make(job_spec(command=("./app",), image="/app.sif", connect=connect), 2, 1)
-    assert {"sshd.sh", "pipe_ssh.sh"} & set(kit.files(job, {})) == {sent}
+@pytest.mark.parametrize(
+    ("connect", "sent", "program"),
+    [("ssh", "sshd.sh", "ssh"), ("pipe", "pipe_serve.sh", "pipe_ssh.sh"), ("auto", "pipe_serve.sh", "pipe_ssh.sh")],
+)
+def test_a_node_gets_one_way_to_the_others(connect: str, sent: str, program: str) -> None:
+    files = kit.files(make(job_spec(command=("./app",), image="/app.sif", connect=connect), 2, 1), {})
+    assert {"sshd.sh", "pipe_serve.sh"} & set(files) == {sent}
+    assert files["bin/ssh"] == lean(wrapper(program))
 
 
 def test_what_the_wrappers_know_of_an_inside_out_job() -> None:

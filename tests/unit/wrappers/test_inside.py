@@ -16,7 +16,7 @@ from unit.wrappers.node import SHELLS, Node, programs
 
 def test_ssh_and_mpirun_are_the_images(node: Node) -> None:
     """Not our own again, where an mpirun has put its place in front of PATH, or ours twice."""
-    node.fill(1)
+    node.fill(1, 1, connect="ssh")
     script = """
     mkdir a b; printf '#!/bin/sh\\necho "${0##*/} $PATH"\\n' | tee b/mpirun >b/ssh; chmod 700 b/*
     PATH=$PWD/a:$PWD/bin:$PWD/b:$PWD/bin:$PATH; ssh node02; mpirun ./app
@@ -128,7 +128,7 @@ def test_hydras_are_known_by_what_is_beside_them(sh: Shell, tmp_path: Path, besi
 
 def test_ssh_inside_is_the_images_own_with_the_jobs_configuration(node: Node, tmp_path: Path) -> None:
     """Never ~/.ssh; every other word is the caller's."""
-    node.fill(1)
+    node.fill(1, 1, connect="ssh")
     image = tmp_path / "image"
     image.mkdir()
     (image / "ssh").write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')

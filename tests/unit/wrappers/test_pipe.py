@@ -31,13 +31,12 @@ LC_ALL=C
 mnrun_node=n1 mnrun_silence=35 mnrun_beat=
 exec {{mnrun_life}}>/dev/null {{mnrun_up}}>/dev/null {{mnrun_go}}>/dev/null
 [[ -z ${{INTO-}} ]] || {{ exec {{box}}> >(exec sh -c "$INTO" "$PWD" worker.sh); mnrun_asks=$box; }}
-source {wrappers()["pipe_demux.sh"]}
 while listen; do
   case $mnrun_word in
     ask | answer) {wrapper("guard.sh").partition("ask | answer)")[2].partition("file | file+)")[0]}
   esac
 done
-"""
+""".replace("./pipe_demux.sh", str(wrappers()["pipe_demux.sh"]))
 
 # The launcher.
 RELAY = r"""
