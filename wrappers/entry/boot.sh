@@ -51,7 +51,8 @@ mnrun_unpack() { # Write the files of the kit. Return false where there is no ro
   for ((; count > 0; count--)); do
     read -r name size || exit 1
     [[ $name =~ ^(bin/)?[a-z][A-Za-z0-9._-]*$ && $size =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
-    IFS= read -rN "$size" text || exit 1
+    text='' # bash 4.4 would read on to the end for a size of 0
+    ((size == 0)) || IFS= read -rN "$size" text || exit 1
     printf %s "$text" >"$name" || return 1
   done
 }

@@ -197,7 +197,8 @@ listen() { # Read one line of the lease. Return false at its end, and after too 
 text() { # Set REPLY to the bytes that follow the present line of the lease. Return false if they do not come
   # Bash reads a line byte by byte, and with a time limit it needs four system calls for each. So a text has a size.
   # Under Slurm, it has no limit either: Slurm ends the step where a connection breaks in the middle of a text.
-  read -rN "$mnrun_data" ${mnrun_beat:+-t "$mnrun_silence"}
+  REPLY='' # bash 4.4 would read on to the end for a size of 0
+  ((mnrun_data == 0)) || read -rN "$mnrun_data" ${mnrun_beat:+-t "$mnrun_silence"}
 }
 
 serves() { # Test whether the container's first process lives
@@ -290,11 +291,18 @@ topology() { # Report the topology of GPUs and network, for the job's records
 }
 
 enclosed() { # Test whether all other processes of the job on this node run in a container with pids of its own
-  # The kernel ends them with the first one (pid_namespaces(7)). The processes that keep such a container are descendants
-  # of the job's sessions. The head, and a question to nvidia-smi, run outside of it.
-  local pid start
-  [[ -z $mnrun_first && -z ${mnrun_asking-} && -n $mnrun_inside && $mnrun_runtime == @(apptainer|singularity) ]] &&
-    { read -r pid start _ <pid.serve; } 2>/dev/null && ! lives "$pid" "$start" # under that pid the node has another process
+  # The kernel ends them with the first one (pid_namespaces(7)). So the first one must be below a session of the job's, and
+  # have another pid on the node. The head, and a question to nvidia-smi, run outside of the container.
+  # Singularity leaves squashfuse outside, too, in no session of the job's.
+  local pid start each
+  [[ -z $mnrun_first && -z ${mnrun_asking-} && -n $mnrun_inside && $mnrun_runtime == apptainer ]] &&
+    { read -r pid start _ <pid.serve; } 2>/dev/null && ! lives "$pid" "$start" || return 1
+  leaders
+  below "${mnrun_leaders[@]}"
+  for each in "${mnrun_below[@]}"; do
+    if numbered "$each" "$pid" "$start"; then return 0; fi
+  done
+  return 1
 }
 
 used() { # Report the networks between nodes that the ranks used

@@ -13,6 +13,6 @@ mnrun_namespace() { # Set mnrun_names to the pid namespace of this shell, as rea
   mnrun_names=''
   while read -r mnrun_key mnrun_value; do
     case $mnrun_key in ino:) mnrun_names="pid:[$mnrun_value]" ;; esac
-  done 7</proc/self/ns/pid </proc/self/fdinfo/7
+  done 7</proc/self/ns/pid </proc/self/fdinfo/7 || :
   [ -n "$mnrun_names" ] || mnrun_names=$(readlink /proc/self/ns/pid)
 } 2>/dev/null
