@@ -24,7 +24,7 @@ from mnrun.model import Command, Words
 from mnrun.system import clock, process
 from mnrun.system.process import Child, Event, Stopped
 from mnrun.system.screen import Screen
-from mnrun.system.signals import Signals
+from mnrun.system.signals import Signals, cleaning_up
 
 LINES = 200  # of the builder's output, kept for the error message
 FAREWELL = 10.0  # seconds that a builder has to clean up after a signal
@@ -47,6 +47,7 @@ def workshop(target: Path, force: bool) -> Iterator[Path]:
         raise UsageError(f"{target} exists", "name another, or replace a file with --force")
     place = target.with_name(f".{target.name}.building")
     with ExitStack() as stack:
+        stack.enter_context(cleaning_up())
         try:
             _make(place)
             lock = stack.enter_context(open(place / "lock", "w", encoding="utf-8"))
@@ -103,8 +104,8 @@ def _lock(file: TextIO) -> None:
         try:
             claim.touch(exist_ok=False)
         except FileExistsError:
-            problem = f"another process builds here, or was killed: {claim.parent}"
-            raise UsageError(problem, "wait for it; remove this directory if no process builds") from None
+            problem = f"another process builds in {claim.parent}, or was killed there"
+            raise UsageError(problem, "wait for it, or remove that directory if no process builds") from None
 
 
 def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], screen: Screen, text: str = "") -> None:

@@ -93,6 +93,9 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     except LaunchError as error:
         code, why = error.code, REQUEUED if isinstance(error, Requeued) else error.message
         raise
+    except SystemExit as error:  # HUP or TERM
+        code = error.code if isinstance(error.code, int) else BUG
+        raise
     finally:
         start_records.close()
         start_records.ended(code, why)

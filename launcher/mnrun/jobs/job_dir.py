@@ -23,6 +23,7 @@ from mnrun.model import Plan, Site, Worker, job_name
 from mnrun.system.clock import Clock
 from mnrun.system.paths import private
 from mnrun.system.screen import Screen
+from mnrun.system.signals import held
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,11 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
         raise
     finally:
         records.close()
-        with suppress(OSError):  # on a file system that has become read-only the program's exit code counts for more
-            (path / OWNER).unlink(missing_ok=True)
-        if not keep:
-            shutil.rmtree(path, ignore_errors=True)
+        with held():
+            with suppress(OSError):  # a read-only file system must not hide the exit code
+                (path / OWNER).unlink(missing_ok=True)
+            if not keep:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class Running(Protocol):
         """Write to its input, on that node or on all of them, and return at once."""
 
     def pulse(self) -> None:
-        """Write a sign of life to its input from now on. Later data is sent line by line."""
+        """Write a sign of life to its input from now on. Each later write must have at most PIPE_BUF bytes."""
 
     def close(self) -> None:
         """End its input after all data was sent."""
@@ -102,7 +102,7 @@ class Child:
     def pulse(self) -> None:
         """Write a sign of life to its input from now on, even while mnrun is stopped.
 
-        Later data is sent line by line, with no line longer than PIPE_BUF.
+        Each later write must have at most PIPE_BUF bytes.
         """
         self._words.put(("bash", "-p", "-c", spoken("pulse.sh")))
 

@@ -1,4 +1,4 @@
-"""Signals to mnrun as events."""
+"""Turn signals to mnrun into events, or into an orderly exit."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def _has_a_reader(fd: int) -> bool:
 
 @contextlib.contextmanager
 def cleaning_up() -> Iterator[None]:
-    """Enclose work that leaves files behind: HUP and TERM end it by an exception, as Ctrl-C does.
+    """Enclose work that leaves files behind. HUP and TERM end it by an exception, as Ctrl-C does.
 
-    The first one counts. A closed terminal sends HUP more than once, and a later one would interrupt the cleaning.
+    Only the first signal counts. A closed terminal sends HUP more than once, and a later one would interrupt the
+    cleaning.
     """
 
     def leave(signum: int, frame: object) -> None:
@@ -44,6 +45,16 @@ def cleaning_up() -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Hold back INT, HUP and TERM until the end of a short work, such as the removal of files."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, Signals.ALL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Signals:

@@ -23,16 +23,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
-def started(base: Path, environ: Mapping[str, str] = {}, outcome: Outcome | Exception | None = None) -> dict[str, Any]:
+def started(
+    base: Path, environ: Mapping[str, str] = {}, outcome: Outcome | BaseException | None = None
+) -> dict[str, Any]:
     """One start of a job, and the record of its end."""
     whole = {**JOB, **environ}
     job, start = build("./app", job_dir=str(base)), batch.current(whole)
     start.outcome = outcome if isinstance(outcome, Outcome) else None
     try:
         with batch.recorded(job, start):
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, BaseException):
                 raise outcome
-    except Exception as error:
+    except BaseException as error:
         if error is not outcome:
             raise
     place = base / start.batch.id / str(start.batch.restart)
@@ -65,9 +67,10 @@ def test_which_start_it_is(environ: dict[str, str], start: tuple[str, int]) -> N
         (NodeError("node02 is gone", "look there"), 121, "node02 is gone"),
         (Requeued("job 7 was preempted"), 143, "requeued"),
         (RuntimeError("a bug"), BUG, ""),
+        (SystemExit(143), 143, ""),
     ],
 )
-def test_every_end_is_recorded(tmp_path: Path, outcome: Outcome | Exception, code: int, why: str) -> None:
+def test_every_end_is_recorded(tmp_path: Path, outcome: Outcome | BaseException, code: int, why: str) -> None:
     assert started(tmp_path, outcome=outcome) == {"code": code, "why": why}
 
 

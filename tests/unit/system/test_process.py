@@ -196,5 +196,12 @@ def test_a_question_to_a_program_that_is_not_there(world: World) -> None:
 def test_no_input_in_the_background(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words that a user types there are for his shell."""
     monkeypatch.setattr(process, "background", lambda: True)
-    starter.start("[ /dev/stdin -ef /dev/null ] && [ -c /dev/stdin ]", piped=False)
-    assert starter.said() == [("ended", "step", 0)]
+    before, (out, into) = os.dup(0), os.pipe()
+    os.dup2(out, 0)
+    try:
+        starter.start("[ /dev/stdin -ef /dev/null ] && [ -c /dev/stdin ]", piped=False)
+        assert starter.said() == [("ended", "step", 0)]
+    finally:
+        os.dup2(before, 0)
+        for fd in (before, out, into):
+            os.close(fd)

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from mnrun.system.process import Event
-from mnrun.system.signals import Signals, cleaning_up
+from mnrun.system.signals import Signals, cleaning_up, held
 from unit.world import World
 
 
@@ -71,3 +71,13 @@ def test_a_signal_while_nobody_listens(world: World, signum: signal.Signals) -> 
             cleaned = True
     assert cleaned and ended.value.code == 128 + signum
     assert signal.getsignal(signum) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("signum", Signals.ALL)
+def test_a_signal_during_a_removal(world: World, signum: signal.Signals) -> None:
+    """The removal is whole before the signal counts, also where it is the first one."""
+    removed = False
+    with pytest.raises((SystemExit, KeyboardInterrupt)), cleaning_up(), world.allowed(), held():
+        signal.raise_signal(signum)
+        removed = True
+    assert removed

@@ -23,6 +23,7 @@ if pid == 0:
         os.setpgid(0, 0)
         os.write(into, b"%d" % background())
         os._exit(0)
+    os.close(into)
     os.wait()
     os.write(1, b"%d%s" % (said[0], os.read(out, 1)))
     os._exit(0)
@@ -35,7 +36,7 @@ def told(program: str, *words: str) -> str:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     argv = [sys.executable, "-c", program, *words]
     return subprocess.run(
-        argv, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True
+        argv, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60
     ).stdout
 
 

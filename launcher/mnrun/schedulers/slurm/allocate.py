@@ -69,7 +69,8 @@ def allocated(
             screen.done()
             yield granted
         except BaseException as error:
-            granted.code = error.code if isinstance(error, LaunchError) else 1
+            code = error.code if isinstance(error, (LaunchError, SystemExit)) else None
+            granted.code = code if isinstance(code, int) else 1
             raise
         finally:
             wait.over()
