@@ -181,6 +181,12 @@ def parted(gres: str) -> tuple[str, str]:
     return ",".join(gpus), ",".join(item for item in items if item not in gpus)
 
 
+def gpu_count(text: str) -> int:
+    """Return the number of GPUs in the value of an option: 8 in `a100:3,h100:5`, 1 in `gpu`, 0 in no text."""
+    counts = [item.rpartition(":")[2][:9] for item in text.split(",") if item]
+    return sum(int(count) if count.isdecimal() else 1 for count in counts)
+
+
 @dataclass(frozen=True)
 class Resources:
     """The nodes, ranks, CPUs and GPUs of a job."""
@@ -201,12 +207,8 @@ class Resources:
 
     @property
     def gpus_asked(self) -> int:
-        """Return the GPUs per node in --gpus-per-node or --gres, 0 if none: `4`, `a100:4`, `gpu:a100:2,tmp:1`."""
-        if self.gpus_per_node:
-            return int(self.gpus_per_node.rpartition(":")[2])
-        gpus, _ = parted(self.gres)
-        count = gpus.partition(",")[0].rpartition(":")[2][:9]
-        return int(count) if count.isdecimal() else int(bool(gpus))
+        """Return the GPUs per node in --gpus-per-node or --gres, or 0: `4`, `a100:3,h100:5`, `gpu:a100:2,tmp:1`."""
+        return gpu_count(self.gpus_per_node or parted(self.gres)[0])
 
 
 @dataclass(frozen=True)

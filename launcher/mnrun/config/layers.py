@@ -193,10 +193,11 @@ def merge(*layers: Settings) -> dict[str, Setting]:
 
 
 def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
-    """Return the lower settings less those that have a rival in `layer`. Only the GPUs in --gres have rivals."""
+    """Return the lower settings without the rivals of those in `layer`. Of --gres, GPUs and `none` are rivals."""
     rest = dict(below)
+    gres = str(layer["gres"].value) if "gres" in layer else ""
     for rivals in RIVALS:
-        if any(name in layer and (name != "gres" or parted(str(layer[name].value))[0]) for name in rivals):
+        if any(name in layer and (name != "gres" or parted(gres)[0] or gres == "none") for name in rivals):
             for name in set(rivals) & set(rest) - set(layer):
                 setting = rest.pop(name)
                 others = parted(str(setting.value))[1] if name == "gres" else ""

@@ -113,7 +113,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option("-c --cpus-per-task", "number", "Number of CPUs for each rank.", _WHERE, metavar="N"),
     _option("--gres", "text", "Generic resources on each node, in Slurm's words: gpu:4.", _WHERE, metavar="LIST"),
-    _option("--gpus-per-node", "text", "Number of GPUs on each node: 4, or a100:4.", _WHERE, metavar="[TYPE:]N"),
+    _option("--gpus-per-node", "text", "GPUs on each node: 4, a100:4, or a100:3,h100:1.", _WHERE, metavar="[TYPE:]N"),
     _option("--no-gpu", "flag", "Hide all GPUs from the ranks.", _WHERE),
     _option(
         "--gpu-bind",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, UsageError
-from mnrun.jobspec import JobSpec, Resources, derived
+from mnrun.jobspec import JobSpec, Resources, derived, gpu_count
 from mnrun.model import Allocation, Layout, Node
 
 FEW = 4  # nodes whose different numbers of ranks are listed one by one
@@ -221,7 +221,7 @@ def size(laid: Layout) -> str:
 def gpus(want: Resources, laid: Layout) -> int:
     """Return the GPUs that a job asks for in all, or 0 if it asks for none."""
     if want.gpus_per_task:
-        return int(want.gpus_per_task.rpartition(":")[2]) * laid.ntasks
+        return gpu_count(want.gpus_per_task) * laid.ntasks
     return want.gpus_asked * laid.nnodes
 
 

@@ -100,8 +100,9 @@ def _options(spec: JobSpec) -> Iterator[Line]:
     """Yield the options of the call in the job, one on each line."""
     for name in _SINGLE:
         origin = spec.origins.get(name, BUILT_IN)
-        if origin != BUILT_IN and name not in spec.start.undecided:
-            yield from _option(name, _value(spec, name), origin)
+        value = _value(spec, name)
+        if origin != BUILT_IN and value is not None and name not in spec.start.undecided:
+            yield from _option(name, value, origin)
     if parted(spec.resources.gres)[1]:
         # A step that asks for GPUs alone gets no other gres.
         yield from _option("gres", spec.resources.gres, spec.origins["gres"])

@@ -108,7 +108,9 @@ def mpi_args(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def gpus_each(option: str, text: str) -> str:
-    if text and not re.fullmatch(r"\d{1,9}", text.rpartition(":")[2], re.ASCII):
+    """Return the value of an option for GPUs: `4`, `a100:4`, or `a100:3,h100:5`, which --gpus cannot share out."""
+    items = [text] if option == "--gpus" else text.split(",")
+    if text and not all(re.fullmatch(r"([^:,]+:)?\d{1,9}", item, re.ASCII) for item in items):
         raise UsageError(f"{option} {text!r} is not [TYPE:]NUMBER")
     return text
 

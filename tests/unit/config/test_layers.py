@@ -270,6 +270,7 @@ def test_who_asks_in_other_words_means_it_instead() -> None:
         ({"gres": "gpu:2,nvme:1"}, {"gpus": "8"}, {"gres": "nvme:1", "gpus": "8"}),
         ({"gpus_per_node": "4"}, {"gres": "nvme:1"}, {"gres": "nvme:1", "gpus_per_node": "4"}),
         ({"gpus_per_node": "4"}, {"gres": "gpu:1,nvme:1"}, {"gres": "gpu:1,nvme:1"}),
+        ({"gpus_per_node": "4"}, {"gres": "none"}, {"gres": "none"}),
     ],
 )
 def test_only_gpus_are_rivals(below: dict[str, str], above: dict[str, str], left: dict[str, str]) -> None:

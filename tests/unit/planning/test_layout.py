@@ -217,6 +217,8 @@ def test_what_does_not_fit(wanted: dict[str, object], allocation: Allocation, ki
         ({"ntasks": 7, "ntasks_per_node": 4}, (4, 3), "--ntasks (command line)"),
         ({"nodes": 2, "ntasks_per_node": 4}, (4, 4), "--ntasks-per-node (command line)"),
         ({"nodes": 2, "gpus_per_node": "4"}, (4, 4), "one per GPU asked for"),
+        ({"nodes": 2, "gpus_per_node": "a100:3,h100:1"}, (4, 4), "one per GPU asked for"),
+        ({"nodes": 2, "gres": "gpu:a100:3,nvme:2,gpu:h100"}, (4, 4), "one per GPU asked for"),
         ({"nodes": 2, "gres": "gpu:a100:2"}, (2, 2), "one per GPU asked for"),
         ({"nodes": 2, "gres": "gpu"}, (1, 1), "one per GPU asked for"),
         ({"ntasks": 6, "gpus_per_node": "4"}, (3, 3), "--ntasks (command line)"),

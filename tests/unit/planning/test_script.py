@@ -71,6 +71,10 @@ def test_what_is_decided_here_stands_in_the_script() -> None:
     ]
 
 
+def test_an_image_that_the_runtime_has_no_use_for() -> None:
+    assert not any(word.startswith("--image") for word in options(written(image="a.sif", runtime="host")))
+
+
 def test_resources_are_asked_of_sbatch_alone() -> None:
     """Who edits a line of #SBATCH need not edit another; a step has no other GRES unless it says so."""
     assert not [word for word in options(written(cpus_per_task="2", gpus_per_node="2")) if "gpus" in word]

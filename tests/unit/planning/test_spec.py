@@ -410,6 +410,8 @@ def test_where_podman_keeps_images() -> None:
         ({"gpus_per_node": "a100"}, "--gpus-per-node 'a100' is not [TYPE:]NUMBER"),
         ({"gpus_per_node": "a100:"}, "--gpus-per-node 'a100:' is not [TYPE:]NUMBER"),
         ({"gpus_per_node": "-1"}, "--gpus-per-node '-1' is not [TYPE:]NUMBER"),
+        ({"gpus_per_node": "a100:3,"}, "--gpus-per-node 'a100:3,' is not [TYPE:]NUMBER"),
+        ({"gpus": "a100:3,h100:5"}, "--gpus 'a100:3,h100:5' is not [TYPE:]NUMBER"),
         *(
             (
                 {"stage_limit": wrong},

@@ -7,12 +7,13 @@ steps, such as SLURM_NTASKS_PER_NODE and SLURM_CPU_BIND.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mnrun import environment, nodeset
 from mnrun.errors import Impossible
-from mnrun.jobspec import JobSpec, Variable, parted
+from mnrun.jobspec import JobSpec, Variable, gpu_count, parted
 from mnrun.model import MARK, NODES, Command, Layout, Listed, Plan, Site, Step, Where, Words
 from mnrun.schedulers.model import Beside
 
@@ -57,7 +58,7 @@ def with_gpus(site: Site, spec: JobSpec, layout: Layout) -> Site:
     each = spec.resources.gpus_per_task
     if each and len(set(layout.ranks)) > 1:
         raise Impossible("--gpus-per-task with different numbers of ranks on its nodes", "use --gpus-per-node")
-    return replace(site, gpus={NODES: int(each.rpartition(":")[2]) * layout.ranks[0]} if each else {})
+    return replace(site, gpus={NODES: gpu_count(each) * layout.ranks[0]} if each else {})
 
 
 def once_each(names: Sequence[str], gpus: int) -> Words:
@@ -134,7 +135,8 @@ def _each(names: list[str], counts: list[int]) -> Listed:
 
 def _gpu_request(spec: JobSpec) -> str:
     want = spec.resources
-    return f"gpu:{want.gpus_per_node}" if want.gpus_per_node else parted(want.gres)[0]
+    each = [f"gpu:{item}" for item in want.gpus_per_node.split(",") if item]
+    return ",".join(each) or parted(want.gres)[0]
 
 
 def _step_gpus(spec: JobSpec, granted: list[int]) -> str:
@@ -150,8 +152,6 @@ def _gres(spec: JobSpec, granted: list[int]) -> list[str]:
     gpus, others = _step_gpus(spec, granted), parted(spec.resources.gres)[1]
     if spec.resources.no_gpu and not others:
         return ["--gres=none"]  # without it, a step has all of the job's
-    if not gpus and any(granted) and not spec.resources.no_gpu:
-        return []  # the numbers differ, and the caller gives a GPU to each task
     words = ",".join(filter(None, (gpus, others)))
     return [f"--gres={words}"] if words else []
 
@@ -188,7 +188,8 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
     }
     if gpus:
         # The daemons' step gets the GPUs of our own. Slurm refuses SLURM_STEP_GRES ("Invalid TRES specification").
-        values["SLURM_GPUS_PER_NODE"] = gpus.removeprefix("gres/").removeprefix("gpu:")
+        items = (re.sub("^(gres/)?gpu:?", "", item) for item in gpus.split(","))
+        values["SLURM_GPUS_PER_NODE"] = ",".join(item or "1" for item in items)
     gone = (Variable(name, None) for name in _SHAPERS if name not in values)
     return (*(Variable(name, value) for name, value in values.items()), *gone)
 

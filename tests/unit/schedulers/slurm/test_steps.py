@@ -79,6 +79,16 @@ SHAPES: dict[str, tuple[dict[str, object], tuple[int, ...], tuple[int, ...], dic
             Where.RANKS: "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=node[01-02] --gres=gpu:a100:2",
         },
     ),
+    "GPUs of two types": (
+        {"gpus_per_node": "a100:1,h100:2"},
+        (1,),
+        (3,),
+        {
+            Where.HEAD: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:a100:1,gpu:h100:2",
+            Where.ALL: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:a100:1,gpu:h100:2",
+            Where.RANKS: "--nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=node01 --gres=gpu:a100:1,gpu:h100:2",
+        },
+    ),
     "hidden": (
         {"no_gpu": True},
         (2, 2),
@@ -293,6 +303,9 @@ def test_mpiruns_daemons_have_the_same_gpus_as_our_steps() -> None:
         found = steps.launch_environment(outside(2, 2, launcher="mpirun", gpus_per_node=asked), site)
         assert Variable("SLURM_GPUS_PER_NODE", gpus) in found
         assert Variable("SLURM_GPUS_PER_NODE", None) not in found
+    for gres, gpus in (("gpu", "1"), ("gpu:2,nvme:1", "2"), ("gpu:a100:1,gres/gpu:h100:2", "a100:1,h100:2")):
+        found = steps.launch_environment(outside(2, 2, launcher="mpirun", gres=gres), site)
+        assert Variable("SLURM_GPUS_PER_NODE", gpus) in found
 
 
 def test_a_real_jobs_environment_shapes_no_step_of_ours() -> None:
