@@ -36,6 +36,7 @@ from mnrun.model import Culprit, Plan, Worker
 LESS = "ask for more with --mem, or run fewer ranks on a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
 SETTLES = ("ready", "image", "lacks", "fail", "unpulled", "gone", "lost")  # words that say whether a node can take part
+ANSWERS = ("waits", "fail", "unpulled", "gone", "lost", "bye")  # words of nodes that have answered `log`, or never will
 
 
 class Roster:
@@ -57,6 +58,7 @@ class Roster:
         self.logs: dict[str, list[str]] = {}
         self.asked = False  # whether the nodes were asked what they wait for
         self.waits: dict[str, str] = {}  # their answers
+        self.answered: set[str] = set()  # nodes that have answered, or will send no answer
         self.ranks: dict[str, dict[int, str]] = {}
         self.started = 0  # ranks, of all nodes
         self._settled: set[str] = set()  # nodes of which it is clear whether they can take part
@@ -86,6 +88,8 @@ class Roster:
             return ""
         if word in SETTLES:
             self._settled.add(node)
+        if word in ANSWERS:
+            self.answered.add(node)
         return word if ours else ""
 
     def take_warning(self) -> bool:

@@ -175,7 +175,7 @@ class Launch:
         self.roster.asked = True
         self._send(b"log\n")
         deadline = time.monotonic() + ANSWER
-        while len(self.roster.waits) < len(self.roster.nodes) and self._next(deadline):
+        while len(self.roster.answered) < len(self.roster.nodes) and self._next(deadline):
             pass
 
     def _go(self) -> None:

@@ -58,6 +58,15 @@ def test_settled_when_everyone_has_spoken(roster: Roster) -> None:
     assert not roster.complete
 
 
+def test_nodes_that_will_send_no_answer(roster: Roster) -> None:
+    """A launch that asks what its nodes wait for does not wait for these."""
+    roster.hear("ready node01 host=node01 address= step=")
+    roster.hear("fail node02 no image")
+    assert roster.answered == {"node02"}
+    roster.hear("waits node01 sleep 9")
+    assert roster.answered == {"node01", "node02"}
+
+
 def test_the_first_reason_counts(roster: Roster) -> None:
     """What follows a failure is its consequence."""
     roster.hear("fail node01 the image has no sshd: add it")
