@@ -209,7 +209,8 @@ def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
 
 
 def rules_script() -> str:
-    """Return two functions for bash: the pattern of the variables that a context loses, and a test for PASSED."""
+    """Return two functions for bash. `removed` sets the pattern of the variables that a context loses, and `passed`
+    tests a name."""
     patterns: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     for rule in RULES:
         patterns.setdefault((rule.contexts, rule.boxed), []).append(rule.pattern)

@@ -99,7 +99,7 @@ class Layout:
     ranks: tuple[int, ...]  # number on each node, in the same order
     why_ranks: str = ""
     why_nodes: str = ""
-    # Whether the scheduler is to take as many nodes as the ranks need. Then one node stands for them.
+    # Whether the scheduler chooses the number of nodes. Then `ranks` has one entry, which holds all ranks.
     open: bool = False
 
     @cached_property

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from rehearsal.model import USERS
+from rehearsal.model import SUBORDINATES, USERS
 
 STILL = 5.0  # seconds by which a sleep of one second may be late before it counts as a standstill
 OURS = set(USERS.values()) - {0}
@@ -46,11 +46,12 @@ def _lines() -> Iterator[str]:
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError):
             uid = int((entry / "status").read_text(errors="replace").split("Uid:")[1].split()[0])
-            if uid not in OURS:
+            if uid not in OURS and uid < SUBORDINATES:
                 continue
             name, _, rest = (entry / "stat").read_text(errors="replace").rpartition(")")
             state, parent, group, session, _, foreground = rest.split()[:6]
             words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")[:150]
-            network = os.readlink(entry / "ns/net").strip("net:[]")
-            wait = (entry / "wchan").read_text()
+            wait, network = (entry / "wchan").read_text(), "-"
+            with suppress(OSError):  # a zombie has none
+                network = os.readlink(entry / "ns/net").strip("net:[]")
             yield f"{network} {entry.name} {parent} {group} {session} {foreground} {state} {wait} {words or name}"

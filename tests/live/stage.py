@@ -27,7 +27,6 @@ TOP = Path(__file__).resolve().parents[2]
 TOOL = TOP / "scripts" / "cluster"
 LOGIN = model.LOGIN
 USERS = (model.USERS["alice"], model.USERS["bob"])
-SUBORDINATES = 1000000  # where the users' subordinate ids begin
 # In ~/.mnrun: where jobs leave records, where else they do, what Slurm last said, and what is known of images.
 OURS = ("jobs", "places", "slurm.json", "cache")
 PODMANS = ("mnrun-podman.", "libpod_rootless_lock_")  # podman's images, and what it counts its containers with
@@ -265,7 +264,7 @@ class Cluster:
             except (OSError, IndexError):
                 continue
             uid = max(uid, owner)  # the folder of an undumpable process (sshd's) is root's
-            if node and words and (uid in USERS or uid >= SUBORDINATES):
+            if node and words and (uid in USERS or uid >= model.SUBORDINATES):
                 argv = tuple(word.decode("utf-8", "replace") for word in words)
                 found.append(Process(int(entry.name), uid, node, argv, parent))
         return found
@@ -280,7 +279,7 @@ class Cluster:
         return sorted(set(self._found()) - self._before) + self._slurm()
 
     def wait_clean(self, seconds: float, besides: str = "") -> list[str]:
-        """What is left after that long; at once where there is nothing besides the folders of that name."""
+        """Return what is left after that long, or [] as soon as nothing is left. Lines with `besides` do not count."""
         deadline = time.monotonic() + seconds
         while True:
             found = set(self._found()) - self._before

@@ -39,7 +39,7 @@ def test_forks_are_those_of_the_node(meter: Meter) -> None:
 
 def test_cpu_time_is_that_of_the_nodes(meter: Meter) -> None:
     """As the program itself counts it, while a neighbour spins."""
-    spin = "import os; [i for i in range(3_000_000)]; times = os.times(); print(times.user + times.system)"
+    spin = "import os; [i for i in range(30_000_000)]; times = os.times(); print(times.user + times.system)"
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as neighbour:
         try:
             done = meter.run("node01", ["python3", "-c", spin])

@@ -324,7 +324,8 @@ def test_hosts_of_which_one_dies(cluster: Cluster, rsh: str) -> None:
     """Power off in the middle: it is named, everything else ends, and the exit code is ours."""
     with under_way(cluster, "--rsh", rsh, *INSIDE) as job, lost(cluster, "kill", "node03"):
         result = job.end()
-        wait_for(lambda: all(p.node == LOGIN for p in cluster.processes()), "without processes")
+        # Guards that nobody tells end by themselves, but only after two minutes.
+        wait_for(lambda: all(p.node == LOGIN for p in cluster.processes()), "without processes", 60)
     assert result.code == 121, result
     assert "node03" in mine(result)[-1], result
 

@@ -67,7 +67,7 @@ def test_an_image_on_a_file_system_that_hangs(cluster: Cluster, way: Way) -> Non
     """The guard itself hangs and cannot answer: that is said. What hangs is killed, and nothing of it is left."""
     with hanging(cluster) as image:
         words = [*way.words[:-1], image, "--", HELLO]
-        result = cluster.mnrun(*SOON, *words, nodes=2, seconds=60)
+        result = cluster.mnrun(*SOON, *words, nodes=2)
         line = refusal(result, 124, WORKER, "12 s", "phase container", "its guard does not answer")
         assert "node01" not in line, line
 

@@ -31,9 +31,9 @@ PDSH_BEAT = 2  # the same under pdsh, where the heartbeat shows a node that mnru
 # launch is killed at once, with all sruns. For that case, a process of ours writes a word more often than this
 # (system/process.py).
 SILENCE = 120
-# Bytes that a pipe takes in one write, which the word of that process cannot tear (pipe(7)), and those of a file in it.
+# Bytes that a pipe takes in one write (pipe(7)). The word of that process never comes between them.
 PIPE_BUF = 4096
-PIECE = 3900
+PIECE = 3900  # the most bytes of a file in such a write
 
 # PREPARE's scripts, which run on a node before the job has a directory there.
 STAGE, EXPOSED, ENGINES = "stage_image.sh", "exposed.sh", "engines.sh"
