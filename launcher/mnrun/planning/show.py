@@ -66,7 +66,7 @@ class ShownLayout:
     """The ranks on nodes."""
 
     nodes: Annotated[tuple[str, ...], "the nodes; empty if Slurm is to choose them"]
-    ranks: Annotated[tuple[int, ...], "the ranks on each node"]
+    ranks: Annotated[tuple[int, ...], "the ranks on each node; one number of all ranks if Slurm chooses how many nodes"]
     why_nodes: Annotated[str, "the reason for these nodes"]
     why_ranks: Annotated[str, "the reason for these ranks"]
 
