@@ -35,7 +35,8 @@ from mnrun.model import Culprit, Plan, Worker
 
 LESS = "ask for more with --mem, or run fewer ranks on a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
-SETTLES = ("ready", "image", "lacks", "fail", "unpulled", "gone", "lost")  # words that say whether a node can take part
+# Words that say whether a node can take part. A lost node may have sent its `fail` on another stream, which comes later.
+SETTLES = ("ready", "image", "lacks", "fail", "unpulled", "gone")
 ANSWERS = ("waits", "fail", "unpulled", "gone", "lost", "bye")  # words of nodes that have answered `log`, or never will
 
 

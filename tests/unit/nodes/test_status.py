@@ -53,6 +53,8 @@ def test_settled_when_everyone_has_spoken(roster: Roster) -> None:
     """Ready, failed or gone: nobody is waited for any longer."""
     roster.hear(READY)
     assert not roster.settled
+    roster.hear("lost node01 its guard ended with 1")
+    assert not roster.settled  # pdsh tells its end and its words on two streams
     roster.hear("fail node01 the image /app.sif is not there")
     assert roster.settled
     assert not roster.complete
