@@ -35,7 +35,7 @@ from mnrun.model import Culprit, Plan, Worker
 
 LESS = "ask for more with --mem, or run fewer ranks on a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
-# Words that say whether a node can take part. A lost node may have sent its `fail` on another stream, which comes later.
+# Words that say whether a node can take part. The `fail` of a lost node may come later, on another stream.
 SETTLES = ("ready", "image", "lacks", "fail", "unpulled", "gone")
 ANSWERS = ("waits", "fail", "unpulled", "gone", "lost", "bye")  # words of nodes that have answered `log`, or never will
 
