@@ -152,6 +152,8 @@ def _gres(spec: JobSpec, granted: list[int]) -> list[str]:
     gpus, others = _step_gpus(spec, granted), parted(spec.resources.gres)[1]
     if spec.resources.no_gpu and not others:
         return ["--gres=none"]  # without it, a step has all of the job's
+    if not gpus and any(granted) and not spec.resources.no_gpu:
+        return []  # the numbers differ. A step with other resources alone would get no GPU
     words = ",".join(filter(None, (gpus, others)))
     return [f"--gres={words}"] if words else []
 

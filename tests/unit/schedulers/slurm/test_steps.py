@@ -227,6 +227,13 @@ def test_ranks_say_which_gpus_also_where_nodes_have_different_numbers() -> None:
     assert [word for word in said if word.startswith(("--gres=", "--gpus"))]
 
 
+def test_other_resources_do_not_take_the_gpus_where_nodes_have_different_numbers() -> None:
+    """A step with --gres=nvme:1 alone has no GPU."""
+    for ranks in ((3, 1, 1), (1, 1, 1)):
+        said = steps.srun(Where.RANKS, outside(*ranks, gres="nvme:1"), UNEVEN)
+        assert said == steps.srun(Where.RANKS, outside(*ranks), UNEVEN)
+
+
 @pytest.mark.parametrize(
     ("version", "absent"),
     [
