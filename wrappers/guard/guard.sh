@@ -294,15 +294,9 @@ enclosed() { # Test whether all other processes of the job on this node run in a
   # The kernel ends them with the first one (pid_namespaces(7)). So the first one must be below a session of the job's, and
   # have another pid on the node. The head, and a question to nvidia-smi, run outside of the container.
   # Singularity leaves squashfuse outside, too, in no session of the job's.
-  local pid start each
+  local pid start
   [[ -z $mnrun_first && -z ${mnrun_asking-} && -n $mnrun_inside && $mnrun_runtime == apptainer ]] &&
-    { read -r pid start _ <pid.serve; } 2>/dev/null && ! lives "$pid" "$start" || return 1
-  leaders
-  below "${mnrun_leaders[@]}"
-  for each in "${mnrun_below[@]}"; do
-    if numbered "$each" "$pid" "$start"; then return 0; fi
-  done
-  return 1
+    { read -r pid start _ <pid.serve; } 2>/dev/null && ! lives "$pid" "$start" && boxed "$pid" "$start"
 }
 
 used() { # Report the networks between nodes that the ranks used

@@ -55,15 +55,21 @@ numbered() { # PID INNER BEGAN: Test whether the node's process PID has the pid 
   return 1
 }
 
+boxed() { # PID BEGAN: Set REPLY to the node's pid of that process in a container, below one of the job's sessions
+  local pid
+  leaders
+  below "${mnrun_leaders[@]}"
+  for pid in "${mnrun_below[@]}"; do
+    if numbered "$pid" "$1" "$2"; then REPLY=$pid && return 0; fi
+  done
+  return 1
+}
+
 outer() { # PID BEGAN [NAMESPACE]: Set REPLY to the node's pid of the process with this PID in its container
   # Return false where the process has ended.
   local pid
   if [[ ${3-} == pid:* && $1 =~ ^[0-9]+$ ]]; then
-    leaders
-    below "${mnrun_leaders[@]}"
-    for pid in "${mnrun_below[@]}"; do
-      if numbered "$pid" "$1" "$2"; then REPLY=$pid && return 0; fi
-    done
+    if boxed "$1" "$2"; then return 0; fi
     # The containers of an engine are no descendants of the job's processes.
     while IFS=/ read -r _ _ pid _; do
       if numbered "$pid" "$1" "$2"; then REPLY=$pid && return 0; fi
