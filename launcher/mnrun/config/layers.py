@@ -196,8 +196,9 @@ def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
     """Return the lower settings without the rivals of those in `layer`. Of --gres, GPUs and `none` are rivals."""
     rest = dict(below)
     gres = str(layer["gres"].value) if "gres" in layer else ""
+    given = {name for name in layer if name != "gres" or parted(gres)[0] or gres == "none"}
     for rivals in RIVALS:
-        if any(name in layer and (name != "gres" or parted(gres)[0] or gres == "none") for name in rivals):
+        if given & set(rivals):
             for name in set(rivals) & set(rest) - set(layer):
                 setting = rest.pop(name)
                 others = parted(str(setting.value))[1] if name == "gres" else ""
