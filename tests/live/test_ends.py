@@ -131,8 +131,8 @@ def test_end_of_a_node(cluster: Cluster, how: str, start_as: str) -> None:
             cluster.tool("heal", "node03")
         if how == "kill":  # nobody was left there to take away what Apptainer writes of a shared container
             shutil.rmtree(cluster.path(f"/home/alice/{INSTANCES}/node03"), ignore_errors=True)
-        # Slurm repeats its end of the job there after a minute at the latest, and the guard ends itself after two.
-        clean_soon(cluster, time.monotonic(), seconds=180)
+        # Slurm repeats its end of the job on a cut node after up to a minute. The guard ends itself after two.
+        clean_soon(cluster, time.monotonic(), seconds=180 if how == "cut" else SECONDS)
 
 
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
