@@ -22,6 +22,20 @@ from types import TracebackType
 from . import autopsy
 from .stage import PATIENCE
 
+_AWAIT_TERMINAL = """\
+until read -r _ _ _ _ group _ _ foreground _ </proc/$$/stat && [ "$group" = "$foreground" ]; do sleep 0.05; done
+exec "$0"
+"""
+
+
+def salloc(*words: str, shell: str = "bash") -> list[str]:
+    """Return the words of a shell that salloc leaves on the login node.
+
+    salloc gives the terminal to its command only after it has started it. A shell that looks before that stops itself
+    (SIGTTIN), and salloc wakes nobody: so this one starts when the terminal is its own.
+    """
+    return ["salloc", *words, "sh", "-c", _AWAIT_TERMINAL, shell]
+
 
 class Terminal:
     """A command with a terminal of its own."""

@@ -14,7 +14,7 @@ import pytest
 from .cells import HELLO, INSIDE, MAIN, SSH, WAYS, Way, cells, one, some, turn
 from .reports import check, everybody_spoke, mine
 from .stage import INSTANCES, LOGIN, Cluster, Desk, Job, wait_for
-from .terminal import Terminal
+from .terminal import Terminal, salloc
 
 pytestmark = pytest.mark.live
 
@@ -138,7 +138,7 @@ def test_end_of_a_node(cluster: Cluster, how: str, start_as: str) -> None:
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_end_by_ctrl_c(cluster: Cluster, way: Way) -> None:
     """Ctrl-C at a terminal ends the job and not the allocation: the shell that salloc left goes on."""
-    with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-Q", "-N4", "--ntasks-per-node=2", "sh"])) as terminal:
+    with Terminal(cluster.argv(LOGIN, "alice", salloc("-Q", "-N4", "--ntasks-per-node=2", shell="sh"))) as terminal:
         terminal.expect(r"\$ ")
         terminal.write(" ".join(["mnrun", *way.words, "--", *FOREVER]) + "\n")
         for _ in range(8):

@@ -9,7 +9,7 @@ import pytest
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one, some
 from .reports import check, mine, only_line
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
-from .terminal import Terminal
+from .terminal import Terminal, salloc
 
 pytestmark = pytest.mark.live
 
@@ -39,7 +39,7 @@ def test_places_a_shell_on_the_login_node(cluster: Cluster, way: Way) -> None:
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_places_a_shell_whose_job_is_cancelled(cluster: Cluster, way: Way) -> None:
     """salloc sends HUP to a program at its prompt: the reason is the job's end, as without a prompt."""
-    with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-N2", "--ntasks-per-node=2", "bash"])) as terminal:
+    with Terminal(cluster.argv(LOGIN, "alice", salloc("-N2", "--ntasks-per-node=2"))) as terminal:
         job = terminal.expect(r"Granted job allocation (\d+)")[1]
         terminal.expect(r"\$ ")  # salloc hands the terminal over to bash only after the nodes are ready
         terminal.write(f"mnrun {' '.join(way.words)} -- {HELLO} -s 3600; echo code=$?\n")
@@ -55,7 +55,7 @@ def test_places_a_shell_whose_job_is_cancelled(cluster: Cluster, way: Way) -> No
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_places_the_background_of_a_prompt(cluster: Cluster, way: Way) -> None:
     """A run there has no input: the words that are typed meanwhile are for the shell."""
-    with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-Q", "-N2", "bash"])) as terminal:
+    with Terminal(cluster.argv(LOGIN, "alice", salloc("-Q", "-N2"))) as terminal:
         terminal.expect(r"\$ ")
         terminal.write(f"mnrun {' '.join(way.words)} -n 1 -N 1 -- sh -c 'cat; echo no input; sleep 3' &\n")
         terminal.expect("no input\n")
