@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rehearsal import cgroups, enter, nodes
+from rehearsal.door import NEWPID, join
 from rehearsal.errors import ClusterError, Unable
 from rehearsal.model import LOGIN, Cluster
-from rehearsal.namespaces import NEWPID, join, nsenter
+from rehearsal.namespaces import nsenter
 
 RESERVED = 300  # the first number after the last one has been given (RESERVED_PIDS, kernel/pid.c)
 GONE = 30.0  # seconds that a job's processes have to be gone

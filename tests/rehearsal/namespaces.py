@@ -5,30 +5,16 @@ The `os` module has these only from Python 3.12 on.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
-import signal
 import struct
 from collections.abc import Callable
 from typing import NoReturn
 
+from .door import NEWIPC, NEWNET, NEWNS, NEWPID, NEWUTS, call
 from .errors import ClusterError
 
-NEWNS = 0x00020000
-NEWCGROUP = 0x02000000
-NEWUTS = 0x04000000
-NEWIPC = 0x08000000
-NEWPID = 0x20000000
-NEWNET = 0x40000000
 GET_MNTNS_ID = 0x8008B705
-
-
-def _call(name: str, *words: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*words):
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 def first_process(netns: str, become: Callable[[], NoReturn]) -> int:
@@ -43,9 +29,9 @@ def first_process(netns: str, become: Callable[[], NoReturn]) -> int:
         try:
             os.setsid()
             with open(f"/run/netns/{netns}", "rb") as file:
-                _call("setns", file.fileno(), NEWNET)
+                call("setns", file.fileno(), NEWNET)
             _onto_the_oldest_cpu()
-            _call("unshare", NEWNS | NEWUTS | NEWIPC | NEWPID)
+            call("unshare", NEWNS | NEWUTS | NEWIPC | NEWPID)
             os.sched_setaffinity(0, everywhere)
             first = os.fork()
             if first == 0:
@@ -74,7 +60,7 @@ def _onto_the_oldest_cpu() -> None:
     numbers = {}
     for cpu in os.sched_getaffinity(0):
         os.sched_setaffinity(0, {cpu})
-        _call("unshare", NEWNS)
+        call("unshare", NEWNS)
         with open("/proc/self/ns/mnt", "rb") as file:
             try:
                 numbers[cpu] = struct.unpack("Q", fcntl.ioctl(file.fileno(), GET_MNTNS_ID, bytes(8)))[0]
@@ -83,27 +69,6 @@ def _onto_the_oldest_cpu() -> None:
     os.sched_setaffinity(0, {min(numbers, key=lambda cpu: numbers[cpu])})
 
 
-def usual_signals() -> None:
-    """All signals as a login finds them: Python ignores some, and a shell's `&` some more."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-
-
 def nsenter(pid: int) -> list[str]:
     """The words before a command that is to run beside a process, in all its namespaces."""
     return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-C"]
-
-
-def step_into(pid: int) -> None:
-    """Join all namespaces of a process; children that are forked from now on are in its pid one."""
-    join(pid, NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWPID | NEWNET)
-
-
-def join(pid: int, kinds: int) -> None:
-    """Join some of the namespaces of a process."""
-    handle = os.pidfd_open(pid)
-    try:
-        _call("setns", handle, kinds)
-    finally:
-        os.close(handle)

@@ -13,9 +13,10 @@ from typing import NoReturn
 
 from . import cgroups
 from .chamber import PATH
+from .door import usual_signals
 from .errors import ClusterError
 from .model import LOGIN, Cluster, Options
-from .namespaces import first_process, usual_signals
+from .namespaces import first_process
 from .recipe import HERE
 
 # What --bare-login takes from the login node's /usr/bin.
