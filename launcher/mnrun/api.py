@@ -22,7 +22,7 @@ from mnrun.jobs import archive, asking, waiting
 from mnrun.jobs.state import JobView
 from mnrun.planning import show
 from mnrun.running import session, submission
-from mnrun.schedulers.model import Queue
+from mnrun.schedulers.queue import Queue
 
 
 class Job:

@@ -17,7 +17,7 @@ from mnrun.config.jobfile import Page
 from mnrun.config.options import OPTIONS
 from mnrun.jobs import records
 from mnrun.jobspec import Layer
-from mnrun.schedulers.model import Job
+from mnrun.schedulers.queue import Job
 from mnrun.schedulers.slurm import queue
 
 from .cases import answer, cases

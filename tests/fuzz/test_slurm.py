@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from mnrun.config import syntax
-from mnrun.schedulers.model import Job, span
+from mnrun.schedulers.model import span
+from mnrun.schedulers.queue import Job
 from mnrun.schedulers.slurm import answers, reasons, scontrol
 from unit.samples import RECORDED, recorded
 

@@ -19,7 +19,7 @@ from mnrun.errors import SchedulerError
 from mnrun.model import Command, Words
 from mnrun.running import execute, probe
 from mnrun.schedulers import slurm
-from mnrun.schedulers.model import Job, PartitionNode, Snapshot
+from mnrun.schedulers.queue import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import allocate, cluster
 from mnrun.schedulers.slurm.queue import UserQueue
 from mnrun.system.process import Event

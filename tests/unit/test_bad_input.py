@@ -21,7 +21,7 @@ from mnrun.network.facts import network_facts
 from mnrun.nodes import transport
 from mnrun.nodes.status import Roster
 from mnrun.schedulers.hosts import known_hosts, names
-from mnrun.schedulers.model import Job
+from mnrun.schedulers.queue import Job
 from mnrun.schedulers.slurm import answers, queue, scontrol
 from mnrun.system import paths
 from mnrun.system.screen import Screen

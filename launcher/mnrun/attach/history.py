@@ -15,7 +15,8 @@ from mnrun.diagnosis.culprit import culprit
 from mnrun.diagnosis.recognise import diagnose
 from mnrun.jobs import archive, records
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.jobs.state import JobRecord, JobView
+from mnrun.jobs.records import JobRecord
+from mnrun.jobs.state import JobView
 
 SHOWN = 10  # last lines of an ended job's output
 LINES = 200  # of the job's output: as many as a diagnosis reads

@@ -9,7 +9,7 @@ from mnrun import nodeset
 from mnrun.errors import NodeError, UsageError
 from mnrun.jobs import archive, launches, records
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.jobs.state import JobRecord
+from mnrun.jobs.records import JobRecord
 from mnrun.schedulers import BATCH, SCHEDULERS
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnrun.errors import UsageError
-from mnrun.schedulers.model import Job
+from mnrun.schedulers.queue import Job
 from mnrun.system.paths import private
 
 FACTS = "facts"

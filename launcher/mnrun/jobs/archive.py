@@ -12,8 +12,7 @@ from typing import Callable, TypeVar
 
 from mnrun.errors import UsageError
 from mnrun.jobs import records
-from mnrun.jobs.records import Ended, Submitted
-from mnrun.jobs.state import JobRecord
+from mnrun.jobs.records import Ended, JobRecord, Submitted
 
 T = TypeVar("T")
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from mnrun import nodeset
 from mnrun.jobs import state
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.jobs.state import JobRecord, JobView
-from mnrun.schedulers.model import RUNNING, Queue
+from mnrun.jobs.records import JobRecord
+from mnrun.jobs.state import JobView
+from mnrun.schedulers.model import RUNNING
+from mnrun.schedulers.queue import Queue
 
 
 def live(launches: Iterable[LaunchRecord], ids: Collection[str], jobs: Collection[JobView]) -> list[JobView]:

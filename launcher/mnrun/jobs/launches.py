@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mnrun.jobs import archive, records
-from mnrun.jobs.state import JobRecord
+from mnrun.jobs.records import JobRecord
 from mnrun.system import clock
 
 LAUNCH = "launch.json"

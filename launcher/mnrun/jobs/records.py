@@ -75,6 +75,37 @@ class Ended:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class JobRecord:
+    """The records in a job's directory, of its last start.
+
+    `restart` is the number of that start, or -1 if the job has not begun. `touched` is the time of the last write by a
+    start that has not ended, or 0 if unknown.
+    """
+
+    id: str
+    submitted: Submitted | None = None
+    restart: int = -1
+    begun: Begun | None = None
+    ended: Ended | None = None
+    touched: float = 0
+    folder: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Return whether the last start has ended, and the job does not begin anew."""
+        return self.ended is not None and self.ended.why != REQUEUED
+
+    @property
+    def time(self) -> float:
+        """Return the time of the newest record."""
+        return max([self.touched, *(part.time for part in (self.submitted, self.begun, self.ended) if part)])
+
+    @property
+    def array(self) -> str:
+        return self.id.partition("_")[0]
+
+
 def submitted(text: str) -> Submitted | None:
     """Return the record in a file's text, or None if there is none, or half of one."""
     values = _object(text)

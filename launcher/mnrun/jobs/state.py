@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from mnrun.errors import SchedulerError
-from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted, is_id
+from mnrun.jobs.records import Ended, JobRecord, is_id
 from mnrun.nodeset import counted
-from mnrun.schedulers.model import RUNNING, Job, PartitionNode
+from mnrun.schedulers.model import RUNNING
+from mnrun.schedulers.queue import Job, PartitionNode
 
 DAY = 86400.0
 SIGNALLED = 128  # codes from here on are a signal's, and the scheduler alone knows its sender
@@ -40,37 +41,6 @@ _WORDS = {
 }
 # Words in the job's own last word -> its state. It comes sooner than the scheduler's, and stays for longer.
 _ENDED_BY_ITS_WORD = {"reached its time limit": "TIMEOUT", "was cancelled": "CANCELLED"}
-
-
-@dataclass(frozen=True)
-class JobRecord:
-    """The records in a job's directory, of its last start.
-
-    `restart` is the number of that start, or -1 if the job has not begun. `touched` is the time of the last write by a
-    start that has not ended, or 0 if unknown.
-    """
-
-    id: str
-    submitted: Submitted | None = None
-    restart: int = -1
-    begun: Begun | None = None
-    ended: Ended | None = None
-    touched: float = 0
-    folder: str = ""
-
-    @property
-    def over(self) -> bool:
-        """Return whether the last start has ended, and the job does not begin anew."""
-        return self.ended is not None and self.ended.why != REQUEUED
-
-    @property
-    def time(self) -> float:
-        """Return the time of the newest record."""
-        return max([self.touched, *(part.time for part in (self.submitted, self.begun, self.ended) if part)])
-
-    @property
-    def array(self) -> str:
-        return self.id.partition("_")[0]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mnrun.errors import SchedulerError
 from mnrun.jobs import archive, state
-from mnrun.jobs.state import JobRecord
-from mnrun.schedulers.model import Job, Queue, Snapshot
+from mnrun.jobs.records import JobRecord
+from mnrun.schedulers.queue import Job, Queue, Snapshot
 
 LOOK = 0.5  # seconds between two looks at the directories
 # Seconds until the next question once a job seems to have ended. The pause then doubles, up to `poll`.

@@ -11,7 +11,6 @@ from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import MARK, Command, Fault, Plan, Site, Step, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
-from mnrun.planning.layout import size
 
 if TYPE_CHECKING:
     from mnrun.planning.compatibility import Verdict
@@ -117,26 +116,6 @@ class ShownPlan:
     notes: Annotated[tuple[str, ...], "lines for people"]
     verdict: Annotated[tuple[str, ...], "lines for people: whether it will work"]
     judgement: Annotated[ShownVerdict, "the same for programs"]
-
-
-def verdict_line(verdict: Verdict | None, origin: str) -> str:
-    """Return the verdict in one line."""
-    if verdict is None:
-        return f"verdict: none, {origin or 'inside-out needs nothing of the node; `mnrun plan` asks the image'}"
-    return f"verdict: {verdict.chosen}; {verdict.notes[0]}; {origin}"
-
-
-def summary(plan: Plan) -> str:
-    """Return the layout with its reasons, and how the ranks start, in one line."""
-    layout, program = plan.layout, plan.spec.program
-    nodes = nodeset.fold(layout.nodes) if layout.nodes else "no nodes yet"
-    start = f"ranks by {'mpirun, or by mnrun without one' if plan.starter == 'auto' else plan.starter}"
-    if program.once:
-        start = f"{program.command[0]} starts its own ranks"
-    elif not program.direct:
-        start = "a shell in the master container" if program.shell else "the script in the master container"
-    how = f"{plan.spec.start.mode}, {plan.spec.container.runtime}, {start}"
-    return f"{size(layout)} ({layout.why_ranks}) on {nodes} ({layout.why_nodes}); {how}"
 
 
 def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False) -> str:

@@ -18,7 +18,7 @@ from mnrun.config.options import BY_NAME
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Fault, Outcome, Plan, Site
-from mnrun.planning import layout, needs, plan, show
+from mnrun.planning import layout, needs, plan, summary
 from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import nodes
@@ -31,6 +31,7 @@ from mnrun.system.signals import Signals, cleaning_up
 if TYPE_CHECKING:
     from mnrun.config.layers import Settings
     from mnrun.jobs.job_dir import Records
+    from mnrun.planning.show import Judgement
     from mnrun.running.outputs import Written
     from mnrun.schedulers.hosts.transport import Transport
 
@@ -41,7 +42,7 @@ class View:
 
     plan: Plan
     site: Site
-    judgement: show.Judgement
+    judgement: Judgement
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _launch(
     spec, verdict = resolved(request, transport)
     launch_plan = _plan(spec, allocation, site)
     lines = [verdict] if spec.verbose else []
-    for note in (show.summary(launch_plan), *launch_plan.notes, *notes, *lines):
+    for note in (summary.of_plan(launch_plan), *launch_plan.notes, *notes, *lines):
         screen.say(note)
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
     with begin as (starter, written), request.records(launch_plan.job) as records:
@@ -175,12 +176,12 @@ def resolved(request: LaunchRequest, transport: Transport | None) -> tuple[JobSp
     """
     spec = request.spec
     if not spec.program.direct or spec.start.mode != "outside-in":
-        return spec, show.verdict_line(None, "")
+        return spec, summary.of_verdict(None, "")
     from mnrun.running import probe
 
     node_probe = probe.Probe(spec, request.allocation, request.site, os.environ, transport)
     spec, verdict = probe.resolve(node_probe)
-    return spec, show.verdict_line(verdict, node_probe.origin)
+    return spec, summary.of_verdict(verdict, node_probe.origin)
 
 
 def _explained(outcome: Outcome, written: Written, split_output: str, screen: Screen) -> Outcome:
@@ -200,6 +201,7 @@ def _explained(outcome: Outcome, written: Written, split_output: str, screen: Sc
 
 def look(command: tuple[str, ...], given: dict[str, object]) -> View:
     """Return the plan of a run, and change nothing. Raises LaunchError."""
+    from mnrun.planning.show import Judgement
     from mnrun.running import outputs, probe
     from mnrun.schedulers import BATCH
 
@@ -221,7 +223,7 @@ def look(command: tuple[str, ...], given: dict[str, object]) -> View:
     faults = _faults(launch_plan.spec, site, allocation)
     if verdict and verdict.chosen.judged:
         faults = [fault for fault in faults if fault.code != "image"]  # a node has it, and has answered
-    return View(launch_plan, site, show.Judgement(verdict, node_probe.origin, launch_plan.spec, networks, faults))
+    return View(launch_plan, site, Judgement(verdict, node_probe.origin, launch_plan.spec, networks, faults))
 
 
 def _of_no_nodes(spec: JobSpec) -> str:

@@ -20,7 +20,7 @@ from mnrun.model import Fault, job_name
 from mnrun.planning import layout, plan, script
 from mnrun.running import outputs, session
 from mnrun.schedulers import BatchScheduler, at_hand
-from mnrun.schedulers.model import Queue, array_size
+from mnrun.schedulers.queue import Queue, array_size
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Allocation, Command, Fault, Layout, Plan, Site, Step, Words
 from mnrun.schedulers import hosts, local, slurm
-from mnrun.schedulers.model import BatchStart, Beside, Granted, PartitionNode, Queue, StepTask, Trace
+from mnrun.schedulers.model import BatchStart, Beside, Granted, StepTask, Trace
 from mnrun.system.screen import Screen
+
+if TYPE_CHECKING:
+    from mnrun.schedulers.queue import PartitionNode, Queue
 
 
 class Scheduler(Protocol):

@@ -15,7 +15,7 @@ from mnrun.errors import NodeError, SchedulerError
 from mnrun.files import wrappers
 from mnrun.nodes import kit
 from mnrun.schedulers import slurm
-from mnrun.schedulers.model import PartitionNode
+from mnrun.schedulers.queue import PartitionNode
 from mnrun.schedulers.slurm import allocate
 from mnrun.system import terminal
 from mnrun.system.screen import Screen

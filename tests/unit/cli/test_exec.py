@@ -14,7 +14,8 @@ from mnrun.cli.work import why
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.schedulers import hosts, slurm
-from mnrun.schedulers.model import Job, Trace
+from mnrun.schedulers.model import Trace
+from mnrun.schedulers.queue import Job
 from mnrun.system import client, commands
 from published import checked
 from unit.cli.test_jobs import Slurm

@@ -35,7 +35,8 @@ FOR_NO_FIRST_STEP = {
     *("concurrent.futures", "difflib", "hashlib", "importlib.resources", "multiprocessing"),
     *("mnrun.diagnosis", "mnrun.images.build", "mnrun.mpi.facts", "mnrun.network", "mnrun.running.probe"),
     *("mnrun.planning.compatibility", "mnrun.planning.script", "mnrun.schedulers.hosts.transport"),
-    *("mnrun.schedulers.slurm.allocate", "mnrun.schedulers.slurm.queue"),
+    *("mnrun.schedulers.slurm.allocate", "mnrun.schedulers.slurm.queue", "mnrun.schedulers.queue"),
+    *("mnrun.jobs.state", "mnrun.planning.show"),
 }
 FIRST_STEP = """
 import os, sys

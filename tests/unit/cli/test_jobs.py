@@ -17,7 +17,8 @@ from mnrun.cli.work import jobs as verbs
 from mnrun.errors import SchedulerError
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.schedulers.model import Job, PartitionNode, Snapshot, Trace
+from mnrun.schedulers.model import Trace
+from mnrun.schedulers.queue import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers
 from mnrun.system import screen
 from published import checked

@@ -10,7 +10,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.jobs import records
 from mnrun.schedulers import slurm
-from mnrun.schedulers.model import Job, PartitionNode
+from mnrun.schedulers.queue import Job, PartitionNode
 from published import checked
 from unit.cli.test_jobs import Slurm
 from unit.salloc import Queue

@@ -13,7 +13,7 @@ from mnrun.cli.work import jobs as verbs
 from mnrun.errors import UsageError
 from mnrun.images import cache
 from mnrun.schedulers import slurm
-from mnrun.schedulers.model import Job, Snapshot
+from mnrun.schedulers.queue import Job, Snapshot
 from unit.typed import Terminal
 
 DAY = 86400.0

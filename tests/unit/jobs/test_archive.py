@@ -12,7 +12,7 @@ from pytest_mock import MockerFixture
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import archive, state, waiting
 from mnrun.jobs.tail import Tail
-from mnrun.schedulers.model import Job, Snapshot
+from mnrun.schedulers.queue import Job, Snapshot
 
 
 def made(base: Path, identity: str, *starts: int | None, time: float = 5.0) -> Path:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from mnrun.jobs import state as follow
-from mnrun.jobs.records import REQUEUED, Begun, Ended, Submitted
-from mnrun.jobs.state import JobRecord
-from mnrun.schedulers.model import Job, PartitionNode
+from mnrun.jobs.records import REQUEUED, Begun, Ended, JobRecord, Submitted
+from mnrun.schedulers.queue import Job, PartitionNode
 from mnrun.schedulers.slurm import answers
 from unit.samples import RECORDED
 

@@ -15,7 +15,7 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.model import Command, Layout, Phase, Plan, Where
 from mnrun.nodes import kit
 from mnrun.planning import commands as carry
-from mnrun.planning import plan, show
+from mnrun.planning import plan, show, summary
 from mnrun.schedulers.hosts import names
 from mnrun.schedulers.hosts import steps as hosts
 from published import checked
@@ -123,7 +123,7 @@ def test_an_mpirun_of_the_users_own_is_not_started_by_ours() -> None:
     launch_plan = make(build("mpirun", "-n", "3", "./app"), 2, 2)
     assert launch_plan.step(Phase.RUN).argv[-4:] == ("mpirun", "-n", "3", "./app")
     assert launch_plan.step(Phase.RUN).argv.count("mpirun") == 1
-    assert show.summary(launch_plan).endswith("inside-out, apptainer, mpirun starts its own ranks")
+    assert summary.of_plan(launch_plan).endswith("inside-out, apptainer, mpirun starts its own ranks")
 
 
 @pytest.mark.parametrize(

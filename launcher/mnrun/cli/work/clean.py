@@ -18,7 +18,7 @@ from mnrun.images import cache
 from mnrun.jobs import archive, state
 from mnrun.nodes import kit
 from mnrun.schedulers import at_hand
-from mnrun.schedulers.model import Snapshot
+from mnrun.schedulers.queue import Snapshot
 from mnrun.system import process
 from mnrun.system.screen import Screen
 

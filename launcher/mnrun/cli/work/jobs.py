@@ -17,9 +17,11 @@ from mnrun.cli.parsing import print_json
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import asking, launches, records, state
-from mnrun.jobs.state import JobRecord, JobView
+from mnrun.jobs.records import JobRecord
+from mnrun.jobs.state import JobView
 from mnrun.schedulers import at_hand
-from mnrun.schedulers.model import Queue, span
+from mnrun.schedulers.model import span
+from mnrun.schedulers.queue import Queue
 from mnrun.system.screen import Screen, table
 
 LOOK = 0.5  # seconds between two reads of the files

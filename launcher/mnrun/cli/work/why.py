@@ -16,7 +16,7 @@ from mnrun.cli.work.jobs import bases_of, user_queue
 from mnrun.errors import UsageError
 from mnrun.jobs import archive, asking, launches, page, records, state, timeline
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.jobs.state import JobRecord
+from mnrun.jobs.records import JobRecord
 from mnrun.jobs.timeline import Timeline
 from mnrun.nodeset import counted
 from mnrun.schedulers import SCHEDULERS

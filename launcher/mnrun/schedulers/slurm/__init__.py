@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mnrun.jobspec import JobSpec
 from mnrun.model import Site, job_name
-from mnrun.schedulers.model import Granted, Queue
+from mnrun.schedulers.model import Granted
 from mnrun.schedulers.slurm.cluster import (
     ENDS,
     SUBMIT,
@@ -45,6 +46,9 @@ from mnrun.schedulers.slurm.steps import (
     with_gpus,
 )
 from mnrun.system.screen import Screen
+
+if TYPE_CHECKING:
+    from mnrun.schedulers.queue import Queue
 
 TITLE = "Slurm"
 

@@ -27,7 +27,8 @@ from mnrun.files import wrappers
 from mnrun.jobspec import JobSpec
 from mnrun.model import Command, Fault, Words
 from mnrun.nodes import kit
-from mnrun.schedulers.model import Granted, Queue
+from mnrun.schedulers.model import Granted
+from mnrun.schedulers.queue import Queue
 from mnrun.schedulers.slurm import cluster, options
 from mnrun.system.process import Child, Event, has, start, starting, tied
 from mnrun.system.screen import Screen

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mnrun.schedulers.model import ACTIVE, Job, PartitionNode, number
+from mnrun.schedulers.model import ACTIVE, number
+from mnrun.schedulers.queue import Job, PartitionNode
 
 # The errors that mean another shape of JSON. The last one is a text of ten thousand brackets.
 SHAPES = (ValueError, KeyError, TypeError, AttributeError, RecursionError)

@@ -8,12 +8,15 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.jobspec import BUILT_IN, JobSpec
 from mnrun.model import Fault, Layout, Site, Words, job_name
 from mnrun.nodeset import counted
-from mnrun.schedulers.model import PartitionNode
+
+if TYPE_CHECKING:
+    from mnrun.schedulers.queue import PartitionNode
 
 TEMPLATE = "slurm.sh"
 

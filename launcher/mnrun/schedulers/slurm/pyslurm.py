@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnrun import nodeset
-from mnrun.schedulers.model import Job, PartitionNode, span
+from mnrun.schedulers.model import span
+from mnrun.schedulers.queue import Job, PartitionNode
 from mnrun.schedulers.slurm.answers import word
 
 

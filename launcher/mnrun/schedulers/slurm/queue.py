@@ -22,7 +22,7 @@ from subprocess import CompletedProcess
 from typing import Any, TypeVar
 
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.schedulers.model import Job, PartitionNode, Snapshot
+from mnrun.schedulers.queue import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers, pyslurm, reasons, scontrol
 from mnrun.system import commands
 

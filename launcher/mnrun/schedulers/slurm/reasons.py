@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mnrun.schedulers.model import Job, span
+from mnrun.schedulers.model import span
+from mnrun.schedulers.queue import Job
 
 # The reasons by their beginnings.
 _REASONS = (

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from mnrun.schedulers.model import ACTIVE, Job, PartitionNode, array_size
+from mnrun.schedulers.model import ACTIVE
+from mnrun.schedulers.queue import Job, PartitionNode, array_size
 from mnrun.schedulers.slurm import answers, pyslurm
 from unit.samples import RECORDED
 

@@ -11,7 +11,7 @@ import pytest
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.model import Fault, Site
 from mnrun.planning import layout
-from mnrun.schedulers.model import PartitionNode
+from mnrun.schedulers.queue import PartitionNode
 from mnrun.schedulers.slurm import options
 from unit.samples import build
 

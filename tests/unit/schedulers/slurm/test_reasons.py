@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mnrun.schedulers.model import Job
+from mnrun.schedulers.queue import Job
 from mnrun.schedulers.slurm import reasons
 
 NOW = 1_800_000_000.0
