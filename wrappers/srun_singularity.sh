@@ -134,6 +134,7 @@ leave() { # CODE WORDS…: Report WORDS, and exit with CODE
 stand_by() { # Wait for the end of the job, and exit with its code
   local pause left=-1
   exec {pause}<> <(:) # the pipe is never written, so the read waits without a process
+  trap '' USR1 USR2 # for the program
   trap 'left=25' TERM INT HUP # the job is about to end, and the step that writes the code may end first
   until told; do
     ((left-- != 0)) || exit 143
@@ -157,7 +158,7 @@ herald='
     node=$((node + times))
   done
   [[ ${SLURMD_NODENAME:-} != "$3" ]] || here=$((here - 1))
-  trap "" TERM INT HUP
+  trap "" TERM INT HUP USR1 USR2
   unset TMOUT # bash would end each `read` after so many seconds
   read -r code || true
   umask 077

@@ -18,8 +18,9 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 # Variables that bash sets itself and declares read-only, and those whose assignment it ignores, or reads as a number
 # (bash(1), Shell Variables). No shell passes them on with their value. A wrong OPTIND ends dash.
+READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 SHELL_VARIABLES = (
-    *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "OPTIND", "LINENO", "RANDOM", "SECONDS"),
+    *(*READ_ONLY, "OPTIND", "LINENO", "RANDOM", "SECONDS"),
     *("BASHPID", "DIRSTACK", "FUNCNAME", "GROUPS", "HISTCMD", "EPOCHSECONDS", "EPOCHREALTIME", "SRANDOM"),
     *("BASH_COMMAND", "BASH_SUBSHELL", "BASH_ARGV", "BASH_ALIASES", "BASH_CMDS", "BASH_LINENO", "BASH_SOURCE"),
 )
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
         Rule(name, CONTEXTS, "mnrun sets it for its guard, and an mnrun inside the job must not see it")
         for name in OF_HOSTS
     ),
+    *(Rule(name, (INSIDE,), "bash declares it read-only, so an image's sh cannot read it back") for name in READ_ONLY),
     Rule("HOSTNAME", CONTEXTS, "it names the machine where mnrun runs, and not the node"),
     Rule("PMI_*", _INNER_MPIRUN, "an MPI program would behave as a rank of the surrounding step"),
     Rule("PMI2_*", _INNER_MPIRUN, "as PMI_*"),

@@ -46,7 +46,7 @@ for mnrun_file in pid.[0-9]*; do
   [[ -e $mnrun_file ]] || continue
   mnrun_rank=${mnrun_file#pid.}
   [[ $mnrun_rank =~ ^[0-9]+$ ]] || continue
-  read -r mnrun_pid mnrun_start mnrun_names <"$mnrun_file"
+  read -r mnrun_pid mnrun_start mnrun_names <"$mnrun_file" || continue # the rank is writing it, or /tmp was full
   if ! outer "$mnrun_pid" "$mnrun_start" "$mnrun_names"; then
     say gone "$mnrun_node" "$mnrun_rank"
     continue

@@ -345,7 +345,13 @@ finish() {
 # undertaker that notices. After this word the undertaker ends the whole job with the files of the kit.
 export -n mnrun_life
 deaf # also the forwarder, whose own traps would come too late
-echo kit >&"$mnrun_life"
+trap '' PIPE
+if ! { echo kit >&"$mnrun_life"; } 2>/dev/null; then # the undertaker could not start
+  echo "fail $mnrun_node setsid of this node has no --fork: mnrun needs util-linux 2.32 or newer on the nodes"
+  cd / && rm -rf -- "$mnrun_here" "$mnrun_here.lease"
+  exit 1
+fi
+trap - PIPE
 
 echo "$mnrun_node" >self
 forward {mnrun_life}>&- &

@@ -51,7 +51,7 @@ take() { # Take the lock. Return false where another node has converted the imag
   mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
   mine
   beat=''
-  until mkdir "$lock" 2>"$spare/log"; do
+  until LC_ALL=C mkdir "$lock" 2>"$spare/log"; do
     [[ -d $lock ]] || { [[ $(last_line) == *"File exists"* ]] || fail "cannot write to $cache: $(last_line); name another with --image-cache"; }
     holder=$(cat "$lock/owner" 2>/dev/null) || holder=
     now=$holder/$(cat "$lock/beat" 2>/dev/null) || true

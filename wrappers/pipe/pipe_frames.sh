@@ -31,6 +31,7 @@
 WINDOW=8 # messages of each stream of a command that may be on the way
 CHUNK=65536 # bytes in one message: as many as a pipe of Linux holds (pipe(7))
 sent=0 # characters of the stream
+reader='' # a process that waits for the stream
 read -r self <"$here/self"
 
 # The sourcing script sets `word` to ask or answer, and `way` to the other node and ID.
@@ -76,12 +77,20 @@ pump() { # KIND ROOM BOX: Send the input from file descriptor 3 in messages of K
     done
     begin=$sent
     LC_ALL=C dd bs="$CHUNK" count=1 <&3 >"$chunk" 2>/dev/null &
-    # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss. The
-    # input may be one that cannot be read, and has no data then.
-    wait $! || { [ "$1" = in ] && echo 2>/dev/null >"$3.room"; } || sent=$((sent + 1))
+    reader=$!
+    # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss. An input
+    # that cannot be read has no data, and dd fails too: then as much fits into another file.
+    wait "$reader" ||
+      { [ "$1" = in ] && dd if=/dev/zero bs="$CHUNK" count=1 >"$3.try" 2>/dev/null; } || sent=$((sent + 1))
+    reader=''
     if [ ! -s "$chunk" ]; then return 0; fi
-    # A pipe that was full may have more. busybox has no iflag, and sends less at once.
-    if [ -n "${fast-}" ]; then dd if=/proc/self/fd/3 iflag=nonblock bs="$CHUNK" count=15 >>"$chunk" 2>/dev/null <&3; fi
+    # A pipe that was full may have more. busybox has no iflag, and sends less at once. dd also fails where no more has
+    # come yet, so its message tells that the disk is full.
+    if [ -n "${fast-}" ]; then
+      case $(LC_ALL=C dd if=/proc/self/fd/3 iflag=nonblock bs="$CHUNK" count=15 2>&1 >>"$chunk" <&3) in
+        *writing*) sent=$((sent + 1)) ;;
+      esac
+    fi
     message "$1" "$chunk"
     fast=''
     if [ $((sent - begin)) -gt "$CHUNK" ] && [ -p /proc/self/fd/3 ]; then fast=1; fi

@@ -60,6 +60,7 @@ if [ -n "$input" ]; then
         *) break ;; # eof
       esac
     done
+    { : >"$box.fed"; } 2>/dev/null # the pid of this process may be another's from now on
   ) &
   feeder=$!
 fi
@@ -89,7 +90,7 @@ pump err "$WINDOW" "$box"
 wait "$out" # the pumps end once all output is on its way
 wait "$command"
 code=$?
-if [ -n "$feeder" ]; then kill -KILL "$feeder" 2>/dev/null; fi
+if [ -n "$feeder" ] && [ ! -e "$box.fed" ]; then kill -KILL "$feeder" 2>/dev/null; fi
 out=0
 read -r out <"$box.count"
 close

@@ -85,6 +85,7 @@ if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 sender='' giver=''
 leave() { # CODE: Remove the files and exit with CODE
   trap '' HUP INT TERM
+  if [ -e "$box.given" ]; then sender=''; fi
   # shellcheck disable=SC2086  # each is a pid, or nothing
   kill $sender $giver 2>/dev/null
   rm -f "$box".*
@@ -120,11 +121,12 @@ if [ -n "$input" ]; then
   exec 3<&0 # a background process gets /dev/null as its standard input (POSIX, 2.9.3)
   {
     # A waiting dd would take the input of a later program.
-    trap 'kill -KILL ${!-} 2>/dev/null; exit' TERM
+    trap 'kill -KILL $reader 2>/dev/null; exit' TERM
     trap '' HUP INT
     exec 5>&-
     pump in 0 "$box"
     if [ "$sent" = 0 ]; then say 'eof 0'; else follow "eof $sent"; fi
+    { : >"$box.given"; } 2>/dev/null # the pid of this process may be another's from now on
   } &
   sender=$!
 fi

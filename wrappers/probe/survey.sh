@@ -16,6 +16,7 @@ fact bash "$BASH_VERSION"
 for program in awk grep sed tar gzip base64 getent mkfifo od setsid; do
   has "$program" || fact lacks "$program"
 done
+if has setsid && ! setsid --fork true 2>/dev/null; then fact lacks "setsid --fork (util-linux 2.32)"; fi
 if unshare --user true 2>/dev/null; then fact userns yes; fi
 if [[ -r /dev/fuse && -w /dev/fuse ]]; then fact fuse yes; fi
 if has squashfuse_ll || has squashfuse; then fact squashfuse yes; fi

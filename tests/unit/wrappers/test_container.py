@@ -92,6 +92,7 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     node.fill(1)
     (node.path / "sessions").write_text("")
     leaks = {"SLURM_NTASKS": "8", "LD_PRELOAD": "", "PMIX_RANK": "1", "BASH_FUNC_ml%%": "() { :; }", "TMPDIR": "/x"}
+    leaks.update(UID="7", EUID="7", SHELLOPTS="hashall", BASHOPTS="cmdhist")  # which end an image's bash
     kept = {"CUDA_VISIBLE_DEVICES": "0,1", "ODD": "two\nlines=SLURM_X"}
     found = node.run("clean_env.sh", "inside", "tmp", "env", "-0", shell="bash", environ={**leaks, **kept})
     arrived = dict(pair.decode().split("=", 1) for pair in found.split(b"\0")[:-1])

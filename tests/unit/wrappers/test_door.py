@@ -36,6 +36,19 @@ def test_the_jobs_code(sh: Shell, tmp_path: Path, mnrun: str, srun: str, cancell
     assert (tmp_path / "cancelled").read_text() == cancelled
 
 
+def test_a_signal_for_the_program_ends_no_task(sh: Shell, tmp_path: Path) -> None:
+    """A task that waits has the job's code all the same."""
+    executable(tmp_path / "bin/uname", "echo node02")
+    functions = "".join(f"/^{name}() {{/,/^}}/p;" for name in ("told", "leave", "stand_by"))
+    script = f"""set -euo pipefail
+eval "$(sed -n '{functions}' "$1")"
+place=$PWD/place
+(sleep 0.3; kill -USR1 $$; kill -USR2 $$; sleep 0.3; mkdir place; echo "$place 4" >place/own) &
+stand_by"""
+    sh(script, str(wrappers()[DOOR]), shell="bash", code=4)
+    assert (tmp_path / "place/left.0").exists()
+
+
 def test_the_end_is_over_before_slurms_kill(sh: Shell, tmp_path: Path) -> None:
     """Of KillWait's 30 s the other tasks wait for 5 s. They may have gone when the code comes."""
     executable(tmp_path / "bin/sleep", f'echo "$*" >>{tmp_path}/slept')

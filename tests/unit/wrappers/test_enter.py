@@ -19,6 +19,7 @@ env RANK=1 sh -c 'sleep 60; :' >/dev/null 2>&1 & note $! 1
 below=''
 until [[ -n $below ]]; do read -r below _ <"/proc/$!/task/$!/children"; done
 echo "1 0" >pid.2
+: >pid.3
 cd ..
 """
 

@@ -19,6 +19,7 @@ from mnrun.schedulers.hosts.facts import host_facts
 from unit.conftest import Shell
 from unit.decoys import Decoys
 from unit.samples import RECORDED
+from unit.wrappers.node import executable
 
 FACTS = wrapper("facts.sh")
 HOST = os.uname().nodename
@@ -94,6 +95,12 @@ def bare(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "mpirun.openmpi").write_text(MPIRUN)
     (tmp_path / "mpirun.openmpi").chmod(0o755)
     return {**NODE, "PATH": str(tmp_path)}
+
+
+def test_a_setsid_that_is_too_old(sh: Shell, bare: dict[str, str], tmp_path: Path) -> None:
+    executable(tmp_path / "setsid", '[ "$1" != --fork ]')
+    survey = node_survey(parse(sh(kit.survey(), shell="bash", environ=bare).decode()))
+    assert "setsid --fork (util-linux 2.32)" in survey.lacks
 
 
 def test_the_survey(sh: Shell, bare: dict[str, str]) -> None:

@@ -40,6 +40,20 @@ def function(name: str, script: str = "guard.sh") -> str:
     return text[start:end]
 
 
+def test_an_undertaker_that_cannot_start(sh: Shell, tmp_path: Path) -> None:
+    """Its reason, and no directory is left."""
+    text = wrapper("guard.sh")
+    block = text[text.index("\ntrap '' PIPE\nif ! ") : text.index("\ntrap - PIPE\n")]
+    script = f"""set -euo pipefail
+mkdir job; cd job; mnrun_here=$PWD mnrun_node=n1
+exec {{mnrun_life}}> >(exec true)
+wait $!
+{block}"""
+    said = sh(script, shell="bash", code=1).decode()
+    assert said.startswith("fail n1 setsid of this node has no --fork"), said
+    assert not (tmp_path / "job").exists()
+
+
 def test_a_lease_that_is_silent_after_a_signal(sh: Shell) -> None:
     """The signal goes on to the ranks, and the limit of the silence counts all the same."""
     functions = "".join(map(function, NAMES)).replace("-t 5", "-t 0.3")

@@ -180,6 +180,25 @@ def test_an_output_that_cannot_be_kept_there(asking: Asking, home: Path) -> None
     assert asking(script) == ["255", "ssh: n1: a part of what came was lost on the way"]
 
 
+# A message's first 64 kB find room, and its rest does not. The input cannot be kept, or cannot be read.
+@pytest.mark.parametrize(
+    ("before", "kind", "source", "lost"),
+    [
+        ("trap '' XFSZ; ulimit -f 128", "out", "head -c 600000 /dev/zero |", True),
+        ("ln -s /dev/full box.in.chunk; ln -s /dev/full box.try", "in", "head -c 200000 /dev/zero |", True),
+        ("exec </", "in", "", False),
+    ],
+)
+def test_a_disk_that_becomes_full(sh: Shell, home: Path, before: str, kind: str, source: str, lost: bool) -> None:
+    """The length that is told is not that of the data which arrives."""
+    script = f""". ./pipe_frames.sh
+message() {{ size=$(base64 -w 0 <"$2" | wc -c); arrived=$((arrived + size)); sent=$((sent + size)); }}
+{before}
+{source} {{ exec 3<&0; arrived=0; pump {kind} 99 box; echo "$sent $arrived"; }}"""
+    told, arrived = map(int, sh(f"here=.; {ANSWER}; exec 4</dev/null; {script}", shell="dash").split())
+    assert (told > arrived) == lost
+
+
 ANSWER = """mkfifo up; exec 9<>up; echo n1 >self"""
 
 
