@@ -76,7 +76,7 @@ def hanging(scene: Scene) -> Generator[None, None, None]:
             yield
         finally:
             cluster.root(LOGIN, "umount", "--lazy", RECORDS)
-            server.end(10)
+            server.end()
             cluster.root(LOGIN, "rm", "-rf", "/run/fuse")
 
 

@@ -195,8 +195,8 @@ def test_alloc_for_more_time_than_there_is(cluster: Cluster, desk: Desk) -> None
 def test_alloc_refuses_before_it_waits(cluster: Cluster) -> None:
     """With all nodes taken, a mistake is known at once; a file that is not here is a warning."""
     with cluster.held("-N4", "--exclusive"):
-        only_line(cluster.alice(["mnrun", "-t", "1h", *PLAIN, "--", "true"], seconds=20), 2, "--time '1h'", "12:00:00")
-        only_line(cluster.alice(["mnrun", "-o", "o.%t", *PLAIN, "--", "true"], seconds=20), 122, "--split-output")
+        only_line(cluster.alice(["mnrun", "-t", "1h", *PLAIN, "--", "true"]), 2, "--time '1h'", "12:00:00")
+        only_line(cluster.alice(["mnrun", "-o", "o.%t", *PLAIN, "--", "true"]), 122, "--split-output")
         with cluster.running(["mnrun", *TWO, "--image", "/no/such.sif", "--", "true"]) as job:
             job.saying(lambda result: "no Slurm allocation here" in result.err, "waiting")
             first = mine(job.so_far())[0]

@@ -58,7 +58,7 @@ def hanging(cluster: Cluster) -> Iterator[str]:
         finally:
             cluster.root(WORKER, "umount", "--lazy", place)
             cluster.root("node01", "umount", place)
-            server.end(10)
+            server.end()
 
 
 @pytest.mark.skipif(not full(), reason="half a minute until Slurm has killed what hangs: --full")
