@@ -44,6 +44,7 @@ SHAPES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...], dict[str, int]]] 
         ("--exclude", "node01", "--ntasks-per-node", "3"),
         {"node02": 3, "node03": 3},
     ),
+    "a most each": (2, ("-n", "3", "--ntasks-per-node=2"), (), {"node01": 2, "node02": 1}),
     "one of 4": (4, ("--ntasks-per-node=3",), ("--nodelist", "node03", "-n", "3"), {"node03": 3}),
 }
 MATRIX = cells(
