@@ -13,12 +13,13 @@ import glob
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mnrun.config import jobfile, profiles
 from mnrun.config import layers as settings
 from mnrun.config.layers import Setting, Settings
+from mnrun.config.options import BY_NAME
 from mnrun.config.profiles import Sheet
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobspec import Layer, derived
@@ -49,8 +50,44 @@ class Shelf:
     warnings: tuple[str, ...]
 
 
+# The settings of an image and of its container.
+OF_IMAGES = (
+    *("image", "runtime", "pull", "pull_timeout", "image_cache", "podman_root", "container_args", "bind"),
+    *("module", "env", "profile", "job_dir", "slurm_poll", "force", "verbose", "quiet"),
+)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The settings that count for a verb that starts no job: those of `names`, and those that are typed.
+
+    The verb itself sets those in `own`. A site's policy is for what is typed.
+    """
+
+    names: Sequence[str] = OF_IMAGES
+    own: Mapping[str, object] = field(default_factory=dict)
+
+    def of(self, merged: Settings, line: Settings) -> dict[str, Setting]:
+        """Return the settings of this scope. Of the variables in files, PATH alone shapes a container."""
+        kept = {name: setting for name, setting in merged.items() if name in (*self.names, *line)}
+        if "env" in kept:
+            words = [(w, o) for w, o in kept["env"].words if w.lstrip("!").partition("=")[0] == "PATH"]
+            kept["env"] = replace(kept["env"], value=tuple(w for w, _ in words), each=tuple(o for _, o in words))
+        own = {
+            name: Setting(settings.parse(BY_NAME[name], v, "mnrun"), derived("mnrun")) for name, v in self.own.items()
+        }
+        return {**settings.builtin(), **kept, **own}
+
+
 def gather(
-    options: Mapping[str, object], path: str, environ: Mapping[str, str], cwd: str, home: str, *, batch: bool = False
+    options: Mapping[str, object],
+    path: str,
+    environ: Mapping[str, str],
+    cwd: str,
+    home: str,
+    *,
+    batch: bool = False,
+    scope: Scope | None = None,
 ) -> JobSettings:
     """Merge the layers from built-in to command line. `path` is the job file's, or "". `batch`: the job is for sbatch.
 
@@ -70,11 +107,13 @@ def gather(
     content = profiles.parse(sheet)
     contents = (site, content, user)
     merged, partition = profiles.merged(settings.builtin(), contents, job_layers)
+    if scope is not None:
+        merged = scope.of(merged, line)
     if sheet is not None:
         why = profile.origin if profile else derived("its match fits this place")
         merged["profile"] = Setting(sheet.name, why)
     if "force" not in merged or not merged["force"].value:
-        requests = settings.merge(user.settings, *job_layers)
+        requests = line if scope is not None else settings.merge(user.settings, *job_layers)
         profiles.refuse_unwanted(requests, content.policy, f"profile {sheet.name if sheet else ''}")
         profiles.refuse_unwanted(requests, site.policy, "this site")
     return JobSettings(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mnrun.running.hosts import HostSession
 
 # The options of an allocation that mnrun gets. They have no effect on a job that has its nodes already.
-_OF_ALLOCATIONS = tuple(option.name for option in OPTIONS if option.batch and "shell" in option.verbs)
+OF_ALLOCATIONS = tuple(option.name for option in OPTIONS if option.batch and "shell" in option.verbs)
 VERBS = ("run", "shell", "submit", "check")  # the verbs that take the size of a job
 
 
@@ -74,7 +74,7 @@ def allocates(spec: JobSpec) -> bool:
 
 def request(spec: JobSpec) -> str:
     """Return the line that gets an allocation for the job."""
-    return shlex.join(at_hand(os.environ).request(spec, _OF_ALLOCATIONS))
+    return shlex.join(at_hand(os.environ).request(spec, OF_ALLOCATIONS))
 
 
 def current(spec: JobSpec) -> tuple[Allocation, Site]:
@@ -118,4 +118,4 @@ def allocated(spec: JobSpec, screen: Screen) -> AbstractContextManager[Granted]:
     """
     scheduler = at_hand(os.environ)
     screen.say(f"no {scheduler.TITLE} allocation here; mnrun gets one: {request(spec)}")
-    return scheduler.allocated(spec, _OF_ALLOCATIONS, os.environ, screen)
+    return scheduler.allocated(spec, OF_ALLOCATIONS, os.environ, screen)

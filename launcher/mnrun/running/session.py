@@ -30,6 +30,7 @@ from mnrun.system.signals import Signals, cleaning_up
 
 if TYPE_CHECKING:
     from mnrun.config.layers import Settings
+    from mnrun.config.load import Scope
     from mnrun.jobs.job_dir import Records
     from mnrun.planning.show import Judgement
     from mnrun.running.outputs import Written
@@ -199,13 +200,13 @@ def _explained(outcome: Outcome, written: Written, split_output: str, screen: Sc
     return replace(outcome, why=why)
 
 
-def look(command: tuple[str, ...], given: dict[str, object]) -> View:
-    """Return the plan of a run, and change nothing. Raises LaunchError."""
+def look(command: tuple[str, ...], given: dict[str, object], scope: Scope | None = None) -> View:
+    """Return the plan of a run, and change nothing. `scope` is that of a verb which starts no job. Raises LaunchError."""
     from mnrun.planning.show import Judgement
     from mnrun.running import outputs, probe
     from mnrun.schedulers import BATCH
 
-    spec = spec_of(command, given)
+    spec = spec_of(command, given, scope=scope)
     outputs.refuse_apart(outputs.live_files(spec))
     allocation: Allocation | None
     with nodes.connected(spec, Screen(quiet=True), look=True) if spec.hosts.names else nullcontext() as hosts:
@@ -241,11 +242,12 @@ def spec_of(
     batch: bool = False,
     live: bool = False,
     again: bool = False,
+    scope: Scope | None = None,
 ) -> JobSpec:
     """Return the job of these options and all other sources of settings.
 
     `batch` is for sbatch, and `live` for a run that starts now. `again` is for the same job in its new allocation: its
-    warnings were shown. Raises UsageError or Impossible.
+    warnings were shown. `scope` is that of a verb which starts no job. Raises UsageError or Impossible.
     """
     from mnrun.config.load import as_given, gather
 
@@ -254,7 +256,10 @@ def spec_of(
     path = str(given.pop("job_file", "") or "")
     here, home = cwd(), str(Path.home())
     frozen = bool(given.pop("as_given", False))
-    sources = as_given(given, os.environ) if frozen else gather(given, path, os.environ, here, home, batch=batch)
+    if frozen:
+        sources = as_given(given, os.environ)
+    else:
+        sources = gather(given, path, os.environ, here, home, batch=batch, scope=scope)
     settings = sources.settings
     for warning in () if again else sources.warnings:
         Screen().warn(warning)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
@@ -145,6 +146,38 @@ def test_a_module_is_loaded_first(login: Terminal, mocker: MockerFixture) -> Non
 def in_job(login: Terminal, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     return login
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '[resources]\npartition = "gpu"\n[partition.gpu]\ngpus_per_node = 8',
+        "nodes = 3",
+        "ntasks_per_node = 800000",
+        '[policy]\nruntime = "Apptainer alone is there"',
+    ],
+)
+def test_settings_of_jobs_have_no_effect_on_what_is_asked(
+    in_job: Terminal, nodes: Nodes, tmp_path: Path, lines: str
+) -> None:
+    """All nodes of the job are asked, without ranks."""
+    place = tmp_path / ".config/mnrun/profiles"
+    place.mkdir(parents=True)
+    (place / "here.toml").write_text(f'match.hostname = "*"\n{lines}\n')
+    answer = in_job("check")
+    assert answer.code == 0, answer
+    assert nodes.names == [("node01", "node02")]
+
+
+def test_nodes_that_are_asked_for_are_those_of_the_profile(login: Terminal, salloc: Salloc, nodes: Nodes) -> None:
+    """Its partition counts, and so do the GPUs of that."""
+    place = Path.home() / ".config/mnrun/profiles"
+    place.mkdir(parents=True)
+    lines = 'ntasks_per_node = 8\nresources.partition = "gpu"\n[partition.gpu]\ngpus_per_node = 4\n'
+    (place / "here.toml").write_text(f'match.hostname = "*"\n{lines}')
+    login("check", "-N", "2")
+    assert set(salloc.argv[1:-3]) > {"-N", "2", "--partition=gpu", "--gpus-per-node"}
+    assert not any(word.startswith(("-n", "--ntasks")) for word in salloc.argv)
 
 
 def test_the_verdict_on_an_image(in_job: Terminal, mocker: MockerFixture) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
+from mnrun.running import prepare
 from unit.typed import Terminal, complaint
 
 
@@ -53,6 +55,53 @@ def test_what_is_refused(mnrun: Terminal, tmp_path: Path, words: tuple[str, ...]
     (tmp_path / "tree").mkdir()
     (tmp_path / "own.def").write_text("Bootstrap: docker\nFrom: debian:12\n")
     assert said in complaint(mnrun("image", *words))
+
+
+# Settings of a site for its jobs: a profile's lines, and variables.
+OF_JOBS = [
+    ('[resources]\npartition = "gpu"\n[partition.gpu]\ngpus_per_node = 8', {}),
+    ('launcher = "srun"', {}),
+    ('mode = "outside-in"\n[env]\nNO_SUCH_VARIABLE = true', {}),
+    ('hosts = "a,b"', {}),
+    ("hardened = true", {}),
+    ('[policy]\nlocal = "ask Slurm"', {}),
+    ("", {"MNRUN_NODES": "2"}),
+    ("", {"MNRUN_NTASKS_PER_NODE": "800000"}),
+    ("", {"MNRUN_NODELIST": "n1"}),
+]
+
+
+@pytest.mark.parametrize(("lines", "variables"), OF_JOBS)
+def test_settings_of_jobs_have_no_effect(
+    mnrun: Terminal,
+    tmp_path: Path,
+    mocker: MockerFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: str,
+    variables: dict[str, str],
+) -> None:
+    """An image is pulled and looked at on this machine, without ranks."""
+    _profile(tmp_path, lines)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    mocker.patch.object(prepare, "prepare", side_effect=lambda plan, *_: plan)
+    pulled = mnrun("image", "pull", "docker://app:1")
+    assert (pulled.code, pulled.out) == (0, "docker://app:1\n"), pulled
+    assert "mnrun image pull team/app:1" in complaint(mnrun("image", "inspect", "team/app:1"))
+
+
+def test_settings_of_images_have_an_effect(mnrun: Terminal, tmp_path: Path) -> None:
+    """Those of a profile, and a policy for what is typed."""
+    _profile(tmp_path, 'image_cache = "/images"\n[policy]\nruntime = "Apptainer alone is there"')
+    assert "team/app:1 is not in /images" in complaint(mnrun("image", "inspect", "team/app:1"))
+    refused = mnrun("image", "inspect", "team/app:1", "--runtime", "docker")
+    assert refused.code == 122 and "Apptainer alone is there" in refused.err
+
+
+def _profile(home: Path, lines: str) -> None:
+    place = home / ".config/mnrun/profiles"
+    place.mkdir(parents=True)
+    (place / "here.toml").write_text(f'match.hostname = "*"\n{lines}\n')
 
 
 def test_an_empty_cache(mnrun: Terminal, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import click
@@ -12,6 +12,7 @@ import click
 from mnrun import nodeset
 from mnrun.cli.check import REQUEST
 from mnrun.cli.parsing import print_json
+from mnrun.config import load
 from mnrun.errors import Impossible, UsageError
 from mnrun.facts import by_node, parse
 from mnrun.jobspec import JobSpec
@@ -31,13 +32,28 @@ def check(as_json: bool, **options: object) -> None:
         problem = f"--runtime {options['runtime']} has no effect without an image"
         raise UsageError(problem, "name one with --image REF, or leave it out: check shows every runtime")
     # Without an image, no runtime is chosen: all of them are shown.
-    given = options if options["image"] else {**options, "runtime": "host"}
-    spec = session.spec_of(("check",), dict(given), live=True)
-    with _held(spec, any(options[name] for name in REQUEST)):
+    wanted = any(options[name] for name in REQUEST)
+    scope = load.Scope(_counting(options, wanted), {} if options["image"] else {"runtime": "host"})
+    spec = session.spec_of(("check",), dict(options), live=True, scope=scope)
+    with _held(spec, wanted):
         rows = [row for node, answer in _surveys(spec).items() for row in survey.findings(node, answer)]
-        view = session.look(("check",), dict(given)) if options["image"] else None
+        view = session.look(("check",), dict(options), scope) if options["image"] else None
         _show(rows, view, as_json)
         _refuse(rows, view, login=where.could_be_allocated(spec))
+
+
+# The settings of an allocation, and those of the ways to start ranks on its nodes.
+_OF_ALLOCATIONS = (*where.OF_ALLOCATIONS, "alloc", "exclude", "gres", "gpus_per_node")
+_OF_STARTS = ("mode", "launcher", "mpi")
+
+
+def _counting(options: Mapping[str, object], wanted: bool) -> tuple[str, ...]:
+    """Return the names of the settings that count. Those of a job's size and nodes do so only for nodes of Slurm's."""
+    names = (*load.OF_IMAGES, "hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "local")
+    held = where.in_job()
+    if (wanted or held) and not options["local"]:
+        names += _OF_STARTS
+    return names + _OF_ALLOCATIONS if wanted and not held else names
 
 
 @contextmanager

@@ -175,8 +175,8 @@ def pull(reference: str, output: str, policy: str, force: bool, quiet: bool, run
 
 def _spec(name: str, runtime: str | None, **more: object) -> JobSpec:
     """Return a job in this image, on this machine. Raises LaunchError."""
-    options = {"image": name, "local": True, **({"runtime": runtime} if runtime else {}), **more}
-    return session.spec_of(("true",), options)
+    options = {"image": name, "runtime": runtime, **more}
+    return session.spec_of(("true",), options, scope=load.Scope(own={"local": True}))
 
 
 def _pulled(spec: JobSpec, shown: Screen) -> str:
@@ -199,8 +199,8 @@ def _asked(name: str, runtime: str | None) -> tuple[probe.Probe, str]:
 
     Raises UsageError if this machine can tell that the image is not there.
     """
-    options = {"image": name, "local": not nodes.in_job(), **({"runtime": runtime} if runtime else {})}
-    spec = session.spec_of(("true",), options)
+    scope = load.Scope(own={"local": not nodes.in_job()})
+    spec = session.spec_of(("true",), {"image": name, "runtime": runtime}, scope=scope)
     allocation, site = nodes.current(spec)
     node_probe = probe.Probe(spec, allocation, site, os.environ, None)
     place = node_probe.image
