@@ -92,6 +92,7 @@ why() { # Print why the image is missing, and the remedy
   [[ $registry == *[.:]* || $registry == localhost ]] || registry=docker.io
   # The order counts. A line that names a program or a refusal often also has `not found` or `does not exist`.
   case $said in
+    *"command not found"*) echo "cannot pull $reference: this node lacks the program: install it, or load its module ($said)" ;;
     *"docker-credential-"*"executable file not found"*)
       echo "cannot pull $reference: the login helper of ~/.docker/config.json is not on this node: remove credsStore from that file, and log in again ($said)" ;;
     *"executable file not found"*) echo "cannot pull $reference: this node lacks a program that ${program[0]} needs ($said)" ;;

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mnrun.config.options import BY_NAME
-from mnrun.errors import UsageError
+from mnrun.errors import Impossible, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Fault, Outcome, Plan, Site
 from mnrun.planning import layout, needs, plan, summary
@@ -200,13 +200,15 @@ def _explained(outcome: Outcome, written: Written, split_output: str, screen: Sc
     return replace(outcome, why=why)
 
 
-def look(command: tuple[str, ...], given: dict[str, object], scope: Scope | None = None) -> View:
-    """Return the plan of a run, and change nothing. `scope` is that of a verb which starts no job. Raises LaunchError."""
+def look(
+    command: tuple[str, ...], given: dict[str, object], scope: Scope | None = None, *, again: bool = False
+) -> View:
+    """Return the plan of a run, and change nothing. `scope` and `again` are as for spec_of. Raises LaunchError."""
     from mnrun.planning.show import Judgement
     from mnrun.running import outputs, probe
     from mnrun.schedulers import BATCH
 
-    spec = spec_of(command, given, scope=scope)
+    spec = spec_of(command, given, scope=scope, again=again)
     outputs.refuse_apart(outputs.live_files(spec))
     allocation: Allocation | None
     with nodes.connected(spec, Screen(quiet=True), look=True) if spec.hosts.names else nullcontext() as hosts:
@@ -246,8 +248,9 @@ def spec_of(
 ) -> JobSpec:
     """Return the job of these options and all other sources of settings.
 
-    `batch` is for sbatch, and `live` for a run that starts now. `again` is for the same job in its new allocation: its
-    warnings were shown. `scope` is that of a verb which starts no job. Raises UsageError or Impossible.
+    `batch` is for sbatch, and `live` for a run that starts now. `again` is for a job that was read before: its warnings
+    were shown, and its modules are loaded. `scope` is that of a verb which starts no job. Raises UsageError or
+    Impossible.
     """
     from mnrun.config.load import as_given, gather
 
@@ -263,8 +266,8 @@ def spec_of(
     settings = sources.settings
     for warning in () if again else sources.warnings:
         Screen().warn(warning)
-    if live and "module" in settings and not {"hosts", "hostfile"} & set(settings):
-        _load_modules(settings["module"].value)
+    if "module" in settings and not (batch or again or {"hosts", "hostfile"} & set(settings)):
+        _load_modules(settings["module"].value, refuse=live)
     around = Surroundings(
         cwd=here,
         home=home,
@@ -303,12 +306,18 @@ def _env_files(settings: Settings) -> dict[str, str]:
     return {path: _read(path) for path in files}
 
 
-def _load_modules(names: object) -> None:
-    """Load the modules into the environment of this process."""
+def _load_modules(names: object, refuse: bool) -> None:
+    """Load the modules into the environment of this process. Raise Impossible, or warn, if that fails."""
     from mnrun.system import modules
 
     assert isinstance(names, tuple)
-    loaded = dict(modules.load(names, os.environ))
+    try:
+        loaded = dict(modules.load(names, os.environ))
+    except Impossible as error:
+        if refuse:
+            raise
+        Screen().warn(str(error))
+        return
     os.environ.clear()
     os.environ.update(loaded)
 

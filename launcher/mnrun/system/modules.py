@@ -1,4 +1,4 @@
-"""Load environment modules for a live run as a batch script does, and return the resulting environment."""
+"""Load environment modules as a batch script does, and return the resulting environment."""
 
 from __future__ import annotations
 

@@ -140,6 +140,8 @@ def test_a_module_is_loaded_first(login: Terminal, mocker: MockerFixture) -> Non
     load = mocker.patch.object(modules, "load", side_effect=lambda names, environ: environ)
     assert login("check", "--module", "apptainer/1.3").code == 0
     assert load.call_args.args[0] == ("apptainer/1.3",)
+    assert login("check", "--module", "apptainer/1.3", "--image", "/app.sif").code == 0
+    assert load.call_count == 2, "once for each call"
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from mnrun import __version__
 from mnrun.errors import LaunchError, NodeError
 from mnrun.running import execute
 from mnrun.schedulers import slurm
+from mnrun.system import modules
 from unit.jobs.test_archive import made
 from unit.typed import Answer, ClosedTerminal, Launched, Terminal, complaint
 
@@ -435,3 +436,12 @@ def test_exit_code_with_a_closed_terminal(mnrun: Terminal, monkeypatch: pytest.M
     """Nobody can read the message, and the exit code is the same."""
     monkeypatch.setattr(sys, "stderr", ClosedTerminal())
     assert mnrun("run", "--runtime", "host", "--mode", "sideways", "./app").code == 2
+
+
+def test_modules_are_loaded_for_a_plan(mnrun: Terminal, mocker: MockerFixture) -> None:
+    """As for a run, and not for a batch script."""
+    load = mocker.patch.object(modules, "load", side_effect=lambda names, environ: environ)
+    words = ("--module", "apptainer/1.3", "--image", "/app.sif", "--", "./app")
+    assert mnrun("plan", "--format", "sbatch", *words).code == 0 and not load.called
+    assert mnrun("plan", *words).code == 0
+    assert load.call_args.args[0] == ("apptainer/1.3",)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
+from mnrun.errors import Impossible
 from mnrun.running import prepare
+from mnrun.system import modules
 from unit.typed import Terminal, complaint
 
 
@@ -96,6 +98,16 @@ def test_settings_of_images_have_an_effect(mnrun: Terminal, tmp_path: Path) -> N
     assert "team/app:1 is not in /images" in complaint(mnrun("image", "inspect", "team/app:1"))
     refused = mnrun("image", "inspect", "team/app:1", "--runtime", "docker")
     assert refused.code == 122 and "Apptainer alone is there" in refused.err
+
+
+@pytest.mark.parametrize("verb", ["pull", "inspect", "verify"])
+def test_modules_are_loaded(mnrun: Terminal, tmp_path: Path, mocker: MockerFixture, verb: str) -> None:
+    """The runtime may come from one. A module that is not there is a warning."""
+    _profile(tmp_path, 'modules = ["apptainer/1.3"]')
+    mocker.patch.object(prepare, "prepare", side_effect=lambda plan, *_: plan)
+    load = mocker.patch.object(modules, "load", side_effect=Impossible("module load apptainer/1.3 failed"))
+    assert "mnrun: warning: module load apptainer/1.3 failed\n" in mnrun("image", verb, "team/app:1").err
+    assert load.call_args.args[0] == ("apptainer/1.3",)
 
 
 def _profile(home: Path, lines: str) -> None:

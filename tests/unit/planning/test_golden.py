@@ -70,6 +70,7 @@ def told(request: pytest.FixtureRequest, mocker: MockerFixture, monkeypatch: pyt
     mocker.patch("mnrun.schedulers.slurm.is_here", return_value=True)
     mocker.patch("mnrun.schedulers.slurm.queue.UserQueue.nodes", return_value=())
     mocker.patch("mnrun.system.paths.fault", return_value="")
+    mocker.patch("mnrun.system.modules.load", side_effect=lambda names, environ: environ)
     mocker.patch.object(probe.Probe, "_answer", return_value=(RECORDED / "facts.txt").read_text())
     mocker.patch.object(probe.Probe, "_place", return_value=None)
     mocker.patch.object(session, "token", return_value="xxxxxx")

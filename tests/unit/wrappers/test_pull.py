@@ -89,6 +89,10 @@ WORDS = {
         ("apptainer", "docker://app:1", f'{OCI}while building SIF: exec: "mksquashfs": {MISSING}'),
         "cannot pull docker://app:1: this node lacks a program that apptainer needs (while building SIF",
     ),
+    "a runtime that lacks": (
+        ("apptainer", "docker://app:1", "mnrun: line 7: apptainer: command not found"),
+        "cannot pull docker://app:1: this node lacks the program: install it, or load its module (mnrun: line 7: app",
+    ),
     "a registry that is down": (
         ("docker", "reg:5000/app:1", f'{DAEMON}Get "https://reg:5000/v2/": dial tcp: connect: connection refused'),
         "the registry reg:5000 does not answer: the nodes must reach it",

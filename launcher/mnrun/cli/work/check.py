@@ -37,7 +37,7 @@ def check(as_json: bool, **options: object) -> None:
     spec = session.spec_of(("check",), dict(options), live=True, scope=scope)
     with _held(spec, wanted):
         rows = [row for node, answer in _surveys(spec).items() for row in survey.findings(node, answer)]
-        view = session.look(("check",), dict(options), scope) if options["image"] else None
+        view = session.look(("check",), dict(options), scope, again=True) if options["image"] else None
         _show(rows, view, as_json)
         _refuse(rows, view, login=where.could_be_allocated(spec))
 
@@ -48,12 +48,14 @@ _OF_STARTS = ("mode", "launcher", "mpi")
 
 
 def _counting(options: Mapping[str, object], wanted: bool) -> tuple[str, ...]:
-    """Return the names of the settings that count. Those of a job's size and nodes do so only for nodes of Slurm's."""
-    names = (*load.OF_IMAGES, "hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "local")
+    """Return the names of the settings that count: an allocation's if one is `wanted`, and the start's on its nodes."""
     held = where.in_job()
-    if (wanted or held) and not options["local"]:
-        names += _OF_STARTS
-    return names + _OF_ALLOCATIONS if wanted and not held else names
+    return (
+        *load.OF_IMAGES,
+        *("hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "local"),
+        *(_OF_STARTS if (wanted or held) and not options["local"] else ()),
+        *(_OF_ALLOCATIONS if wanted and not held else ()),
+    )
 
 
 @contextmanager
