@@ -177,7 +177,14 @@ def unknown_of_sbatch(environ: Mapping[str, str]) -> list[str]:
 
 
 # Options for the same thing: one of them in a layer replaces the others in the layers below.
-RIVALS = (("gres", "gpus_per_node", "gpus"), ("mem", "mem_per_cpu", "mem_per_gpu"))
+RIVALS = (
+    ("gres", "gpus_per_node", "gpus"),
+    ("mem", "mem_per_cpu", "mem_per_gpu"),
+    ("hosts", "hostfile", "local"),
+)
+GPUS = ("gres", "gpus_per_node", "gpus", "gpus_per_task")  # requests, which replace a --no-gpu below
+# Options -> the words of --slurm for the same thing.
+WORDS = {"exclusive": ("exclusive",), "requeue": ("requeue", "no-requeue")}
 
 
 def merge(*layers: Settings) -> dict[str, Setting]:
@@ -193,10 +200,17 @@ def merge(*layers: Settings) -> dict[str, Setting]:
 
 
 def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
-    """Return the lower settings without the rivals of those in `layer`. Of --gres, GPUs and `none` are rivals."""
-    rest = dict(below)
+    """Return the lower settings without the rivals of those in `layer`.
+
+    Of --gres, GPUs and `none` are rivals. `local = false` is none.
+    """
+    rest = _without_words(below, layer)
     gres = str(layer["gres"].value) if "gres" in layer else ""
     given = {name for name in layer if name != "gres" or parted(gres)[0] or gres == "none"}
+    if "local" in layer and not layer["local"].value:
+        given.remove("local")
+    if "no_gpu" not in layer and gres != "none" and any(name in given and layer[name].value for name in GPUS):
+        rest.pop("no_gpu", None)
     for rivals in RIVALS:
         if given & set(rivals):
             for name in set(rivals) & set(rest) - set(layer):
@@ -204,6 +218,20 @@ def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
                 others = parted(str(setting.value))[1] if name == "gres" else ""
                 if others:
                     rest[name] = replace(setting, value=others)
+    return rest
+
+
+def _without_words(below: Settings, layer: Settings) -> dict[str, Setting]:
+    """Return the lower settings without the words of --slurm that contradict `layer`, and without options that its
+    words contradict."""
+    rest = dict(below)
+    typed = {word.partition("=")[0] for word, _ in layer["slurm"].words} if "slurm" in layer else set()
+    for name, synonyms in WORDS.items():
+        if name in layer and "slurm" in rest:
+            kept = [(w, origin) for w, origin in rest["slurm"].words if w.partition("=")[0] not in synonyms]
+            rest["slurm"] = replace(rest["slurm"], value=tuple(w for w, _ in kept), each=tuple(o for _, o in kept))
+        elif typed & set(synonyms):
+            rest.pop(name, None)
     return rest
 
 

@@ -186,7 +186,7 @@ def _hosts(values: Values, start: Start) -> Hosts:
 
 
 def _refuse_beside_hosts(values: Values, start: Start) -> None:
-    if values.has("local"):
+    if values.flag("local"):
         raise UsageError("--local and --hosts exclude each other")
     if start.launcher == "srun":
         raise Impossible("--launcher srun needs a Slurm allocation", "with --hosts use --launcher mpirun")

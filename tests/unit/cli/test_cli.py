@@ -445,3 +445,10 @@ def test_modules_are_loaded_for_a_plan(mnrun: Terminal, mocker: MockerFixture) -
     assert mnrun("plan", "--format", "sbatch", *words).code == 0 and not load.called
     assert mnrun("plan", *words).code == 0
     assert load.call_args.args[0] == ("apptainer/1.3",)
+
+
+def test_hosts_are_no_rivals_of_a_false_local(mnrun: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names no machine."""
+    monkeypatch.setenv("MNRUN_LOCAL", "false")
+    answer = mnrun("submit", "--dry-run", "--hosts", "node01", "--image", "/app.sif", "--", "./app")
+    assert "a job with --hosts cannot be submitted" in answer.err

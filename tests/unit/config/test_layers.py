@@ -280,6 +280,37 @@ def test_only_gpus_are_rivals(below: dict[str, str], above: dict[str, str], left
     assert {name: each.value for name, each in merged.items()} == left
 
 
+@pytest.mark.parametrize(
+    ("below", "above", "left"),
+    [
+        ({"no_gpu": True}, {"gpus_per_node": "4"}, {"gpus_per_node": "4"}),
+        ({"no_gpu": True}, {"gres": "gpu:1"}, {"gres": "gpu:1"}),
+        ({"no_gpu": True}, {"gpus_per_task": "1"}, {"gpus_per_task": "1"}),
+        ({"no_gpu": True}, {"gres": "nvme:1"}, {"no_gpu": True, "gres": "nvme:1"}),
+        ({"no_gpu": True}, {"gres": "none"}, {"no_gpu": True, "gres": "none"}),
+        ({"no_gpu": True}, {"gpus": ""}, {"no_gpu": True, "gpus": ""}),
+        ({"no_gpu": True}, {"gpus": "4", "no_gpu": True}, {"gpus": "4", "no_gpu": True}),
+        ({"slurm": ("exclusive=user", "nice=5")}, {"exclusive": False}, {"slurm": ("nice=5",), "exclusive": False}),
+        ({"slurm": ("no-requeue",)}, {"requeue": True}, {"slurm": (), "requeue": True}),
+        ({"exclusive": True}, {"slurm": ("exclusive=user",)}, {"slurm": ("exclusive=user",)}),
+        ({"requeue": True}, {"slurm": ("no-requeue",)}, {"slurm": ("no-requeue",)}),
+        ({"requeue": True}, {"slurm": ("nice",)}, {"requeue": True, "slurm": ("nice",)}),
+        ({"hosts": "a,b"}, {"local": True}, {"local": True}),
+        ({"hostfile": "/h"}, {"local": True}, {"local": True}),
+        ({"local": True}, {"hosts": "a"}, {"hosts": "a"}),
+        ({"hostfile": "/h"}, {"hosts": "a"}, {"hosts": "a"}),
+        ({"hosts": "a"}, {"local": False}, {"hosts": "a", "local": False}),
+    ],
+)
+def test_a_stronger_layer_contradicts(
+    below: dict[str, layers.Value], above: dict[str, object], left: dict[str, object]
+) -> None:
+    """Its own request stays alone."""
+    site = {name: setting(value, "site") for name, value in below.items()}
+    merged = layers.merge(site, layers.from_command_line(above))
+    assert {name: each.value for name, each in merged.items()} == left
+
+
 def test_sbatchs_own_variables() -> None:
     """Each is our option of that meaning; those of options that are none of ours go to --slurm as they are."""
     environ = {
