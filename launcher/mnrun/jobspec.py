@@ -63,10 +63,14 @@ JOB_LAYERS = frozenset((Layer.JOB_FILE, Layer.VARIABLE, Layer.COMMAND_LINE))  # 
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a value: its text for people, such as `job.toml line 3`, and the layers in which it was set."""
+    """The origin of a value: its text for people, such as `job.toml line 3`, and the layers in which it was set.
+
+    Of a list's word, `level` is the number of its layer among those that were merged. A higher one is stronger.
+    """
 
     text: str
     layers: frozenset[Layer]
+    level: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, text: str, layer: Layer) -> Origin:

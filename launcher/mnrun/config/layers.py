@@ -190,11 +190,11 @@ WORDS = {"exclusive": ("exclusive",), "requeue": ("requeue", "no-requeue")}
 def merge(*layers: Settings) -> dict[str, Setting]:
     """Return the merged layers. A later layer wins, lists and words add up, and `!X` removes X."""
     merged: dict[str, Setting] = {}
-    for layer in layers:
+    for level, layer in enumerate(layers):
         merged = _without_rivals(merged, layer)
         for name, setting in layer.items():
             if BY_NAME[name].repeats:
-                setting = _added(merged.get(name), setting, BY_NAME[name])
+                setting = _added(merged.get(name), setting, BY_NAME[name], level)
             merged[name] = setting
     return merged
 
@@ -235,9 +235,9 @@ def _without_words(below: Settings, layer: Settings) -> dict[str, Setting]:
     return rest
 
 
-def _added(below: Setting | None, above: Setting, option: Option) -> Setting:
+def _added(below: Setting | None, above: Setting, option: Option, level: int) -> Setting:
     words = below.words if below is not None else ()
-    for word, origin in above.words:
+    for word, origin in ((word, replace(origin, level=level)) for word, origin in above.words):
         others = tuple(old for old in words if not _is(option, old[0], word[1:])) if word.startswith("!") else words
         if option.kind == "env" and word.startswith("!"):
             words = (

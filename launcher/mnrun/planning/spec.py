@@ -99,8 +99,7 @@ def _program(values: Values, command: Sequence[str], shell: str, start: Start) -
         _refuse_beside_a_shell(script, command, start.mode)
     elif not script and not command:
         raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
-    explicit = variables.merged(variables.explicit(values))
-    forwarded = (*variables.of_files(around), *explicit)
+    forwarded, explicit = variables.given(values)
     return Program(  # nosec B604 # Program.shell is a word of a job
         command=tuple(command),
         script=script,

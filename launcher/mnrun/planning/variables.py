@@ -26,23 +26,37 @@ def of_the_job(values: Values) -> tuple[Variable, ...]:
 _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
-def of_files(around: Surroundings) -> Iterator[Variable]:
-    """Yield the variables of --env-file."""
-    for path, content in around.env_files.items():
-        for entry in environment.read_file(content, path):
+def given(values: Values) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
+    """Return the variables of --env-file and -x, a stronger one later, and those of -x that no stronger file sets.
+
+    In one layer, -x is stronger than a file.
+    """
+    files, words = list(_of_files(values)), _explicit(values)
+    stronger = {variable.name: level for level, variable in files}
+    ordered = sorted([*files, *words], key=lambda entry: entry[0])
+    explicit = [variable for level, variable in words if level >= stronger.get(variable.name, level)]
+    return tuple(variable for _, variable in ordered), merged(explicit)
+
+
+def _of_files(values: Values) -> Iterator[tuple[int, Variable]]:
+    """Yield the variables of --env-file, each with the level of its layer."""
+    around = values.around
+    for path, origin in values.settings["env_file"].words if values.has("env_file") else ():
+        for entry in environment.read_file(around.env_files[path], path):
             if around.batch and entry.value is None and entry.name not in around.environ:
                 continue  # the job reports it if it has none either
             option = f"--env-file {path}"
-            yield _value_of(entry.name, entry.value, around, option, replace(COMMAND_LINE, text=option))
+            named = replace(COMMAND_LINE, text=option)
+            yield origin.level, _value_of(entry.name, entry.value, around, option, named)
 
 
-def explicit(values: Values) -> tuple[Variable, ...]:
-    """Return the variables of -x."""
+def _explicit(values: Values) -> list[tuple[int, Variable]]:
+    """Return the variables of -x, each with the level of its layer."""
     around = values.around
-    variables: list[Variable] = []
+    variables: list[tuple[int, Variable]] = []
     for word, origin in values.settings["env"].words if values.has("env") else ():
         if word.startswith("!") and environment.NAME.match(word[1:]):
-            variables.append(Variable(word[1:], None, why=str(origin)))
+            variables.append((origin.level, Variable(word[1:], None, why=str(origin))))
             continue
         name, equals, value = word.partition("=")
         _refuse_name(name, word, equals)
@@ -50,10 +64,10 @@ def explicit(values: Values) -> tuple[Variable, ...]:
         later = around.batch and (not typed or values.has("module") or values.has("setup"))
         if later and not equals and name not in around.environ:
             # the job reports it if it has none either
-            variables.append(Variable(name, "", inherited=True, why=str(origin)))
+            variables.append((origin.level, Variable(name, "", inherited=True, why=str(origin))))
             continue
-        variables.append(_value_of(name, value if equals else None, around, "-x", origin))
-    return tuple(variables)
+        variables.append((origin.level, _value_of(name, value if equals else None, around, "-x", origin)))
+    return variables
 
 
 def _refuse_name(name: str, word: str, equals: str) -> None:

@@ -217,6 +217,21 @@ def test_the_last_word_on_a_variable_counts() -> None:
     assert job.program.env == (Variable("A", "2"), Variable("B", "file"), Variable("C", "here"))
 
 
+def test_a_layers_variables_and_files_stay_in_its_place() -> None:
+    """A file replaces variables of weaker layers, and a stronger one replaces those of the file. So does the script,
+    whose call has the files before the variables."""
+    site = {
+        "env": setting(("A=site", "B=site", "!C"), "profile here"),
+        "env_file": setting(("f",), "profile here"),
+    }
+    job = {"env_file": setting(("g",), "job.toml")}
+    line = layers.from_command_line({"image": "app.sif", "env": ("D=line",)})
+    around = Surroundings("/run", "", {}, {"f": "B=f\nE=f\n", "g": "A=g\nC=g\nD=g\nE=g\n"})
+    program = spec.build(layers.merge(layers.builtin(), site, job, line), ("./app",), around).program
+    assert {v.name: v.value for v in program.env} == {"A": "g", "B": "site", "C": "g", "D": "line", "E": "g"}
+    assert [(v.name, v.value) for v in program.explicit] == [("B", "site"), ("D", "line")]
+
+
 def test_names_that_were_passed_are_listed_once() -> None:
     """ENVLIST of the older scripts is made of them."""
     assert build("./app", env=("A=1", "A=2", "B=3")).program.forwarded == ("A", "B")
