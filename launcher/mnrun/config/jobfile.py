@@ -19,7 +19,7 @@ from mnrun.config.layers import EXCLUSIVE, Setting, parse
 from mnrun.config.options import ALIASES, BY_NAME, PATHS, Option
 from mnrun.environment import NAME
 from mnrun.errors import UsageError
-from mnrun.images.reference import clearly
+from mnrun.images.reference import clearly, is_path
 from mnrun.jobspec import Layer, Origin
 
 if sys.version_info >= (3, 11):
@@ -281,7 +281,8 @@ _TYPES: dict[str, tuple[Any, str]] = {
 
 def setting(option: Option, value: Any, page: Page, path: Path) -> Setting:
     """Return the value at `path` as the option's setting. Raises UsageError with the line if it has another type."""
-    return Setting(_value(option, value, page, path), page.origin(path))
+    name = expand(value, page.environ, page.at(path)) if option.name == "image" and isinstance(value, str) else ""
+    return Setting(_value(option, value, page, path), page.origin(path), name="" if is_path(name) else name)
 
 
 def _value(option: Option, value: Any, page: Page, path: Path) -> Any:

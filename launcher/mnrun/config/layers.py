@@ -21,11 +21,15 @@ Value = Union[str, int, bool, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Setting:
-    """A value of an option, and its origin. For a list, `each` has the origin of every word."""
+    """A value of an option, and its origin. For a list, `each` has the origin of every word.
+
+    A file's path of an image also has the `name` that the file has in its place, if that may be an image of a store.
+    """
 
     value: Value
     origin: Origin
     each: tuple[Origin, ...] = field(default=(), compare=False)
+    name: str = field(default="", compare=False)
 
     @property
     def words(self) -> tuple[tuple[str, Origin], ...]:

@@ -120,7 +120,7 @@ def _container(values: Values) -> ContainerOptions:
     runtime = DEFAULT if values.text("runtime") == "auto" else values.text("runtime")
     _rights(values, runtime)
     return ContainerOptions(
-        image=_image(values.text("image"), runtime, values.around),
+        image=_image(_reference(values, runtime), runtime, values.around),
         pull=values.text("pull"),
         pull_timeout=values.number("pull_timeout") or 1800,
         image_cache=of_home(values.text("image_cache"), values.around),
@@ -230,6 +230,12 @@ def _refuse_beside_a_shell(script: str, command: Sequence[str], mode: str) -> No
         )
     if mode == "outside-in":
         raise Impossible("a shell runs in the first node's container, which outside-in lacks", "use --mode inside-out")
+
+
+def _reference(values: Values, runtime: str) -> str:
+    """Return the image as a runtime takes it: where the runtime names its images, a file's `ubuntu` is no path."""
+    name = values.settings["image"].name if values.has("image") else ""
+    return name if name and RUNTIMES[runtime].NAMED else values.text("image")
 
 
 def _image(reference: str, runtime: str, around: Surroundings) -> Image | None:

@@ -12,6 +12,8 @@ from pytest_mock import MockerFixture
 from mnrun.config import load as gather
 from mnrun.config.load import JobSettings
 from mnrun.errors import Impossible, SchedulerError, UsageError
+from mnrun.planning import spec
+from mnrun.planning.values import Surroundings
 from mnrun.schedulers import slurm
 
 
@@ -260,3 +262,19 @@ def test_a_relative_place_of_settings_says_nothing(place: Place, monkeypatch: py
     monkeypatch.chdir(place.cwd)
     found = place.gather(environ={"XDG_CONFIG_HOME": "own"}).settings
     assert ("keep" in found, "force" in found) == (True, False)
+
+
+@pytest.mark.parametrize("image", ["ubuntu", "team/app", "0a1b2c3d4e5f"])
+@pytest.mark.parametrize("runtime", ["docker", "podman"])
+def test_an_image_of_a_store_is_no_path(place: Place, image: str, runtime: str) -> None:
+    """Whichever layer names the runtime. For other runtimes it is a file beside the job file."""
+    (place.cwd / "jobs").mkdir()
+    (place.cwd / "jobs/job.toml").write_text(f'image = "{image}"')
+    around = Surroundings(str(place.cwd), str(place.home), {}, {})
+
+    def named(runtime: str) -> str:
+        found = place.gather("jobs/job.toml", runtime=runtime).settings
+        return spec.build(found, ("./app",), around).container.image_name
+
+    assert named(runtime) == image
+    assert named("apptainer") == f"{place.cwd}/jobs/{image}"
