@@ -10,6 +10,7 @@ from mnrun.cli.jobs import CONTEXT
 from mnrun.images import BUILDERS, FORMATS, STORES
 
 _cache = click.option("--image-cache", metavar="DIR", help="Directory of the images.  [default: ~/.mnrun/cache]")
+_timeout = click.option("--pull-timeout", metavar="TIME", help="Time limit for the pull.  [default: 30m]")
 _runtime = click.option("--runtime", metavar="NAME", default=None, help="Container runtime, as for a job.")
 
 
@@ -75,6 +76,8 @@ def gc(**given: Any) -> None:
 @click.option("--force", is_flag=True, help="Replace an existing FILE.")
 @click.option("-Q", "--quiet", is_flag=True, help="Show errors only.")
 @_runtime
+@_timeout
+@_cache
 def pull(**given: Any) -> None:
     """Pull an image of a registry to this machine, as a job would, and print its place."""
     from mnrun.cli.work import image as work
@@ -85,6 +88,7 @@ def pull(**given: Any) -> None:
 @image.command()
 @click.argument("name", metavar="IMAGE")
 @_runtime
+@_cache
 def inspect(**given: Any) -> None:
     """Show what an image has for mnrun, and whether its MPI works here: in a Slurm job on its first node."""
     from mnrun.cli.work import image as work
@@ -96,6 +100,7 @@ def inspect(**given: Any) -> None:
 @click.argument("name", metavar="IMAGE")
 @click.option("--key", metavar="FILE", default="", help="Demand a signature by this public key (PEM).")
 @_runtime
+@_cache
 def verify(**given: Any) -> None:
     """Compare the digests of an image file on all nodes of the Slurm job, or show it here, and check its signature."""
     from mnrun.cli.work import image as work

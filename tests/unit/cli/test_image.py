@@ -110,6 +110,20 @@ def test_modules_are_loaded(mnrun: Terminal, tmp_path: Path, mocker: MockerFixtu
     assert load.call_args.args[0] == ("apptainer/1.3",)
 
 
+@pytest.mark.parametrize("verb", ["inspect", "verify"])
+def test_another_cache(mnrun: Terminal, verb: str) -> None:
+    """For one call."""
+    assert "team/app:1 is not in /images" in complaint(mnrun("image", verb, "team/app:1", "--image-cache", "/images"))
+
+
+def test_a_pull_has_the_options_that_its_messages_name(mnrun: Terminal, mocker: MockerFixture) -> None:
+    """A time limit, and a cache."""
+    prepared = mocker.patch.object(prepare, "prepare", side_effect=lambda plan, *_: plan)
+    mnrun("image", "pull", "docker://app:1", "--pull-timeout", "1h", "--image-cache", "/images")
+    container = prepared.call_args.args[0].spec.container
+    assert (container.pull_timeout, container.image_cache) == (3600, "/images")
+
+
 def _profile(home: Path, lines: str) -> None:
     place = home / ".config/mnrun/profiles"
     place.mkdir(parents=True)

@@ -150,9 +150,9 @@ def gc(older: str, dry_run: bool, image_cache: str | None) -> None:
     remove_images(cache_of(image_cache), age_of(older), dry_run)
 
 
-def pull(reference: str, output: str, policy: str, force: bool, quiet: bool, runtime: str | None) -> None:
+def pull(reference: str, output: str, policy: str, force: bool, quiet: bool, **options: object) -> None:
     """Pull an image of a registry to this machine, as a job would, and print its place."""
-    spec = _spec(reference, runtime, pull=policy)
+    spec = _spec(reference, True, pull=policy, **options)
     if not spec.container.by_reference:
         raise UsageError(
             f"{reference} is a file or directory, and needs no pull", "name an image of a registry, as docker://…"
@@ -173,10 +173,9 @@ def pull(reference: str, output: str, policy: str, force: bool, quiet: bool, run
     click.echo(str(target))
 
 
-def _spec(name: str, runtime: str | None, **more: object) -> JobSpec:
-    """Return a job in this image, on this machine. Raises LaunchError."""
-    options = {"image": name, "runtime": runtime, **more}
-    return session.spec_of(("true",), options, scope=load.Scope(own={"local": True}))
+def _spec(name: str, local: bool, **options: object) -> JobSpec:
+    """Return a job in this image, on this machine if `local`. Raises LaunchError."""
+    return session.spec_of(("true",), {"image": name, **options}, scope=load.Scope(own={"local": local}))
 
 
 def _pulled(spec: JobSpec, shown: Screen) -> str:
@@ -194,13 +193,12 @@ def _pulled(spec: JobSpec, shown: Screen) -> str:
     return pulled.spec.container.image_name
 
 
-def _asked(name: str, runtime: str | None) -> tuple[probe.Probe, str]:
+def _asked(name: str, **options: object) -> tuple[probe.Probe, str]:
     """Return a question about an image to the first node of this Slurm job, or here, and the image's name there.
 
     Raises UsageError if this machine can tell that the image is not there.
     """
-    scope = load.Scope(own={"local": not nodes.in_job()})
-    spec = session.spec_of(("true",), {"image": name, "runtime": runtime}, scope=scope)
+    spec = _spec(name, not nodes.in_job(), **options)
     allocation, site = nodes.current(spec)
     node_probe = probe.Probe(spec, allocation, site, os.environ, None)
     place = node_probe.image
@@ -211,9 +209,9 @@ def _asked(name: str, runtime: str | None) -> tuple[probe.Probe, str]:
     return node_probe, place
 
 
-def inspect(name: str, runtime: str | None) -> None:
+def inspect(name: str, **options: object) -> None:
     """Show what an image has for mnrun, and whether its MPI works here: in a Slurm job on its first node."""
-    node_probe, _ = _asked(name, runtime)
+    node_probe, _ = _asked(name, **options)
     facts = node_probe.ask()
     if facts is None or facts.silent:
         raise RuntimeFailed(f"no container of {name} answers: {facts.silent if facts else node_probe.origin}")
@@ -224,12 +222,12 @@ def inspect(name: str, runtime: str | None) -> None:
         click.echo(line)
 
 
-def verify(name: str, key: str, runtime: str | None) -> None:
+def verify(name: str, key: str, **options: object) -> None:
     """Compare the digests of an image file on all nodes of the Slurm job, or show it here, and check its signature.
 
     A key demands a signature: cosign's for an image that was pulled from a registry, or else Apptainer's in the file.
     """
-    node_probe, place = _asked(name, runtime)
+    node_probe, place = _asked(name, **options)
     container = node_probe.spec.container
     if RUNTIMES[container.runtime].NAMED:
         raise UsageError(f"{container.runtime} has no file of {name}", "each launch compares the images of stores")
