@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from mnrun.cli.words import tools
 from mnrun.cli.words.answers import ANSWERS, SHORT
 from mnrun.config.options import BY_FLAG, Option
+from mnrun.model import ULIMITS
 
 # The words by which another tool starts a container. A path, such as /usr/bin/docker, is a program like any other.
 CONTAINERS = {
@@ -24,7 +25,8 @@ SRUN, MPI = ("srun", "sbatch", "pyxis"), ("Open MPI", "MPICH")
 OWNERS = {
     "srun": SRUN,
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "orterun"), MPI),
-    **dict.fromkeys(("apptainer", "singularity", "enroot"), ("apptainer",)),
+    **dict.fromkeys(("apptainer", "singularity"), ("apptainer",)),
+    "enroot": ("enroot",),
     **dict.fromkeys(("docker", "podman"), ("docker", "podman")),
 }
 # Options of one letter -> the long ones. Those of srun and mpirun that are not here are mnrun's, too.
@@ -37,6 +39,7 @@ LETTERS = {
         *("volume", "workdir", "env", "tty", "interactive", "user", "publish", "publish-all", "memory", "hostname"),
         *("detach", "label"),
     ))),
+    "enroot": {"c": "conf", "e": "env", "m": "mount", "r": "root", "w": "rw"},
     "srun": {"x": "exclude", "B": "extra-node-info", "H": "hold"},
     "Open MPI": {"N": "npernode", "c": "np", "f": "machinefile", "H": "host", "n": "np", "x": "env"},
 }  # fmt: skip
@@ -54,7 +57,9 @@ LISTS = {
     ("apptainer", "bind"): ",",
     ("apptainer", "env"): r",(?=\w+=)",
 }
+BYTES = ("memlock", "stack", "core", "data", "as", "fsize")  # limits that docker counts in bytes, and the shell in kB
 PAIRS = ("mca", "gmca", "omca", "gomca", "prtemca", "pmixmca", "genv")  # options with two values
+_OWNED = (*tools.TOOLS, tools.ENROOT)
 _OWN = re.compile(r"use (--?[\w-]+) [A-Z:]+")  # an answer that names mnrun's option for a value
 _WORDS = re.compile(r"use ((?:--?[\w-]+ ?)+1?)(?:\(Apptainer\))?")  # an answer that has the words
 
@@ -69,6 +74,7 @@ class Translation:
     given: Collection[str]
     options: list[str] = field(default_factory=list)
     image: str = ""
+    entry: tuple[str, ...] = ()  # docker's --entrypoint, which begins the command
     command: tuple[str, ...] = ()
     tools: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -97,6 +103,12 @@ class Translation:
         own = BY_FLAG.get(f"--{name}") or (BY_FLAG.get(named[1]) if named else None)
         if name == "container-image":
             self.image = of_registry(value)
+        elif (owner, name) == ("docker", "entrypoint") and not value.startswith("["):
+            self.entry = (value,) if value else ()
+        elif (owner, name) == ("docker", "ulimit"):
+            limit = _limit(value)
+            self.options += ["--ulimit", limit] if limit else []
+            return bool(limit)
         elif name == "genv":
             self.options += ["-x", value.replace(" ", "=", 1)]
         elif own is not None and alike and (owner, name) not in NEEDLESS:
@@ -113,6 +125,7 @@ class Translation:
         return True
 
     def _own(self, option: Option, value: str) -> None:
+        value = _mount(value) if option.name == "bind" else value
         if option.repeats or option.name not in self.given:
             self.options += [option.flags[0], value] if option.takes_value else [option.flags[0]]
 
@@ -131,8 +144,25 @@ def translation(words: Sequence[str], given: Collection[str]) -> Translation:
         if result.contained and rest:
             named = rest.pop(0)  # enroot's is the name of an unpacked image
             result.image = "" if tool == "enroot" else of_registry(named) if tool in ("docker", "podman") else named
-    result.command = tuple(rest)
+    result.command = (*result.entry, *rest)
     return result
+
+
+def _mount(word: str) -> str:
+    """Return a mount of another tool's without the options that mnrun has not: docker's `:ro,Z`, or pyxis's `:ro+x`."""
+    source, target, options = (*word.split(":", 2), "", "")[:3]
+    kept = next((option for option in re.split("[,+]", options) if option in ("ro", "rw")), "")
+    return ":".join(filter(None, (source, target, kept)))
+
+
+def _limit(word: str) -> str:
+    """Return docker's NAME=SOFT[:HARD] as mnrun and the shell write it, or "" for a limit that mnrun has not."""
+    name, _, value = word.partition("=")
+    soft = value.partition(":")[0]
+    if name not in ULIMITS or not re.fullmatch(r"-1|\d+", soft):
+        return ""
+    number = int(soft) // 1024 if name in BYTES else int(soft)
+    return f"{name}=unlimited" if soft == "-1" else f"{name}={number}"
 
 
 def of_registry(image: str) -> str:
@@ -167,10 +197,10 @@ def _long(letter: str, owners: Sequence[str]) -> str:
 
 
 def _known(name: str, owners: Sequence[str]) -> bool:
-    return any(tool.has(name) for tool in tools.TOOLS if tool.name in owners)
+    return any(tool.has(name) for tool in _OWNED if tool.name in owners)
 
 
 def _takes_value(name: str, owners: Sequence[str]) -> bool:
-    of_tool = next((tool for tool in tools.TOOLS if tool.name in owners and tool.has(name)), None)
+    of_tool = next((tool for tool in _OWNED if tool.name in owners and tool.has(name)), None)
     own = BY_FLAG.get(f"--{name}")
     return name in of_tool.values if of_tool else own is not None and own.takes_value

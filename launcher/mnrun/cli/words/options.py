@@ -48,13 +48,14 @@ def error(flag: str, value: str, following: str, context: Context) -> UsageError
         owner, name = SHORT[flag]
         tool = next((tool for tool in TOOLS if tool.name == owner and tool.has(name)), TOOLS[0])
         return UsageError(
-            f"{flag} is --{name} of {owner}", ANSWERS.get(name) or _elsewhere(tool, name, value or following, context)
+            f"{flag} is --{name} of {owner}",
+            ANSWERS.get(name) or _elsewhere(tool, name, "", value or following, context),
         )
     right = f"--{name.replace('_', '-')}"
     if right in context.flags and flag not in ANSWERS:
         return UsageError(f"there is no option {flag}", f"write {right}")
     if flag in ANSWERS or found:
-        return UsageError(_owners(flag, found), _remedy(flag, value or following, found, context))
+        return UsageError(_owners(flag, found), _remedy(flag, value, following, found, context))
     return _guess(flag, value or following, context)
 
 
@@ -77,17 +78,17 @@ def _owners(flag: str, found: tuple[Tool, ...]) -> str:
     return f"{flag} is an option of {listed}"
 
 
-def _remedy(flag: str, value: str, found: tuple[Tool, ...], context: Context) -> str:
+def _remedy(flag: str, value: str, following: str, found: tuple[Tool, ...], context: Context) -> str:
     name = flag.lstrip("-")
     for key in (flag, name, name.replace("_", "-")):
         if key in ANSWERS:
             return ANSWERS[key]
-    return _elsewhere(found[0], name if found[0].has(name) else name.replace("_", "-"), value, context)
+    return _elsewhere(found[0], name if found[0].has(name) else name.replace("_", "-"), value, following, context)
 
 
-def _elsewhere(tool: Tool, name: str, value: str, context: Context) -> str:
-    """Return the option of mnrun that passes the option on to its tool."""
-    value = "" if name in tool.flags else value or "VALUE"
+def _elsewhere(tool: Tool, name: str, value: str, following: str, context: Context) -> str:
+    """Return the option of mnrun that passes the option on to its tool. Some flags have an attached `value`."""
+    value = value or ("" if name in tool.flags else following or "VALUE")
     word = f"{name}={value}" if value else name
     if tool.name == "sbatch":
         return _to_slurm(name, word, context)
