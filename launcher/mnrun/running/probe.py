@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from mnrun.errors import LaunchError
 from mnrun.facts import by_node, parse, values
 from mnrun.images import cache
-from mnrun.jobspec import BUILT_IN, JobSpec
+from mnrun.jobspec import BUILT_IN, JobSpec, Layer
 from mnrun.model import Allocation, Box, Site, Words
 from mnrun.mpi.facts import MpiFacts, mpi_facts
 from mnrun.network import choose
@@ -180,10 +180,21 @@ def _asking(spec: JobSpec) -> str:
     """Return the line that asks a node about the job's image, in the partition of the job."""
     named = [name for name in ("partition", "account", "qos", "constraint", "reservation") if spec.batch.text(name)]
     where = [word for name in named for word in (f"--{name}", spec.batch.text(name))]
-    if not RUNTIMES[spec.container.runtime].CONTAINED:
+    if not RUNTIMES[spec.container.runtime].CONTAINED or _is_more(spec):
         return shlex.join(["salloc", "-N", "1", *where, "mnrun", "plan"]) + " …"
     runtime = ["--runtime", spec.container.runtime] if spec.origins["runtime"] != BUILT_IN else []
     return shlex.join(["mnrun", "check", "-N", "1", *where, *runtime, "--image", spec.container.image_name])
+
+
+# Options that change the question, and that `mnrun check` has not, or that its line lacks.
+_UNTOLD = ("bind", "container_args", "module", "image_cache", "profile")
+
+
+def _is_more(spec: JobSpec) -> bool:
+    """Return whether the job's own options, or its PATH, change the question. `mnrun check` would ask another one."""
+    layers = [spec.origins[name].layers for name in _UNTOLD if name in spec.origins]
+    own = any(found & {Layer.COMMAND_LINE, Layer.JOB_FILE} for found in layers)
+    return own or any(variable.name == "PATH" for variable in spec.program.env)
 
 
 def resolve(probe: Probe, look: bool = False) -> tuple[JobSpec, Verdict | None]:

@@ -13,7 +13,7 @@ from pytest_mock import MockerFixture
 from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
 from mnrun.jobs.job_dir import Records
-from mnrun.jobspec import JobSpec
+from mnrun.jobspec import JobSpec, Layer, Origin
 from mnrun.nodes import kit
 from mnrun.running import session
 from mnrun.running.probe import Probe, resolve
@@ -155,7 +155,30 @@ def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) ->
     paper = of(image, mode="outside-in")
     paper.allocation = None
     assert resolve(paper, look=True)[1] is None
-    assert paper.origin == f"no node was asked; this asks one: mnrun check -N 1 --image {image}"
+    assert paper.origin == "no node was asked; this asks one: salloc -N 1 mnrun plan …"
+
+
+@pytest.mark.parametrize(
+    ("given", "layer", "line"),
+    [
+        ({}, Layer.COMMAND_LINE, "mnrun check -N 1 --image /app.sif"),
+        ({"runtime": "singularity"}, Layer.JOB_FILE, "mnrun check -N 1 --runtime singularity --image /app.sif"),
+        ({"bind": ("/data",)}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
+        ({"bind": ("/data",)}, Layer.JOB_FILE, "salloc -N 1 mnrun plan …"),
+        ({"bind": ("/data",)}, Layer.PROFILE, "mnrun check -N 1 --image /app.sif"),
+        ({"container_args": "--nv", "partition": "gpu"}, Layer.JOB_FILE, "salloc -N 1 --partition gpu mnrun plan …"),
+        ({"module": ("cuda",)}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
+        ({"image_cache": "/images"}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
+        ({"env": ("PATH=/opt/bin",)}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
+    ],
+)
+def test_the_line_that_asks_a_node_asks_the_same(given: dict[str, Any], layer: Layer, line: str) -> None:
+    """`mnrun check` is told nothing of the job itself, and its answer would be another one's."""
+    spec = build("./app", image="/app.sif", **given)
+    spec = replace(spec, origins={**spec.origins, **{name: Origin.of("there", layer) for name in given}})
+    paper = Probe(spec, None, SITE, {}, None)
+    assert paper.ask() is None
+    assert paper.origin == f"no node was asked; this asks one: {line}"
 
 
 @pytest.mark.parametrize("says", ["", "srun: error\n"])
