@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from mnrun.cli.words import tools
 from mnrun.cli.words.answers import ANSWERS, SHORT
 from mnrun.config.options import BY_FLAG, Option
-from mnrun.model import ULIMITS
 
 # The words by which another tool starts a container. A path, such as /usr/bin/docker, is a program like any other.
 CONTAINERS = {
@@ -57,7 +56,7 @@ LISTS = {
     ("apptainer", "bind"): ",",
     ("apptainer", "env"): r",(?=\w+=)",
 }
-BYTES = ("memlock", "stack", "core", "data", "as", "fsize")  # limits that docker counts in bytes, and the shell in kB
+RAISED = ("memlock", "stack", "nofile")  # limits that mnrun raises itself (clean_env.sh)
 PAIRS = ("mca", "gmca", "omca", "gomca", "prtemca", "pmixmca", "genv")  # options with two values
 _OWNED = (*tools.TOOLS, tools.ENROOT)
 _OWN = re.compile(r"use (--?[\w-]+) [A-Z:]+")  # an answer that names mnrun's option for a value
@@ -106,9 +105,7 @@ class Translation:
         elif (owner, name) == ("docker", "entrypoint") and not value.startswith("["):
             self.entry = (value,) if value else ()
         elif (owner, name) == ("docker", "ulimit"):
-            limit = _limit(value)
-            self.options += ["--ulimit", limit] if limit else []
-            return bool(limit)
+            return value.partition("=")[0] in RAISED
         elif name == "genv":
             self.options += ["-x", value.replace(" ", "=", 1)]
         elif own is not None and alike and (owner, name) not in NEEDLESS:
@@ -153,16 +150,6 @@ def _mount(word: str) -> str:
     source, target, options = (*word.split(":", 2), "", "")[:3]
     kept = next((option for option in re.split("[,+]", options) if option in ("ro", "rw")), "")
     return ":".join(filter(None, (source, target, kept)))
-
-
-def _limit(word: str) -> str:
-    """Return docker's NAME=SOFT[:HARD] as mnrun and the shell write it, or "" for a limit that mnrun has not."""
-    name, _, value = word.partition("=")
-    soft = value.partition(":")[0]
-    if name not in ULIMITS or not re.fullmatch(r"-1|\d+", soft):
-        return ""
-    number = int(soft) // 1024 if name in BYTES else int(soft)
-    return f"{name}=unlimited" if soft == "-1" else f"{name}={number}"
 
 
 def of_registry(image: str) -> str:
