@@ -74,7 +74,7 @@ class Allocation:
     job: str
     nodes: tuple[Node, ...]
     ntasks: int | None = None  # as the job asked for, None if it did not
-    ntasks_per_node: int | None = None
+    ntasks_per_node: int | None = None  # at most, where ntasks is fewer than that gives
     given_back: Mapping[str, str] = field(default_factory=dict)  # job variables for the ranks
 
 

@@ -184,15 +184,12 @@ def _choose_ranks(
     slots = tuple(node.slots for node in nodes if node.slots is not None)
     if slots:
         return sum(slots), slots, "as given for each host"
-    if allocation.ntasks_per_node is not None:
-        per_node = allocation.ntasks_per_node
-        return (
-            per_node * len(nodes),
-            (per_node,) * len(nodes),
-            f"job {allocation.job} asked for {per_node} on each node",
-        )
+    per_node = allocation.ntasks_per_node
+    caps = (per_node,) * len(nodes) if per_node else None
     if allocation.ntasks is not None and len(nodes) == len(allocation.nodes):
-        return allocation.ntasks, None, f"job {allocation.job} asked for {nodeset.counted(allocation.ntasks, 'task')}"
+        return allocation.ntasks, caps, f"job {allocation.job} asked for {nodeset.counted(allocation.ntasks, 'task')}"
+    if per_node is not None:
+        return per_node * len(nodes), caps, f"job {allocation.job} asked for {per_node} on each node"
     gpus_each = want.gpus_asked
     gpus = tuple(gpus_each or node.gpus for node in nodes)
     if all(gpus):

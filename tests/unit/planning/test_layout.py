@@ -37,6 +37,12 @@ MIXED = Allocation("slurm", "7", (Node("node01", 8, 4), Node("node02", 2, 1), No
         pytest.param({"ntasks": 8, "cpus_per_task": 4}, PLAIN, (2, 2, 2, 2), "--ntasks (command line)", id="threads"),
         pytest.param({}, held(*FOUR, ntasks=7), (2, 2, 2, 1), "job 7 asked for 7 tasks", id="the job's tasks"),
         pytest.param({}, held(*FOUR, each=3), (3, 3, 3, 3), "job 7 asked for 3 on each node", id="the job's each"),
+        pytest.param(
+            {}, held(*FOUR, ntasks=10, each=3), (3, 3, 2, 2), "job 7 asked for 10 tasks", id="the job's tasks, at most each"
+        ),
+        pytest.param(
+            {"nodes": 2}, held(*FOUR, ntasks=10, each=3), (3, 3), "job 7 asked for 3 on each node", id="each of a subset"
+        ),
         pytest.param({"ntasks": 4}, held(*FOUR, ntasks=7), (1, 1, 1, 1), "--ntasks (command line)", id="asked wins"),
         pytest.param({}, GPUS, (2, 2, 2, 2), "one per GPU (2 on each node)", id="GPUs held"),
         pytest.param({}, MIXED, (4, 1, 1), "one per GPU (1, 4 on each node)", id="GPUs mixed"),

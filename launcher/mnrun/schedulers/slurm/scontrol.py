@@ -48,7 +48,7 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
     except (KeyError, UsageError) as error:
         raise SchedulerError(f"scontrol's words about the job are not as Slurm writes them: {error}") from None
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
-    ntasks, per_node = _tasks(environ, scripted)
+    ntasks, per_node = _tasks(environ, scripted, len(nodes))
     return Allocation("slurm", job, nodes, ntasks, per_node)
 
 
@@ -64,12 +64,14 @@ def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
     return cpus, gpus
 
 
-def _tasks(environ: Mapping[str, str], scripted: bool) -> tuple[int | None, int | None]:
-    """Return the tasks of the job's request: (in all, per node). Slurm sets the first only on request."""
-    if per_node := number(environ.get("SLURM_NTASKS_PER_NODE", "")):
-        return None, per_node
-    ntasks = number(environ.get("SLURM_NTASKS", ""))
-    return (ntasks if ntasks and (scripted or not in_step(environ)) else None), None
+def _tasks(environ: Mapping[str, str], scripted: bool, nodes: int) -> tuple[int | None, int | None]:
+    """Return the tasks of the job's request: (in all, at most per node). Slurm sets the first only on request, or where
+    it multiplies the second by the number of nodes."""
+    per_node = number(environ.get("SLURM_NTASKS_PER_NODE", "")) or None
+    ntasks = number(environ.get("SLURM_NTASKS", "")) if scripted or not in_step(environ) else 0
+    if per_node and ntasks >= per_node * nodes:
+        ntasks = 0
+    return ntasks or None, per_node
 
 
 def in_step(environ: Mapping[str, str]) -> bool:

@@ -50,6 +50,25 @@ def test_allocation_of_a_real_job(job: str) -> None:
     assert scontrol.allocation(*recorded(job)) == JOBS[job]
 
 
+@pytest.mark.parametrize(
+    ("variables", "scripted", "tasks"),
+    [
+        ({"SLURM_NTASKS": "5"}, False, (5, 3)),
+        ({"SLURM_NTASKS": "6"}, False, (None, 3)),
+        ({"SLURM_NTASKS": ""}, False, (None, 3)),
+        ({"SLURM_NTASKS": "1", "SLURM_STEP_ID": "0"}, False, (None, 3)),
+        ({"SLURM_NTASKS": "5", "SLURM_STEP_ID": "0"}, True, (5, 3)),
+    ],
+)
+def test_fewer_tasks_than_each_node_may_have(
+    variables: dict[str, str], scripted: bool, tasks: tuple[int | None, int | None]
+) -> None:
+    """`salloc -n 5 --ntasks-per-node=3`: five tasks, and at most three on a node. A step's number is not the job's."""
+    text, environ = recorded("tasks_per_node")
+    found = scontrol.allocation(text, {**environ, **variables}, scripted)
+    assert (found.ntasks, found.ntasks_per_node) == tasks
+
+
 @pytest.mark.parametrize("state", ["CONFIGURING", "STOPPED"])
 def test_a_job_whose_nodes_boot(state: str) -> None:
     """salloc and sbatch begin before all nodes are up, and srun waits for them. A job that is stopped goes on later."""
