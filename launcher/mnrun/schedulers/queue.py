@@ -54,23 +54,25 @@ class Job:
         if identity in (self.id, self.array):
             return True
         array, _, task = identity.partition("_")
-        waiting = re.fullmatch(r"\[(.*?)(%\d+)?\]", self.id.partition("_")[2])
-        return array == self.array and waiting is not None and task.isdecimal() and _within(int(task), waiting[1])
+        waiting = self.id.partition("_")[2]
+        return array == self.array and waiting.startswith("[") and task.isdecimal() and _within(int(task), waiting)
 
 
 def _within(task: int, text: str) -> bool:
-    """Return whether task 4 is in `0-3,7-9:2`. A list that Slurm shortened (`0,2,...`) may hold any task."""
-    return any(task in part for part in _ranges(text)) or "..." in text
+    """Return whether task 4 is in `[0-3,7-9:2%5]`. A list that Slurm shortened (`[0,2,...]`), or that its column has
+    cut (`[0,2,4`), may hold any task."""
+    return any(task in part for part in _ranges(text)) or "..." in text or not text.endswith("]")
 
 
 def array_size(text: str) -> int:
     """Return the number of tasks in the request of an array: 6 for `0-3,7-9:2%5`, and 0 for a job without one."""
-    return len(set().union(*_ranges(re.sub(r"[\[\] ]|%.*", "", text))))
+    return len(set().union(*_ranges(text)))
 
 
 def _ranges(text: str) -> list[range]:
-    """Return the ranges of `0-3,7-9:2` that are whole."""
-    parts = [re.fullmatch(r"(\d+)(?:-(\d+))?(?::([1-9]\d*))?", part, re.ASCII) for part in text.split(",")]
+    """Return the ranges of `0-3,7-9:2`, or of `[0-3,7-9:2%5]`, that are whole."""
+    items = re.sub(r"[\[\] ]|%.*", "", text).split(",")
+    parts = [re.fullmatch(r"(\d+)(?:-(\d+))?(?::([1-9]\d*))?", item, re.ASCII) for item in items]
     return [range(int(part[1]), int(part[2] or part[1]) + 1, int(part[3] or 1)) for part in parts if part]
 
 

@@ -92,11 +92,11 @@ def _json_gpus(job: Mapping[str, Any], nodes: int) -> int:
 
 def gpus_in(text: str) -> int:
     """Return the GPUs in `gpu:2(IDX:0-1)`, `gres/gpu=2`, `gres:gpu:a100:4` or `gpu`. A total counts alone, without
-    its types."""
+    its types. In sinfo's GresUsed, the type of GPUs without one is `(null)`."""
     total = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
     if total:
         return number(total[1])
-    counts = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=](?!\d+(?:\(|,|$))[^:=(,]+)?(?:[:=](\d+))?", text)
+    counts = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=](?!\d+(?:\(|,|$))(?:\(null\)|[^:=(,]+))?(?:[:=](\d+))?", text)
     return sum(number(count or "1") for count in counts)
 
 
@@ -109,7 +109,7 @@ def word(value: Any) -> str:
 # squeue -O takes widths, since Slurm 20.11 has no separator that a value could not hold. A job's name may hold
 # anything.
 SQUEUE = (
-    ("JobArrayID", 120),
+    ("JobArrayID", 1000),
     ("State", 20),
     ("Reason", 120),
     ("NumNodes", 12),
@@ -157,6 +157,11 @@ def rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
     return table
 
 
+def _typed(identity: str) -> str:
+    """Return an id as people type it. The first component of a heterogeneous job is `100+0` in Slurm's tables."""
+    return identity.removesuffix("+0")
+
+
 def squeue_columns(text: str) -> list[Job]:
     """Return the jobs in squeue's output, which has the columns of SQUEUE."""
     jobs = []
@@ -167,7 +172,7 @@ def squeue_columns(text: str) -> list[Job]:
         gpus = gpus_in(row["tres-alloc"]) or gpus_in(row["tres-per-node"]) * max(nodes, 1)
         jobs.append(
             Job(
-                id=row["JobArrayID"],
+                id=_typed(row["JobArrayID"]),
                 name=row["Name"],
                 state=row["State"],
                 reason=word(row["Reason"]),
@@ -210,7 +215,7 @@ def sacct_lines(text: str) -> list[Job]:
         identity, state, status, nodes, names, granted, request, *times, partition, name = parts
         code, _, signal = status.partition(":")
         jobs[identity] = Job(
-            id=identity,
+            id=_typed(identity),
             name=name,
             state=state.split(" ")[0],  # CANCELLED by 1500
             partition=partition,

@@ -132,6 +132,27 @@ def test_history() -> None:
     assert answers.sacct_lines("Slurm accounting storage is disabled\n") == []
 
 
+def test_the_first_component_of_a_heterogeneous_job_has_the_jobs_id() -> None:
+    """The tables of squeue and sacct say 100+0. People type 100."""
+    names = ("100+0", "100+1")
+    columns = "\n".join(
+        "".join(f"{name if column == 'JobArrayID' else '':{width}}" for column, width in answers.SQUEUE)
+        for name in names
+    )
+    lines = "\n".join(f"{name}|RUNNING|0:0|1|n1|||1|2|3|main|x" for name in names)
+    for found in (answers.squeue_columns(columns), answers.sacct_lines(lines)):
+        assert [job.id for job in found] == ["100", "100+1"]
+
+
+def test_a_long_list_of_tasks_that_wait() -> None:
+    """Slurm does not shorten it (SLURM_BITSTR_LEN=0)."""
+    tasks = f"8_[{','.join(map(str, range(1, 400, 2)))}]"
+    assert len(tasks) > 700
+    columns = "".join(f"{tasks if column == 'JobArrayID' else '':{width}.{width}}" for column, width in answers.SQUEUE)
+    (job,) = answers.squeue_columns(columns)
+    assert job.id == tasks
+
+
 def test_nodes() -> None:
     """Once for each partition, with what is used of their GPUs and CPUs, and why one takes no jobs."""
     one, two = answers.sinfo_columns(said("sinfo.txt"))
@@ -159,6 +180,10 @@ def test_nodes() -> None:
         ("gres/gpu:4,gres/shard:2", 4),
         ("gpu:a100:4(S:0-1),gpu:h100:2(S:0)", 6),
         ("gpu:a100:0(IDX:N/A)", 0),
+        ("gpu:(null):8(IDX:0-7)", 8),
+        ("gpu:(null):0(IDX:N/A)", 0),
+        ("gpu:(null):3(IDX:0-2),gpu:a100:1(IDX:3)", 4),
+        ("gpu:(null)(IDX:0)", 1),
         ("gpu", 1),
         ("gres/gpu:tesla", 1),
         ("nic:2", 0),
@@ -187,6 +212,8 @@ def test_gpus_as_slurm_writes_them(text: str, gpus: int) -> None:
         ("8_[0-8:2,11]", "8_5", False),
         ("8_[0-8:2,11]", "8_11", True),
         ("8_[0,5,...]", "8_99", True),
+        ("8_[0,5,7-1", "8_99", True),
+        ("8_[0,5,7-1", "9_5", False),
     ],
 )
 def test_whom_an_id_means(identity: str, wanted: str, covered: bool) -> None:
