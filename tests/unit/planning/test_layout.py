@@ -38,10 +38,18 @@ MIXED = Allocation("slurm", "7", (Node("node01", 8, 4), Node("node02", 2, 1), No
         pytest.param({}, held(*FOUR, ntasks=7), (2, 2, 2, 1), "job 7 asked for 7 tasks", id="the job's tasks"),
         pytest.param({}, held(*FOUR, each=3), (3, 3, 3, 3), "job 7 asked for 3 on each node", id="the job's each"),
         pytest.param(
-            {}, held(*FOUR, ntasks=10, each=3), (3, 3, 2, 2), "job 7 asked for 10 tasks", id="the job's tasks, at most each"
+            {},
+            held(*FOUR, ntasks=10, each=3),
+            (3, 3, 2, 2),
+            "job 7 asked for 10 tasks",
+            id="at most the job's each",
         ),
         pytest.param(
-            {"nodes": 2}, held(*FOUR, ntasks=10, each=3), (3, 3), "job 7 asked for 3 on each node", id="each of a subset"
+            {"nodes": 2},
+            held(*FOUR, ntasks=10, each=3),
+            (3, 3),
+            "job 7 asked for 3 on each node",
+            id="a subset's each",
         ),
         pytest.param({"ntasks": 4}, held(*FOUR, ntasks=7), (1, 1, 1, 1), "--ntasks (command line)", id="asked wins"),
         pytest.param({}, GPUS, (2, 2, 2, 2), "one per GPU (2 on each node)", id="GPUs held"),
