@@ -1,14 +1,14 @@
-"""Find the lines of known_hosts files about a host, as ssh does (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Reads no
-file."""
+"""Find the lines of known_hosts files about a host, as ssh does (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import fnmatch
 import functools
 import hmac
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mnrun.model import Words
@@ -20,6 +20,13 @@ class HostKeys:
 
     keys: Words = ()
     by_ca: bool = False  # a CA that signs the host's keys is known
+
+
+def read(files: Words) -> Iterator[str]:
+    """Yield the lines of those files that can be read."""
+    for path in files:
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            yield from file
 
 
 def host_keys(lines: Iterable[str], names: Sequence[str]) -> HostKeys:

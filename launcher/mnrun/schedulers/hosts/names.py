@@ -58,6 +58,15 @@ def parse_file(text: str, path: str) -> tuple[HostRequest, ...]:
 _ODD = "give users, ports and addresses with colons a name in ~/.ssh/config, or use --ssh-user and --ssh-port"
 
 
+def jump(text: str) -> tuple[str, str, int | None]:
+    """Return the host, the user and the port of a jump host, `[user@]host[:port]`. `ssh -G` writes an address in
+    brackets."""
+    user, _, place = text.rpartition("@")
+    match = re.fullmatch(r"\[?(.*?)\]?(?::(\d+))?", place, re.ASCII | re.DOTALL)
+    assert match is not None
+    return match[1], user, int(match[2]) if match[2] else None
+
+
 def _merged(hosts: Iterable[HostRequest], origin: str) -> tuple[HostRequest, ...]:
     """Return each host once, in the order of writing. If some have a number of ranks, the others take one."""
     slots: dict[str, int | None] = {}

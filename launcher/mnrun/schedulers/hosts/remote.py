@@ -24,6 +24,7 @@ from mnrun.errors import NodeError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Command, Words
 from mnrun.schedulers.hosts import known_hosts, login_shell, unreachable
+from mnrun.schedulers.hosts.names import jump
 from mnrun.schedulers.hosts.program import Program
 from mnrun.schedulers.hosts.transport import AT_ONCE, Transport, each, why_unopened
 from mnrun.system import process, terminal
@@ -155,12 +156,6 @@ def is_here(where: Place) -> bool:
     return False
 
 
-def _read(files: Words) -> Iterator[str]:
-    for path in files:
-        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            yield from file
-
-
 class SshChannel:
     """A command on a host, through a channel of its connection."""
 
@@ -194,12 +189,18 @@ class PromptChannel(SshChannel):
     def __init__(self, channel: paramiko.Channel, line: str, term: str) -> None:
         channel.get_pty(term, *terminal.size())
         super().__init__(channel, line)
-        self._loan = terminal.RawTerminal(channel.resize_pty)
+        self._loan = terminal.RawTerminal(self._resize)
 
     def wait(self) -> int | None:
         code = super().wait()
         self._loan.back()
         return code
+
+    def _resize(self, columns: int, lines: int) -> None:
+        import paramiko
+
+        with contextlib.suppress(paramiko.SSHException):  # the command has ended
+            self._channel.resize_pty(columns, lines)
 
 
 @dataclass(frozen=True)
@@ -288,7 +289,7 @@ class SshPool:
 
         with self._lock:
             if where.known_hosts not in self._lines:
-                self._lines[where.known_hosts] = list(_read(where.known_hosts))
+                self._lines[where.known_hosts] = list(known_hosts.read(where.known_hosts))
         bare = where.alias or where.address
         names = (bare,) if where.port == SSH or where.alias else (f"[{bare}]:{where.port}", bare)  # as with ssh
         known_keys = known_hosts.host_keys(self._lines[where.known_hosts], names)
@@ -323,11 +324,9 @@ class SshPool:
     def _jump(self, names: str) -> paramiko.SSHClient:
         """Return a connection to the last of the jump hosts `[user@]host[:port],…`, each through the one before."""
         before, _, last = names.rpartition(",")
-        user, _, address = last.rpartition("@")
-        host, _, port = address.partition(":")
         with self._jumping:
             if names not in self._jumps:
-                where = place(host, user, int(port) if port.isdecimal() else None)
+                where = place(*jump(last))
                 self._jumps[names] = self.client(replace(where, jump=before) if before else where)
             return self._jumps[names]
 

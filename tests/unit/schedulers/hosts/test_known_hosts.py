@@ -98,6 +98,17 @@ def test_a_host_that_a_ca_vouches_for(tmp_path: Path, keys: Mapping[str, paramik
     assert "n1: only a CA signs its host key (use --rsh pdsh" in said
 
 
+def test_a_terminal_that_changes_after_the_end_of_its_command(mocker: MockerFixture) -> None:
+    """paramiko raises on a closed channel. Nothing is told of it."""
+    loan = mocker.patch("mnrun.system.terminal.RawTerminal")
+    channel = paramiko.Channel(1)
+    mocker.patch.multiple(channel, get_pty=mocker.DEFAULT, exec_command=mocker.DEFAULT)
+    remote.PromptChannel(channel, "true", "xterm")
+    (resized,) = loan.call_args.args
+    channel.closed = True
+    resized(80, 24)
+
+
 class Sshd(paramiko.ServerInterface):
     """A real one of paramiko's, that takes one key of alice's."""
 

@@ -38,6 +38,25 @@ def test_what_is_no_list_of_hosts(text: str) -> None:
         names.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("gate", ("gate", "", None)),
+        ("gate:2222", ("gate", "", 2222)),
+        ("bob@gate", ("gate", "bob", None)),
+        ("bob@ad@gate:22", ("gate", "bob@ad", 22)),
+        ("bob@10.0.0.1:2222", ("10.0.0.1", "bob", 2222)),
+        ("[10.0.0.1]", ("10.0.0.1", "", None)),
+        ("bob@[10.0.0.1]:2222", ("10.0.0.1", "bob", 2222)),
+        ("[2001:db8::1]", ("2001:db8::1", "", None)),
+        ("[2001:db8::1]:22", ("2001:db8::1", "", 22)),
+    ],
+)
+def test_a_jump_host(text: str, wanted: tuple[str, str, int | None]) -> None:
+    """As people write it, and as ssh -G of OpenSSH 9.2 does."""
+    assert names.jump(text) == wanted
+
+
 def test_a_hostfile_in_both_spellings() -> None:
     """Open MPI's and Hydra's, with comments, blank lines and another system's line ends."""
     text = "# mine\nnode01 slots=2\r\nnode02:3\n\nnode[03-04]  # two\nnode05 slots=1 max_slots=4\n"
