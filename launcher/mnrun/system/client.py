@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ def run(words: Words, environ: Mapping[str, str], own: re.Pattern[bytes]) -> int
     assert process.stderr is not None
     with _patient(process):
         for data in without(chunks(process.stderr.fileno()), own):
-            os.write(2, data)
+            write(2, data)
         code = process.wait()
     return 128 - code if code < 0 else code
 
@@ -34,6 +35,16 @@ def chunks(source: int) -> Iterator[bytes]:
     """Yield the bytes of a pipe as they come."""
     while data := os.read(source, 65536):
         yield data
+
+
+def write(target: int, data: bytes) -> None:
+    """Write all bytes, also where another program has made a shared terminal or pipe non-blocking."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:
+            select.select((), (target,), ())
 
 
 def without(parts: Iterator[bytes], own: re.Pattern[bytes]) -> Iterator[bytes]:

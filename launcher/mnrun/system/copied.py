@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import threading
 
 from mnrun.system import client
@@ -45,14 +44,5 @@ class Copied:
             self._last += data
             del self._last[:-PART]
             with contextlib.suppress(OSError):  # a reader that has gone does not end the program
-                _write(target, data)
+                client.write(target, data)
         os.close(source)
-
-
-def _write(target: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(target, view) :]
-        except BlockingIOError:  # another program has made a shared terminal non-blocking
-            select.select((), (target,), ())

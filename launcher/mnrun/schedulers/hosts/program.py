@@ -8,6 +8,7 @@ import queue
 import threading
 
 from mnrun.schedulers.hosts.channel import GONE, Channel, Thread, thread, why
+from mnrun.system import client
 from mnrun.system.process import Event, Output
 from mnrun.system.terminal import background
 
@@ -54,7 +55,7 @@ class Program:
     def _copy(self, stream: int, to: int) -> None:
         try:
             while data := self._channel.receive(stream):
-                _put(to, data)
+                client.write(to, data)
         except OSError:
             self._unheard = True
             self._channel.cut()
@@ -67,9 +68,3 @@ class Program:
         if code is None and not self._unheard:
             events.put(("line", self.name, f"lost {self._node} {why(self._channel)}"))
         events.put(("ended", self.name, UNHEARD if self._unheard else GONE if code is None else code))
-
-
-def _put(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

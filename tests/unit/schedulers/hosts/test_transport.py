@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import signal
@@ -21,6 +22,7 @@ from mnrun.schedulers.hosts import channel, leases, names, pdsh, transport
 from mnrun.schedulers.hosts.channel import Answer, Channel
 from mnrun.schedulers.hosts.leases import ChannelLease, Lease
 from mnrun.schedulers.hosts.pdsh import PdshTransport
+from mnrun.schedulers.hosts.program import Program
 from mnrun.schedulers.hosts.transport import Transport
 from mnrun.system.process import Event
 from unit.conftest import Shell
@@ -150,6 +152,21 @@ def test_a_prompt_is_on_the_commands_host() -> None:
     hosts = Hosts(("a", "b"), lambda node, argv: Played())
     hosts.start("run", Command(("sh",), ("b",)), {}, queue.SimpleQueue(), piped=False, terminal=True)
     assert hosts.prompts == [("run", "b", ("env", "MNRUN_NODE=b", "sh"))]
+
+
+def test_a_program_whose_reader_is_slow() -> None:
+    """Another program may have made the pipe non-blocking. The whole output arrives all the same."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    size = 1 << 20
+    program = Program("run", "n1", Played(b"x" * size), events, (writer, None))
+    assert not program.wait(0.1)
+    with os.fdopen(reader, "rb") as file:
+        assert len(file.read(size)) == size
+    assert program.wait(10)
+    assert list(heard(events)) == [("ended", "run", 0)]
+    os.close(writer)
 
 
 def leased(**played: Played) -> tuple[ChannelLease, queue.SimpleQueue[Event]]:
