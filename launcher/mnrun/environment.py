@@ -158,7 +158,7 @@ GIVEN_BACK = (
 )
 
 # The SLURM_* variables that srun may read: no others shape mnrun's steps.
-SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
+SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF*", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
 
 
 # Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun.

@@ -121,6 +121,7 @@ def test_srun_keeps_nothing_that_would_shape_a_step() -> None:
         "SLURM_JOB_ID": "7",
         "SLURM_JOBID": "7",
         "SLURM_CONF": "/etc/slurm/slurm.conf",
+        "SLURM_CONF_SERVER": "ctl:6817",
         "SLURM_CLUSTER_NAME": "mnrun",
         "SLURM_DEBUG": "1",
         "SLURM_NTASKS": "8",
@@ -135,7 +136,7 @@ def test_srun_keeps_nothing_that_would_shape_a_step() -> None:
     }
     assert sorted(environment.for_srun(environ)) == [
         *("OMPI_MCA_btl", "PATH", "SLURMD_NODENAME", "SLURM_CLUSTER_NAME", "SLURM_CONF"),
-        *("SLURM_DEBUG", "SLURM_JOBID", "SLURM_JOB_ID"),
+        *("SLURM_CONF_SERVER", "SLURM_DEBUG", "SLURM_JOBID", "SLURM_JOB_ID"),
     ]
 
 
