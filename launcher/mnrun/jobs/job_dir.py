@@ -18,7 +18,7 @@ from mnrun.jobs import archive, launches, timeline
 from mnrun.jobs.launches import OWNER as OWNER
 from mnrun.jobs.records import OUTCOME, SCRIPT, SUBMITTED, TIMELINE, Ended, Submitted
 from mnrun.jobs.timeline import Moments, NodeMoments, Timeline
-from mnrun.jobspec import JobSpec
+from mnrun.jobspec import JobSpec, gpu_count
 from mnrun.model import Plan, Site, Worker, job_name
 from mnrun.system.clock import Clock
 from mnrun.system.paths import private
@@ -211,7 +211,7 @@ def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
     `record` needs no values that the job itself has: its command and its GPUs.
     """
     command = (spec.program.script, *spec.program.command) if spec.program.script else spec.program.command
-    whole = replace(record, command=command, gpus=int(spec.resources.gpus or 0), time=time.time())
+    whole = replace(record, command=command, gpus=gpu_count(spec.resources.gpus), time=time.time())
     records = Records(Path(spec.job_dir) / record.id)
     with suppress(OSError):
         private(records.path)

@@ -28,7 +28,7 @@ def started(
 ) -> dict[str, Any]:
     """One start of a job, and the record of its end."""
     whole = {**JOB, **environ}
-    job, start = build("./app", job_dir=str(base)), batch.current(whole)
+    job, start = build("./app", job_dir=str(base), gpus="a100:4"), batch.current(whole)
     start.outcome = outcome if isinstance(outcome, Outcome) else None
     try:
         with batch.recorded(job, start):
@@ -80,6 +80,7 @@ def test_its_followers_know_a_job_that_was_handed_in_by_hand(tmp_path: Path) -> 
     found = archive.read([tmp_path])["7"]
     assert found.submitted is not None
     assert (found.submitted.name, found.submitted.nodes, found.submitted.command) == ("x", 2, ("./app",))
+    assert found.submitted.gpus == 4
     files = [tmp_path / "7" / name for name in ("submitted", "0/begun", "0/outcome")]
     assert [json.loads(file.read_text())["version"] for file in files] == [1, 1, 1]
     (tmp_path / "7/submitted").write_text('{"id": "7", "name": "ours"}')
