@@ -104,7 +104,8 @@ def _faults(spec: JobSpec, site: Site, allocation: Allocation | None) -> list[Fa
     found = [] if spec.hosts.names else needs.faults(spec, paths.fault, site.scheduler == "local")
     if allocation is None:
         scheduler = BATCH[site.scheduler]
-        found += scheduler.doubts(spec, scheduler.user_queue(os.environ, Path.home(), float(spec.slurm_poll)).nodes)
+        queue = scheduler.user_queue(os.environ, Path.home(), float(spec.slurm_poll))
+        found += scheduler.doubts(spec, queue.nodes, os.environ)
     return found
 
 

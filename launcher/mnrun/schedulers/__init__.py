@@ -133,8 +133,11 @@ class BatchScheduler(Scheduler, Protocol):
     def submit(self, script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
         """Hand in the text of a batch script. Return the job's id, and further messages. Raises LaunchError."""
 
-    def doubts(self, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> list[Fault]:
-        """Return faults of the request: more nodes, or more time, than the nodes of the queue allow."""
+    def doubts(
+        self, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}
+    ) -> list[Fault]:
+        """Return faults of the request: more nodes, or more time, than the nodes of the queue allow. `environ` is that
+        of a request for an allocation, and {} of a batch job."""
 
     def user_queue(self, environ: Mapping[str, str], home: Path, poll: float) -> Queue:
         """Return the queue, as this user may read it. `poll` is the least time between two questions, in seconds."""

@@ -59,13 +59,13 @@ def allocated(
             command = Command(tied(("bash", "-p", str(wrappers()["withdraw.sh"]), *argv)))
             lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
         granted = Granted({})
-        wait = Wait(events, user_queue, partial(options.doubts, spec, user_queue.nodes))
+        wait = Wait(events, user_queue, partial(options.doubts, spec, user_queue.nodes, environ))
         try:
             with Signals(events):
                 granted.variables = _variables(events, screen, lambda: _lines(errors), wait)
                 if not granted.variables:
                     reason = _reason(_lines(errors))
-                    few = options.shortage(reason, spec, user_queue.nodes)
+                    few = options.shortage(reason, spec, user_queue.nodes, environ)
                     raise SchedulerError(f"salloc: {reason}", few or f"the request was {' '.join(words[1:])}")
             screen.done()
             yield granted

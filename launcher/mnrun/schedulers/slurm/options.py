@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -120,28 +120,34 @@ _REFUSALS = {
 }
 
 
-def shortage(message: str, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> str:
-    """Return how many nodes the partition has if the job asks for more, and "" if that is not why Slurm refuses."""
-    return "" if "node configuration" not in message.lower() else _too_wide(spec, _its_nodes(spec, nodes))
+def shortage(
+    message: str, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}
+) -> str:
+    """Return how many nodes the partition has if the job asks for more, and "" if that is not why Slurm refuses.
+    `environ` is salloc's. A batch job has none of it."""
+    return "" if "node configuration" not in message.lower() else _too_wide(spec, _its_nodes(spec, nodes, environ))
 
 
-def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> list[Fault]:
-    """Return the faults of a request for more nodes, or more time, than its partitions have.
+def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}) -> list[Fault]:
+    """Return the faults of a request for more nodes, or more time, than its partitions have. `environ` is salloc's.
 
     At most sites, sbatch and salloc take a job with too much time, and it waits (slurm.conf(5), EnforcePartLimits).
     Slurm is asked only about a job that names a time, or has several nodes.
     """
     if not spec.batch.text("time") and (spec.resources.nodes or 1) == 1:
         return []
-    its = _its_nodes(spec, nodes)
+    its = _its_nodes(spec, nodes, environ)
     return [
         Fault(code, text) for code, text in (("nodes", _too_wide(spec, its)), ("time", _too_long(spec, its))) if text
     ]
 
 
-def _its_nodes(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]]) -> list[PartitionNode]:
+def _its_nodes(
+    spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str]
+) -> list[PartitionNode]:
     """Return the nodes of the job's partitions, or [] if Slurm does not answer."""
-    names = spec.batch.text("partition").split(",")
+    # salloc(1), INPUT ENVIRONMENT VARIABLES
+    names = (spec.batch.text("partition") or environ.get("SALLOC_PARTITION", "")).split(",")
     with suppress(SchedulerError):
         return [node for node in nodes() if (node.partition in names if names[0] else node.default)]
     return []

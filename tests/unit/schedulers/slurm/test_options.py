@@ -115,6 +115,17 @@ def test_a_job_with_more_nodes_than_there_are(partition: str, nodes: str, there:
     assert options.doubts(build("./app", nodes=nodes, **given), lambda: its) == said
 
 
+@pytest.mark.parametrize(("given", "there"), [({}, "wide has 3 nodes"), ({"partition": "main"}, "main has 2 nodes")])
+def test_the_partition_that_salloc_takes_by_itself(given: dict[str, Any], there: str) -> None:
+    """SALLOC_PARTITION counts where the job names none, in place of the default partition."""
+    places = (*(("main", True, f"n{n}") for n in range(2)), *(("wide", False, f"w{n}") for n in range(3)))
+    its = [PartitionNode(name, main, node, "idle", "", 0, 0, 2, 2, True, "1:00", "") for name, main, node in places]
+    line = f"partition {there}, and --nodes (command line) asks for 9: mnrun nodes"
+    job, environ = build("./app", nodes="9", **given), {"SALLOC_PARTITION": "wide"}
+    assert options.doubts(job, lambda: its, environ) == [Fault("nodes", line)]
+    assert options.shortage("Requested node configuration is not available", job, lambda: its, environ) == line
+
+
 def test_the_time_there_is_without_an_answer() -> None:
     """The job is in the queue all the same. Slurm is asked only about a job that names a time, or nodes."""
 
