@@ -34,7 +34,8 @@ def lacking(env: Iterable[Variable], nodes: Mapping[str, NetworkFacts]) -> list[
                 if not any(device.startswith(name) if begins else device == name for device in devices):
                     origin = f" ({variable.why})" if variable.why else ""
                     text = f"{variable.name}={variable.value}{origin}"
-                    line = f"{text}, but the node has no {name}: it has {', '.join(devices) or 'none'}"
+                    others = ", ".join(device for device in devices if not _is_loopback(device, facts))
+                    line = f"{text}, but the node has no {name}: it has {others or 'none'}"
                     lines.setdefault(line, []).append(node)
     return [f"{nodeset.fold(names)}: {line}" for line, names in lines.items()]
 
@@ -52,7 +53,11 @@ def _names(variable: Variable) -> Iterator[tuple[str, bool]]:
             yield name, begins
 
 
+def _is_loopback(device: str, facts: NetworkFacts) -> bool:
+    return device in facts.nics and facts.nics[device].kind == "loopback"
+
+
 def _devices(variable: str, facts: NetworkFacts) -> list[str]:
     adapters = list(dict.fromkeys(hca.name for hca in facts.hcas))
-    nics = [name for name, nic in facts.nics.items() if nic.kind != "loopback"]
+    nics = list(facts.nics)
     return nics if variable in _NICS else adapters if variable in _ADAPTERS else [*adapters, *nics]

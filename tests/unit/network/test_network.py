@@ -265,6 +265,10 @@ def test_what_a_job_says_itself_is_not_chosen(given: Any, without: set[str]) -> 
             "n2: UCX_NET_DEVICES=mlx5_0:1,eth0 (profile c), but the node has no mlx5_0",
         ),
         ("UCX_NET_DEVICES", "all", ""),
+        ("UCX_NET_DEVICES", "lo", ""),
+        ("NCCL_SOCKET_IFNAME", "lo", ""),
+        ("GLOO_SOCKET_IFNAME", "lo", ""),
+        ("OMPI_MCA_btl_tcp_if_include", "lo,eth0", ""),
         ("NCCL_DEBUG", "INFO", ""),
     ],
 )
