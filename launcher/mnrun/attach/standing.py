@@ -45,10 +45,13 @@ class RankState:
     syscall: Annotated[str, "the number of the system call in which it waits; empty if unknown"] = ""
     program: Annotated[str, "its words"] = ""
     stack: Annotated[tuple[str, ...], "what `py-spy` or `gdb` printed"] = ()
+    silent: Annotated[bool, "whether its node did not answer"] = False
 
     @property
     def words(self) -> str:
         """Return the state in a person's words."""
+        if self.silent:
+            return "no answer"
         return STATES.get(self.state, self.state) if self.state else "ended"
 
     @property

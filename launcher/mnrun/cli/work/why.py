@@ -58,8 +58,9 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
     for complaint in complaints:
         Screen().warn(complaint)
     networks = standing.networks(launch)
-    silent = {rank: node for rank, node in target.ranks(launch).items() if rank not in {one.rank for one in states}}
-    states += [RankState(rank, node) for rank, node in silent.items()]
+    found, answered = {one.rank for one in states}, {one.node for one in states}
+    others = {rank: node for rank, node in target.ranks(launch).items() if rank not in found}
+    states += [RankState(rank, node, silent=node not in answered) for rank, node in others.items()]
     if as_json:
         print_json(Running(launch.name, "RUNNING", tuple(states), tuple(networks)))
         return
