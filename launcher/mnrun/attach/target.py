@@ -14,10 +14,15 @@ from mnrun.schedulers import BATCH, SCHEDULERS
 
 
 def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
-    """Return the running launch of this id, or the only one if `identity` is "". Raises UsageError."""
-    found = [one for one in launches.running(bases) if not identity or one.has(identity)]
+    """Return the running launch of this id, or the only one if `identity` is "". Raises UsageError.
+
+    A run with --local on another machine counts only by its id.
+    """
+    found = [one for one in launches.running(bases) if (one.has(identity) if identity else not one.away)]
     found = [one for one in found if SCHEDULERS[one.scheduler].runs(one.number)]
     if len(found) == 1:
+        if found[0].away:
+            raise UsageError(f"job {identity} runs on {found[0].nodes[0]} without a scheduler", "enter it there")
         return found[0]
     names = ", ".join(one.job if identity else one.name for one in found)
     if found and identity:

@@ -55,6 +55,11 @@ class LaunchRecord:
     near: bool = False
 
     @property
+    def away(self) -> bool:
+        """Return whether it runs on another machine, which nobody can enter from here."""
+        return self.scheduler == "local" and not self.near
+
+    @property
     def name(self) -> str:
         """Return the shortest name by which people know it."""
         return self.submitted or self.job

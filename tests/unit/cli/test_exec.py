@@ -158,6 +158,19 @@ def test_several_jobs_are_named(mnrun: Terminal, jobs: Path) -> None:
     assert mnrun("exec", "12", "ps").err == "mnrun: job 12 has 2 launches; name one of 12-abcdef, 12-ghijkm\n"
 
 
+def test_a_local_run_of_another_machine(mnrun: Terminal, became: list[tuple[str, ...]], jobs: Path) -> None:
+    """Machines may share a home. The run cannot be entered from here, and counts only where it is named."""
+    (running(jobs, "local-abcdef", "local", ("ws1",)) / launches.OWNER).write_text("ws1 1 1\n")
+    for verb in (["exec"], ["why"]):
+        done = mnrun(*verb, "local-abcdef")
+        assert (done.code, done.out) == (2, "")
+        assert done.err == "mnrun: job local-abcdef runs on ws1 without a scheduler; enter it there\n"
+    assert mnrun("exec", "--", "ps").err.startswith("mnrun: no job of yours runs now")
+    running(jobs)
+    assert mnrun("exec", "--", "ps").code == 0
+    assert len(became) == 1
+
+
 def test_a_job_that_slurm_has_ended_is_not_entered(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:
     mocker.patch.object(slurm, "runs", return_value=False)
     running(jobs)
@@ -212,6 +225,24 @@ def test_why_shows_each_rank_and_equal_stacks_once(mnrun: Terminal, jobs: Path, 
         "      wait (train.py:12)",
         "network: NCCL_SOCKET_IFNAME=eth0: on all nodes",
     ]
+
+
+def test_why_does_not_call_the_ranks_of_a_silent_node_ended(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:
+    lines = "".join(line + "\n" for line in ANSWER.splitlines() if "\tn1\t" in line)
+    done = mocker.Mock(stdout=lines, stderr="ssh: connect to host n2 port 22: No route to host\n", returncode=255)
+    mocker.patch.object(commands, "run", return_value=done)
+    running(jobs)
+    answer = mnrun("why", "12")
+    assert answer.err == "mnrun: warning: ssh: connect to host n2 port 22: No route to host\n"
+    assert answer.out.splitlines()[1:6] == [
+        "RANK  NODE  PID  STATE      CPU  WAITS IN          PROGRAM",
+        "0     n1    77   sleeps     0 %  futex_wait_queue  python train.py",
+        "1     n1         ended",
+        "2     n2         no answer",
+        "3     n2         no answer",
+    ]
+    found = checked("why", mnrun("why", "--json", "12").out)
+    assert [rank["silent"] for rank in found["ranks"]] == [False, False, True, True]
 
 
 def test_why_without_a_debugger_says_how_to_have_one(mnrun: Terminal, jobs: Path, mocker: MockerFixture) -> None:
