@@ -13,10 +13,11 @@ from typing import Annotated
 from mnrun.diagnosis.boxes import without_boxes
 from mnrun.diagnosis.culprit import culprit
 from mnrun.diagnosis.recognise import diagnose
-from mnrun.jobs import archive, records
+from mnrun.jobs import archive, launches, records
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.records import JobRecord
 from mnrun.jobs.state import JobView
+from mnrun.runtimes import RUNTIMES
 
 SHOWN = 10  # last lines of an ended job's output
 LINES = 200  # of the job's output: as many as a diagnosis reads
@@ -50,9 +51,14 @@ def ended(view: JobView, folder: Path, lines: Sequence[str]) -> EndedJob:
     failed = view.state == "FAILED" and view.code
     # The scheduler's signals end the ranks of a cancelled job, in no order that matters.
     first = _first_failure(folder, lines, view.code) if failed and view.code else None
-    cause = diagnose(lines, view.code) if failed else None
+    cause = diagnose(lines, view.code, _contained(folder)) if failed else None
     last = tuple(without_boxes(lines)[-SHOWN:])
     return EndedJob(view.id, view.state, view.code, view.why, str(cause or ""), first, _summary(folder), last)
+
+
+def _contained(folder: Path) -> bool:
+    """Return whether the ranks of this start ran in containers."""
+    return all(RUNTIMES[launch.runtime].CONTAINED for launch in launches.read(folder) if launch.runtime in RUNTIMES)
 
 
 def _first_failure(folder: Path, lines: Sequence[str], code: int) -> RankEnd | None:

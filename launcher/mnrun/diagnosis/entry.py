@@ -27,6 +27,7 @@ class Entry:
     `cause` and `remedy` may name the groups of `pattern`: {library}. `codes` are the exit codes that the message
     explains, or empty for all. A shell that goes on after a missing command ends with another code than 127.
     A `consequence` follows from a failure elsewhere. It counts only where the output names no cause.
+    `bare` has the cause and the remedy of a program that runs without a container, if they are others.
     """
 
     name: str
@@ -36,18 +37,20 @@ class Entry:
     anchor: str
     codes: tuple[int, ...] = ()
     consequence: bool = False
+    bare: tuple[str, str] | None = None
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
         return re.compile(self.pattern)
 
-    def read(self, line: str) -> Diagnosis | None:
-        """Return the diagnosis for a line, or None if it is not this message."""
+    def read(self, line: str, contained: bool = True) -> Diagnosis | None:
+        """Return the diagnosis for a line of a program, in a container or not, or None if it is not this message."""
         found = self.regex.search(line)
         if found is None:
             return None
         groups = {name: text or "" for name, text in found.groupdict().items()}
-        return Diagnosis(self.name, self.cause.format(**groups), self.remedy.format(**groups), self.anchor)
+        cause, remedy = (self.cause, self.remedy) if contained or self.bare is None else self.bare
+        return Diagnosis(self.name, cause.format(**groups), remedy.format(**groups), self.anchor)
 
     def explains(self, code: int | None) -> bool:
         """Return whether a job that ended with `code` may have ended because of this message."""

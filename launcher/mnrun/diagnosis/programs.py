@@ -12,6 +12,10 @@ ENTRIES = (
         remedy="install it in the image, or name its directory with -x LD_LIBRARY_PATH=DIR",
         anchor="shared-libraries",
         codes=(127,),
+        bare=(
+            "the library {library} is missing on the node",
+            "load its module with --module, or name its directory with -x LD_LIBRARY_PATH=DIR",
+        ),
     ),
     Entry(
         name="loader-version",
@@ -19,6 +23,7 @@ ENTRIES = (
         cause="{file} needs {version}, which the image does not have",
         remedy="build it in the image, or take an image with a newer system",
         anchor="glibc-is-too-old",
+        bare=("{file} needs {version}, which the node does not have", "build it on the node"),
     ),
     Entry(
         name="shell-architecture",
@@ -43,6 +48,7 @@ ENTRIES = (
         remedy="name its path in the container, or mount it with --bind",
         anchor="the-program-is-not-in-the-container",
         codes=(127,),
+        bare=("the node has no program {program}", "name its path, or load its module with --module"),
     ),
     Entry(
         name="env-program",
@@ -51,6 +57,10 @@ ENTRIES = (
         remedy="correct the #! line of the script, or install the program in the image",
         anchor="the-program-is-not-in-the-container",
         codes=(127,),
+        bare=(
+            "the node has no program {program}",
+            "correct the #! line of the script, or load the program's module with --module",
+        ),
     ),
     Entry(
         name="tool-space",
@@ -72,6 +82,7 @@ ENTRIES = (
         cause="the program writes where the image or a mount is read-only: {path}",
         remedy="write to the current directory, or mount a directory there with --bind, without :ro",
         anchor="read-only-file-system",
+        bare=("the program writes to a file system that is read-only: {path}", "write to another directory"),
     ),
     Entry(
         name="shell-fork",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from mnrun.diagnosis.entry import Entry
 
+_MODULE = "install it there, or name its directory with -x PYTHONPATH=DIR"
+_CHDIR = "start in its directory with --chdir"
+
 ENTRIES = (
     Entry(
         name="python-module",
@@ -11,6 +14,7 @@ ENTRIES = (
         cause="Python in the container has no module {module}",
         remedy="install it in the image, or name its directory with -x PYTHONPATH=DIR",
         anchor="python-modules",
+        bare=("Python on the node has no module {module}", _MODULE),
     ),
     Entry(
         name="python-run-module",
@@ -18,6 +22,7 @@ ENTRIES = (
         cause="Python in the container has no module {module}",
         remedy="install it in the image, or name its directory with -x PYTHONPATH=DIR",
         anchor="python-modules",
+        bare=("Python on the node has no module {module}", _MODULE),
     ),
     Entry(
         name="python-rank",
@@ -32,6 +37,7 @@ ENTRIES = (
         cause="the container has no {path}",
         remedy="start in its directory with --chdir, or mount it with --bind",
         anchor="files-that-are-not-in-the-container",
+        bare=("the node has no {path}", _CHDIR),
     ),
     Entry(
         name="python-file",
@@ -39,6 +45,7 @@ ENTRIES = (
         cause="the program found no {path}",
         remedy="start in its directory with --chdir, or mount it with --bind",
         anchor="files-that-are-not-in-the-container",
+        bare=("the program found no {path}", _CHDIR),
     ),
     Entry(
         name="python-memory",
@@ -126,6 +133,7 @@ ENTRIES = (
         cause="the program writes where the image or a mount is read-only: {path}",
         remedy="write to the current directory, or mount a directory there with --bind, without :ro",
         anchor="read-only-file-system",
+        bare=("the program writes to a file system that is read-only: {path}", "write to another directory"),
     ),
     Entry(
         name="python-input-output",

@@ -33,11 +33,12 @@ EXCEPTION = re.compile(
 CHAINED = "The above exception was the direct cause of the following exception:"
 
 
-def diagnose(lines: Iterable[str], code: int | None = None) -> Diagnosis | None:
+def diagnose(lines: Iterable[str], code: int | None = None, contained: bool = True) -> Diagnosis | None:
     """Return the cause that a failed job's output names, or None if it names no known cause.
 
-    `code` is the job's exit code, if it is known. Of several causes the first counts: the others may follow from it.
-    Python's errors are different: a program may have dealt with all but the last one.
+    `code` is the job's exit code, if it is known. `contained` says whether the program ran in a container. Of several
+    causes the first counts: the others may follow from it. Python's errors are different: a program may have dealt with
+    all but the last one.
     """
     if code == 0:
         return None
@@ -46,7 +47,7 @@ def diagnose(lines: Iterable[str], code: int | None = None) -> Diagnosis | None:
     chained = False
     for line in map(plain, deque(lines, maxlen=LINES)):
         entry = next((entry for entry in TABLE if entry.explains(code) and entry.regex.search(line)), None)
-        found = entry.read(line) if entry else None
+        found = entry.read(line, contained) if entry else None
         exception = EXCEPTION.search(line) is not None
         if entry and entry.consequence:
             consequence = consequence or found

@@ -101,6 +101,7 @@ class Records:
             ssh_port=hosts.ssh_port or 0,
             title=job_name(plan.spec),
             begun=time.time(),
+            runtime=plan.spec.container.runtime,
         )
         with suppress(OSError):
             self.write(launches.LAUNCH, versioned.text(record))

@@ -35,8 +35,8 @@ class LaunchRecord:
 
     `job` is mnrun's own name of it, and `number` its scheduler's. `gpus` holds node -> GPUs of the job there.
     `binds` says whether Slurm binds tasks to CPUs. `ssh_port` is 0 without one. `title` is the job's name, and `begun`
-    the time of the launch. `folder` is the record's directory, and `submitted` the id of a submitted job. `near` says
-    that its launcher was seen alive on this machine.
+    the time of the launch. `runtime` is the one of its ranks. `folder` is the record's directory, and `submitted` the
+    id of a submitted job. `near` says that its launcher was seen alive on this machine.
     """
 
     job: str
@@ -50,6 +50,7 @@ class LaunchRecord:
     ssh_port: int = 0
     title: str = ""
     begun: float = 0
+    runtime: str = ""
     folder: str = ""
     submitted: str = ""
     near: bool = False
@@ -84,7 +85,7 @@ def running(bases: Sequence[Path]) -> list[LaunchRecord]:
 def kept(bases: Sequence[Path], identity: str) -> list[LaunchRecord]:
     """Return the live runs of this id that have ended, and whose records --keep has kept."""
     folders = [path.parent for base in bases for path in _each(base, LAUNCH)]
-    found = [launch for folder in folders if not (folder / OWNER).exists() for launch in _read(folder)]
+    found = [launch for folder in folders if not (folder / OWNER).exists() for launch in read(folder)]
     return [launch for launch in found if launch.has(identity)]
 
 
@@ -92,7 +93,7 @@ def of_job(record: JobRecord) -> Iterator[LaunchRecord]:
     """Yield the launch of a submitted job that has begun and not ended."""
     if record.begun is None or record.ended is not None:
         return
-    for launch in _read(Path(record.folder, str(record.restart))):
+    for launch in read(Path(record.folder, str(record.restart))):
         yield replace(launch, submitted=record.id)
 
 
@@ -101,7 +102,7 @@ def live(bases: Iterable[Path]) -> Iterator[LaunchRecord]:
     for base in bases:
         for owner in _each(base, OWNER):
             if (place := whereabouts(owner)) in (HERE, ELSEWHERE):
-                yield from (replace(launch, near=place == HERE) for launch in _read(owner.parent))
+                yield from (replace(launch, near=place == HERE) for launch in read(owner.parent))
 
 
 def _each(base: Path, name: str) -> list[Path]:
@@ -131,7 +132,7 @@ def whereabouts(owner: Path) -> str:
         return ""
 
 
-def _read(folder: Path) -> Iterator[LaunchRecord]:
+def read(folder: Path) -> Iterator[LaunchRecord]:
     """Yield the record in a directory, if there is a whole one."""
     try:
         values: dict[str, Any] = json.loads((folder / LAUNCH).read_text(encoding="utf-8", errors="surrogateescape"))

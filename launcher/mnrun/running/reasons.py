@@ -154,15 +154,15 @@ def _who_kills(roster: Roster) -> str:
     return WHO_KILLS if GUARD_KILLED in roster.lost.values() else ""
 
 
-def last_line(outcome: Outcome, lines: Iterable[str]) -> tuple[str, str]:
+def last_line(outcome: Outcome, lines: Iterable[str], contained: bool = True) -> tuple[str, str]:
     """Return the rank, the node and the end of a program that failed, with the cause that its output names, and the
-    remedy. Without a known cause, there is no remedy.
+    remedy. Without a known cause, there is no remedy. `contained` says whether it ran in a container.
     """
     culprit = outcome.culprit
     who = f"rank {culprit.rank} on {culprit.node}" if culprit is not None else "the program"
     from mnrun.diagnosis.recognise import diagnose
 
-    diagnosis = diagnose(lines, outcome.code)
+    diagnosis = diagnose(lines, outcome.code, contained)
     end = f"{who} {_how(outcome.code)}"
     return (f"{end}: {diagnosis.cause}", diagnosis.remedy) if diagnosis is not None else (end, "")
 

@@ -165,7 +165,7 @@ def _launch(
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:
-            outcome = _explained(outcome, written, spec.program.split_output, screen)
+            outcome = _explained(outcome, written, spec, screen)
         if spec.keep and not spec.as_given:  # a submitted job's record comes last, after its nodes are clean
             records.ended(outcome.code, outcome.why)
     return outcome
@@ -186,17 +186,18 @@ def resolved(request: LaunchRequest, transport: Transport | None) -> tuple[JobSp
     return spec, summary.of_verdict(verdict, node_probe.origin)
 
 
-def _explained(outcome: Outcome, written: Written, split_output: str, screen: Screen) -> Outcome:
+def _explained(outcome: Outcome, written: Written, spec: JobSpec, screen: Screen) -> Outcome:
     """Show which rank failed, where and why, by the program's last lines. Return the outcome with that reason."""
     from mnrun.diagnosis.culprit import culprit
     from mnrun.running import outputs, reasons
+    from mnrun.runtimes import RUNTIMES
 
-    lines = written.lines()
+    lines, split_output = written.lines(), spec.program.split_output
     if outcome.culprit is None:
         outcome = replace(outcome, culprit=culprit(lines, outcome.places))
     if outcome.culprit is not None and split_output:
         lines += outputs.lines_of(outcome.culprit, split_output)
-    why, remedy = reasons.last_line(outcome, lines)
+    why, remedy = reasons.last_line(outcome, lines, RUNTIMES[spec.container.runtime].CONTAINED)
     screen.error("; ".join(filter(None, (why, remedy))))
     return replace(outcome, why=why)
 

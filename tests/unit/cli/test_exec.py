@@ -289,6 +289,21 @@ def test_why_of_an_ended_job_names_the_rank_that_failed_first(mnrun: Terminal, j
     assert (found["code"], found["first"]) == (3, {"rank": 3, "node": "n2", "code": 9})
 
 
+@pytest.mark.parametrize(("runtime", "place"), [("apptainer", "in the container"), ("host", "on the node")])
+def test_why_of_a_program_that_lacks_a_module(
+    mnrun: Terminal, jobs: Path, tmp_path: Path, runtime: str, place: str
+) -> None:
+    """The place where it is missing depends on the runtime."""
+    start = made(jobs, "7", 1) / "0"
+    record = LaunchRecord("7-abcdef", "slurm", "7", "/tmp/mnrun.7-abcdef", ("n1",), runtime=runtime)
+    (start / launches.LAUNCH).write_text(versioned.text(record))
+    out = tmp_path / "out"
+    out.write_text("ModuleNotFoundError: No module named 'pandas'\n")
+    begun = {"time": 5.0, "nodes": "n1", "output": str(out), "error": str(out)}
+    (start / "begun").write_text(json.dumps(begun))
+    assert f"cause: Python {place} has no module pandas; install it " in mnrun("why", "7").out
+
+
 def test_why_names_the_rank_by_the_words_of_mpirun(mnrun: Terminal, jobs: Path, tmp_path: Path) -> None:
     """A rank of mpirun does not report its own end."""
     folder = made(jobs, "7", 3)

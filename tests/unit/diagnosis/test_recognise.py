@@ -60,6 +60,17 @@ def test_a_real_text_has_its_diagnosis(text: Text) -> None:
     assert (found.name, str(found)) == (text.entry, text.diagnosis)
 
 
+BARE = [text for text in ALL if text.entry.startswith(("python-", "shell-program", "env-program", "loader-", "tool-"))]
+
+
+@pytest.mark.parametrize("text", BARE, ids=lambda text: text.entry)
+def test_without_a_container_no_remedy_is_one(text: Text) -> None:
+    """Neither the container nor its image is at fault, and nothing can be mounted."""
+    found = diagnose(text.output.split("\n"), text.code, contained=False)
+    assert found is not None and found.name == text.entry
+    assert re.search(r"container|image|--bind", str(found)) is None
+
+
 @pytest.mark.parametrize("text", ALL, ids=lambda text: text.entry)
 def test_a_job_that_succeeds_has_none(text: Text) -> None:
     assert diagnose(text.output.split("\n"), 0) is None

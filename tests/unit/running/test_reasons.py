@@ -34,5 +34,12 @@ def test_an_end_with_its_cause() -> None:
     assert remedy.startswith("install it in the image")
 
 
+def test_the_cause_of_an_end_without_a_container() -> None:
+    """The node is named, and a remedy that works there."""
+    why, remedy = reasons.last_line(Outcome(127, culprit=RANK), [MISSING], contained=False)
+    assert why == "rank 5 on node03 exited with 127: the library libm.so.9 is missing on the node"
+    assert remedy == "load its module with --module, or name its directory with -x LD_LIBRARY_PATH=DIR"
+
+
 def test_a_cause_that_does_not_fit_the_exit_code() -> None:
     assert reasons.last_line(Outcome(3, culprit=RANK), [MISSING]) == ("rank 5 on node03 exited with 3", "")
