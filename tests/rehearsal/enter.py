@@ -1,6 +1,6 @@
 """Run a command in a node as somebody logged in there; `exec` of the command line.
 
-Tests do this hundreds of times, so nothing heavy is imported.
+The live tests start its words by door.py itself. Nothing heavy is imported here either.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -36,6 +36,11 @@ class Setting:
         """Return a list's words, each with its own origin."""
         value = self.value if isinstance(self.value, tuple) else ()
         return tuple(zip(value, self.each or (self.origin,) * len(value)))
+
+    def having(self, words: Iterable[tuple[str, Origin]]) -> Setting:
+        """Return the list with these words in place of its own, each with its own origin."""
+        pairs = tuple(words)
+        return replace(self, value=tuple(word for word, _ in pairs), each=tuple(origin for _, origin in pairs))
 
 
 Settings = Mapping[str, Setting]
@@ -232,8 +237,8 @@ def _without_words(below: Settings, layer: Settings) -> dict[str, Setting]:
     typed = {word.partition("=")[0] for word, _ in layer["slurm"].words} if "slurm" in layer else set()
     for name, synonyms in WORDS.items():
         if name in layer and "slurm" in rest:
-            kept = [(w, origin) for w, origin in rest["slurm"].words if w.partition("=")[0] not in synonyms]
-            rest["slurm"] = replace(rest["slurm"], value=tuple(w for w, _ in kept), each=tuple(o for _, o in kept))
+            slurm = rest["slurm"]
+            rest["slurm"] = slurm.having(pair for pair in slurm.words if pair[0].partition("=")[0] not in synonyms)
         elif typed & set(synonyms):
             rest.pop(name, None)
     return rest
@@ -253,7 +258,7 @@ def _added(below: Setting | None, above: Setting, option: Option, level: int) ->
         else:
             words = (*words, (word, origin))  # `! grep -q x` is a line of shell
     origin = below.origin + above.origin if below is not None else above.origin
-    return Setting(tuple(word for word, _ in words), origin, tuple(where for _, where in words))
+    return Setting((), origin).having(words)
 
 
 def _is(option: Option, word: str, name: str) -> bool:

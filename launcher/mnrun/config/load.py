@@ -13,7 +13,7 @@ import glob
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mnrun.config import jobfile, profiles
@@ -71,8 +71,8 @@ class Scope:
         """Return the settings of this scope. Of the variables in files, PATH alone shapes a container."""
         kept = {name: setting for name, setting in merged.items() if name in (*self.names, *line)}
         if "env" in kept:
-            words = [(w, o) for w, o in kept["env"].words if w.lstrip("!").partition("=")[0] == "PATH"]
-            kept["env"] = replace(kept["env"], value=tuple(w for w, _ in words), each=tuple(o for _, o in words))
+            env = kept["env"]
+            kept["env"] = env.having(pair for pair in env.words if pair[0].lstrip("!").partition("=")[0] == "PATH")
         own = {
             name: Setting(settings.parse(BY_NAME[name], v, "mnrun"), derived("mnrun")) for name, v in self.own.items()
         }

@@ -183,9 +183,8 @@ TOOLS = (
     ),
     _tool("torchx and SkyPilot", "num-nodes", "dry-run dryrun"),
 )
-ENROOT = _tool(
-    "enroot", "conf env mount rc", "root rw"
-)  # enroot start of enroot 3.5: only its own line has these words
+# enroot start, of enroot 3.5. Only its own line has these words.
+ENROOT = _tool("enroot", "conf env mount rc", "root rw")
 # Options of sbatch that salloc(1) lacks.
 NOT_OF_SALLOC = _words(
     """

@@ -31,8 +31,8 @@ def check(as_json: bool, **options: object) -> None:
     if options["runtime"] and not options["image"]:
         problem = f"--runtime {options['runtime']} has no effect without an image"
         raise UsageError(problem, "name one with --image REF, or leave it out: check shows every runtime")
-    # Without an image, no runtime is chosen: all of them are shown.
     wanted = any(options[name] for name in REQUEST)
+    # Without an image, no runtime is chosen: all of them are shown.
     scope = load.Scope(_counting(options, wanted), {} if options["image"] else {"runtime": "host"})
     spec = session.spec_of(("check",), dict(options), live=True, scope=scope)
     with _held(spec, wanted):
