@@ -4,80 +4,82 @@
 # node whose ranks failed. The other ranks end with the job.
 # With several nodes, standard output goes on in whole lines, as with srun. Standard error is not held back, so that a
 # progress bar works.
+# The user's variables stay as they are: each of its own begins with mnrun_.
 set -u
 trap : USR1 USR2 # for the ranks, which do not run yet
-here=${0%/*}
-. "$here/job.sh"
-. "$here/ports.sh"
+mnrun_here=${0%/*}
+. "$mnrun_here/job.sh"
+. "$mnrun_here/ports.sh"
 
 quoted() { # WORDS: Print WORDS quoted for a shell
   # It starts no process, however many words there are.
-  for word; do
+  for mnrun_word; do
     while :; do
-      case $word in *\'*) ;; *) break ;; esac
-      printf "'%s'\\\\'" "${word%%\'*}"
-      word=${word#*\'}
+      case $mnrun_word in *\'*) ;; *) break ;; esac
+      printf "'%s'\\\\'" "${mnrun_word%%\'*}"
+      mnrun_word=${mnrun_word#*\'}
     done
-    printf "'%s' " "$word"
+    printf "'%s' " "$mnrun_word"
   done
 }
 
-port=$(ports 1)
-if [ -z "$port" ]; then
+mnrun_port=$(ports 1)
+if [ -z "$mnrun_port" ]; then
   # shellcheck disable=SC2154  # job.sh
-  echo "fail no free port in $mnrun_ports for the ranks' MASTER_PORT" 1<>"$here/up"
+  echo "fail no free port in $mnrun_ports for the ranks' MASTER_PORT" 1<>"$mnrun_here/up"
   exit 1
 fi
-read -r address <"$here/own.address"
-set -- "${address:-$(uname -n)}" "$port" "$@"
-nodes=0 size=0
-while read -r _ ranks; do
-  nodes=$((nodes + 1)) size=$((size + ranks))
-done <"$here/layout"
+read -r mnrun_address <"$mnrun_here/own.address"
+set -- "${mnrun_address:-$(uname -n)}" "$mnrun_port" "$@"
+mnrun_nnodes=0 mnrun_size=0
+while read -r _ mnrun_ranks; do
+  mnrun_nnodes=$((mnrun_nnodes + 1)) mnrun_size=$((mnrun_size + mnrun_ranks))
+done <"$mnrun_here/layout"
 
 # A word of ssh cannot be longer than 128 kB. So the words go to the other nodes as a file.
-if [ "$nodes" != 1 ]; then quoted "$@" >"$here/ranks.words"; fi
+if [ "$mnrun_nnodes" != 1 ]; then quoted "$@" >"$mnrun_here/ranks.words"; fi
 
 start() { # Start the ranks of one node
-  if [ "$node" = 0 ]; then
+  if [ "$mnrun_node" = 0 ]; then
     # shellcheck disable=SC2086  # five numbers
-    sh "$here/start_node.sh" $place "$@"
+    sh "$mnrun_here/start_node.sh" $mnrun_place "$@"
   else
-    "$here/bin/ssh" "$name" "exec sh $here/start_node.sh $place" <"$here/ranks.words"
+    "$mnrun_here/bin/ssh" "$mnrun_name" "exec sh $mnrun_here/start_node.sh $mnrun_place" <"$mnrun_here/ranks.words"
   fi 2>&4 3>&- 4>&-
-  code=$?
+  mnrun_code=$?
 }
 
 whole() { # Forward whole lines
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM # these signals are for the ranks
-  exec env LC_ALL=C stdbuf -oL sed -n "/$mark\$/!{p;d};s/$mark\$//;/./p;q" 3>&- 4>&-
+  exec env LC_ALL=C stdbuf -oL sed -n "/$mnrun_mark\$/!{p;d};s/$mnrun_mark\$//;/./p;q" 3>&- 4>&-
 }
 
-mark=$(printf '\001%s ended\001' "${here##*/}")
-mkfifo "$here/tmp/ended"
-exec 3<>"$here/tmp/ended" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end
-stdbuf='' node=0 first=0
+mnrun_mark=$(printf '\001%s ended\001' "${mnrun_here##*/}")
+mkfifo "$mnrun_here/tmp/ended"
+exec 3<>"$mnrun_here/tmp/ended" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end
+mnrun_stdbuf='' mnrun_node=0 mnrun_first=0
 # A sed other than GNU's prints its lines late.
-if [ "$nodes" != 1 ] && sed --version | grep -q "(GNU sed)"; then stdbuf=$(command -v stdbuf); fi
-while read -r name ranks; do
-  place="$node $nodes $first $ranks $size"
+if [ "$mnrun_nnodes" != 1 ] && sed --version | grep -q "(GNU sed)"; then mnrun_stdbuf=$(command -v stdbuf); fi
+while read -r mnrun_name mnrun_ranks; do
+  mnrun_place="$mnrun_node $mnrun_nnodes $mnrun_first $mnrun_ranks $mnrun_size"
   {
-    said=$here/said.$node
-    if [ -n "$stdbuf" ] && mkfifo "$said"; then
-      whole <"$said" &
-      reader=$!
-      start "$@" >"$said"
-      { sleep 2; echo "$mark" 1<>"$said"; } >/dev/null 4>&- & # a process that a rank has left may hold the pipe
-      wait "$reader"
+    mnrun_said=$mnrun_here/said.$mnrun_node
+    if [ -n "$mnrun_stdbuf" ] && mkfifo "$mnrun_said"; then
+      whole <"$mnrun_said" &
+      mnrun_reader=$!
+      start "$@" >"$mnrun_said"
+      # A process that a rank has left may hold the pipe.
+      { sleep 2; echo "$mnrun_mark" 1<>"$mnrun_said"; } >/dev/null 4>&- &
+      wait "$mnrun_reader"
     else
       start "$@"
     fi
-    echo "$code" >&3
+    echo "$mnrun_code" >&3
   } </dev/null &
-  node=$((node + 1)) first=$((first + ranks))
-done <"$here/layout"
-while [ "$nodes" -gt 0 ]; do
-  until read -r code <&3; do :; done # a signal may interrupt it
-  if [ "$code" != 0 ]; then exit "$code"; fi
-  nodes=$((nodes - 1))
+  mnrun_node=$((mnrun_node + 1)) mnrun_first=$((mnrun_first + mnrun_ranks))
+done <"$mnrun_here/layout"
+while [ "$mnrun_nnodes" -gt 0 ]; do
+  until read -r mnrun_code <&3; do :; done # a signal may interrupt it
+  if [ "$mnrun_code" != 0 ]; then exit "$mnrun_code"; fi
+  mnrun_nnodes=$((mnrun_nnodes - 1))
 done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, UsageError
@@ -139,6 +140,7 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
     chosen, why = allocation.nodes, f"all of {allocation.scheduler} job {allocation.job}"
     if allocation.scheduler in ("local", "hosts"):
         why = "this machine" if allocation.scheduler == "local" else "as named"
+    out = set(nodeset.expand(want.exclude)) if want.exclude else set()
     if want.nodelist:
         names = nodeset.expand(want.nodelist)
         strange = [name for name in names if name not in by_name]
@@ -147,9 +149,10 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
                 f"--nodelist names {nodeset.fold(strange)}, which this job does not have",
                 f"its nodes are {nodeset.fold(by_name)}",
             )
-        chosen, why = tuple(by_name[name] for name in names), "--nodelist"
-    if want.exclude:
-        out = set(nodeset.expand(want.exclude))
+        others = (node for node in allocation.nodes if node.name not in {*names, *out})
+        more = islice(others, max((want.nodes or 0) - len(names), 0))  # as Slurm adds to a short list (srun(1), -w)
+        chosen, why = (*(by_name[name] for name in names), *more), "--nodelist"
+    if out:
         chosen, why = tuple(node for node in chosen if node.name not in out), f"{why}, less --exclude"
     if not chosen:
         raise Impossible("--exclude leaves no node", f"the job has {nodeset.fold(by_name)}")

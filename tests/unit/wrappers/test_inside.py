@@ -70,15 +70,41 @@ def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name:
     image = tmp_path / "image"
     image.mkdir()
     (image / name).write_text(
-        '#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env -u KEPT | grep -cE "^(SLURM_|PMI)" || true\n'
+        '#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env -u KEPT | grep -E "^(SLURM_|PMI)"\n'
     )
     (image / name).chmod(0o700)
     path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
     environ = {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "PMIX_RANK": "0", "PMI_FD": "3"}
     environ |= {"SLURM_JOB_NAME": "it's\n*\nexport SLURM_X='1'", "KEPT": "two\nSLURM_JOB_ID=8 'x'"}
+    environ |= {"PMIX_MCA_gds": "hash"}  # a setting
     line = f'printf "%s" "$KEPT"; exec {shell.replace("bash", "bash --posix")} {node.path}/bin/{name} -n 2 "./a b"'
     said = node.sh(f"cd {node.path}; {line}", environ=environ).decode()
-    assert said == f"{environ['KEPT']}<-n><2><./a b>{path}\n0\n"
+    assert said == f"{environ['KEPT']}<-n><2><./a b>{path}\nPMIX_MCA_gds=hash\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("starter", "words", "said"),
+    [
+        ("orterun", "-n 1 -x A ./a : ./b", "<-x><S=1 *><-x><T=><-n><1><-x><A><./a><:><-x><S=1 *><-x><T=><./b>none"),
+        ("orterun", "-n 1 ./a", "<-n><1><./a>S=1 *;T="),
+        ("prterun", "-x A ./a", "<-x><A><./a>S=1 *;T="),
+    ],
+)
+def test_open_mpi_4_gets_one_kind_of_list(
+    node: Node, tmp_path: Path, starter: str, words: str, said: str, shell: str
+) -> None:
+    """It refuses -x beside the variable that gives ranks the job's SLURM_*. Open MPI 5 takes both."""
+    node.fill(1)
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / starter).write_text('#!/bin/sh\nprintf "<%s>" "$@"; printf %s "${OMPI_MCA_mca_base_env_list-none}"\n')
+    (image / starter).chmod(0o700)
+    (image / "mpirun").symlink_to(starter)
+    path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
+    environ = {"PATH": path, "OMPI_MCA_mca_base_env_list": "S=1 *;T="}
+    line = f"cd {node.path}; exec {shell.replace('bash', 'bash --posix')} {node.path}/bin/mpirun {words}"
+    assert node.sh(line, environ=environ).decode() == said
 
 
 def test_an_image_without_mpirun_says_so(node: Node) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from mnrun.files import wrappers
 from unit.conftest import Shell
 from unit.wrappers.node import SHELLS, Node, path_of
 
@@ -25,6 +28,7 @@ def start(
     shell: str = "sh",
     code: int = 0,
     path: str = "",
+    variables: Mapping[str, str] = {},  # read only
 ) -> str:
     """What the ranks say, each of which runs the script; at the end there is the file `over`. Errors go to `errors`."""
     node = Node(sh, tmp_path / "mnrun.7-abcdef")
@@ -35,7 +39,7 @@ def start(
     (node.path / "stdin").touch()
     words = (str(node.path / "start.sh"), "sh", str(node.path / "rank.sh"), "sh", "-c", script, *more)
     run = f'{shell} "$@" >said 2>errors; code=$?; : >over; cat said; exit $code'
-    return sh(run, *words, code=code, environ={"PATH": path} if path else {}).decode()
+    return sh(run, *words, code=code, environ={**variables, **({"PATH": path} if path else {})}).decode()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -47,6 +51,19 @@ def test_lines_of_several_nodes_stay_whole(sh: Shell, tmp_path: Path, shell: str
     assert Counter(said.replace("end", "").splitlines()) == Counter(
         f"{rank} says {n}" for rank in range(3) for n in range(1, 301)
     )
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_users_variables_stay_as_they_are(sh: Shell, tmp_path: Path, shell: str) -> None:
+    """Whatever the names that the wrappers use: a shell hands a changed variable on to its programs."""
+    files = wrappers()
+    texts = "".join(files[f"{name}.sh"].read_text() for name in ("start", "start_node", "rank", "ports", "mpis", "pid"))
+    words = re.findall(r"[a-z]\w*(?==)|(?<=[$])[a-z]\w*|(?<=[{])[a-z]\w*", texts)
+    names = {word.removeprefix("mnrun_") for word in words} | {"name", "size", "rank", "port"}
+    assert len(names) > 40
+    variables = {name: f"my {name}" for name in sorted(names)}
+    said = start(sh, tmp_path, "env | grep '=my ' | sort", nodes=1, shell=shell, variables=variables)
+    assert said.splitlines() == [f"{name}=my {name}" for name in sorted(names)]
 
 
 def test_an_error_is_seen_at_once(sh: Shell, tmp_path: Path) -> None:
