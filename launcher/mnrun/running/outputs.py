@@ -52,6 +52,8 @@ def opened(
             partial(starter or start, output=(files.get(out), errors)),
             Written((*Signals.OUTPUTS, *files.values()), copied),
         )
+        if copied is not None:
+            copied.drain()
     finally:
         if copied is not None:
             copied.close()
@@ -137,7 +139,7 @@ class Written:
         """Return the last lines of the program, which has ended."""
         texts = [_end(f"/proc/self/fd/{file}", size) for file, size in self._begins.values()]
         if self._copied is not None:
-            self._copied.close()
+            self._copied.drain()
             texts.append(self._copied.text)
         return _lines(texts)
 

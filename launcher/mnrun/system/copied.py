@@ -10,6 +10,7 @@ import threading
 from mnrun.system import client
 
 PART = 1 << 20  # bytes that are kept
+FULL = 1 << 17  # bytes, more than a full pipe and one chunk of it
 NOTHING = re.compile(rb"(?!)")
 
 
@@ -23,6 +24,8 @@ class Copied:
         source, self.end = os.pipe()
         self._own = own
         self._last = bytearray()
+        self._written = 0
+        self._writes = False  # or else it waits for data
         self._thread = threading.Thread(target=self._copy, args=(source, target), daemon=True)
         self._thread.start()
 
@@ -32,6 +35,15 @@ class Copied:
             os.close(self.end)
             self.end = -1
         self._thread.join(seconds)
+
+    def drain(self, seconds: float = 2.0) -> None:
+        """Do as `close`, but wait as long as the reader of `target` needs for what the pipe holds now."""
+        seen = self._written
+        enough = seen + FULL
+        self.close(seconds)
+        while self._thread.is_alive() and seen < enough and (self._writes or self._written > seen):
+            seen = self._written
+            self.close(seconds)
 
     @property
     def text(self) -> str:
@@ -43,6 +55,9 @@ class Copied:
         for data in client.without(client.chunks(source), self._own):
             self._last += data
             del self._last[:-PART]
+            self._writes = True
             with contextlib.suppress(OSError):  # a reader that has gone does not end the program
                 client.write(target, data)
+            self._written += len(data)
+            self._writes = False
         os.close(source)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 from mnrun.system.client import EXITED
 from mnrun.system.copied import PART, Copied
@@ -58,6 +60,43 @@ def test_a_process_that_stays_does_not_delay_the_end() -> None:
     kept = os.dup(copied.end)
     os.write(kept, b"line\n")
     copied.close(0.2)
+    assert copied.text == "line\n"
+    os.close(kept)
+    copied.close()
+    os.close(target)
+
+
+def test_a_slow_reader_gets_everything() -> None:
+    """Also what waits in full pipes at the end."""
+    reader, writer = os.pipe()
+    copied = Copied(writer)
+    for size in (65536, 60000):  # a full pipe behind, and one in front
+        os.write(copied.end, b"x" * size)
+    found: list[int] = []
+
+    def read() -> None:
+        for pause in (0.4, 0.4):
+            time.sleep(pause)
+            found.append(len(os.read(reader, 65536)))
+
+    slow = threading.Thread(target=read)
+    slow.start()
+    copied.drain(0.05)
+    assert found  # so that the rest fits into the pipe
+    slow.join()
+    assert sum(found) == 125536
+    os.close(writer)
+    os.close(reader)
+
+
+def test_a_process_that_stays_does_not_delay_a_drain() -> None:
+    target = os.open(os.devnull, os.O_WRONLY)
+    copied = Copied(target)
+    kept = os.dup(copied.end)
+    os.write(kept, b"line\n")
+    begin = time.monotonic()
+    copied.drain(0.2)
+    assert time.monotonic() - begin < 20
     assert copied.text == "line\n"
     os.close(kept)
     copied.close()
