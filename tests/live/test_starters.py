@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .batch import USR1, end, output, submit
-from .cells import NOSSHD, OMPI5, some
+from .cells import NOSSHD, OMPI5, SRUN, full, some
 from .reports import mine, refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
 
@@ -127,3 +127,11 @@ def test_torchrun_that_the_image_has_not(cluster: Cluster) -> None:
 def test_what_goes_with_another_starter_is_refused(cluster: Cluster) -> None:
     result = cluster.mnrun(*ENV, "--mode", "outside-in", "--image", OMPI5, "--", "true", nodes=1)
     refusal(result, 122, "env starts ranks", "--mode inside-out")
+
+
+@pytest.mark.skipif(not full(), reason="more than a minute of waiting")
+def test_a_rank_that_ends_early_does_not_end_the_others(cluster: Cluster) -> None:
+    """However long they need: srun's --wait counts from the first rank that ends, although it ends well."""
+    late = '[ "$SLURM_PROCID" = 0 ] || { sleep 70; echo late; }'
+    result = cluster.mnrun(*SRUN.words, "-n", "2", "--", "sh", "-c", late, nodes=2)
+    assert (result.code, result.out) == (0, "late\n"), result

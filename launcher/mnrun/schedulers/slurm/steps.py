@@ -41,10 +41,11 @@ def srun(where: Where, plan: Plan, site: Site) -> Words:
     if bind or site.slurm >= (21, 8):
         words.append(f"--gpu-bind={bind or 'none'}")
     words.append(f"--mpi={spec.start.mpi if where is Where.RANKS else 'none'}")
-    words += [_input(where, spec), "--export=ALL", "--chdir=/tmp"]
+    # A rank that ends well never ends the others, however long they need. One that fails ends them.
+    kill = f"--kill-on-bad-exit={int(where is Where.RANKS)}"
+    words += [_input(where, spec), "--export=ALL", "--chdir=/tmp", kill, "--wait=0"]
     if where is not Where.RANKS:
-        return (*words, "--kill-on-bad-exit=0", "--wait=0")
-    words += ["--kill-on-bad-exit=1", "--wait=60"]
+        return tuple(words)
     words += [f"--cpus-per-task={spec.resources.cpus_per_task}"] if spec.resources.cpus_per_task else []
     words += ["--overcommit"] if site.overcommit else []
     return (*words, *spec.start.mpi_args)
