@@ -42,6 +42,14 @@ def test_script_with_several_mpiruns(cluster: Cluster, desk: Desk, image: str, n
     assert len(lines) == 3 + 1 + 8 + 1, result
 
 
+def test_script_that_hands_on_a_variable(cluster: Cluster, desk: Desk) -> None:
+    """mpirun -x of Open MPI 4, which refuses it beside the list that gives ranks the job's SLURM_JOB_ID."""
+    text = f"export FOO=bar\nmpirun -x FOO {HELLO} -e FOO\nmpirun -x FOO -n 1 printenv SLURM_JOB_ID >&2"
+    result = run(cluster, desk, text, way=Way("inside", "ompi4"))
+    assert {rank.value for rank in check(result, *cluster.nodes)} == {"bar"}
+    assert any(line.isdecimal() for line in result.err.splitlines()), result
+
+
 def test_script_runs_once_on_the_first_node(cluster: Cluster, desk: Desk) -> None:
     """Once, and where the first ranks are; in the current directory; with its own words."""
     result = run(

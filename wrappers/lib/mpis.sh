@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Wrappers on the node and in containers source this file. It finds the MPIs of a node or an image.
-# A variable that outlives a function begins with mnrun_.
+# A variable that outlives a function begins with mnrun_. Tests set mnrun_places.
 
 mpi_of() { # PROGRAM: Print openmpi, mpich, mvapich2 or intelmpi, or `hangs` or `unknown`
   mnrun_it=$(readlink -f "$1")
@@ -28,7 +28,7 @@ mpis() ( # Print `KIND PROGRAM`, one line for each kind of MPI
   # A plain mpirun comes first, then the others on PATH or in usual places.
   IFS=:
   seen=:
-  for dir in $PATH /usr/lib64/*/bin /usr/lib/*/bin /opt/*/bin /opt/*/mpi/*/bin; do
+  for dir in $PATH ${mnrun_places-/usr/lib64/*/bin:/usr/lib/*/bin:/opt/*/bin:/opt/*/mpi/*/bin}; do
     for name in mpirun mpiexec orterun mpirun.openmpi mpiexec.hydra; do
       if [ ! -f "$dir/$name" ] || [ ! -x "$dir/$name" ]; then continue; fi
       kind=$(mpi_of "$dir/$name")

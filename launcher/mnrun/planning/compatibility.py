@@ -138,7 +138,7 @@ def _inside(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
     if first.kind == "hangs":
         return method(False, f"the image's {first}")
     others = f"; it also has {_listed(image.mpis[1:])}, which --mpi chooses" if image.mpis[1:] else ""
-    return method(True, f"works: the image's {first}, the first on its PATH{others}")
+    return method(True, f"works: the image's {first}{others}")
 
 
 def _by_mpirun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:

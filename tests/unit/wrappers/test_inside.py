@@ -11,7 +11,7 @@ import pytest
 from mnrun.files import wrappers
 from unit.conftest import Shell
 from unit.decoys import Decoys
-from unit.wrappers.node import SHELLS, Node, programs
+from unit.wrappers.node import SHELLS, Node, executable, programs
 
 
 def test_ssh_and_mpirun_are_the_images(node: Node) -> None:
@@ -128,6 +128,50 @@ def test_of_two_mpis_the_one_that_was_asked_for(
     path = programs(tmp_path / "image", mpirun="(Open MPI) 5.0.7", mpiexec_hydra="hydra")
     ran = node.run("bin/mpirun", "-n", "2", environ={"PATH": f"{node.path}/bin:{path}:{decoys.without}"}, shell=shell)
     assert ran.decode() == said
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("name", ["mpirun", "mpiexec"])
+def test_an_mpi_for_modules_is_found_outside_path(
+    node: Node, tmp_path: Path, decoys: Decoys, name: str, shell: str
+) -> None:
+    """As images of Rocky Linux have it: in a usual place, and not on PATH. Then the image has an mpirun."""
+    node.fill(1, launcher="auto")
+    path = programs(tmp_path / "openmpi", mpiexec_hydra="hydra")
+    executable(path / "mpirun", 'echo "(Open MPI) 4.1.1 $PATH" "$@"')
+    environ = {"PATH": f"{node.path}/bin:{decoys.without}", "mnrun_places": f"/nowhere:{path}"}
+    ran = node.run(f"bin/{name}", "-n", "1", "sh", f"{node.path}/rank.sh", "true", environ=environ, shell=shell)
+    assert ran.decode() == (
+        f"(Open MPI) 4.1.1 {node.path}/bin:{path}:{decoys.without} -n 1 sh {node.path}/rank.sh true\n"
+    )
+    assert not node.said
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("words", "changed", "given"),
+    [
+        ("./app", "", "-genvlist {names} ./app"),
+        ("-genv A=1 ./app", "", "-genvlist {names} -genv A=1 ./app"),
+        ("-genvall ./app", "", "-genvall ./app"),
+        ("./app", "CUDA_VISIBLE_DEVICES=2", "./app"),
+    ],
+)
+def test_hydra_leaves_each_node_its_gpus(
+    node: Node, tmp_path: Path, words: str, changed: str, given: str, shell: str
+) -> None:
+    """It would hand out the first node's numbers. Numbers that the user's script has set are for all ranks."""
+    node.fill(1)
+    (node.path / "session.env").write_text("export CUDA_VISIBLE_DEVICES='0,1' A='x'\n")
+    image = programs(tmp_path / "image", mpiexec_hydra="")
+    executable(image / "mpiexec.hydra", 'case $2 in *,*) list=$2; shift 2; set -- -genvlist "{names}" "$@" ;; esac\n'
+        'echo "$@"; echo ",${list-}," | grep -o ",CUDA_VISIBLE_DEVICES,\\|,KEPT," || :')  # fmt: skip
+    (image / "mpirun").symlink_to("mpiexec.hydra")
+    environ = {"PATH": f"{node.path}/bin:{image}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "0,1", "KEPT": "a\nb"}
+    environ |= dict([changed.split("=")]) if changed else {}
+    line = f"cd {node.path}; exec {shell.replace('bash', 'bash --posix')} {node.path}/bin/mpirun {words}"
+    said = node.sh(line, environ=environ).decode().splitlines()
+    assert said == [given, *([",KEPT,"] if "{names}" in given else [])]
 
 
 def test_an_mpi_that_the_image_has_not_is_refused_with_those_that_it_has(
