@@ -69,6 +69,13 @@ ENTRIES = (
         anchor="mounts",
     ),
     Entry(
+        name="apptainer-shared",
+        pattern=r"unknown flag: --sharens",
+        cause="the node's Apptainer is older than 1.3, and cannot share a container between ranks",
+        remedy="use --container-per rank, or --mode inside-out",
+        anchor="old-apptainer",
+    ),
+    Entry(
         name="user-namespaces",
         pattern=r"Failed to create user namespace:",
         cause="the node does not allow user namespaces, which the runtime needs",

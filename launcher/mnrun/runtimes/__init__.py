@@ -44,7 +44,7 @@ class Sharing(Runtime, Protocol):
         """Return the words of a rank in it. MNRUN_HOLDER is the container's process (join_container.sh)."""
 
 
-SHARING: dict[str, Sharing] = {"apptainer": apptainer, "singularity": singularity, "charliecloud": charliecloud}
+SHARING: dict[str, Sharing] = {"apptainer": apptainer, "charliecloud": charliecloud}
 RUNTIMES: dict[str, Runtime] = {
     "apptainer": apptainer,
     "singularity": singularity,

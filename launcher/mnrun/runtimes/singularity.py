@@ -1,4 +1,7 @@
-"""Apptainer under its older name, and SingularityCE, which takes the same words."""
+"""SingularityCE, or Apptainer under its older name.
+
+Both take Apptainer's words, but SingularityCE has no --sharens. So each rank has a container of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,6 @@ __all__ = [
     "TRIED",
     "USERS",
     "address",
-    "hold",
-    "join",
     "node",
     "rank",
     "refuse",
@@ -32,11 +33,3 @@ def node(box: Box) -> Words:
 
 def rank(box: Box) -> Words:
     return (BINARY, *apptainer.rank(box)[1:])
-
-
-def hold(box: Box) -> Words:
-    return (BINARY, *apptainer.hold(box)[1:])
-
-
-def join(box: Box) -> Words:
-    return (BINARY, *apptainer.join(box)[1:])

@@ -94,7 +94,7 @@ EXPECTED.update(
     {
         ("singularity", way, box): ("singularity", *words[1:])
         for (name, way, box), words in EXPECTED.items()
-        if name == "apptainer"
+        if name == "apptainer" and way in ("node", "rank")  # SingularityCE has no --sharens
     }
 )
 
