@@ -145,15 +145,16 @@ def test_env_with_home_and_without(cluster: Cluster, desk: Desk, way: Way) -> No
 
 @each(4)
 def test_env_current_directory_elsewhere(cluster: Cluster, way: Way) -> None:
-    """A current directory outside of home is mounted, entered and written to; --chdir and -D name another."""
+    """A current directory outside of home is mounted, entered and written to; -D names another, also behind a mount."""
     nodes = (LOGIN, "node01", "node02")
     with cluster.desk(nodes, under="/srv") as desk:
         result = cluster.mnrun(*way.words, "--", "sh", "-c", "pwd; touch made", nodes=2, tasks=1, cwd=desk.path)
         assert (result.code, result.out) == (0, f"{desk.path}\n" * 2), result
         for node in nodes[1:]:
             assert [path.name for path in cluster.path(desk.path, node).iterdir()] == ["made"], node
-        result = cluster.mnrun(*way.words, "-D", desk.path, "--", "pwd", nodes=2, tasks=1)
-        assert (result.code, result.out) == (0, f"{desk.path}\n" * 2), result
+        for words, place in ((("-D", desk.path), desk.path), (("-D", "/work", "-B", f"{desk.path}:/work"), "/work")):
+            result = cluster.mnrun(*way.words, *words, "--", "pwd", nodes=2, tasks=1)
+            assert (result.code, result.out) == (0, f"{place}\n" * 2), result
 
 
 def test_env_current_directory_by_a_link(cluster: Cluster, desk: Desk) -> None:

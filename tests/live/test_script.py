@@ -64,6 +64,16 @@ def test_script_and_options(cluster: Cluster, desk: Desk) -> None:
     assert (result.code, result.out) == (0, "bar 4 -x A\n"), result
 
 
+def test_script_elsewhere(cluster: Cluster) -> None:
+    """Neither below home nor below the current directory: its directory is mounted, with what lies beside it."""
+    with cluster.desk((LOGIN, "node01"), under="/srv") as desk:
+        for node in (LOGIN, "node01"):
+            cluster.put(f"{desk.path}/lines", "echo beside\n", node=node)
+            cluster.put(f"{desk.path}/job.sh", '#!/bin/sh\n. "${0%/*}/lines"\n', 0o755, node)
+        result = cluster.mnrun(*INSIDE.words, "--script", f"{desk.path}/job.sh", nodes=1)
+    assert (result.code, result.out) == (0, "beside\n"), result
+
+
 def test_script_named_from_here(cluster: Cluster, desk: Desk) -> None:
     """A relative name is one of the current directory."""
     desk.put("mine.sh", "#!/bin/sh\necho here\n", 0o755)

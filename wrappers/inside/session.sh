@@ -8,7 +8,7 @@ mnrun_here=${0%/*}
 . "$mnrun_here/user.env"
 . "$mnrun_here/job.sh"
 umask "$mnrun_umask"
-cd "$mnrun_chdir" || exit 1
+cd "$mnrun_begin" || exit 1
 mnrun_command=${SSH_ORIGINAL_COMMAND:-exec sh}
 case $mnrun_command in
   # Open MPI puts the user's profile in front, which may print or change PATH.

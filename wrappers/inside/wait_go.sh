@@ -16,7 +16,7 @@ if [ "$mnrun_word" != go ]; then exit 0; fi # a node is not ready, and the launc
 trap - TERM USR1 USR2
 . ./launch.env
 umask "$mnrun_umask"
-cd "$mnrun_chdir"
+cd "$mnrun_begin"
 if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then
   # The program is on PATH, but its directory is mounted noexec.
   shift

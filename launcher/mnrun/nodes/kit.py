@@ -223,12 +223,15 @@ def later_files(files: Mapping[str, str]) -> list[bytes]:
 def values(plan: Plan, pulse: bool = False) -> str:
     """Return job.sh, the wrappers' values of this job."""
     spec = plan.spec
+    # The working directory where mpirun runs: in the container, or on the node.
+    begin = spec.program.chdir if spec.start.mode == "inside-out" else dict(plan.needs)["working directory"]
     gpu_bind = spec.resources.gpu_bind
     return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
         {
             "mnrun_id": plan.job,
             "mnrun_nodes": ",".join(plan.layout.nodes),
             "mnrun_chdir": spec.program.chdir,
+            "mnrun_begin": begin,
             "mnrun_inside": "1" if spec.start.mode == "inside-out" else "",
             "mnrun_connect": plan.connect,
             "mnrun_joined": "1" if plan.joined else "",

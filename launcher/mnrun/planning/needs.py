@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mnrun.jobspec import JobSpec
@@ -30,7 +30,7 @@ def files(spec: JobSpec) -> Iterator[Need]:
         yield Need("image", container.image_file, "image")
     for mount in container.binds:
         yield Need("bind source", mount.source)
-    yield Need("working directory", program.chdir)
+    yield Need("working directory", on_node(spec, program.chdir))
     if program.script:
         yield Need("script", program.script, "program")
     elif program.command and (path := _host_path(spec, program.command[0])):
@@ -54,17 +54,34 @@ def faults(spec: JobSpec, look: Look, is_node: bool = False) -> list[Fault]:
     return found
 
 
-def _host_path(spec: JobSpec, word: str) -> str:
-    """Return the program's path on the nodes, or "" if the image may have the program, or PATH finds it."""
-    if "/" not in word:
-        return ""
-    path = os.path.normpath(os.path.join(spec.program.chdir, word))
+def on_node(spec: JobSpec, path: str) -> str:
+    """Return the place on the nodes of a container's path: behind a mount of the user's, else the same path."""
+    return _behind(_binds(spec), path) or path
+
+
+def shown(spec: JobSpec, path: str) -> str:
+    """Return the place on the nodes of a container's path, or "" if the container has no directory of the nodes there."""
     if not RUNTIMES[spec.container.runtime].CONTAINED:
         return path
     shared = {place: place for place in (spec.container.home, spec.program.chdir) if place not in ("", "/")}
-    shared.update({mount.target or mount.source: mount.source for mount in spec.container.binds})
-    covering = [target for target in shared if (path + "/").startswith(target.rstrip("/") + "/")]
+    return _behind({**shared, **_binds(spec)}, path)
+
+
+def _binds(spec: JobSpec) -> dict[str, str]:
+    contained = RUNTIMES[spec.container.runtime].CONTAINED
+    return {mount.target or mount.source: mount.source for mount in spec.container.binds if contained}
+
+
+def _behind(places: Mapping[str, str], path: str) -> str:
+    """Return the path on the nodes by `places`, which map a directory of the container to one of the node. Return "" if
+    no place covers `path`."""
+    covering = [target for target in places if (path + "/").startswith(target.rstrip("/") + "/")]
     if not covering:
         return ""
     target = max(covering, key=len)
-    return os.path.normpath(shared[target] + "/" + path[len(target.rstrip("/")) :])
+    return os.path.normpath(places[target] + "/" + path[len(target.rstrip("/")) :])
+
+
+def _host_path(spec: JobSpec, word: str) -> str:
+    """Return the program's path on the nodes, or "" if the image may have the program, or PATH finds it."""
+    return shown(spec, os.path.normpath(os.path.join(spec.program.chdir, word))) if "/" in word else ""

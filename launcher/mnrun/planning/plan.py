@@ -6,6 +6,7 @@ outside-in = mpirun( container( command ) )
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -15,6 +16,7 @@ from mnrun.jobspec import ContainerOptions, Image, JobSpec, Mount, Start
 from mnrun.model import Box, Layout, Phase, Plan, Step, Where, Words
 from mnrun.nodes import kit
 from mnrun.nodeset import counted
+from mnrun.planning import needs
 from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import login_shell
 
@@ -280,14 +282,17 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
     mounts = [Mount(here)]
     if spec.start.mode == "inside-out" or RUNTIMES[container.runtime].USERS:
         mounts += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
-    covered = container.home and (program.chdir + "/").startswith(container.home + "/")
-    if not covered and program.chdir != "/":
+    in_home = container.home and (program.chdir + "/").startswith(container.home + "/")
+    if not in_home and program.chdir != "/" and needs.on_node(spec, program.chdir) == program.chdir:
         mounts.append(_mounted(spec, "the working directory", program.chdir, "--chdir"))
+    folder = os.path.dirname(program.script)
+    if folder not in ("", "/") and not needs.shown(spec, folder):
+        mounts.append(_mounted(spec, "the directory of --script", folder, "--script"))
     if program.split_output:
         mounts.append(_mounted(spec, "the directory of --split-output", program.split_output, "--split-output"))
     return Box(
         image=container.image_name,
-        binds=(*mounts, *container.binds),
+        binds=(*mounts, *_above(spec, here)),
         home=container.home,
         chdir=program.chdir,
         args=container.args,
@@ -295,6 +300,21 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
         privileged=container.privileged,
         hardened=container.hardened,
     )
+
+
+def _above(spec: JobSpec, here: str) -> tuple[Mount, ...]:
+    """Return the user's mounts. Raises UsageError for one that would hide mnrun's own directory in the container.
+
+    Docker and Podman mount the deeper directory last.
+    """
+    for mount in spec.container.binds:
+        target = mount.target or mount.source
+        if not RUNTIMES[spec.container.runtime].NAMED and (here + "/").startswith(target.rstrip("/") + "/"):
+            raise UsageError(
+                f"--bind {mount} hides mnrun's own directory in {target}",
+                f"mount it elsewhere: --bind {mount.source}:/scratch -x TMPDIR=/scratch",
+            )
+    return spec.container.binds
 
 
 def _mounted(spec: JobSpec, subject: str, path: str, option: str) -> Mount:
@@ -307,18 +327,18 @@ def _mounted(spec: JobSpec, subject: str, path: str, option: str) -> Mount:
 def _needs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
     container = spec.container
     runtime = RUNTIMES[container.runtime]
-    needs: list[tuple[str, str]] = []
+    found: list[tuple[str, str]] = []
     if runtime.BINARY:
         kind = "named image" if runtime.NAMED else "image"
-        needs += [("program", runtime.BINARY), (kind, container.image_name)]
+        found += [("program", runtime.BINARY), (kind, container.image_name)]
     if runtime.TRIED:
-        needs.append(("usable", container.runtime))
+        found.append(("usable", container.runtime))
     if spec.start.mode == "outside-in" and spec.start.launcher == "mpirun":
-        needs.append(("program", mpi.starter(spec.start.mpi)))
-    needs += [("bind source", mount.source) for mount in container.binds]
-    needs += [("script", spec.program.script)] if spec.program.script else []
-    needs.append(("working directory", spec.program.chdir))
-    return tuple(needs)
+        found.append(("program", mpi.starter(spec.start.mpi)))
+    found += [("bind source", mount.source) for mount in container.binds]
+    found += [("script", spec.program.script)] if spec.program.script else []
+    found.append(("working directory", needs.on_node(spec, spec.program.chdir)))
+    return tuple(found)
 
 
 def _notes(spec: JobSpec) -> Words:

@@ -202,6 +202,7 @@ def test_the_first_node_has_one_container(given: dict[str, Any], joined: bool) -
         ({"chdir": "/scratch"}, True),
         ({"no_home": True}, True),
         ({"chdir": "/"}, False),
+        ({"chdir": "/work/sub", "bind": ("/data/proj:/work",)}, False),
     ],
 )
 def test_the_working_directory_is_there(given: dict[str, Any], mounted: bool) -> None:
@@ -210,6 +211,47 @@ def test_the_working_directory_is_there(given: dict[str, Any], mounted: bool) ->
     chdir = launch_plan.spec.program.chdir
     assert (f"{chdir}:{chdir}" in launch_plan.step(Phase.RUN).argv) == mounted
     assert "--pwd" in launch_plan.step(Phase.RUN).argv
+
+
+def test_a_working_directory_behind_a_mount() -> None:
+    """The container starts in it, and the node must have what is mounted there. The host's mpirun begins there, too."""
+    given: dict[str, Any] = {"chdir": "/work/sub", "bind": ("/data/proj:/work",)}
+    for mode, begin in (("inside-out", "/work/sub"), ("outside-in", "/data/proj/sub")):
+        launch_plan = planned(1, 1, mode=mode, **given)
+        assert launch_plan.needs[-1] == ("working directory", "/data/proj/sub")
+        words = launch_plan.step(Phase.SERVE if mode == "inside-out" else Phase.RUN).argv
+        assert words[words.index("--pwd") + 1] == "/work/sub"
+        assert f"mnrun_begin='{begin}'\n" in kit.values(launch_plan)
+    assert planned(1, runtime="host", mode="outside-in", **given).needs[-1] == ("working directory", "/work/sub")
+
+
+@pytest.mark.parametrize(
+    ("given", "mounted"),
+    [
+        ({"script": "/proj/bin/job.sh"}, True),
+        ({"script": "/home/alice/job.sh"}, False),
+        ({"script": "/proj/bin/job.sh", "chdir": "/proj"}, False),
+        ({"script": "/proj/bin/job.sh", "bind": ("/proj",)}, False),
+        ({"script": "/job.sh"}, False),
+    ],
+)
+def test_the_directory_of_a_script_is_there(given: dict[str, Any], mounted: bool) -> None:
+    """With what lies beside the script."""
+    launch_plan = make(build(**given), 1)
+    assert ("/proj/bin:/proj/bin" in launch_plan.step(Phase.RUN).argv) == mounted
+
+
+@pytest.mark.parametrize("target", ["/tmp", "/tmp/", "/"])
+def test_a_mount_that_would_hide_our_directory(target: str) -> None:
+    """An engine sorts its mounts, and so hides nothing."""
+    with pytest.raises(UsageError) as wrong:
+        planned(1, bind=(f"/scratch:{target}",))
+    assert str(wrong.value) == (
+        f"--bind /scratch:{target} hides mnrun's own directory in {target}; "
+        "mount it elsewhere: --bind /scratch:/scratch -x TMPDIR=/scratch"
+    )
+    for fine in ({"bind": ("/scratch:/tmp/mine",)}, {"bind": ("/scratch:/tmp",), "runtime": "podman", "image": "app"}):
+        planned(1, **fine)
 
 
 def test_a_users_mounts_come_after_ours() -> None:
