@@ -50,6 +50,8 @@ class Shelf:
     warnings: tuple[str, ...]
 
 
+_EVERY = {Layer.DEFAULTS, Layer.PROFILE}  # the layers of every job
+
 # The settings of an image and of its container.
 OF_IMAGES = (
     *("image", "runtime", "pull", "pull_timeout", "image_cache", "podman_root", "container_args", "bind"),
@@ -98,7 +100,8 @@ def gather(
     variables = settings.of_home(settings.from_environment(environ), home)
     file = _job_file(path, environ, cwd) if path else jobfile.JobFile({})
     # Inside an allocation, SBATCH_* variables do not matter: the job runs.
-    sbatch = settings.from_sbatch(environ) if batch or not at_hand(environ).job(environ) else {}
+    has_nodes = not batch and at_hand(environ).job(environ) != ""
+    sbatch = {} if has_nodes else settings.from_sbatch(environ)
     unknown = settings.unknown_of_sbatch(environ) if batch else []
     job_layers = (file.settings, variables, sbatch, line)
     site, user = profiles.parse(shelf.site), profiles.parse(shelf.user)
@@ -106,7 +109,10 @@ def gather(
     sheet = choose(shelf, str(profile.value) if profile else "", environ)
     content = profiles.parse(sheet)
     contents = (site, content, user)
-    merged, partition = profiles.merged(settings.builtin(), contents, job_layers)
+    partition = at_hand(environ).partition(environ) if has_nodes else ""
+    merged, partition = profiles.merged(settings.builtin(), contents, job_layers, partition)
+    if has_nodes:  # a profile's GPUs are a request for nodes
+        merged = {name: s for name, s in merged.items() if name not in settings.GPUS or not s.origin.layers <= _EVERY}
     if scope is not None:
         merged = scope.of(merged, line)
     if sheet is not None:

@@ -168,11 +168,15 @@ def _with_whys(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
 
 
 def merged(
-    below: Settings, contents: Sequence[Content], job_layers: Sequence[Settings]
+    below: Settings, contents: Sequence[Content], job_layers: Sequence[Settings], partition: str = ""
 ) -> tuple[dict[str, Setting], str]:
-    """Return every layer in its order, with the sheets' settings for the job's partition, and that partition."""
-    settings = merge(below, *(content.settings for content in contents), *job_layers)
-    partition = str(settings["partition"].value) if "partition" in settings else ""
+    """Return every layer in its order, with the sheets' settings for the job's partition, and that partition.
+
+    A job with nodes is in `partition`. Any other names its own.
+    """
+    if not partition:
+        settings = merge(below, *(content.settings for content in contents), *job_layers)
+        partition = str(settings["partition"].value) if "partition" in settings else ""
     layers = [layer for content in contents for layer in (content.settings, content.partitions.get(partition, {}))]
     return merge(below, *layers, *job_layers), partition
 

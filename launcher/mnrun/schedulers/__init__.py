@@ -96,6 +96,9 @@ class BatchScheduler(Scheduler, Protocol):
     def settings(self, environ: Mapping[str, str]) -> Mapping[str, tuple[int, str]]:
         """Return option -> (value, its origin) of the job's request, as far as its ranks depend on it."""
 
+    def partition(self, environ: Mapping[str, str]) -> str:
+        """Return the partition of the job that this process is in, or ""."""
+
     def trace(self, job: str) -> Trace | None:
         """Return what the scheduler still knows of a job of this user's, or None if that is nothing."""
 

@@ -190,6 +190,27 @@ def test_why_a_variable_has_its_value(place: Place) -> None:
     assert place.gather().whys == {}
 
 
+def test_a_job_that_runs_is_in_its_own_partition(place: Place) -> None:
+    """Whatever a new job would ask for. A profile's GPUs are such a request, and those of the job's nodes count."""
+    write(
+        place.site / "config.toml",
+        'resources.partition = "gpu"\n[partition.gpu]\ngpus_per_node = 8\nenv.X = "gpu"\n'
+        '[partition.small]\nno_gpu = false\ngpus = 2\nenv.X = "small"',
+    )
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_PARTITION": "small"}
+    for environ, batch, env, gpus in (
+        ({}, False, "X=gpu", "8"),
+        (job, True, "X=gpu", "8"),
+        (job, False, "X=small", None),
+        ({**job, "SLURM_JOB_PARTITION": "other"}, False, None, None),
+    ):
+        found = place.gather(environ=environ, batch=batch).settings
+        assert (found["env"].value if "env" in found else None) == ((env,) if env else None), environ
+        assert {str(found[name].value) for name in ("gpus", "gpus_per_node") if name in found} == {gpus} - {None}
+    assert place.gather(environ=job, gpus_per_node="4").settings["gpus_per_node"].value == "4"
+    assert place.gather(environ={**job, "MNRUN_GPUS_PER_NODE": "4"}).settings["gpus_per_node"].value == "4"
+
+
 def test_sbatchs_variables_mean_nothing_to_a_job_that_runs(place: Place) -> None:
     """But to one that is submitted from within it."""
     environ = {"SLURM_JOB_ID": "7", "SBATCH_GRES": "gpu:2"}

@@ -85,6 +85,10 @@ def settings(environ: Mapping[str, str]) -> dict[str, tuple[int, str]]:
     return {"cpus_per_task": (cpus, "SLURM_CPUS_PER_TASK")} if cpus else {}
 
 
+def partition(environ: Mapping[str, str]) -> str:
+    return environ.get("SLURM_JOB_PARTITION", "")
+
+
 def _number(environ: Mapping[str, str], name: str) -> int:
     return number(environ.get(name, ""))
 
