@@ -129,17 +129,29 @@ def shortage(
 
 
 def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}) -> list[Fault]:
-    """Return the faults of a request for more nodes, or more time, than its partitions have. `environ` is salloc's.
+    """Return the faults of a request for more nodes, or more time, than its partitions have, and for variables that a
+    batch job will not have. `environ` is salloc's, and {} for a batch job.
 
     At most sites, sbatch and salloc take a job with too much time, and it waits (slurm.conf(5), EnforcePartLimits).
     Slurm is asked only about a job that names a time, or has several nodes.
     """
-    if not spec.batch.text("time") and (spec.resources.nodes or 1) == 1:
-        return []
-    its = _its_nodes(spec, nodes, environ)
-    return [
-        Fault(code, text) for code, text in (("nodes", _too_wide(spec, its)), ("time", _too_long(spec, its))) if text
-    ]
+    texts = {} if environ else {"export": _left_behind(spec)}
+    if spec.batch.text("time") or (spec.resources.nodes or 1) != 1:
+        its = _its_nodes(spec, nodes, environ)
+        texts.update(nodes=_too_wide(spec, its), time=_too_long(spec, its))
+    return [Fault(code, text) for code, text in texts.items() if text]
+
+
+def _left_behind(spec: JobSpec) -> str:
+    """Return the variables of -x whose value a batch job takes from its environment, although --export keeps them from
+    it (sbatch(1), --export). With NONE, the user's login shell on the node may set them."""
+    export = spec.batch.text("export")
+    names = [word.partition("=")[0] for word in export.split(",")]
+    lost = [v.name for v in spec.program.explicit if v.inherited and v.name not in names]
+    if not export or "ALL" in (name.upper() for name in names) or not lost:
+        return ""
+    origin = spec.origins.get("export", "")
+    return f"--export {export} ({origin}) keeps {', '.join(lost)} from the job; add it there, or write -x {lost[0]}=VALUE"
 
 
 def _its_nodes(

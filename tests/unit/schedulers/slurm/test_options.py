@@ -222,3 +222,15 @@ def test_the_shape_of_a_job(given: dict[str, Any], shape: list[str]) -> None:
     job = build("./app", **given)
     words = [line.split()[1] for line, _ in options.directives(job, layout.lay_out(job, None))]
     assert [word for word in words if word.startswith(("--nodes", "--ntasks"))] == shape
+
+
+@pytest.mark.parametrize(
+    ("export", "lost"),
+    [("NONE", "A, B"), ("B,HOME=/x", "A"), ("b=1,A=2", "B"), ("ALL", ""), ("all,C=1", ""), ("A,B", ""), ("", "")],
+)
+def test_variables_that_a_batch_job_will_not_have(export: str, lost: str) -> None:
+    """Of -x NAME, whose value the job takes from its environment. A live run has that of its shell."""
+    job = build("./app", env=("A", "B", "C=3"), export=export, environ={"A": "1", "B": "2"})
+    said = f"--export {export} (command line) keeps {lost} from the job; add it there, or write -x {lost[:1]}=VALUE"
+    assert options.doubts(job, list) == ([Fault("export", said)] if lost else [])
+    assert options.doubts(job, list, {"HOME": "/x"}) == []
