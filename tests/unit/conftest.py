@@ -79,7 +79,8 @@ def _no_world(
 def own(place: Path, node: str = "node01", pid: int = 1, start: int = 0, name: str = "") -> Path:
     """Make `place` a job's directory as boot.sh does: the user's alone, with the file that says whose it is."""
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (place / "own").write_text(f"{name or place} {node} {pid} {start}\n")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    (place / "own").write_text(f"{name or place} {node} {pid} {start} {boot}")
     return place
 
 

@@ -8,7 +8,7 @@ changes() { # PID: Print shell lines for the changes that Apptainer made to the 
   # hold.env is the environment in which Apptainer began. These lines change that of a rank in the same way.
   # `own` has the names to leave alone: those that a shell sets (PWD … _), and those of Apptainer that differ because this
   # rank joins (BIND, SHARENS_MASTER).
-  local pair name own='^(PWD|OLDPWD|SHLVL|_|(APPTAINER|SINGULARITY)_(BIND|SHARENS_MASTER))$'
+  local pair name own='^(PWD|OLDPWD|SHLVL|_|E?UID|PPID|SHELLOPTS|BASHOPTS|BASH_VERSINFO|(APPTAINER|SINGULARITY)_(BIND|SHARENS_MASTER))$'
   local -A before=()
   local LC_ALL=C
   while IFS= read -rd '' pair; do before[${pair%%=*}]=${pair#*=}; done <hold.env

@@ -12,7 +12,8 @@
 # If the scheduler grants GPUs by the task, a step has several tasks on a node. One of them is enough.
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
 trap : USR1 USR2 # for the program, which does not run yet
-unset TMOUT # bash would end each `read` after so many seconds
+# With TMOUT, bash would end each `read` after so many seconds. grep up to 3.5 would take GREP_OPTIONS as words.
+unset TMOUT GREP_OPTIONS
 set +o posix
 # In the C locale, this process and the programs of the guard read no files of a locale. The container gets the user's
 # own back (guard.sh, box).
@@ -30,10 +31,12 @@ mkdir -- "$0" 2>/dev/null || {
 cd -- "$0" || exit 1
 trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
 [ "${BASH_VERSINFO[0]}${BASH_VERSINFO[1]}" -ge 44 ] || mnrun_fail "bash $BASH_VERSION is too old: mnrun needs 4.4 or newer on the nodes"
-# `own` names the maker of the directory by its pid and start time (proc(5), field 22), because pids are used again.
+# `own` names the maker of the directory by its pid, its start time (proc(5), field 22) and the boot of the node, because
+# pids are used again.
 IFS= read -rd '' mnrun_stat <"/proc/$$/stat"
 mnrun_stat=(${mnrun_stat##*) })
-echo "$0 $mnrun_node $$ ${mnrun_stat[19]}" >own || mnrun_fail "cannot write to $0 on this node"
+{ read -r mnrun_boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || mnrun_boot=unknown
+echo "$0 $mnrun_node $$ ${mnrun_stat[19]} $mnrun_boot" >own || mnrun_fail "cannot write to $0 on this node"
 # The undertaker notices when this process, or the guard that it becomes, is killed. It reads a pipe that only this
 # process writes, and is no child of the step. Until the kit is here, the undertaker can only remove the directory.
 # shellcheck disable=SC2016  # the undertaker's own shell expands these words
@@ -44,15 +47,16 @@ exec {mnrun_life}> >(exec setsid --fork bash -p -c '
 ' "$0" <&0 >/dev/null 2>&1)
 export mnrun_life
 mnrun_unpack() { # Write the files of the kit. Return false where there is no room
-  local count name size text damaged="the kit was damaged on its way to this node" # a size counts bytes, as in the C locale
-  read -rt "${MNRUN_WAIT:-3600}" count || exit 1
+  local count name size text wait=${MNRUN_WAIT:-3600} damaged="the kit was damaged on its way to this node" # a size counts bytes, as in the C locale
+  # A lease that broke off does not end under pdsh (lease.sh), so that each read has a limit.
+  read -rt "$wait" count || exit 1
   [[ $count =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
   mkdir bin steady tmp serve hold heard || return 1
   for ((; count > 0; count--)); do
-    read -r name size || exit 1
+    read -rt "$wait" name size || exit 1
     [[ $name =~ ^(bin/)?[a-z][A-Za-z0-9._-]*$ && $size =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
     text='' # bash 4.4 would read on to the end for a size of 0
-    ((size == 0)) || IFS= read -rN "$size" text || exit 1
+    ((size == 0)) || IFS= read -rt "$wait" -N "$size" text || exit 1
     printf %s "$text" >"$name" || return 1
   done
 }

@@ -2,7 +2,7 @@
 # The launcher starts PREPARE with this text on a node, as `bash -p -c FETCH pull_image.sh WORDS…`.
 # It runs the script that comes down standard input, after a line with its size. It needs no file, so no file remains.
 # It says `here NODE` on standard output.
-unset TMOUT # bash would end each `read` after so many seconds
+unset TMOUT GREP_OPTIONS # as in boot.sh
 set +o posix # in posix mode, bash 4.4 and 5.0 have no process substitution
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
 echo "here ${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}"

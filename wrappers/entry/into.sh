@@ -6,7 +6,7 @@
 # boot.sh wrote that file there, for the user alone. The shell then reads SCRIPT from `.`, and looks up no name in /tmp
 # twice.
 mnrun_back=${mnrun_from-$PWD}
-unset mnrun_from TMOUT # with TMOUT, bash would end each `read` after so many seconds
+unset mnrun_from TMOUT GREP_OPTIONS # as in boot.sh
 if cd -- "$0" && [ -O . ] && [ .. -ef "${0%/*}" ] && [ -O own ] && read -r mnrun_name _ <own && [ "$mnrun_name" = "$0" ]; then
   mnrun_here=$0 mnrun_script=$1
   shift

@@ -72,13 +72,14 @@ network() { # Report the facts of the node's networks to the launcher
   # Each line holds as many facts as srun keeps whole, with tabs between them (pipe_frames.sh).
   local line lines facts=''
   IFS= read -r -t 20 -N 65536 lines < <(set +e; source ./network_facts.sh 2>/dev/null) || : # an adapter that hangs
-  while IFS= read -r line; do
+  while [[ -n $lines ]]; do
+    line=${lines%%$'\n'*} lines=${lines#"${lines%%$'\n'*}"} lines=${lines#$'\n'}
     if ((${#mnrun_node} + ${#facts} + ${#line} > 1000)); then
       printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || return 0
       facts=''
     fi
     facts+=${facts:+$'\t'}$line
-  done <<<"${lines%$'\n'}"
+  done
   [[ -z $facts ]] || printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || :
 }
 

@@ -157,7 +157,7 @@ wipe() { # Remove the job's files and directories on this node
   done
   if [[ -n $mnrun_keep ]]; then
     # The environment files may hold secrets. Without `own`, leftovers.sh leaves the directory alone.
-    rm -f {key,hostkey,user.env,session.env,launch.env,own}
+    rm -f {key,hostkey,user.env,session.env,launch.env,hold.env,own} join.* enter.*
   elif [[ -O . && . -ef $mnrun_here ]]; then # the directory still has this name
     doomed+=("$mnrun_here")
   fi

@@ -15,7 +15,7 @@ STALE=30 # seconds: the holder of a lock whose counter stands still for longer c
 
 name_it() { # Set the names of the reference's files in the cache
   local name=${reference//[^A-Za-z0-9._-]/_}
-  ref=$cache/refs/${name:0:120}-$(cksum <<<"$reference" | cut -d' ' -f1)
+  ref=$cache/refs/${name:0:120}-$(printf '%s\n' "$reference" | cksum | cut -d' ' -f1)
   lock=$ref.lock layers=$ref.layers ending=sif
   [[ ${program[0]} != ch-run ]] || ending=sqfs
 }

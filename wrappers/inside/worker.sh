@@ -10,6 +10,8 @@ set -eu
 # shellcheck disable=SC2154  # into.sh's
 PATH=$mnrun_here/bin:$PATH
 export PATH
+# bash cannot read these back, although an image's ENV may have them.
+if [ -n "${BASH_VERSION-}" ]; then export -n BASHOPTS BASH_VERSINFO EUID PPID SHELLOPTS UID; fi
 export -p >session.env
 mnrun_namespace
 mnrun_noted pid.serve "$mnrun_names"

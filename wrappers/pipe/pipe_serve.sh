@@ -9,6 +9,7 @@ box=run.$1.$2 word=answer way="$1 $2" input=${3%% *} part=${3#* }
 parts=${part%% *} part=${part#* }
 shift 3
 trap '' HUP INT TERM USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
+trap 'say "no it could not be run to its end"' EXIT # where a shell ends because it cannot fork. The end below is an exec
 
 close() { # Keep a signal, which the answer may bring, from leaving a file here
   echo ended >"$box.run"
@@ -35,6 +36,12 @@ case $text in
   *) SSH_ORIGINAL_COMMAND=$(echo "$text" | base64 -d) || refuse 'a part of the command was lost on the way' ;;
 esac
 
+lose() { # Tell that a part of the command's input is missing
+  say "no a part of its input was lost on the way"
+  # pipe_ssh.sh ends the command. Until then the input must not appear to end.
+  exec cat <&3 >/dev/null
+}
+
 if [ "$input" = 0 ]; then input=''; fi
 # In the C locale, a program reads no files of a locale, which a container may have on a slow file system.
 # shellcheck disable=SC2086  # two names, or none
@@ -50,12 +57,14 @@ if [ -n "$input" ]; then
       case $kind in
         in)
           if [ "$data" = gap ]; then
-            say "no a part of its input was lost on the way"
-            # pipe_ssh.sh ends the command. Until then the input must not appear to end.
-            exec cat <&3 >/dev/null
+            lose
           fi
-          base64 -d <"$box.in.$data" >&4 || break # the command has closed its input
-          say 'got 1'
+          base64 -d <"$box.in.$data" >&4
+          case $? in
+            0) say 'got 1' ;;
+            1 | 141) break ;; # the command has closed its input
+            *) lose ;;
+          esac
           ;;
         *) break ;; # eof
       esac

@@ -6,6 +6,7 @@
 # progress bar works.
 # The user's variables stay as they are: each of its own begins with mnrun_.
 set -u
+unset TMOUT # the user's, by which bash would end a `read`
 trap : USR1 USR2 # for the ranks, which do not run yet
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"

@@ -5,6 +5,7 @@
 # When a rank fails, it reports that to the guard, ends the other ranks here and exits with the failed rank's code.
 # The user's variables stay as they are: each of its own begins with mnrun_.
 set -u
+unset TMOUT # the user's, by which bash would end a `read`
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 mnrun_node=$1 mnrun_nnodes=$2 mnrun_first=$3 mnrun_count=$4 mnrun_size=$5

@@ -47,7 +47,7 @@ LogLevel VERBOSE
 ForceCommand exec /bin/sh $here/session.sh
 END
   # Open MPI 5 loses its daemons without a full PATH, even if mpirun has an absolute path.
-  if since 7 8; then echo "SetEnv PATH=$here/bin:$PATH"; fi
+  if since 7 8; then echo "SetEnv \"PATH=$here/bin:$PATH\""; fi
   # Without this, a few connections without a login lock the master out.
   if since 9 8; then echo "PerSourcePenalties no"; fi
   # The keyword is mandatory up to 7.5. Privilege separation wants directories of root.

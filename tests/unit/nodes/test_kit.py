@@ -122,6 +122,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "mnrun_id='7-abcdef'\n"
         "mnrun_nodes='node01,node02'\n"
         "mnrun_chdir='/it'\\''s here'\n"
+        "mnrun_begin='/it'\\''s here'\n"
         "mnrun_inside='1'\n"
         "mnrun_connect='pipe'\n"
         "mnrun_joined='1'\n"
@@ -158,6 +159,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "mnrun_id='7-abcdef'\n"
         "mnrun_nodes='node01,node02'\n"
         "mnrun_chdir='/run'\n"
+        "mnrun_begin='/run'\n"
         "mnrun_inside=''\n"
         "mnrun_connect=''\n"
         "mnrun_joined=''\n"
@@ -349,11 +351,20 @@ def test_a_node_directory_whose_name_is_a_link_is_somebody_elses(sh: Shell, tmp_
 
 
 def test_a_node_says_whose_its_directory_is(sh: Shell, tmp_path: Path) -> None:
-    """Its name, the node's, and the guard's number and start."""
+    """Its name, the node's, the guard's number and start, and the node's boot."""
     guard = 'set -- $(cat /proc/$$/stat); echo "$$ ${22}"; cat own\n'
     said = sh('exec "$@"', *kit.guard(str(tmp_path / "node"), ()), stdin=kit.pack({"guard.sh": guard}), environ=HERE)
     _, who, noted = said.decode().splitlines()
-    assert noted == f"{tmp_path}/node node01 {who}"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert noted == f"{tmp_path}/node node01 {who} {boot}"
+
+
+def test_a_kit_that_breaks_off_ends_its_node(sh: Shell, tmp_path: Path) -> None:
+    """Under pdsh the lease is a FIFO that never ends, also where nobody writes to it any more."""
+    mkfifo = 'mkfifo lease; exec 7<>lease; printf "2\\njob.sh 100\\nonly half" >&7; exec "$@" <&7'
+    boot = kit.guard(str(tmp_path / "node"), ())
+    assert sh(mkfifo, *boot, environ={**HERE, "MNRUN_WAIT": "1"}, code=1) == b"here node01\n"
+    assert not (tmp_path / "node").exists()
 
 
 def test_a_kit_for_which_there_is_no_room(sh: Shell, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ mnrun_shm=$PWD/shm
 if shared_memory; then echo made; fi"""
     why = "" if said == "made" else f"fail cannot make {tmp_path}/shm on this node: "
     assert sh(script, shell="bash").decode() == f"{why}{said}\n"
-    assert said != "made" or (tmp_path / "shm/own").read_text() == f"{tmp_path}/shm node01 1 0\n"
+    assert said != "made" or (tmp_path / "shm/own").read_text().startswith(f"{tmp_path}/shm node01 1 0 ")
 
 
 @pytest.mark.parametrize(

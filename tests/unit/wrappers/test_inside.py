@@ -33,6 +33,16 @@ def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path
     assert node.run("wait_go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_variables_that_bash_cannot_read_back(node: Node, shell: str) -> None:
+    """An image's ENV may have them. A command on the node runs even so."""
+    node.fill(1, 1, connect="pipe")
+    environ = {"UID": "5", "PPID": "7", "SHELLOPTS": "posix", "KEPT": "here"}
+    node.run("worker.sh", environ=environ, shell=shell)
+    said = node.sh(f"exec {shell} {node.path}/session.sh", environ={"SSH_ORIGINAL_COMMAND": "echo $KEPT"})
+    assert said.decode() == "here\n"
+
+
 def test_a_script_that_is_not_there_is_one_line(node: Node) -> None:
     """It names no file of mnrun's."""
     node.fill(1, 1, runtime="podman")

@@ -18,6 +18,7 @@ from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
 
+from .node import executable
 from .test_guard import function
 
 WRAPPERS = ("pipe_ssh.sh", "pipe_serve.sh", "pipe_demux.sh", "pipe_frames.sh", "worker.sh", "pid.sh", "session.sh")
@@ -80,7 +81,7 @@ def home(tmp_path: Path) -> Path:
     own(tmp_path)
     for name in WRAPPERS:
         (tmp_path / name).write_text(wrapper(name))
-    job = f"mnrun_connect=pipe mnrun_umask=0022 mnrun_chdir='{tmp_path}' mnrun_nodes=n1\n"
+    job = f"mnrun_connect=pipe mnrun_umask=0022 mnrun_begin='{tmp_path}' mnrun_nodes=n1\n"
     (tmp_path / "job.sh").write_text(job)
     (tmp_path / "user.env").touch()
     (tmp_path / "bin").mkdir()
@@ -144,6 +145,16 @@ def test_a_part_of_an_input_is_lost(asking: Asking, lost: str) -> None:
     script = f"""head -c {size} /dev/zero | sh ./pipe_ssh.sh n1 'cat >copy; echo done >done' 2>err; echo $?
 quiet; cat err; ls done 2>/dev/null || :"""
     assert asking(script, lost=f"n1 [^ ]+ {lost} ") == ["255", "ssh: n1: a part of its input was lost on the way"]
+
+
+def test_an_input_whose_decoder_is_killed(asking: Asking, home: Path) -> None:
+    """As where the node has no memory left. The command does not go on with a part of its input."""
+    once = home / "once"
+    killed = f"case $1 in -d) [ ! -e {once} ] || kill -KILL $$; : >{once} ;; esac"
+    executable(home / "bin/base64", f'{killed}\nexec {shutil.which("base64")} "$@"')
+    script = """head -c 300000 /dev/zero | sh ./pipe_ssh.sh n1 'cat >copy; echo done >done' 2>err; echo $?
+quiet; cat err; ls done 2>/dev/null || :"""
+    assert asking(script) == ["255", "ssh: n1: a part of its input was lost on the way"]
 
 
 def test_a_part_of_a_command_is_lost(asking: Asking) -> None:

@@ -66,6 +66,13 @@ def test_the_users_variables_stay_as_they_are(sh: Shell, tmp_path: Path, shell: 
     assert said.splitlines() == [f"{name}=my {name}" for name in sorted(names)]
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_users_time_limit_for_prompts(sh: Shell, tmp_path: Path, shell: str) -> None:
+    """TMOUT, which many sites set: bash would end each `read` of the wrappers by it."""
+    script = "sleep 1.5; echo ended"
+    assert start(sh, tmp_path, script, nodes=2, shell=shell, variables={"TMOUT": "1"}) == "ended\n" * 2
+
+
 def test_an_error_is_seen_at_once(sh: Shell, tmp_path: Path) -> None:
     """A progress bar may have no line's end."""
     waits = f"until grep -q half {tmp_path}/errors; do sleep 0.05; done; echo seen"

@@ -221,6 +221,20 @@ def test_the_directory_goes_with_the_jobs_processes(
     assert scripts(f"{script} || :", job=job, into=kit.spoken(kit.INTO)) == ["0", "137"]
 
 
+def test_numbers_of_sessions_end_with_the_boot(scripts: Scripts, tmp_path: Path) -> None:
+    """A node that has started anew gives the numbers of an earlier job's sessions to other processes of the user's."""
+    job = fill(own(tmp_path / f"mnrun.7-{os.getpid()}"), runtime="apptainer")
+    script = """
+    stay mine; began "$mine"; echo "$mine $REPLY" >"mnrun.$job/sessions"
+    [[ -z $boot ]] || sed -i "s/[^ ]*$/$boot/" "mnrun.$job/own"
+    bash -p -c "$into" "$PWD/mnrun.$job" stop.sh; echo $?
+    ls /proc/$mine/comm 2>/dev/null | wc -l; ls -d mnrun.*"""
+    script = f'source "$wrappers/processes.sh"; {script} || :'
+    assert scripts(script, job=job, into=kit.spoken(kit.INTO), boot="another") == ["0", "1"]
+    job = fill(own(tmp_path / f"mnrun.8-{os.getpid()}"), runtime="apptainer")
+    assert scripts(script, job=job, into=kit.spoken(kit.INTO), boot="") == ["0", "0"]
+
+
 # What is left of jobs
 
 # `tmp` and `shm` play /tmp and /dev/shm. What stays of them is said at the end, then what leftovers.sh says.
