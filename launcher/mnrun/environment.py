@@ -17,10 +17,11 @@ from mnrun.jobspec import Variable
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 # Variables that bash sets itself and declares read-only, and those whose assignment it ignores, or reads as a number
-# (bash(1), Shell Variables). No shell passes them on with their value. A wrong OPTIND ends dash.
+# (bash(1), Shell Variables). No shell passes them on with their value. A wrong OPTIND ends dash, and IFS would part the
+# words of the wrappers.
 READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 SHELL_VARIABLES = (
-    *(*READ_ONLY, "OPTIND", "LINENO", "RANDOM", "SECONDS"),
+    *(*READ_ONLY, "IFS", "OPTIND", "LINENO", "RANDOM", "SECONDS"),
     *("BASHPID", "DIRSTACK", "FUNCNAME", "GROUPS", "HISTCMD", "EPOCHSECONDS", "EPOCHREALTIME", "SRANDOM"),
     *("BASH_COMMAND", "BASH_SUBSHELL", "BASH_ARGV", "BASH_ALIASES", "BASH_CMDS", "BASH_LINENO", "BASH_SOURCE"),
 )

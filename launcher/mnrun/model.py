@@ -75,6 +75,7 @@ class Allocation:
     nodes: tuple[Node, ...]
     ntasks: int | None = None  # as the job asked for, None if it did not
     ntasks_per_node: int | None = None  # at most, where ntasks is fewer than that gives
+    cpus_per_task: int | None = None  # of those tasks, None if the job did not ask for a number
     given_back: Mapping[str, str] = field(default_factory=dict)  # job variables for the ranks
 
 

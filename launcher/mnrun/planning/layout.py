@@ -107,11 +107,16 @@ def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
 
 
 def _slots(node: Node, want: Resources, allocation: Allocation) -> int:
-    """Return how many ranks a node takes: as named, else by its CPUs, but at least the granted number."""
+    """Return how many ranks a node takes: as named, else by its CPUs, but at least the granted number.
+
+    The job's own tasks have as many CPUs as the job asked for. Other numbers of ranks may be more, of fewer CPUs each.
+    """
     if node.slots is not None:
         return node.slots
-    granted = max(node.gpus, allocation.ntasks_per_node or 0) if want.cpus_per_task is None else 0
-    return max(node.cpus // (want.cpus_per_task or 1), granted)
+    if want.cpus_per_task is not None:
+        return node.cpus // want.cpus_per_task
+    each = 1 if want.ntasks or want.ntasks_per_node else allocation.cpus_per_task or 1
+    return max(node.cpus // each, node.gpus, allocation.ntasks_per_node or 0)
 
 
 def _on_paper(spec: JobSpec) -> Layout:

@@ -114,6 +114,24 @@ def test_nodes(wanted: dict[str, object], nodes: tuple[str, ...], why: str) -> N
     assert (layout.nodes, layout.why_nodes) == (nodes, why)
 
 
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "tasks", "each", "wanted", "ranks"),
+    [
+        ((10, 6), (5, 3), 8, 2, {}, (5, 3)),
+        ((128, 72), (0, 0), 100, 2, {}, (64, 36)),
+        ((10, 6), (0, 0), 8, None, {}, (4, 4)),
+        ((10, 6), (0, 0), 8, 2, {"ntasks": 16}, (10, 6)),
+        ((10, 6), (0, 0), 8, 2, {"ntasks_per_node": 4}, (4, 4)),
+    ],
+)
+def test_the_jobs_tasks_are_where_their_cpus_are(
+    cpus: tuple[int, int], gpus: tuple[int, int], tasks: int, each: int, wanted: dict[str, int], ranks: tuple[int, int]
+) -> None:
+    """`salloc -n 8 -c 2`: Slurm has granted ten CPUs on one node and six on the other, and the GPUs likewise."""
+    nodes = tuple(Node(f"node0{n + 1}", cpus[n], gpus[n]) for n in range(2))
+    assert lay_out(ask(**wanted), Allocation("slurm", "7", nodes, tasks, None, each)).ranks == ranks
+
+
 def test_a_subset_does_not_inherit_the_jobs_tasks() -> None:
     """`salloc -N4 -n8` and `mnrun -N2`: eight ranks were meant for four nodes."""
     layout = lay_out(ask(nodes=2), held(*FOUR, ntasks=8))

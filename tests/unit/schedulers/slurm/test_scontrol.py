@@ -28,7 +28,9 @@ JOBS: dict[str, Allocation] = {
     ),
     "gpus_per_task": Allocation("slurm", "86", nodes(("node01", 4, 4), ("node02", 1, 1)), ntasks=5),
     "gpus_total": Allocation("slurm", "87", nodes(("node01", 1, 3), ("node02", 1, 1), ("node03", 1, 1))),
-    "uneven": Allocation("slurm", "88", nodes(("node01", 6, 0), ("node02", 2, 0), ("node03", 2, 0)), ntasks=5),
+    "uneven": Allocation(
+        "slurm", "88", nodes(("node01", 6, 0), ("node02", 2, 0), ("node03", 2, 0)), ntasks=5, cpus_per_task=2
+    ),
     "exclusive": Allocation("slurm", "89", nodes(("node01", 8, 4), ("node02", 8, 4))),
     "gres": Allocation("slurm", "90", nodes(("node01", 1, 3), ("node02", 1, 3))),
     "subset": Allocation("slurm", "91", nodes(("node02", 1, 0), ("node04", 1, 0))),
