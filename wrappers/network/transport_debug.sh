@@ -27,7 +27,7 @@ listen() { # Sort the output of Open MPI and UCX
   done 8>&1 >"$mnrun_heard/mpi"
 }
 
-if [ -n "$mnrun_overhear" ] && mkfifo "$mnrun_here/said"; then
+if [ -n "$mnrun_overhear" ] && [ "${PMI_FD-}" != 7 ] && mkfifo "$mnrun_here/said"; then
   (listen <"$mnrun_here/said" &) # the program must not have another child
   exec 7>"$mnrun_here/said"
   if [ -z "${OMPI_MCA_btl_base_verbose-}${OMPI_MCA_mtl_base_verbose-}${OPAL_OUTPUT_STDERR_FD-}${OPAL_OUTPUT_REDIRECT-}" ]; then

@@ -122,9 +122,9 @@ fi
 trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_told=1 TERM
 mnrun_told=''
-exec 9>&2 2>/dev/null
+if [ "${PMI_FD-}" != 9 ]; then exec 9>&2 2>/dev/null; fi # Slurm's pmi2 chooses the number of its open file
 # shellcheck disable=SC2016  # its own words
-sh -c 'exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_noted "$0/pid.$1"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
+sh -c '[ "${PMI_FD-}" = 9 ] || exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_noted "$0/pid.$1"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
 mnrun_code=$?
 echo "ended $mnrun_rank $mnrun_code${mnrun_told:+ told}" 1<>"$mnrun_here/up"
 exit $mnrun_code

@@ -276,8 +276,9 @@ def _gid(ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Itera
         yield Choice("NCCL_IB_GID_INDEX", str(best[0].number), why)
 
 
+# FI_PROVIDER is not among them: libfabric prefers efa and cxi by itself (src/fabric.c), and with the variable a program
+# whose libfabric lacks them does not start.
 def _efa(nodes: Nodes) -> Iterator[Choice]:
-    yield Choice("FI_PROVIDER", "efa", "every node has EFA")
     if all(hca.model > 0xEFA0 for facts in nodes.values() for hca in facts.usable):
         yield Choice(
             "FI_EFA_USE_DEVICE_RDMA", "1", "this EFA supports RDMA reads and writes, and the first generation does not"
@@ -292,7 +293,6 @@ def _version(text: str) -> tuple[int, ...]:
 
 _WHY = "the usual setting at Slingshot sites"
 _SLINGSHOT = (
-    Choice("FI_PROVIDER", "cxi", "every node has Slingshot"),
     Choice("FI_CXI_DISABLE_HOST_REGISTER", "1", f"{_WHY}: CUDA calls within libfabric may lock up"),
     Choice("FI_CXI_DEFAULT_CQ_SIZE", "131072", f"{_WHY}: NCCL's many messages overflow the usual one"),
     Choice("FI_MR_CACHE_MONITOR", "userfaultfd", f"{_WHY}: the usual one and NCCL's threads may lock up"),

@@ -180,6 +180,18 @@ def test_more_ranks_than_gpus(node: Node, granted: str, count: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("number", [8, 9])
+def test_the_open_file_of_slurms_pmi2_stays_open(node: Node, tmp_path: Path, number: int, shell: str) -> None:
+    """Whatever its number."""
+    node.fill(1, mode="outside-in", launcher="srun", force=True)
+    (tmp_path / "pmi").write_text("from pmi\n")
+    before = f"cd {node.path}; exec {number}<{tmp_path}/pmi\n"
+    environ = {"PMI_FD": str(number), "PMI_RANK": "0", "SLURM_PROCID": "0"}
+    said = node.run("rank.sh", "sh", "-c", f"cat <&{number}", before=before, environ=environ, shell=shell)
+    assert said.decode() == "from pmi\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
