@@ -2,7 +2,7 @@
 
 Each command runs in a session of its own, so that Ctrl-C reaches mnrun alone. Only a command that drives the user's
 terminal stays in mnrun's session, since the terminal refuses others. The program's command has `setpriv --pdeathsig
-TERM` in front where that exists, in case mnrun is killed. The serving command has not: srun answers TERM by killing its
+TERM` in front, in case mnrun is killed. The serving command has not: srun answers TERM by killing its
 tasks, and guards must clean up first.
 """
 
@@ -14,6 +14,7 @@ import queue
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -269,9 +270,17 @@ def _deaf(argv: Words) -> Words:
 
 
 def tied(argv: Words) -> Words:
-    """Return `argv` in a form that gets a TERM when mnrun is killed, if the machine has such a setpriv."""
+    """Return `argv` in a form that gets a TERM when mnrun is killed."""
     setpriv = _setpriv()
-    return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else argv
+    return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else (sys.executable, "-I", "-S", "-c", _TIED, *argv)
+
+
+# The same as setpriv, in 20 ms instead of 1. PR_SET_PDEATHSIG is 1 (prctl(2)). Python ignores these signals by itself.
+_TIED = """import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, 15)
+for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(ignored, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])"""
 
 
 @cache

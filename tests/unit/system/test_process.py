@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from mnrun.errors import NodeError
 from mnrun.model import Command, Listed
 from mnrun.system import process
 from mnrun.system.process import Child, Event
+from unit.conftest import Shell
 from unit.world import World
 from unit.wrappers.node import executable
 
@@ -140,14 +142,25 @@ def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, start
 def test_a_setpriv_without_pdeathsig(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, tied: bool
 ) -> None:
-    """Before util-linux 2.33, as on RHEL 8, it does not know the option, and would end every step."""
+    """Before util-linux 2.33, as on RHEL 8, it does not know the option, and would end every step. Python does it there."""
     executable(tmp_path / "bin/setpriv", f"exit {code}")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     process._setpriv.cache_clear()
     with world.allowed():
         words = process.tied(("srun",))
     process._setpriv.cache_clear()
-    assert words == ((str(tmp_path / "bin/setpriv"), "--pdeathsig", "TERM", "srun") if tied else ("srun",))
+    by_setpriv = (str(tmp_path / "bin/setpriv"), "--pdeathsig", "TERM")
+    assert words == (*(by_setpriv if tied else (sys.executable, "-I", "-S", "-c", process._TIED)), "srun")
+
+
+def test_a_command_tied_by_python(monkeypatch: pytest.MonkeyPatch, sh: Shell, tmp_path: Path) -> None:
+    """It gets a TERM when its parent is killed, and has the signals of any other command."""
+    monkeypatch.setattr(process, "_setpriv", lambda: "")
+    look = "grep SigIgn /proc/self/status >ignored; trap 'echo told >told; exit' TERM; : >up; while :; do sleep 0.05; done"
+    script = """sh -c '"$@" & wait' x "$@" & parent=$!
+    until [ -e up ]; do sleep 0.05; done; kill -KILL $parent
+    until [ -e told ]; do sleep 0.05; done; cut -f2 ignored"""
+    assert int(sh(script, *process.tied(("sh", "-c", look))), 16) & (1 << 12 | 1 << 24) == 0
 
 
 def test_no_such_program(starter: Starter) -> None:
