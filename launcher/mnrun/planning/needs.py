@@ -60,7 +60,7 @@ def on_node(spec: JobSpec, path: str) -> str:
 
 
 def shown(spec: JobSpec, path: str) -> str:
-    """Return the place on the nodes of a container's path, or "" if the container has no directory of the nodes there."""
+    """Return the place on the nodes of a container's path, or "" if the path is in the image."""
     if not RUNTIMES[spec.container.runtime].CONTAINED:
         return path
     shared = {place: place for place in (spec.container.home, spec.program.chdir) if place not in ("", "/")}

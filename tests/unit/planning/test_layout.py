@@ -102,7 +102,11 @@ def test_ranks(wanted: dict[str, object], allocation: Allocation, ranks: tuple[i
         ({"exclude": "node01"}, FOUR[1:], "all of slurm job 7, less --exclude"),
         ({"exclude": "node99"}, FOUR, "all of slurm job 7, less --exclude"),
         ({"nodelist": "node03", "nodes": 2}, ("node03", "node01"), "--nodelist"),
-        ({"nodelist": "node03", "nodes": 3, "exclude": "node01"}, ("node03", "node02", "node04"), "--nodelist, less --exclude"),
+        (
+            {"nodelist": "node03", "nodes": 3, "exclude": "node01"},
+            ("node03", "node02", "node04"),
+            "--nodelist, less --exclude",
+        ),
         ({"nodelist": "node[01-03]", "exclude": "node02"}, ("node01", "node03"), "--nodelist, less --exclude"),
         ({"ntasks": 3}, FOUR[:3], "all of slurm job 7, as many as there are ranks"),
         ({"ntasks": 1}, FOUR[:1], "all of slurm job 7, as many as there are ranks"),

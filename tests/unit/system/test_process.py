@@ -142,7 +142,7 @@ def test_a_held_step_is_not_ended_with_us(monkeypatch: pytest.MonkeyPatch, start
 def test_a_setpriv_without_pdeathsig(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, tied: bool
 ) -> None:
-    """Before util-linux 2.33, as on RHEL 8, it does not know the option, and would end every step. Python does it there."""
+    """Before util-linux 2.33, as on RHEL 8, it does not know the option, and would end every step. Python stands in."""
     executable(tmp_path / "bin/setpriv", f"exit {code}")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     process._setpriv.cache_clear()
@@ -156,7 +156,9 @@ def test_a_setpriv_without_pdeathsig(
 def test_a_command_tied_by_python(monkeypatch: pytest.MonkeyPatch, sh: Shell, tmp_path: Path) -> None:
     """It gets a TERM when its parent is killed, and has the signals of any other command."""
     monkeypatch.setattr(process, "_setpriv", lambda: "")
-    look = "grep SigIgn /proc/self/status >ignored; trap 'echo told >told; exit' TERM; : >up; while :; do sleep 0.05; done"
+    look = (
+        "grep SigIgn /proc/self/status >ignored; trap 'echo told >told; exit' TERM; : >up; while :; do sleep 0.05; done"
+    )
     script = """sh -c '"$@" & wait' x "$@" & parent=$!
     until [ -e up ]; do sleep 0.05; done; kill -KILL $parent
     until [ -e told ]; do sleep 0.05; done; cut -f2 ignored"""

@@ -79,9 +79,7 @@ def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name:
     node.fill(1)
     image = tmp_path / "image"
     image.mkdir()
-    (image / name).write_text(
-        '#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env -u KEPT | grep -E "^(SLURM_|PMI)"\n'
-    )
+    (image / name).write_text('#!/bin/sh\nprintf "<%s>" "$@"; echo "$PATH"; env -u KEPT | grep -E "^(SLURM_|PMI)"\n')
     (image / name).chmod(0o700)
     path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
     environ = {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "PMIX_RANK": "0", "PMI_FD": "3"}

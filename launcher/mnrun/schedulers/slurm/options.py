@@ -151,7 +151,9 @@ def _left_behind(spec: JobSpec) -> str:
     if not export or "ALL" in (name.upper() for name in names) or not lost:
         return ""
     origin = spec.origins.get("export", "")
-    return f"--export {export} ({origin}) keeps {', '.join(lost)} from the job; add it there, or write -x {lost[0]}=VALUE"
+    return (
+        f"--export {export} ({origin}) keeps {', '.join(lost)} from the job; add it there, or write -x {lost[0]}=VALUE"
+    )
 
 
 def _its_nodes(
