@@ -11,6 +11,7 @@ set -eu
 PATH=$mnrun_here/bin:$PATH
 export PATH
 # bash cannot read these back, although an image's ENV may have them.
+# shellcheck disable=SC3045  # bash has -n
 if [ -n "${BASH_VERSION-}" ]; then export -n BASHOPTS BASH_VERSINFO EUID PPID SHELLOPTS UID; fi
 export -p >session.env
 mnrun_namespace
