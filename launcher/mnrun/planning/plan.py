@@ -6,7 +6,6 @@ outside-in = mpirun( container( command ) )
 
 from __future__ import annotations
 
-import os.path
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -20,6 +19,8 @@ from mnrun.planning import needs
 from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import login_shell
 
+# directories of which an image has its own, so that the node's must not hide them
+OF_IMAGES = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var")
 # starters that speak with their ranks through an open file
 OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for name in mpi.HYDRA}}
 
@@ -285,9 +286,9 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
     in_home = container.home and (program.chdir + "/").startswith(container.home + "/")
     if not in_home and program.chdir != "/" and needs.on_node(spec, program.chdir) == program.chdir:
         mounts.append(_mounted(spec, "the working directory", program.chdir, "--chdir"))
-    folder = os.path.dirname(program.script)
-    if folder not in ("", "/") and not needs.shown(spec, folder):
-        mounts.append(_mounted(spec, "the directory of --script", folder, "--script"))
+    folder = PurePosixPath(program.script).parent
+    if folder.parts[1:2] and folder.parts[1] not in OF_IMAGES and not needs.shown(spec, str(folder)):
+        mounts.append(_mounted(spec, "the directory of --script", str(folder), "--script"))
     if program.split_output:
         mounts.append(_mounted(spec, "the directory of --split-output", program.split_output, "--split-output"))
     return Box(
