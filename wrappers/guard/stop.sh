@@ -5,10 +5,10 @@
 # Standard error names the processes that could not be ended.
 set -euo pipefail +o posix
 source ./sweep.sh
-# Slurm's job may be an earlier one than that of this step.
 read -r _ _ _ _ mnrun_boot <own
 { read -r mnrun_now </proc/sys/kernel/random/boot_id; } 2>/dev/null || mnrun_now=unknown
 [[ $mnrun_boot == "$mnrun_now" ]] || : >sessions # the node has started anew since, and gives these numbers again
+# Slurm's job may be an earlier one than that of this step.
 case $mnrun_id in [0-9]*) SLURM_JOB_ID=${mnrun_id%%-*} ;; *) unset SLURM_JOB_ID ;; esac
 forget_keys
 sweep_all

@@ -308,9 +308,10 @@ def _above(spec: JobSpec, here: str) -> tuple[Mount, ...]:
 
     Docker and Podman mount the deeper directory last.
     """
-    for mount in spec.container.binds:
+    runtime = RUNTIMES[spec.container.runtime]
+    for mount in spec.container.binds if runtime.CONTAINED and not runtime.NAMED else ():
         target = mount.target or mount.source
-        if not RUNTIMES[spec.container.runtime].NAMED and (here + "/").startswith(target.rstrip("/") + "/"):
+        if (here + "/").startswith(target.rstrip("/") + "/"):
             raise UsageError(
                 f"--bind {mount} hides mnrun's own directory in {target}",
                 f"mount it elsewhere: --bind {mount.source}:/scratch -x TMPDIR=/scratch",

@@ -254,7 +254,11 @@ def test_a_mount_that_would_hide_our_directory(target: str) -> None:
         f"--bind /scratch:{target} hides mnrun's own directory in {target}; "
         "mount it elsewhere: --bind /scratch:/scratch -x TMPDIR=/scratch"
     )
-    for fine in ({"bind": ("/scratch:/tmp/mine",)}, {"bind": ("/scratch:/tmp",), "runtime": "podman", "image": "app"}):
+    for fine in (
+        {"bind": ("/scratch:/tmp/mine",)},
+        {"bind": ("/x:/tmp",), "runtime": "host"},
+        {"bind": ("/scratch:/tmp",), "runtime": "podman", "image": "app"},
+    ):
         planned(1, **fine)
 
 

@@ -97,6 +97,7 @@ def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name:
         ("orterun", "-n 1 -x A ./a : ./b", "<-x><S=1 *><-x><T=><-n><1><-x><A><./a><:><-x><S=1 *><-x><T=><./b>none"),
         ("orterun", "-n 1 ./a", "<-n><1><./a>S=1 *;T="),
         ("prterun", "-x A ./a", "<-x><A><./a>S=1 *;T="),
+        ("prterun", "./hydra a", "<./hydra><a>S=1 *;T="),
     ],
 )
 def test_open_mpi_4_gets_one_kind_of_list(
@@ -110,7 +111,8 @@ def test_open_mpi_4_gets_one_kind_of_list(
     (image / starter).chmod(0o700)
     (image / "mpirun").symlink_to(starter)
     path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
-    environ = {"PATH": path, "OMPI_MCA_mca_base_env_list": "S=1 *;T="}
+    (node.path / "session.env").write_text("export CUDA_VISIBLE_DEVICES='0'\n")
+    environ = {"PATH": path, "OMPI_MCA_mca_base_env_list": "S=1 *;T=", "CUDA_VISIBLE_DEVICES": "0"}
     line = f"cd {node.path}; exec {shell.replace('bash', 'bash --posix')} {node.path}/bin/mpirun {words}"
     assert node.sh(line, environ=environ).decode() == said
 
