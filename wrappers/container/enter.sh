@@ -83,6 +83,6 @@ if [[ $mnrun_runtime != charliecloud ]] && { read -r _ mnrun_parent <holder; } 2
 fi
 # The owner of a user namespace may enter it, with all that belongs to it (user_namespaces(7)).
 [[ " ${mnrun_flags[*]} " == *' -U '* ]] ||
-  fail 125 "$mnrun_runtime is installed setuid on $mnrun_node, so that only a container of --mode outside-in can be entered: start the job with that"
+  fail 125 "$mnrun_runtime is installed setuid on $mnrun_node, so that only a container of --runtime apptainer --mode outside-in can be entered: start the job with these"
 command -v nsenter >/dev/null || fail 125 "$mnrun_node has no nsenter, by which mnrun enters a container: install util-linux"
 exec "${mnrun_clean[@]}" nsenter --preserve-credentials -t "$mnrun_pid" "${mnrun_flags[@]}" -- "${mnrun_command[@]}"

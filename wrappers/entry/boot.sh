@@ -47,16 +47,17 @@ exec {mnrun_life}> >(exec setsid --fork bash -p -c '
 ' "$0" <&0 >/dev/null 2>&1)
 export mnrun_life
 mnrun_unpack() { # Write the files of the kit. Return false where there is no room
-  local count name size text wait=${MNRUN_WAIT:-3600} damaged="the kit was damaged on its way to this node" # a size counts bytes, as in the C locale
-  # A lease that broke off does not end under pdsh (lease.sh), so that each read has a limit.
-  read -rt "$wait" count || exit 1
+  local count name size text damaged="the kit was damaged on its way to this node" # a size counts bytes, as in the C locale
+  read -rt "${MNRUN_WAIT:-3600}" count || exit 1
   [[ $count =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
   mkdir bin steady tmp serve hold heard || return 1
   for ((; count > 0; count--)); do
-    read -rt "$wait" name size || exit 1
+    # Under pdsh, a lease that breaks off does not end (lease.sh). So each read has a limit there. It has none under
+    # Slurm, where bash would make two system calls for each byte.
+    read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} name size || exit 1
     [[ $name =~ ^(bin/)?[a-z][A-Za-z0-9._-]*$ && $size =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
     text='' # bash 4.4 would read on to the end for a size of 0
-    ((size == 0)) || IFS= read -rt "$wait" -N "$size" text || exit 1
+    ((size == 0)) || IFS= read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} -N "$size" text || exit 1
     printf %s "$text" >"$name" || return 1
   done
 }

@@ -7,7 +7,8 @@ set -euo pipefail +o posix
 source ./sweep.sh
 read -r _ _ _ _ mnrun_boot <own
 { read -r mnrun_now </proc/sys/kernel/random/boot_id; } 2>/dev/null || mnrun_now=unknown
-[[ $mnrun_boot == "$mnrun_now" ]] || : >sessions # the node has started anew since, and gives these numbers again
+# After a restart of the node, other processes have these numbers.
+[[ $mnrun_boot == "$mnrun_now" ]] || rm -f sessions holder
 # Slurm's job may be an earlier one than that of this step.
 case $mnrun_id in [0-9]*) SLURM_JOB_ID=${mnrun_id%%-*} ;; *) unset SLURM_JOB_ID ;; esac
 forget_keys

@@ -11,8 +11,8 @@ set -eu
 PATH=$mnrun_here/bin:$PATH
 export PATH
 # bash cannot read these back, although an image's ENV may have them.
-# shellcheck disable=SC3045  # bash has -n
-if [ -n "${BASH_VERSION-}" ]; then export -n BASHOPTS BASH_VERSINFO EUID PPID SHELLOPTS UID; fi
+# shellcheck disable=SC3028,SC3045,SC3054  # bash has these
+if [ -n "${BASH_VERSINFO-}" ]; then export -n BASHOPTS BASH_VERSINFO EUID PPID SHELLOPTS UID; fi
 export -p >session.env
 mnrun_namespace
 mnrun_noted pid.serve "$mnrun_names"

@@ -16,7 +16,7 @@ fi
 listen() { # Sort the output of Open MPI and UCX
   # The other lines of the two go where they would have gone.
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE # a signal for the rank reaches its whole process group
-  unset TMOUT # the user's, by which bash would end a `read`
+  unset TMOUT # with the user's, bash would end a `read`
   while IFS= read -r line; do
     case $line in
       *'mca: bml: Using '* | *' mtl:ofi:'* | *' UCX  INFO '*inter-node* | *' UCX  INFO '*'ep_cfg['*) printf '%s\n' "$line" ;;

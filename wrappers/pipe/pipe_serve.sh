@@ -9,7 +9,7 @@ box=run.$1.$2 word=answer way="$1 $2" input=${3%% *} part=${3#* }
 parts=${part%% *} part=${part#* }
 shift 3
 trap '' HUP INT TERM USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
-trap 'say "no it could not be run to its end"' EXIT # where a shell ends because it cannot fork. The end below is an exec
+trap 'say "no it could not be run to its end"' EXIT # for a shell that cannot fork. The end below is an exec, which runs no trap
 
 close() { # Keep a signal, which the answer may bring, from leaving a file here
   echo ended >"$box.run"
@@ -51,6 +51,7 @@ feeder='' source=/dev/null
 if [ -n "$input" ]; then
   source=$box.stdin
   (
+    trap lose EXIT # where this shell ends because it cannot fork
     exec 3<>"$box.in" 4>"$box.stdin" # the open blocks until the command opens `stdin` for reading (fifo(7))
     say "got $WINDOW"
     while read -r kind data <&3; do
@@ -59,6 +60,7 @@ if [ -n "$input" ]; then
           if [ "$data" = gap ]; then
             lose
           fi
+          [ -e "$box.in.$data" ] || lose
           base64 -d <"$box.in.$data" >&4
           case $? in
             0) say 'got 1' ;;
@@ -69,6 +71,7 @@ if [ -n "$input" ]; then
         *) break ;; # eof
       esac
     done
+    trap - EXIT
     { : >"$box.fed"; } 2>/dev/null # the pid of this process may be another's from now on
   ) &
   feeder=$!

@@ -7,7 +7,7 @@ here=${0%/*}
 here=${here%/bin} # on a node this is bin/ssh
 me=ssh
 LC_ALL=C # each character is a byte
-unset TMOUT # the user's, by which bash would end a `read`
+unset TMOUT # with the user's, bash would end a `read`
 
 fail() { # WORDS…: Print WORDS as an error, and exit with ssh's code
   echo "$me: $*" >&2

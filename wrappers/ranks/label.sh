@@ -14,7 +14,7 @@ trap : HUP INT QUIT TERM USR1 USR2 ALRM # these signals are for the program
 label() { # Put the rank's number in front of each line, as soon as the line is whole
   # A last line without a newline is printed as a whole line.
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM
-  unset TMOUT # the user's, by which bash would end a `read`
+  unset TMOUT # with the user's, bash would end a `read`
   LC_ALL=C # the lines may hold any bytes
   export LC_ALL
   case $(sed --version 2>/dev/null) in

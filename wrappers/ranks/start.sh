@@ -4,9 +4,9 @@
 # node whose ranks failed. The other ranks end with the job.
 # With several nodes, standard output goes on in whole lines, as with srun. Standard error is not held back, so that a
 # progress bar works.
-# The user's variables stay as they are: each of its own begins with mnrun_.
+# Each variable of this script begins with mnrun_, so that the user's stay as they are.
 set -u
-unset TMOUT # the user's, by which bash would end a `read`
+unset TMOUT # with the user's, bash would end a `read`
 trap : USR1 USR2 # for the ranks, which do not run yet
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"

@@ -3,9 +3,9 @@
 # It starts COUNT of all SIZE ranks, from rank FIRST on, or one torchrun that starts them. They meet at ADDRESS:PORT.
 # Without ADDRESS, it reads the rest from standard input, quoted for a shell.
 # When a rank fails, it reports that to the guard, ends the other ranks here and exits with the failed rank's code.
-# The user's variables stay as they are: each of its own begins with mnrun_.
+# Each variable of this script begins with mnrun_, so that the user's stay as they are.
 set -u
-unset TMOUT # the user's, by which bash would end a `read`
+unset TMOUT # with the user's, bash would end a `read`
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 mnrun_node=$1 mnrun_nnodes=$2 mnrun_first=$3 mnrun_count=$4 mnrun_size=$5

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -227,6 +227,19 @@ def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
                 others = parted(str(setting.value))[1] if name == "gres" else ""
                 if others:
                     rest[name] = replace(setting, value=others)
+    return rest
+
+
+def without_gpus(merged: Settings, layers: Collection[Layer]) -> dict[str, Setting]:
+    """Return the settings without requests for GPUs that come from these layers alone. Other resources of --gres stay."""
+    rest = dict(merged)
+    for name in {*GPUS} & {*merged}:
+        setting = merged[name]
+        if setting.origin.layers <= {*layers}:
+            del rest[name]
+            others = parted(str(setting.value))[1] if name == "gres" else ""
+            if others:
+                rest[name] = replace(setting, value=others)
     return rest
 
 

@@ -50,7 +50,7 @@ class Shelf:
     warnings: tuple[str, ...]
 
 
-_EVERY = {Layer.DEFAULTS, Layer.PROFILE}  # the layers of every job
+_EVERY = {Layer.DEFAULTS, Layer.PROFILE}  # layers that hold for every job
 
 # The settings of an image and of its container.
 OF_IMAGES = (
@@ -111,8 +111,8 @@ def gather(
     contents = (site, content, user)
     partition = at_hand(environ).partition(environ) if has_nodes else ""
     merged, partition = profiles.merged(settings.builtin(), contents, job_layers, partition)
-    if has_nodes:  # a profile's GPUs are a request for nodes
-        merged = {name: s for name, s in merged.items() if name not in settings.GPUS or not s.origin.layers <= _EVERY}
+    if has_nodes:
+        merged = settings.without_gpus(merged, _EVERY)  # these are a request for nodes
     if scope is not None:
         merged = scope.of(merged, line)
     if sheet is not None:

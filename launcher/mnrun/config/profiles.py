@@ -172,7 +172,7 @@ def merged(
 ) -> tuple[dict[str, Setting], str]:
     """Return every layer in its order, with the sheets' settings for the job's partition, and that partition.
 
-    A job with nodes is in `partition`. Any other names its own.
+    `partition` is that of a job that has its nodes. Without it, the settings name the partition.
     """
     if not partition:
         settings = merge(below, *(content.settings for content in contents), *job_layers)

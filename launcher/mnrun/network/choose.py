@@ -276,7 +276,7 @@ def _gid(ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Itera
         yield Choice("NCCL_IB_GID_INDEX", str(best[0].number), why)
 
 
-# FI_PROVIDER is not among them: libfabric prefers efa and cxi by itself (src/fabric.c), and with the variable a program
+# FI_PROVIDER is not among them. libfabric prefers efa and cxi by itself (src/fabric.c). With the variable, a program
 # whose libfabric lacks them does not start.
 def _efa(nodes: Nodes) -> Iterator[Choice]:
     if all(hca.model > 0xEFA0 for facts in nodes.values() for hca in facts.usable):

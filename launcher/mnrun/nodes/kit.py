@@ -223,7 +223,7 @@ def later_files(files: Mapping[str, str]) -> list[bytes]:
 def values(plan: Plan, pulse: bool = False) -> str:
     """Return job.sh, the wrappers' values of this job."""
     spec = plan.spec
-    # The working directory where mpirun runs: in the container, or on the node.
+    # mpirun begins in this directory, which is in the container or on the node.
     begin = spec.program.chdir if spec.start.mode == "inside-out" else dict(plan.needs)["working directory"]
     gpu_bind = spec.resources.gpu_bind
     return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(

@@ -109,7 +109,8 @@ def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
 def _slots(node: Node, want: Resources, allocation: Allocation) -> int:
     """Return how many ranks a node takes: as named, else by its CPUs, but at least the granted number.
 
-    The job's own tasks have as many CPUs as the job asked for. Other numbers of ranks may be more, of fewer CPUs each.
+    The job's own tasks have as many CPUs as the job asked for. If the user names another number of ranks, each may have
+    fewer.
     """
     if node.slots is not None:
         return node.slots

@@ -55,12 +55,12 @@ def faults(spec: JobSpec, look: Look, is_node: bool = False) -> list[Fault]:
 
 
 def on_node(spec: JobSpec, path: str) -> str:
-    """Return the place on the nodes of a container's path: behind a mount of the user's, else the same path."""
+    """Return the node's path for a path of the container. A mount of the user's may make them differ."""
     return _behind(_binds(spec), path) or path
 
 
 def shown(spec: JobSpec, path: str) -> str:
-    """Return the place on the nodes of a container's path, or "" if the path is in the image."""
+    """Return the node's path of what the container shows at `path`, or "" if the image has it."""
     if not RUNTIMES[spec.container.runtime].CONTAINED:
         return path
     shared = {place: place for place in (spec.container.home, spec.program.chdir) if place not in ("", "/")}
@@ -73,8 +73,8 @@ def _binds(spec: JobSpec) -> dict[str, str]:
 
 
 def _behind(places: Mapping[str, str], path: str) -> str:
-    """Return the path on the nodes by `places`, which map a directory of the container to one of the node. Return "" if
-    no place covers `path`."""
+    """Return the node's path of `path`, or "" if no place covers it. `places` maps directories of the container to those
+    of the node."""
     covering = [target for target in places if (path + "/").startswith(target.rstrip("/") + "/")]
     if not covering:
         return ""

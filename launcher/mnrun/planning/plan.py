@@ -19,7 +19,7 @@ from mnrun.planning import needs
 from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import login_shell
 
-# directories of which an image has its own, so that the node's must not hide them
+# An image has directories of its own with these names. The node's must not hide them.
 OF_IMAGES = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var")
 # starters that speak with their ranks through an open file
 OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for name in mpi.HYDRA}}
@@ -306,10 +306,10 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
 def _above(spec: JobSpec, here: str) -> tuple[Mount, ...]:
     """Return the user's mounts. Raises UsageError for one that would hide mnrun's own directory in the container.
 
-    Docker and Podman mount the deeper directory last.
+    Docker and Podman mount the deeper directory last, so that they hide nothing.
     """
-    runtime = RUNTIMES[spec.container.runtime]
-    for mount in spec.container.binds if runtime.CONTAINED and not runtime.NAMED else ():
+    hides = not RUNTIMES[spec.container.runtime].NAMED and needs.on_node(spec, here) != here
+    for mount in spec.container.binds if hides else ():
         target = mount.target or mount.source
         if (here + "/").startswith(target.rstrip("/") + "/"):
             raise UsageError(

@@ -54,6 +54,7 @@ def opened(
         )
         if copied is not None:
             copied.drain()
+            copied = None
     finally:
         if copied is not None:
             copied.close()

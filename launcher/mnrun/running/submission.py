@@ -78,7 +78,7 @@ def hand_in(submission: Submission) -> tuple[str, str]:
 
 
 def doubts(submission: Submission, queue: Queue) -> list[Fault]:
-    """Return reasons for which the job may wait for ever, by the nodes of the queue."""
+    """Return reasons for which the job may wait for ever, by the nodes of the queue, or may fail."""
     return submission.scheduler.doubts(submission.spec, queue.nodes)
 
 

@@ -139,8 +139,8 @@ class BatchScheduler(Scheduler, Protocol):
     def doubts(
         self, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}
     ) -> list[Fault]:
-        """Return faults of the request: more nodes, or more time, than the nodes of the queue allow. `environ` is that
-        of a request for an allocation, and {} of a batch job."""
+        """Return faults of the request: more nodes, or more time, than the nodes of the queue allow, or variables that
+        a batch job will lack. `environ` is that of a request for an allocation, and {} of a batch job."""
 
     def user_queue(self, environ: Mapping[str, str], home: Path, poll: float) -> Queue:
         """Return the queue, as this user may read it. `poll` is the least time between two questions, in seconds."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import threading
+from collections.abc import Iterator
 
 from mnrun.system import client
 
 PART = 1 << 20  # bytes that are kept
-FULL = 1 << 17  # bytes, more than a full pipe and one chunk of it
+FULL = 1 << 16  # bytes in a full pipe (pipe(7))
 NOTHING = re.compile(rb"(?!)")
 
 
@@ -21,12 +23,12 @@ class Copied:
     """
 
     def __init__(self, target: int, own: re.Pattern[bytes] = NOTHING) -> None:
-        source, self.end = os.pipe()
+        self._source, self.end = os.pipe()
         self._own = own
         self._last = bytearray()
-        self._written = 0
-        self._writes = False  # or else it waits for data
-        self._thread = threading.Thread(target=self._copy, args=(source, target), daemon=True)
+        self._read = 0  # bytes
+        self._done = 0  # bytes that have gone on, or were left out
+        self._thread = threading.Thread(target=self._copy, args=(target,), daemon=True)
         self._thread.start()
 
     def close(self, seconds: float = 2.0) -> None:
@@ -37,13 +39,21 @@ class Copied:
         self._thread.join(seconds)
 
     def drain(self, seconds: float = 2.0) -> None:
-        """Do as `close`, but wait as long as the reader of `target` needs for what the pipe holds now."""
-        seen = self._written
-        enough = seen + FULL
+        """Close this end, and wait until the reader of `target` has taken what the pipe holds now.
+
+        After that, wait as `close` does.
+        """
+        self.close(0)
+        enough = self._read + FULL
+        while self._thread.is_alive() and self._done < enough and (self._done < self._read or self._waits()):
+            self._thread.join(0.1)
         self.close(seconds)
-        while self._thread.is_alive() and seen < enough and (self._writes or self._written > seen):
-            seen = self._written
-            self.close(seconds)
+
+    def _waits(self) -> bool:
+        """Return whether the pipe holds data."""
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poll.poll(0))
 
     @property
     def text(self) -> str:
@@ -51,13 +61,16 @@ class Copied:
         text = bytes(self._last).decode("utf-8", "replace")
         return text if len(self._last) < PART else text.partition("\n")[2]
 
-    def _copy(self, source: int, target: int) -> None:
-        for data in client.without(client.chunks(source), self._own):
+    def _copy(self, target: int) -> None:
+        for data in client.without(self._chunks(), self._own):
             self._last += data
             del self._last[:-PART]
-            self._writes = True
             with contextlib.suppress(OSError):  # a reader that has gone does not end the program
                 client.write(target, data)
-            self._written += len(data)
-            self._writes = False
-        os.close(source)
+        os.close(self._source)
+
+    def _chunks(self) -> Iterator[bytes]:
+        for data in client.chunks(self._source):
+            self._read += len(data)
+            yield data
+            self._done = self._read

@@ -1,9 +1,9 @@
 """Start one command, and turn its output and end into events. Every process of a launch begins here.
 
 Each command runs in a session of its own, so that Ctrl-C reaches mnrun alone. Only a command that drives the user's
-terminal stays in mnrun's session, since the terminal refuses others. The program's command has `setpriv --pdeathsig
-TERM` in front, in case mnrun is killed. The serving command has not: srun answers TERM by killing its
-tasks, and guards must clean up first.
+terminal stays in mnrun's session, since the terminal refuses others. The program's command gets a TERM when mnrun
+is killed (`tied`). The serving command gets none: srun answers TERM by killing its tasks, and guards must clean up
+first.
 """
 
 from __future__ import annotations
@@ -275,7 +275,8 @@ def tied(argv: Words) -> Words:
     return (setpriv, "--pdeathsig", "TERM", *argv) if setpriv else (sys.executable, "-I", "-S", "-c", _TIED, *argv)
 
 
-# The same as setpriv, in 20 ms instead of 1. PR_SET_PDEATHSIG is 1 (prctl(2)). Python ignores these signals by itself.
+# This does what setpriv does, but takes 20 ms and not 1. PR_SET_PDEATHSIG is 1 (prctl(2)). Python itself ignores these
+# two signals.
 _TIED = """import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, 15)
 for ignored in (signal.SIGPIPE, signal.SIGXFSZ):

@@ -195,7 +195,7 @@ def test_a_job_that_runs_is_in_its_own_partition(place: Place) -> None:
     write(
         place.site / "config.toml",
         'resources.partition = "gpu"\n[partition.gpu]\ngpus_per_node = 8\nenv.X = "gpu"\n'
-        '[partition.small]\nno_gpu = false\ngpus = 2\nenv.X = "small"',
+        '[partition.small]\ngres = "gpu:2,nvme:1"\nenv.X = "small"',
     )
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_PARTITION": "small"}
     for environ, batch, env, gpus in (
@@ -207,6 +207,7 @@ def test_a_job_that_runs_is_in_its_own_partition(place: Place) -> None:
         found = place.gather(environ=environ, batch=batch).settings
         assert (found["env"].value if "env" in found else None) == ((env,) if env else None), environ
         assert {str(found[name].value) for name in ("gpus", "gpus_per_node") if name in found} == {gpus} - {None}
+        assert ("gres" in found and found["gres"].value == "nvme:1") == (env == "X=small")
     assert place.gather(environ=job, gpus_per_node="4").settings["gpus_per_node"].value == "4"
     assert place.gather(environ={**job, "MNRUN_GPUS_PER_NODE": "4"}).settings["gpus_per_node"].value == "4"
 

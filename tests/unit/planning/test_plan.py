@@ -255,7 +255,7 @@ def test_a_mount_that_would_hide_our_directory(target: str) -> None:
         "mount it elsewhere: --bind /scratch:/scratch -x TMPDIR=/scratch"
     )
     for fine in (
-        {"bind": ("/scratch:/tmp/mine",)},
+        {"bind": ("/scratch:/tmp/mine", "/tmp", "/tmp:/tmp:ro")},
         {"bind": ("/x:/tmp",), "runtime": "host"},
         {"bind": ("/scratch:/tmp",), "runtime": "podman", "image": "app"},
     ):

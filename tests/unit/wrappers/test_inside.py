@@ -39,7 +39,8 @@ def test_variables_that_bash_cannot_read_back(node: Node, shell: str) -> None:
     node.fill(1, 1, connect="pipe")
     environ = {"UID": "5", "PPID": "7", "SHELLOPTS": "posix", "KEPT": "here"}
     node.run("worker.sh", environ=environ, shell=shell)
-    said = node.sh(f"exec {shell} {node.path}/session.sh", environ={"SSH_ORIGINAL_COMMAND": "echo $KEPT"})
+    line = f"exec {shell.replace('bash', 'bash --posix')} {node.path}/session.sh"
+    said = node.sh(line, environ={"SSH_ORIGINAL_COMMAND": "echo $KEPT"})
     assert said.decode() == "here\n"
 
 
@@ -117,6 +118,15 @@ def test_open_mpi_4_gets_one_kind_of_list(
     assert node.sh(line, environ=environ).decode() == said
 
 
+def test_hydra_gets_no_words_of_open_mpi(node: Node, tmp_path: Path) -> None:
+    """Where both are in one directory, and the program has such a word."""
+    node.fill(1)
+    image = programs(tmp_path / "image", mpiexec_hydra="ran", orterun="")
+    (image / "mpirun").symlink_to("mpiexec.hydra")
+    environ = {"PATH": f"{node.path}/bin:{image}:{os.environ['PATH']}", "OMPI_MCA_mca_base_env_list": "S=1"}
+    assert node.run("bin/mpirun", "./app", "-x", "3", environ=environ) == b"ran ./app -x 3\n"
+
+
 def test_an_image_without_mpirun_says_so(node: Node) -> None:
     """At once, with the PATH that was searched."""
     node.fill(1)
@@ -164,6 +174,7 @@ def test_an_mpi_for_modules_is_found_outside_path(
         ("./app", "", "-genvlist {names} ./app"),
         ("-genv A=1 ./app", "", "-genvlist {names} -genv A=1 ./app"),
         ("-genvall ./app", "", "-genvall ./app"),
+        ("--genvlist=A ./app", "", "--genvlist=A ./app"),
         ("./app", "CUDA_VISIBLE_DEVICES=2", "./app"),
     ],
 )

@@ -129,8 +129,8 @@ def shortage(
 
 
 def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}) -> list[Fault]:
-    """Return the faults of a request for more nodes, or more time, than its partitions have, and for variables that a
-    batch job will not have. `environ` is salloc's, and {} for a batch job.
+    """Return the faults of a request. It may ask for more nodes or time than its partitions have, or its batch job may
+    lack variables. `environ` is salloc's, and {} for a batch job.
 
     At most sites, sbatch and salloc take a job with too much time, and it waits (slurm.conf(5), EnforcePartLimits).
     Slurm is asked only about a job that names a time, or has several nodes.
@@ -143,12 +143,14 @@ def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ:
 
 
 def _left_behind(spec: JobSpec) -> str:
-    """Return the variables of -x whose value a batch job takes from its environment, although --export keeps them from
-    it (sbatch(1), --export). With NONE, the user's login shell on the node may set them."""
+    """Return a warning of the variables of -x that --export keeps from a batch job (sbatch(1), --export), or "".
+
+    Lines of --setup, modules, and with NONE the user's login shell on the node may set them.
+    """
     export = spec.batch.text("export")
     names = [word.partition("=")[0] for word in export.split(",")]
     lost = [v.name for v in spec.program.explicit if v.inherited and v.name not in names]
-    if not export or "ALL" in (name.upper() for name in names) or not lost:
+    if not export or "ALL" in map(str.upper, names) or not lost or spec.batch.setup or spec.start.module:
         return ""
     origin = spec.origins.get("export", "")
     return (

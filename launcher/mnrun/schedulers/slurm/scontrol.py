@@ -49,8 +49,8 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
         raise SchedulerError(f"scontrol's words about the job are not as Slurm writes them: {error}") from None
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
     ntasks, per_node = _tasks(environ, scripted, len(nodes))
-    each = number(environ.get("SLURM_CPUS_PER_TASK", "")) or None
-    return Allocation("slurm", job, nodes, ntasks, per_node, each)
+    each = number(environ.get("SLURM_CPUS_PER_TASK", "")) if scripted or not in_step(environ) else 0
+    return Allocation("slurm", job, nodes, ntasks, per_node, each or None)
 
 
 def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:

@@ -234,3 +234,5 @@ def test_variables_that_a_batch_job_will_not_have(export: str, lost: str) -> Non
     said = f"--export {export} (command line) keeps {lost} from the job; add it there, or write -x {lost[:1]}=VALUE"
     assert options.doubts(job, list) == ([Fault("export", said)] if lost else [])
     assert options.doubts(job, list, {"HOME": "/x"}) == []
+    set_later = build("./app", env=("A",), export=export, setup=("export A=2",), environ={"A": "1"})
+    assert options.doubts(set_later, list) == []
