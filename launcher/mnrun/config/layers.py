@@ -231,7 +231,7 @@ def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
 
 
 def without_gpus(merged: Settings, layers: Collection[Layer]) -> dict[str, Setting]:
-    """Return the settings without requests for GPUs that come from these layers alone. Other resources of --gres stay."""
+    """Return the settings without requests for GPUs of these layers alone. Other resources of --gres stay."""
     rest = dict(merged)
     for name in {*GPUS} & {*merged}:
         setting = merged[name]

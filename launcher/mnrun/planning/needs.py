@@ -73,8 +73,10 @@ def _binds(spec: JobSpec) -> dict[str, str]:
 
 
 def _behind(places: Mapping[str, str], path: str) -> str:
-    """Return the node's path of `path`, or "" if no place covers it. `places` maps directories of the container to those
-    of the node."""
+    """Return the node's path of `path`, or "" if no place covers it.
+
+    `places` maps directories of the container to those of the node.
+    """
     covering = [target for target in places if (path + "/").startswith(target.rstrip("/") + "/")]
     if not covering:
         return ""
