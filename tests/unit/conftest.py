@@ -16,6 +16,7 @@ from typing import Protocol
 import pytest
 
 from mnrun.config import load
+from mnrun.system import process
 
 from . import texts
 from .decoys import Decoys
@@ -53,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def world() -> World:
+    process._setpriv()  # a fact of this machine, which is asked once. The first test that needs it may not ask
     return World()
 
 
