@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from mnrun.system import client
 
 PART = 1 << 20  # bytes that are kept
-FULL = 1 << 16  # bytes in a full pipe (pipe(7))
+FULL = 1 << 17  # bytes, more than a full pipe holds (pipe(7))
 NOTHING = re.compile(rb"(?!)")
 
 
@@ -27,7 +27,7 @@ class Copied:
         self._own = own
         self._last = bytearray()
         self._read = 0  # bytes
-        self._done = 0  # bytes that have gone on, or were left out
+        self._busy = False  # whether the thread reads or writes
         self._thread = threading.Thread(target=self._copy, args=(target,), daemon=True)
         self._thread.start()
 
@@ -44,13 +44,13 @@ class Copied:
         After that, wait as `close` does.
         """
         self.close(0)
-        enough = self._read + FULL
-        while self._thread.is_alive() and self._done < enough and (self._done < self._read or self._waits()):
+        begin = self._read
+        while self._thread.is_alive() and (self._waits() or self._busy) and self._read <= begin + FULL:
             self._thread.join(0.1)
         self.close(seconds)
 
     def _waits(self) -> bool:
-        """Return whether the pipe holds data."""
+        """Return whether the pipe holds data. If it does not, data that was in it has made the thread busy before."""
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
         return any(event & select.POLLIN for _, event in poll.poll(0))
@@ -70,7 +70,13 @@ class Copied:
         os.close(self._source)
 
     def _chunks(self) -> Iterator[bytes]:
-        for data in client.chunks(self._source):
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        while poll.poll():
+            self._busy = True
+            data = os.read(self._source, 65536)
+            if not data:
+                return
             self._read += len(data)
             yield data
-            self._done = self._read
+            self._busy = False

@@ -73,16 +73,18 @@ def test_a_slow_reader_gets_everything() -> None:
     for size in (65536, 60000):  # a full pipe behind, and one in front
         os.write(copied.end, b"x" * size)
     found: list[int] = []
+    begun = threading.Event()
 
     def read() -> None:
         for pause in (0.4, 0.4):
             time.sleep(pause)
+            begun.set()
             found.append(len(os.read(reader, 65536)))
 
     slow = threading.Thread(target=read)
     slow.start()
     copied.drain(0.05)
-    assert found  # so that the rest fits into the pipe
+    assert begun.is_set()  # so that the rest fits into the pipe
     slow.join()
     assert sum(found) == 125536
     os.close(writer)
