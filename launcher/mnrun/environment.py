@@ -17,8 +17,8 @@ from mnrun.jobspec import Variable
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 # Variables that bash sets itself and declares read-only, and those whose assignment it ignores, or reads as a number
-# (bash(1), Shell Variables). No shell passes them on with their value. A wrong OPTIND ends dash. A
-# changed IFS would split the words of the wrappers elsewhere.
+# (bash(1), Shell Variables). No shell passes them on with their value. A wrong OPTIND ends dash.
+# A changed IFS would split the words of the wrappers elsewhere.
 READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 SHELL_VARIABLES = (
     *(*READ_ONLY, "IFS", "OPTIND", "LINENO", "RANDOM", "SECONDS"),

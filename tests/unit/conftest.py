@@ -39,6 +39,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 DECOYS = pytest.StashKey[Decoys]()
 
 
@@ -81,8 +82,7 @@ def _no_world(
 def own(place: Path, node: str = "node01", pid: int = 1, start: int = 0, name: str = "") -> Path:
     """Make `place` a job's directory as boot.sh does: the user's alone, with the file that says whose it is."""
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-    (place / "own").write_text(f"{name or place} {node} {pid} {start} {boot}")
+    (place / "own").write_text(f"{name or place} {node} {pid} {start} {BOOT}\n")
     return place
 
 

@@ -57,10 +57,7 @@ if [ -n "$input" ]; then
     while read -r kind data <&3; do
       case $kind in
         in)
-          if [ "$data" = gap ]; then
-            lose
-          fi
-          [ -e "$box.in.$data" ] || lose
+          if [ "$data" = gap ] || [ ! -e "$box.in.$data" ]; then lose; fi
           base64 -d <"$box.in.$data" >&4
           case $? in
             0) say 'got 1' ;;

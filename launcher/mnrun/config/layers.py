@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -223,24 +223,25 @@ def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
     for rivals in RIVALS:
         if given & set(rivals):
             for name in set(rivals) & set(rest) - set(layer):
-                setting = rest.pop(name)
-                others = parted(str(setting.value))[1] if name == "gres" else ""
-                if others:
-                    rest[name] = replace(setting, value=others)
+                _drop(rest, name)
     return rest
 
 
-def without_gpus(merged: Settings, layers: Collection[Layer]) -> dict[str, Setting]:
+def without_gpus(merged: Settings, layers: Set[Layer]) -> dict[str, Setting]:
     """Return the settings without requests for GPUs of these layers alone. Other resources of --gres stay."""
     rest = dict(merged)
-    for name in {*GPUS} & {*merged}:
-        setting = merged[name]
-        if setting.origin.layers <= {*layers}:
-            del rest[name]
-            others = parted(str(setting.value))[1] if name == "gres" else ""
-            if others:
-                rest[name] = replace(setting, value=others)
+    for name in GPUS:
+        if name in rest and rest[name].origin.layers <= layers:
+            _drop(rest, name)
     return rest
+
+
+def _drop(settings: dict[str, Setting], name: str) -> None:
+    """Remove a setting. Of --gres, the resources that are no GPUs stay."""
+    setting = settings.pop(name)
+    others = parted(str(setting.value))[1] if name == "gres" else ""
+    if others:
+        settings[name] = replace(setting, value=others)
 
 
 def _without_words(below: Settings, layer: Settings) -> dict[str, Setting]:

@@ -13,7 +13,7 @@ from mnrun.files import folder, lean, wrapper, wrappers
 from mnrun.jobspec import Mount, Variable
 from mnrun.model import Layout
 from mnrun.nodes import kit
-from unit.conftest import Shell, own
+from unit.conftest import BOOT, Shell, own
 from unit.samples import build, job_spec, make
 
 
@@ -355,8 +355,7 @@ def test_a_node_says_whose_its_directory_is(sh: Shell, tmp_path: Path) -> None:
     guard = 'set -- $(cat /proc/$$/stat); echo "$$ ${22}"; cat own\n'
     said = sh('exec "$@"', *kit.guard(str(tmp_path / "node"), ()), stdin=kit.pack({"guard.sh": guard}), environ=HERE)
     _, who, noted = said.decode().splitlines()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert noted == f"{tmp_path}/node node01 {who} {boot}"
+    assert noted == f"{tmp_path}/node node01 {who} {BOOT}"
 
 
 def test_a_kit_that_breaks_off_ends_its_node(sh: Shell, tmp_path: Path) -> None:

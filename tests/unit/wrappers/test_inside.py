@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,14 @@ def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name:
     assert said == f"{environ['KEPT']}<-n><2><./a b>{path}\nPMIX_MCA_gds=hash\n"
 
 
+def mpirun(node: Node, real: Path, words: str, environ: Mapping[str, str], shell: str = "sh") -> str:
+    """What the image's mpirun says, a link to `real`, when `mpirun WORDS` is called in the container."""
+    (real.parent / "mpirun").symlink_to(real.name)
+    path = f"{node.path}/bin:{real.parent}:{os.environ['PATH']}"
+    line = f"cd {node.path}; exec {shell.replace('bash', 'bash --posix')} {node.path}/bin/mpirun {words}"
+    return node.sh(line, environ={"PATH": path, **environ}).decode()
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("starter", "words", "said"),
@@ -106,25 +115,18 @@ def test_open_mpi_4_gets_one_kind_of_list(
 ) -> None:
     """It refuses -x beside the variable that gives ranks the job's SLURM_*. Open MPI 5 takes both."""
     node.fill(1)
-    image = tmp_path / "image"
-    image.mkdir()
-    (image / starter).write_text('#!/bin/sh\nprintf "<%s>" "$@"; printf %s "${OMPI_MCA_mca_base_env_list-none}"\n')
-    (image / starter).chmod(0o700)
-    (image / "mpirun").symlink_to(starter)
-    path = f"{node.path}/bin:{image}:{os.environ['PATH']}"
+    executable(tmp_path / "image" / starter, 'printf "<%s>" "$@"; printf %s "${OMPI_MCA_mca_base_env_list-none}"')
     (node.path / "session.env").write_text("export CUDA_VISIBLE_DEVICES='0'\n")
-    environ = {"PATH": path, "OMPI_MCA_mca_base_env_list": "S=1 *;T=", "CUDA_VISIBLE_DEVICES": "0"}
-    line = f"cd {node.path}; exec {shell.replace('bash', 'bash --posix')} {node.path}/bin/mpirun {words}"
-    assert node.sh(line, environ=environ).decode() == said
+    environ = {"OMPI_MCA_mca_base_env_list": "S=1 *;T=", "CUDA_VISIBLE_DEVICES": "0"}
+    assert mpirun(node, tmp_path / "image" / starter, words, environ, shell) == said
 
 
 def test_hydra_gets_no_words_of_open_mpi(node: Node, tmp_path: Path) -> None:
     """Where both are in one directory, and the program has such a word."""
     node.fill(1)
     image = programs(tmp_path / "image", mpiexec_hydra="ran", orterun="")
-    (image / "mpirun").symlink_to("mpiexec.hydra")
-    environ = {"PATH": f"{node.path}/bin:{image}:{os.environ['PATH']}", "OMPI_MCA_mca_base_env_list": "S=1"}
-    assert node.run("bin/mpirun", "./app", "-x", "3", environ=environ) == b"ran ./app -x 3\n"
+    environ = {"OMPI_MCA_mca_base_env_list": "S=1"}
+    assert mpirun(node, image / "mpiexec.hydra", "./app -x 3", environ) == "ran ./app -x 3\n"
 
 
 def test_an_image_without_mpirun_says_so(node: Node) -> None:
@@ -184,14 +186,11 @@ def test_hydra_leaves_each_node_its_gpus(
     """It would hand out the first node's numbers. Numbers that the user's script has set are for all ranks."""
     node.fill(1)
     (node.path / "session.env").write_text("export CUDA_VISIBLE_DEVICES='0,1' A='x'\n")
-    image = programs(tmp_path / "image", mpiexec_hydra="")
-    executable(image / "mpiexec.hydra", 'case $2 in *,*) list=$2; shift 2; set -- -genvlist "{names}" "$@" ;; esac\n'
+    hydra = tmp_path / "image/mpiexec.hydra"
+    executable(hydra, 'case $2 in *,*) list=$2; shift 2; set -- -genvlist "{names}" "$@" ;; esac\n'
         'echo "$@"; echo ",${list-}," | grep -o ",CUDA_VISIBLE_DEVICES,\\|,KEPT," || :')  # fmt: skip
-    (image / "mpirun").symlink_to("mpiexec.hydra")
-    environ = {"PATH": f"{node.path}/bin:{image}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "0,1", "KEPT": "a\nb"}
-    environ |= dict([changed.split("=")]) if changed else {}
-    line = f"cd {node.path}; exec {shell.replace('bash', 'bash --posix')} {node.path}/bin/mpirun {words}"
-    said = node.sh(line, environ=environ).decode().splitlines()
+    environ = {"CUDA_VISIBLE_DEVICES": "0,1", "KEPT": "a\nb", **(dict([changed.split("=")]) if changed else {})}
+    said = mpirun(node, hydra, words, environ, shell).splitlines()
     assert said == [given, *([",KEPT,"] if "{names}" in given else [])]
 
 

@@ -48,9 +48,7 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
     except (KeyError, UsageError) as error:
         raise SchedulerError(f"scontrol's words about the job are not as Slurm writes them: {error}") from None
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
-    ntasks, per_node = _tasks(environ, scripted, len(nodes))
-    each = number(environ.get("SLURM_CPUS_PER_TASK", "")) if scripted or not in_step(environ) else 0
-    return Allocation("slurm", job, nodes, ntasks, per_node, each or None)
+    return Allocation("slurm", job, nodes, *_tasks(environ, scripted, len(nodes)))
 
 
 def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -65,14 +63,16 @@ def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
     return cpus, gpus
 
 
-def _tasks(environ: Mapping[str, str], scripted: bool, nodes: int) -> tuple[int | None, int | None]:
-    """Return the tasks of the job's request: (in all, at most per node). Slurm sets the first only on request, or where
-    it multiplies the second by the number of nodes."""
+def _tasks(environ: Mapping[str, str], scripted: bool, nodes: int) -> tuple[int | None, int | None, int | None]:
+    """Return the tasks of the job's request: (in all, at most per node, CPUs of each). Slurm sets the first only on
+    request, or where it multiplies the second by the number of nodes."""
     per_node = number(environ.get("SLURM_NTASKS_PER_NODE", "")) or None
-    ntasks = number(environ.get("SLURM_NTASKS", "")) if scripted or not in_step(environ) else 0
+    ntasks = cpus = 0
+    if scripted or not in_step(environ):
+        ntasks, cpus = (number(environ.get(name, "")) for name in ("SLURM_NTASKS", "SLURM_CPUS_PER_TASK"))
     if per_node and ntasks >= per_node * nodes:
         ntasks = 0
-    return ntasks or None, per_node
+    return ntasks or None, per_node, cpus or None
 
 
 def in_step(environ: Mapping[str, str]) -> bool:
