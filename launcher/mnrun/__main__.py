@@ -1,5 +1,6 @@
 """Start `mnrun` and `python -m mnrun`. It imports little, so that an early Ctrl-C ends in a code and no traceback."""
 
+import faulthandler
 import gc
 import os
 import sys
@@ -21,6 +22,7 @@ def _open_streams() -> None:
 
 def entry() -> None:
     _open_streams()
+    faulthandler.enable()  # `kill -ABRT PID` prints the stack of each thread, where mnrun seems to hang
     gc.set_threshold(50_000)  # Python's 700 would make dozens of collections during the imports, which find nothing
     try:
         from mnrun.cli.main import entry as run

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from rehearsal.model import SUBORDINATES, USERS
 
 STILL = 5.0  # seconds by which a sleep of one second may be late before it counts as a standstill
 OURS = set(USERS.values()) - {0}
+NETWORKS = Path("/run/netns")
 
 
 class Watch:
@@ -37,21 +39,38 @@ class Watch:
         return "\n".join([now, *self.still])
 
 
-def processes() -> str:
-    """Return a line for each process of the users in all clusters, by its network namespace."""
-    return "\n".join(["network pid ppid group session foreground state wait words", *sorted(_lines())])
+def processes(pid: int) -> str:
+    """Return a line for each process of the users in the cluster where the process `pid` is, by its node.
+
+    Each mnrun there gets a SIGABRT, so that it prints the stack of each of its threads (faulthandler).
+    """
+    networks = {_identity(path): path.name for path in NETWORKS.glob("mnrun.*")}
+    cluster = networks.get(_identity(Path(f"/proc/{pid}/ns/net")), "").rpartition(".")[0]
+    nodes = {number: name.rpartition(".")[2] for number, name in networks.items() if name.startswith(f"{cluster}.")}
+    lines = sorted(_lines(nodes))
+    for line in lines:
+        if "/mnrun " in line:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line.split()[1]), signal.SIGABRT)
+    time.sleep(1)
+    return "\n".join(["node pid ppid group session foreground state wait words", *lines])
 
 
-def _lines() -> Iterator[str]:
+def _identity(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_ino
+    return 0
+
+
+def _lines(nodes: dict[int, str]) -> Iterator[str]:
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, IndexError):
+        with contextlib.suppress(OSError, IndexError):
             uid = int((entry / "status").read_text(errors="replace").split("Uid:")[1].split()[0])
-            if uid not in OURS and uid < SUBORDINATES:
+            network = _identity(entry / "ns/net")  # a zombie has none
+            if (uid not in OURS and uid < SUBORDINATES) or (network and network not in nodes):
                 continue
             name, _, rest = (entry / "stat").read_text(errors="replace").rpartition(")")
             state, parent, group, session, _, foreground = rest.split()[:6]
-            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")[:150]
-            wait, network = (entry / "wchan").read_text(), "-"
-            with suppress(OSError):  # a zombie has none
-                network = os.readlink(entry / "ns/net").strip("net:[]")
-            yield f"{network} {entry.name} {parent} {group} {session} {foreground} {state} {wait} {words or name}"
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace") or name
+            numbers = f"{entry.name} {parent} {group} {session} {foreground} {state} {(entry / 'wchan').read_text()}"
+            yield f"{nodes.get(network, '-')} {numbers} {' '.join(words.split())[:150]}"

@@ -102,7 +102,7 @@ class Job:
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            there = autopsy.processes()
+            there = autopsy.processes(self.process.pid)
             self.kill()
             raise AssertionError(f"still running after {seconds:.0f} s: {self.so_far()}\n{there}") from None
         return self.so_far()

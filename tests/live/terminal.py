@@ -76,7 +76,7 @@ class Terminal:
                 self._place = match.end()
                 return match
             left = deadline - time.monotonic()
-            assert left > 0, f"{pattern!r} does not show up:\n{self.seen}\n{autopsy.processes()}"
+            assert left > 0, f"{pattern!r} does not show up:\n{self.seen}\n{autopsy.processes(self.process.pid)}"
             if not self._read(left):
                 match = re.compile(pattern).search(self.seen, self._place)
                 assert match, f"ended before {pattern!r} showed up:\n{self.seen}"
@@ -85,7 +85,8 @@ class Terminal:
         """Its exit code."""
         deadline = time.monotonic() + seconds
         while self._read(max(0.0, deadline - time.monotonic())):
-            assert time.monotonic() < deadline, f"still there after {seconds:.0f} s:\n{self.seen}"
+            late = time.monotonic() >= deadline
+            assert not late, f"still there after {seconds:.0f} s:\n{self.seen}\n{autopsy.processes(self.process.pid)}"
         return self.process.wait(max(1.0, deadline - time.monotonic()))
 
     def _read(self, seconds: float) -> bool:
