@@ -89,6 +89,8 @@ def test_the_first_reason_counts(roster: Roster) -> None:
         (["log node01 a", "log node01 b", "gone node01 255"], {}, "its container ended with 255 (a; b)"),
         (["log node01 " + c for c in "abcde"] + ["gone node01 1"], {}, "its container ended with 1 (c; d; e)"),
         (["fail node01 why not"], {"node01": "down*"}, "why not"),
+        (["fail node01"], {}, "it failed without a reason"),  # found by fuzzing
+        (["lost node01"], {}, "it failed without a reason"),
     ],
 )
 def test_why_a_node_is_not_ready(roster: Roster, lines: list[str], thoughts: dict[str, str], why: str) -> None:
