@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from rehearsal.model import SUBORDINATES, USERS
+from rehearsal.network import NETNS
 
 STILL = 5.0  # seconds by which a sleep of one second may be late before it counts as a standstill
 OURS = set(USERS.values()) - {0}
-NETWORKS = Path("/run/netns")
 
 
 class Watch:
@@ -44,27 +44,27 @@ def processes(pid: int) -> str:
 
     Each mnrun there gets a SIGABRT, so that it prints the stack of each of its threads (faulthandler).
     """
-    networks = {_identity(path): path.name for path in NETWORKS.glob("mnrun.*")}
+    networks = {_identity(path): path.name for path in NETNS.glob("mnrun.*")}
     cluster = networks.get(_identity(Path(f"/proc/{pid}/ns/net")), "").rpartition(".")[0]
     nodes = {number: name.rpartition(".")[2] for number, name in networks.items() if name.startswith(f"{cluster}.")}
     lines = sorted(_lines(nodes))
     for line in lines:
         if "/mnrun " in line:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(int(line.split()[1]), signal.SIGABRT)
     time.sleep(1)
     return "\n".join(["node pid ppid group session foreground state wait words", *lines])
 
 
 def _identity(path: Path) -> int:
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         return path.stat().st_ino
     return 0
 
 
 def _lines(nodes: dict[int, str]) -> Iterator[str]:
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
+        with suppress(OSError, IndexError):
             uid = int((entry / "status").read_text(errors="replace").split("Uid:")[1].split()[0])
             network = _identity(entry / "ns/net")  # a zombie has none
             if (uid not in OURS and uid < SUBORDINATES) or (network and network not in nodes):

@@ -38,7 +38,7 @@ KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
 # Words that say whether a node can take part. The `fail` of a lost node may come later, on another stream.
 SETTLES = ("ready", "image", "lacks", "fail", "unpulled", "gone")
 ANSWERS = ("waits", "fail", "unpulled", "gone", "lost", "bye")  # words of nodes that have answered `log`, or never will
-UNSAID = "it failed without a reason"
+UNSAID = "it failed without a reason"  # for `fail` and `lost` without words
 
 
 class Roster:
@@ -112,7 +112,7 @@ class Roster:
             self.pulling[node] = text
         elif word == "unpulled":
             self.unpulled = True
-            self.failed.setdefault(node, text)
+            self.failed.setdefault(node, text or UNSAID)
         elif word == "image":
             digest, _, place = text.partition(" ")
             self.images[node] = (digest, place)
@@ -125,7 +125,7 @@ class Roster:
         elif word == "ready":
             self.workers[node] = _worker(node, text)
         elif word == "fail":
-            self.failed.setdefault(node, text)
+            self.failed.setdefault(node, text or UNSAID)
         elif word == "waits":
             self.waits[node] = text
         elif word == "starter":
@@ -166,7 +166,7 @@ class Roster:
         if word == "gone":
             self.gone[node] = text
         elif word == "lost":
-            self.lost[node] = text
+            self.lost[node] = text or UNSAID
         elif word == "log":
             self.logs.setdefault(node, []).append(text)
         elif word == "warned":
@@ -232,12 +232,12 @@ class Roster:
     def why(self, node: str, thoughts: dict[str, str]) -> str:
         """Return the reason that a node is not ready: its own, its container's log, or the scheduler's state of it."""
         if node in self.failed:
-            return self.failed[node] or UNSAID
+            return self.failed[node]
         log = "; ".join(self.logs.get(node, [])[-3:])
         if node in self.gone:
             return f"its container ended with {self.gone[node]}" + (f" ({log})" if log else "")
         if node in self.lost:
-            return self.lost[node] or UNSAID
+            return self.lost[node]
         state = "not ready yet" + (f" ({log})" if log else "") + self._waits(node)
         if node in self.here and thoughts.get(node, "").endswith("*"):  # sinfo's mark of a node that does not answer
             state = "no answer from it any more"
