@@ -103,6 +103,13 @@ def test_half_an_answer_of_scontrol_is_slurms_fault(lost: str) -> None:
         scontrol.allocation(half, environ)
 
 
+@pytest.mark.parametrize("value", ["", "\r", ","])
+def test_a_job_of_which_scontrol_names_no_node(value: str) -> None:
+    text, environ = recorded("plain")
+    with pytest.raises(SchedulerError, match="no node of job 82"):
+        scontrol.allocation(text.replace(" NodeList=node[01-04]", f" NodeList={value}"), environ)
+
+
 def test_numbers_of_slurm_that_are_none() -> None:
     """Longer than 64 bits, or a version of 5000 digits."""
     with pytest.raises(SchedulerError, match="not a version of Slurm"):

@@ -47,6 +47,8 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
         cpus, gpus = _per_node(text)
     except (KeyError, UsageError) as error:
         raise SchedulerError(f"scontrol's words about the job are not as Slurm writes them: {error}") from None
+    if not names:
+        raise SchedulerError(f"scontrol names no node of job {job}")
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
     return Allocation("slurm", job, nodes, *_tasks(environ, scripted, len(nodes)))
 
