@@ -98,6 +98,18 @@ def test_end_from_outside(cluster: Cluster, how: str, start_as: str) -> None:
         clean_soon(cluster, begin, killed=how == "SIGKILL")
 
 
+def test_end_by_sigabrt(cluster: Cluster) -> None:
+    """For a launch that hangs: the list of what each thread waits for. The nodes clean up by themselves."""
+    with cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER)) as job:
+        start(cluster, job)
+        begin = time.monotonic()
+        act(cluster, "SIGABRT", job)
+        result = job.end(SECONDS)
+        assert "Fatal Python error: Aborted" in result.err, result
+        assert "mnrun/__main__.py" in result.err, result
+        clean_soon(cluster, begin, killed=True)
+
+
 def test_end_by_the_time_limit(cluster: Cluster) -> None:
     """When the job's time is over mnrun ends too, with a code that is no success, and nothing is left."""
     with ExitStack() as stack:
