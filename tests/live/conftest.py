@@ -131,8 +131,8 @@ def given_or_up(variable: str, name: str, nodes: int, *variants: str) -> Iterato
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Four nodes, with mnrun of this checkout."""
-    with given_or_up("MNRUN_TEST_CLUSTER", NAME, 4) as ours:
+    """Four nodes, with mnrun of this checkout. Many of all the faults are lost nodes."""
+    with given_or_up("MNRUN_TEST_CLUSTER", NAME, 4, *(["--impatient"] if full() else [])) as ours:
         yield ours
 
 

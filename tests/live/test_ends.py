@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -130,8 +131,9 @@ LOSSES = tuple(itertools.product(("cut", "kill"), map(str, MAIN)))
 
 
 @pytest.mark.parametrize(("how", "start_as"), some(LOSSES, LOSSES[:1]))
-def test_end_of_a_node(cluster: Cluster, how: str, start_as: str) -> None:
+def test_end_of_a_node(variant: Callable[..., Cluster], how: str, start_as: str) -> None:
     """A node that loses its network or its power: its name, our code, and nothing is left there once it is back."""
+    cluster = variant(4, "--impatient")
     with cluster.running(cluster.launch(*STARTS[start_as].words, "--", *FOREVER)) as job:
         start(cluster, job)
         cluster.tool(how, "node03")

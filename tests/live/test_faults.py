@@ -35,7 +35,7 @@ TURNS = [
 @pytest.fixture(scope="session")
 def grouped() -> Iterator[Cluster]:
     """A cluster with control groups."""
-    with given_or_up("MNRUN_TEST_CGROUP_CLUSTER", f"{NAME}-cgf", 2, "--cgroup") as ours:
+    with given_or_up("MNRUN_TEST_CGROUP_CLUSTER", f"{NAME}-cgf", 2, "--cgroup", "--impatient") as ours:
         yield ours
 
 

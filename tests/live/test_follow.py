@@ -252,7 +252,7 @@ def test_slurmctld_is_down(queue: Queue) -> None:
 
 def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None:
     """How jobs ended that left no word, also once slurmctld has forgotten them."""
-    cluster = variant(2, "--accounting")
+    cluster = variant(2, "--accounting", "--impatient")
     with cluster.desk() as desk:
         asked = _slurm_holds_what_was_asked(cluster, desk)
         queue = Queue(cluster, desk)

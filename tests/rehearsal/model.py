@@ -30,6 +30,7 @@ class Options:
     decoys: bool = False
     cgroup: bool = False
     private_tmp: bool = False
+    impatient: bool = False
     debian: str = DEBIANS[0]
 
     def __post_init__(self) -> None:

@@ -38,8 +38,8 @@ GresTypes=gpu,nvme
 MpiDefault=none
 LaunchParameters=use_interactive_step
 
-# Short, so that a test sees what a site sees in minutes.
 SlurmdTimeout={patience}
+# Short, so that a test sees what a site sees in minutes.
 SlurmctldTimeout=20
 MessageTimeout={message}
 InactiveLimit=0
@@ -147,8 +147,9 @@ def conf(name: str, options: Options, ground: Ground) -> str:
         task=",".join(tasks(options)) or "task/none",
         # Sites leave it at Slurm's own 30: who only ends by the second signal is seen.
         kill_wait=30 if options.cgroup else 5,
-        # Slurm's own 300 and more where many nodes share the CPUs: their daemons answer late, and live.
-        patience=20 if len(options.compute) <= CROWD else 300,
+        # Slurm's own 300 bears a machine that stands still for a minute. 20 is for tests of lost nodes.
+        patience=20 if options.impatient else 300,
+        # Many nodes share the CPUs: their daemons answer late, and live.
         message=6 if len(options.compute) <= CROWD else 60,
         memory=MEMORY_MB,
         gpus=GPUS,
