@@ -22,6 +22,5 @@ trap : TERM # build_group.sh ends the whole group, and this shell cleans up afte
 code=0
 # podman writes a cache below XDG_DATA_HOME.
 MNRUN_JOB_ID=$mnrun_id XDG_DATA_HOME=${mnrun_store:-$HOME/.local/share} "${mnrun_engine[@]}" build "$@" || code=$?
-# podman leaves a process behind.
-grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
+end_marked "$mnrun_id"
 exit "$code"

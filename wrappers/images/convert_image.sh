@@ -60,6 +60,5 @@ case $what in
   file) to_file || code=$? ;;
   store) to_store || code=$? ;;
 esac
-# podman leaves a process behind.
-grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
+end_marked "$mnrun_id"
 exit "$code"

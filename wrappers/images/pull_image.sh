@@ -35,9 +35,9 @@ unpulled() { # Report a fault of the image, and exit
 clean() { # SPARE LOCK OWNER JOB: End and remove all that was started here
   # The undertaker finishes a removal in which the main shell was killed. So both use the same name for the lock.
   local group='' away=$2.${3// /.}.gone layer
-  grep -slzxF -- "MNRUN_JOB_ID=$4" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
   { read -r group <./group; } 2>/dev/null
   [[ ! $group =~ ^[0-9]+$ ]] || ((group < 2)) || kill -KILL -- "-$group" 2>/dev/null
+  end_marked "$4"
   if [[ -n $2 && $(cat "$2/owner" 2>/dev/null) == "$3" ]]; then
     for layer in "${2%.lock}.layers"/*; do # a partial one has a longer name (Apptainer 1.4.5)
       [[ ! -e $layer || ${layer##*/} =~ ^[0-9a-f]{64}$ ]] || rm -f -- "$layer"
@@ -148,7 +148,7 @@ fi
 spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
 [[ $kind != file ]] || name_it
 { mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with $roomy"
-exec {life}> >(setsid bash -p -c "$(declare -f clean undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
+exec {life}> >(setsid bash -p -c "$(declare -f clean end_marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT
 trap 'exit 143' TERM INT HUP

@@ -41,6 +41,18 @@ ask_boxes() { # SECONDS WORDS: Run the engine of the job's containers, with the 
   MNRUN_JOB_ID=$mnrun_id timeout -k 1 "$1" "${mnrun_boxes[@]}" "${@:2}" </dev/null
 }
 
+end_marked() { # ID: End all processes with this mark
+  # podman leaves a process behind. A process that ends here may have started another since the last look.
+  local pids
+  for _ in {1..100}; do
+    mapfile -t pids < <(exec grep -slzxF -- "MNRUN_JOB_ID=$1" /proc/[0-9]*/environ)
+    ((${#pids[@]})) || return 0
+    pids=("${pids[@]#/proc/}")
+    kill -KILL "${pids[@]%/environ}" 2>/dev/null
+    sleep 0.02
+  done
+}
+
 usable() { # Test whether the job's runtime is usable here. Print the reason where it is not
   local said code=0
   if [[ $mnrun_runtime == charliecloud ]]; then

@@ -24,9 +24,9 @@ if command -v nvidia-smi >/dev/null; then fact driver_cuda "$(limited nvidia-smi
 
 # These are the image's own. Apptainer passes the node's on to an image that does not set them.
 [[ $mnrun_runtime == host ]] || unset CUDA_VERSION NVIDIA_REQUIRE_CUDA
+engines
 case $mnrun_runtime in
   podman)
-    engines
     reason=$(usable) || { fact silent "$reason"; exit 0; } # the store may belong to another user
     set -- "${mnrun_engine[@]}" "${@:2}" ;;
   charliecloud)
@@ -43,7 +43,6 @@ case $mnrun_runtime in
 esac
 answer=$(MNRUN_JOB_ID=$mnrun_id timeout -k 1 60 "$@" sh -c "$mnrun_asking" mpi_image.sh image 2>&1 </dev/null) || fact silent "$(tail -n 1 <<<"$answer")"
 [[ -z ${mnrun_mount-} ]] || rmdir "$mnrun_mount"
-# podman leaves a process behind.
-grep -slzxF -- "MNRUN_JOB_ID=$mnrun_id" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -KILL 2>/dev/null
+end_marked "$mnrun_id"
 facts image <<<"$answer"
 exit 0

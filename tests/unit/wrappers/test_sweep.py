@@ -314,3 +314,27 @@ def test_what_a_killed_job_has_left_running_ends(remains: Scripts, tmp_path: Pat
     script = """rm -r "$place" "$twin"; shm=/dev/shm/mnrun.$job; mkdir -m 700 "$shm"; : >"$shm/x"
     stay mine "MNRUN_JOB_ID=$job"; found; wait "$mine" 2>/dev/null; echo $?; ls -d "$shm" 2>/dev/null; rm -rf "$shm" """
     assert remains(script, job=fill(place)) == [f"removed tmp/{place.name}", "137"]
+
+
+def test_a_process_that_is_started_while_others_end(scripts: Scripts) -> None:
+    """One look at /proc misses it: a podman that is ended as it starts may leave such a child."""
+    script = """
+stay first MNRUN_JOB_ID=job-1; stay second MNRUN_JOB_ID=job-1
+mnrun_runtime=docker; source "$wrappers/engines.sh"
+mkdir programs
+printf '#!/bin/sh\nhead -n 1 looks; sed -i 1d looks\n' >programs/grep && chmod +x programs/grep
+printf '/proc/%s/environ\n' "$first" "$second" >looks
+PATH=$PWD/programs:$PATH
+end_marked job-1
+for pid in "$first" "$second"; do code=0; wait "$pid" || code=$?; echo "$code"; done"""
+    assert scripts(script) == ["137", "137"]
+
+
+def test_processes_of_one_mark_end_alone(scripts: Scripts) -> None:
+    script = """
+stay mine MNRUN_JOB_ID=job-1; stay other MNRUN_JOB_ID=job-11
+mnrun_runtime=docker; source "$wrappers/engines.sh"
+end_marked job-1
+wait "$mine" || echo $?
+kill -0 "$other" && echo lives"""
+    assert scripts(script) == ["137", "lives"]
