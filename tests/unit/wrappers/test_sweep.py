@@ -317,24 +317,27 @@ def test_what_a_killed_job_has_left_running_ends(remains: Scripts, tmp_path: Pat
 
 
 def test_a_process_that_is_started_while_others_end(scripts: Scripts) -> None:
-    """One look at /proc misses it: a podman that is ended as it starts may leave such a child."""
+    """One look at /proc misses it: a podman that is ended as it starts may leave such a child.
+
+    The mark is of this shell alone, since another test may end all processes of one mark at the same time.
+    """
     script = """
-stay first MNRUN_JOB_ID=job-1; stay second MNRUN_JOB_ID=job-1
+stay first MNRUN_JOB_ID="job-$$"; stay second MNRUN_JOB_ID="job-$$"
 mnrun_runtime=docker; source "$wrappers/engines.sh"
 mkdir programs
 printf '#!/bin/sh\nhead -n 1 looks; sed -i 1d looks\n' >programs/grep && chmod +x programs/grep
 printf '/proc/%s/environ\n' "$first" "$second" >looks
 PATH=$PWD/programs:$PATH
-end_marked job-1
+end_marked "job-$$"
 for pid in "$first" "$second"; do code=0; wait "$pid" || code=$?; echo "$code"; done"""
     assert scripts(script) == ["137", "137"]
 
 
 def test_processes_of_one_mark_end_alone(scripts: Scripts) -> None:
     script = """
-stay mine MNRUN_JOB_ID=job-1; stay other MNRUN_JOB_ID=job-11
+stay mine MNRUN_JOB_ID="job-$$"; stay other MNRUN_JOB_ID="job-${$}1"
 mnrun_runtime=docker; source "$wrappers/engines.sh"
-end_marked job-1
+end_marked "job-$$"
 wait "$mine" || echo $?
 kill -0 "$other" && echo lives"""
     assert scripts(script) == ["137", "lives"]
