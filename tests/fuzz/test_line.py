@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from pytest_mock import MockerFixture
 
 from mnrun.cli.words.verbs import VERBS
 from mnrun.config import layers
@@ -45,20 +44,12 @@ TYPED = st.one_of(
 )
 
 
-@pytest.fixture
-def modules(mocker: MockerFixture) -> None:
-    """Every module can be loaded, and changes nothing."""
-    mocker.patch("mnrun.system.modules.load", side_effect=lambda names, environ: environ)
-
-
 @cases(
     cost=4,
     words=st.lists(TYPED.filter(lambda word: "\0" not in word), max_size=8),
     verb=st.sampled_from(["run", "plan"]),
 )
-def test_any_line_is_a_job_or_refused(
-    mnrun: Terminal, job: Launched, modules: None, words: list[str], verb: str
-) -> None:
+def test_any_line_is_a_job_or_refused(mnrun: Terminal, job: Launched, words: list[str], verb: str) -> None:
     """In one line, before anything begins; warnings may stand above it."""
     job.plans.clear()
     job.screens.clear()

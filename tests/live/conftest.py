@@ -131,7 +131,7 @@ def given_or_up(variable: str, name: str, nodes: int, *variants: str) -> Iterato
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Four nodes, with mnrun of this checkout. Many of all the faults are lost nodes."""
+    """Four nodes, with mnrun of this checkout. With --full, many tests wait until Slurm calls a lost node down."""
     with given_or_up("MNRUN_TEST_CLUSTER", NAME, 4, *(["--impatient"] if full() else [])) as ours:
         yield ours
 

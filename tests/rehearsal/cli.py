@@ -17,7 +17,7 @@ VARIANTS = {
     "accounting": "slurmdbd and MariaDB, so that sacct answers",
     "cgroup": "Slurm holds jobs in control groups: their processes, memory and devices",
     "private_tmp": "each job has a /tmp and a /dev/shm of its own",
-    "impatient": "Slurm calls a silent node down after half a minute, not after five",
+    "impatient": "Slurm calls a silent node down after half a minute, not after five minutes",
 }
 ON_NODE = {
     "kill": "power off: all its processes end at once, without a word",

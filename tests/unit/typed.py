@@ -88,13 +88,14 @@ class Terminal:
 def mnrun(
     mocker: MockerFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Terminal:
-    """On a Slurm site, in no job, in the folder of the test."""
+    """On a Slurm site, in no job, in the folder of the test. Every module can be loaded, and changes nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PWD", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     mocker.patch.object(slurm, "is_here", return_value=True)
     mocker.patch.object(slurm, "site", return_value=SITE)
     mocker.patch.object(UserQueue, "nodes", return_value=())
+    mocker.patch("mnrun.system.modules.load", side_effect=lambda names, environ: environ)
     mocker.patch.object(probe.Probe, "ask", return_value=None)
     mocker.patch.object(probe.Probe, "networks", return_value=[])
     return Terminal(mocker, capsys)

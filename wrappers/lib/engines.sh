@@ -48,7 +48,7 @@ end_marked() { # ID: End all processes with this mark
     mapfile -t pids < <(exec grep -slzxF -- "MNRUN_JOB_ID=$1" /proc/[0-9]*/environ)
     ((${#pids[@]})) || return 0
     pids=("${pids[@]#/proc/}")
-    kill -KILL "${pids[@]%/environ}" 2>/dev/null
+    kill -KILL "${pids[@]%/environ}" 2>/dev/null || true
     sleep 0.02
   done
 }
