@@ -14,31 +14,14 @@ forget_keys() { # Remove the job's keys, if it has any
   [[ ! -e key && ! -e hostkey ]] || rm -f key hostkey
 }
 
-marked() { # Set mnrun_marked to the processes that have the job's mark in their environment, in any session
-  # A process of another Slurm job does not count. sbatch forwards the environment, and with it the mark, to a job
-  # that was submitted from within this one.
-  local record pid
-  local -A mark=()
-  while IFS= read -rd '' record; do
-    pid=${record#/proc/} pid=${pid%%/*}
-    case ${record#*:} in
-      "MNRUN_JOB_ID=$mnrun_id") mark[$pid]+=mine ;;
-      "SLURM_JOB_ID=${SLURM_JOB_ID-}") ;;
-      SLURM_JOB_ID=*) [[ -z ${SLURM_JOB_ID-} ]] || mark[$pid]+=other ;;
-    esac
-  done < <(exec grep -szHE '^(MNRUN|SLURM)_JOB_ID=' /proc/[0-9]*/environ)
-  mnrun_marked=()
-  for pid in "${!mark[@]}"; do [[ ${mark[$pid]} != mine ]] || mnrun_marked+=("$pid"); done
-}
-
 alive() { # Set mnrun_alive to the job's live processes of this user
   # Children of this shell do not count, except those of the coprocess `mnrun_box`.
   # The mark finds most of them. The session finds squashfuse_ll, which has none of the job's variables. Descent from
   # these finds sshd's processes, which hide their environment from other processes of the user.
-  local sessions=()
-  marked
+  local sessions=() found
+  mapfile -t found < <(marked "$mnrun_id")
   [[ ! -e sessions ]] || mapfile -t sessions <sessions # a guard that was killed early has noted none
-  mapfile -t mnrun_alive < <(exec awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="${sessions[*]}" -v marked="${mnrun_marked[*]}" '
+  mapfile -t mnrun_alive < <(exec awk -v caller=$$ -v box="${mnrun_box_PID:-0}" -v uid="$EUID" -v sessions="${sessions[*]}" -v marked="${found[*]}" '
     function content(file,   text, line) {
       while ((getline line < file) > 0) text = text line "\n"
       close(file)

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2034,SC2154  # engines.sh reads these, and sets mnrun_engine
 # The launcher runs `build_image.sh BUILDER PODMAN_ROOT WORDS…` on this machine. It runs `BUILDER build WORDS` (docker,
 # podman or buildah), with the store that jobs use. buildah uses podman's. The Dockerfile is on standard input.
-# engines.sh stands in front of it, as a function `engines` (nodes/kit.py).
+# processes.sh and engines.sh stand in front of it, the latter as a function `engines` (nodes/kit.py).
 set -u
 builder=$1 mnrun_runtime=${1/#buildah/podman} mnrun_podman=$2 mnrun_id=build.$$
 shift 2

@@ -4,7 +4,7 @@
 #     file     makes the SIF file TARGET of the image SOURCE in the store of RUNTIME (podman, docker)
 #     store    makes the image TARGET in that store of the image file SOURCE
 # PROGRAM is apptainer or singularity. PLACE is an empty directory, which the launcher removes.
-# engines.sh stands in front of it, as a function `engines` (nodes/kit.py).
+# processes.sh and engines.sh stand in front of it, the latter as a function `engines` (nodes/kit.py).
 set -uo pipefail
 mnrun_runtime=$1 mnrun_podman=$2 program=$3 place=$4 what=$5 source=$6 target=$7 mnrun_id=convert.$$
 

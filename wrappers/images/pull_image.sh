@@ -1,7 +1,7 @@
 #!/bin/bash
 # shellcheck disable=SC2034,SC2154  # the scripts in front of it read and set these
-# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts engines.sh, exposed.sh,
-# pull_file.sh and pull_store.sh in front of it.
+# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts processes.sh,
+# engines.sh, exposed.sh, pull_file.sh and pull_store.sh in front of it.
 # It brings the image of a reference to this node. Its words are
 #     pull_image.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
 # The rest of its standard input is a lease. When the lease ends, all its processes end, and no partial file remains.
@@ -148,7 +148,7 @@ fi
 spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
 [[ $kind != file ]] || name_it
 { mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with $roomy"
-exec {life}> >(setsid bash -p -c "$(declare -f clean end_marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
+exec {life}> >(setsid bash -p -c "$(declare -f clean end_marked marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT
 trap 'exit 143' TERM INT HUP

@@ -45,10 +45,9 @@ end_marked() { # ID: End all processes with this mark
   # podman leaves a process behind. A process that ends here may have started another since the last look.
   local pids
   for _ in {1..100}; do
-    mapfile -t pids < <(exec grep -slzxF -- "MNRUN_JOB_ID=$1" /proc/[0-9]*/environ)
+    mapfile -t pids < <(marked "$1")
     ((${#pids[@]})) || return 0
-    pids=("${pids[@]#/proc/}")
-    kill -KILL "${pids[@]%/environ}" 2>/dev/null || true
+    kill -KILL "${pids[@]}" 2>/dev/null || true
     sleep 0.02
   done
 }

@@ -22,6 +22,39 @@ lives() { # PID BEGAN: Test whether that very process lives
   [[ $1 =~ ^[0-9]+$ ]] && began "$1" && [[ $REPLY == "$2" ]]
 }
 
+marked() { # ID [PROC]: Print the processes that have this job's mark in their environment, in any session
+  # A process of another Slurm job does not count. sbatch forwards the environment, and with it the mark, to a job
+  # that was submitted from within this one.
+  # In the middle of execve(2) the environment of a process is empty, and so is its startcode (proc(5), stat). This
+  # waits for such a process, at most a second. A process that has just begun may be one that podman leaves behind.
+  exec awk -v mark="MNRUN_JOB_ID=$1" -v job="${SLURM_JOB_ID-}" '
+    function begins(pid,   file, text, f) {
+      file = proc "/" pid "/stat"
+      getline text < file
+      close(file)
+      sub(/^.*\) /, "", text) # field N of proc(5) is now N - 2
+      return split(text, f) > 23 && f[21] > 0 && f[24] == 0
+    }
+    BEGIN {
+      RS = "\0"
+      proc = ARGV[1]
+      for (i = 2; i < ARGC; i++) {
+        split(substr(ARGV[i], length(proc) + 2), parts, "/")
+        for (look = 0; look < 100; look++) {
+          mine = other = variables = 0
+          for (; (got = getline variable < ARGV[i]) > 0; variables++) {
+            if (variable == mark) mine = 1
+            if (job != "" && variable ~ /^SLURM_JOB_ID=/ && variable != "SLURM_JOB_ID=" job) other = 1
+          }
+          close(ARGV[i])
+          if (variables || got < 0 || !begins(parts[1])) break
+          system("sleep 0.01")
+        }
+        if (mine && !other) print parts[1]
+      }
+    }' "${2:-/proc}" "${2:-/proc}"/[0-9]*/environ
+}
+
 leaders() { # Set mnrun_leaders to the live leaders of the job's sessions. The first session is the guard's own
   local pid start
   mnrun_leaders=()

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2154  # engines.sh's, which is a function `engines` in front of this; so are facts.sh and $mnrun_asking
 # The launcher runs `mpi_node.sh RUNTIME PODMAN_ROOT [CONTAINER WORDS…]` on a node. It prints the MPI facts of the node
 # and of an image. A container of the image gives the image's facts.
-# launcher/mnrun/planning/compatibility.py judges them. home.sh, facts.sh, engines.sh, mpis.sh and
+# launcher/mnrun/planning/compatibility.py judges them. home.sh, facts.sh, processes.sh, engines.sh, mpis.sh and
 # offers.sh stand in front.
 set -u
 limited() { timeout -k 1 10 "$@" 2>/dev/null </dev/null; } # a daemon may not answer, and must not stop this

@@ -36,9 +36,9 @@ PIPE_BUF = 4096
 PIECE = 3900  # the most bytes of a file in such a write
 
 # PREPARE's scripts, which run on a node before the job has a directory there.
-STAGE, EXPOSED, ENGINES = "stage_image.sh", "exposed.sh", "engines.sh"
+STAGE, EXPOSED, ENGINES, PROCESSES = "stage_image.sh", "exposed.sh", "engines.sh", "processes.sh"
 PULL = "pull_image.sh"
-PULLS = (ENGINES, EXPOSED, "pull_file.sh", "pull_store.sh", PULL)
+PULLS = (PROCESSES, ENGINES, EXPOSED, "pull_file.sh", "pull_store.sh", PULL)
 
 # Scripts in one word of a command, for bash's or sh's -c, before any file of ours is on the node.
 BOOT, FETCH, AWAIT, INTO = "boot.sh", "fetch.sh", "await.sh", "into.sh"
@@ -117,7 +117,7 @@ def remains() -> str:
     """Return the script that `mnrun clean --nodes` runs on a node. It removes the remains of killed jobs, and names
     them."""
     assignments = environment.assignments({"mnrun_into": spoken(INTO)})
-    return wrapper("processes.sh") + wrapper("leftovers.sh") + assignments + wrapper(CLEAN)
+    return wrapper(PROCESSES) + wrapper("leftovers.sh") + assignments + wrapper(CLEAN)
 
 
 def asking() -> str:
@@ -128,14 +128,18 @@ def asking() -> str:
 
 def asking_of_mpi() -> str:
     """Return the script by which a node tells of its MPIs, and of an image's."""
-    names = (HOME, FACTS, ENGINES, "mpis.sh", ASKING, OFFERS, NODE)
-    home, facts, engines, mpis, image, offers, node = map(wrapper, names)
-    return f"{home}{facts}engines() {{\n{engines}}}\nmnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
+    home, facts, mpis, image, offers, node = map(wrapper, (HOME, FACTS, "mpis.sh", ASKING, OFFERS, NODE))
+    return f"{home}{facts}{_engines()}mnrun_asking={environment.quote(mpis + image)}\n{offers}{node}"
 
 
 def with_engines(script: str) -> str:
     """Return a script of wrappers/images/ that uses a store of Docker or Podman on this machine."""
-    return f"engines() {{\n{wrapper(ENGINES)}}}\n{wrapper(script)}"
+    return f"{_engines()}{wrapper(script)}"
+
+
+def _engines() -> str:
+    """Return processes.sh, and engines.sh as a function that a script calls after it has set its values."""
+    return f"{wrapper(PROCESSES)}engines() {{\n{wrapper(ENGINES)}}}\n"
 
 
 def verifying() -> str:

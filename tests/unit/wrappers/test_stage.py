@@ -178,9 +178,10 @@ def test_images_go_by_age(node: Node) -> None:
 
 
 def test_an_open_image_stays(node: Node) -> None:
-    """A program that runs may start more containers of it."""
-    with node.kept("sha256-a.sif", 10, 31 * DAY).open("rb"):
+    """A program that runs may start more containers of it. Its name is this test's alone, since an open file counts
+    by its name."""
+    with node.kept("sha256-open.sif", 10, 31 * DAY).open("rb"):
         assert node.stage() == LACKS
-        assert node.names() == ["sha256-a.sif"]
+        assert node.names() == ["sha256-open.sif"]
     assert node.stage() == LACKS
     assert node.names() == []
