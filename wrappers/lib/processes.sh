@@ -25,8 +25,9 @@ lives() { # PID BEGAN: Test whether that very process lives
 marked() { # ID [PROC]: Print the processes that have this job's mark in their environment, in any session
   # A process of another Slurm job does not count. sbatch forwards the environment, and with it the mark, to a job
   # that was submitted from within this one.
-  # In the middle of execve(2) the environment of a process is empty, and so is its startcode (proc(5), stat). This
-  # waits for such a process, at most a second. A process that has just begun may be one that podman leaves behind.
+  # In the middle of execve(2) the environment of a process is empty, and its startcode is 0 (proc(5), stat). Such a
+  # process may be one that podman leaves behind, so this waits for it, at most a second. An empty environment counts
+  # after a second look at it, because the process may have got to its program before its startcode was read.
   exec awk -v mark="MNRUN_JOB_ID=$1" -v job="${SLURM_JOB_ID-}" '
     function begins(pid,   file, text, f) {
       file = proc "/" pid "/stat"
@@ -40,15 +41,16 @@ marked() { # ID [PROC]: Print the processes that have this job's mark in their e
       proc = ARGV[1]
       for (i = 2; i < ARGC; i++) {
         split(substr(ARGV[i], length(proc) + 2), parts, "/")
-        for (look = 0; look < 100; look++) {
+        for (look = calm = 0; look < 100 && calm < 2; look++) {
           mine = other = variables = 0
           for (; (got = getline variable < ARGV[i]) > 0; variables++) {
             if (variable == mark) mine = 1
             if (job != "" && variable ~ /^SLURM_JOB_ID=/ && variable != "SLURM_JOB_ID=" job) other = 1
           }
           close(ARGV[i])
-          if (variables || got < 0 || !begins(parts[1])) break
-          system("sleep 0.01")
+          if (variables || got < 0) break
+          calm = begins(parts[1]) ? 0 : calm + 1
+          if (!calm) system("sleep 0.01")
         }
         if (mine && !other) print parts[1]
       }

@@ -332,11 +332,13 @@ def test_a_process_in_the_middle_of_execve(scripts: Scripts) -> None:
     """Its environment is empty, and it is waited for. A process that has none is not."""
     script = r"""source "$wrappers/processes.sh"
 stat() { printf '%s (sh \n) x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 900 %s 300 18446744073709551615 %s 0\n' "$@"; }
-mkdir -p programs proc/{1,22,333,4444,55}
+mkdir -p programs proc/{1,22,333,4444,55,6}
 stat 1 4096 4194304 >proc/1/stat # it has no environment
 stat 22 4096 0 >proc/22/stat # it is in the middle
 stat 333 0 0 >proc/333/stat # it is the kernel's
-touch proc/{1,22,333}/environ
+mkfifo proc/6/stat # it gets to its program before its stat is read
+{ printf 'MNRUN_JOB_ID=%s\0' 9-abc >proc/6/environ; stat 6 4096 4194304; } >proc/6/stat &
+touch proc/{1,22,333,6}/environ
 printf 'MNRUN_JOB_ID=%s\0' 9-abc "9-abc\0SLURM_JOB_ID=7" >proc/4444/environ
 printf 'MNRUN_JOB_ID=%s\0' 9-abcd >proc/55/environ
 cat >programs/sleep <<'END'
@@ -348,7 +350,7 @@ chmod +x programs/sleep
 PATH=$PWD/programs:$PATH
 (marked 9-abc "$PWD/proc")
 cat sleeps"""
-    assert scripts(script) == ["22", "4444", "0.01", "0.01"]
+    assert scripts(script) == ["22", "4444", "6", "0.01", "0.01"]
 
 
 def test_processes_of_one_mark_end_alone(scripts: Scripts) -> None:
