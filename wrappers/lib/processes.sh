@@ -41,7 +41,7 @@ marked() { # ID [PROC]: Print the processes that have this job's mark in their e
       proc = ARGV[1]
       for (i = 2; i < ARGC; i++) {
         split(substr(ARGV[i], length(proc) + 2), parts, "/")
-        for (look = calm = 0; look < 100 && calm < 2; look++) {
+        for (look = empty = 0; look < 100 && empty < 2; look++) {
           mine = other = variables = 0
           for (; (got = getline variable < ARGV[i]) > 0; variables++) {
             if (variable == mark) mine = 1
@@ -49,8 +49,8 @@ marked() { # ID [PROC]: Print the processes that have this job's mark in their e
           }
           close(ARGV[i])
           if (variables || got < 0) break
-          calm = begins(parts[1]) ? 0 : calm + 1
-          if (!calm) system("sleep 0.01")
+          empty = begins(parts[1]) ? 0 : empty + 1
+          if (!empty) system("sleep 0.01")
         }
         if (mine && !other) print parts[1]
       }
