@@ -40,7 +40,7 @@ def node(sh: Shell, tmp_path: Path) -> Node:
         (r"printf '\\\377\n%s' '\1 & \'", b"3: \\\xff\n3: \\1 & \\\n", 0),
         ("echo a; kill -KILL $$", b"3: a\n", 137),
         ("kill -TERM $PPID; echo a", b"3: a\n", 0),  # signals are for the program
-        ("sleep 300 & echo a", b"3: a\n", 0),  # and what it leaves behind does not hold the job
+        ("sleep 40 & echo a", b"3: a\n", 0),  # what it leaves does not hold the job: a run has 30 s
         pytest.param("seq 20000", b"".join(b"3: %d\n" % n for n in range(1, 20001)), 0, id="many"),
         ("exec 2>&1; no-such-word || exit 5", None, 5),
     ],
