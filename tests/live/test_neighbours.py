@@ -57,7 +57,7 @@ def test_neighbours_in_one_allocation(cluster: Cluster) -> None:
 def test_neighbours_that_were_handed_in_from_a_job(cluster: Cluster, desk: Desk, how: str) -> None:
     """B1: a job that a job hands in, on the same node, is not ended with it; where mnrun hands it in, its TMPDIR is
     its own (sbatch takes that of the first along)."""
-    desk.put("next", "#!/bin/sh\nsleep 4; echo lived >lived; mktemp\n", 0o755)
+    desk.put("next", "#!/bin/sh\nsleep 4; echo lived >lived; rm -v $(mktemp)\n", 0o755)
     words = {
         "sbatch": f"sbatch -Q -w node01 -o {desk.path}/next.out next",
         "mnrun submit": f"mnrun submit -Q --nodelist node01 -o {desk.path}/next.out --runtime host -- {desk.path}/next",

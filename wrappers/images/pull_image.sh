@@ -18,13 +18,14 @@ say() { printf '%s\n' "$1 $node ${*:2}"; }
 
 nap() { read -rt "$1" -u "$pause" || true; } # SECONDS: Wait on a pipe that is never written, without a process
 
-fail() { # WHY: Report a fault of the node, and exit
-  say fail "$*"
-  exit 1
-}
+fail() { last fail "$*"; } # WHY: Report a fault of the node, and exit
 
-unpulled() { # Report a fault of the image, and exit
-  say unpulled "$(why)"
+unpulled() { last unpulled "$(why)"; } # Report a fault of the image, and exit
+
+last() { # WORD WHY: Say this, and exit
+  # The launcher then ends the lease. A TERM that comes within the trap of EXIT would end this shell before it is clean.
+  trap '' TERM INT HUP
+  say "$@"
   exit 1
 }
 
@@ -151,7 +152,7 @@ spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
 exec {life}> >(setsid bash -p -c "$(declare -f clean end_marked marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT
-trap 'exit 143' TERM INT HUP
+trap 'trap "" TERM INT HUP; exit 143' TERM INT HUP
 trap '' USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
 {
   trap - EXIT

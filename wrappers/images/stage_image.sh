@@ -93,7 +93,7 @@ if have; then
   say image "sha256:$digest" "$mnrun_copy"
 else
   room
-  trap 'rm -f -- "./$part"' EXIT
+  trap 'trap "" TERM INT HUP; rm -f -- "./$part"' EXIT
   say lacks "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}"
 fi
 trap 'exit 143' TERM INT HUP

@@ -124,6 +124,18 @@ def test_an_image_that_cannot_be_had(node: Node, why: str) -> None:
     assert not list(node.place.glob("mnrun.pull.*"))
 
 
+def test_a_lease_that_ends_at_the_last_word(node: Node) -> None:
+    """The node has removed its lock when the script ends. Nobody else does it here, in the place of the undertaker."""
+    node.program("apptainer", APPTAINER)
+    node.program("setsid", "exec cat >/dev/null")
+    script = node.place / "pull_image.sh"
+    ends = """set -T; trap '[[ ${FUNCNAME-} != finish ]] || kill -TERM $$' DEBUG\n"""
+    script.write_text(ends + script.read_text())
+    *_, line = node.pull("file", "docker://app:1", "missing", f"{node.place}/cache", node.job, "apptainer")
+    assert line.startswith("unpulled node01"), line
+    assert not [*node.place.glob("mnrun.pull.*"), *node.place.glob("cache/refs/*")]
+
+
 def test_podmans_login_is_told_where_nodes_see_it(node: Node) -> None:
     """Not in the runtime directory of the machine where it was typed; and one that lies there is read first."""
     store, mine = node.place / "store", node.place / "run/containers"
