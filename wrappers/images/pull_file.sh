@@ -45,14 +45,21 @@ will_do() { # Test whether the file in the cache is usable
 
 ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; } # Test whether this process holds the lock
 
+claim() ( # Make the lock with its owner in it, or write the reason to the log
+  # No signal ends this in between, since nobody removes a lock without an owner at once.
+  trap '' TERM INT HUP
+  LC_ALL=C mkdir "$lock" 2>"$spare/log" || exit
+  echo "$owner" 2>"$spare/log" >"$lock/owner" || { rm -rf -- "$lock"; exit 1; }
+)
+
 take() { # Take the lock. Return false where another node has converted the image meanwhile
   # It waits for a holder that lives.
   local beat now seen=$SECONDS told='' holder said
   mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
   mine
   beat=''
-  until LC_ALL=C mkdir "$lock" 2>"$spare/log"; do
-    [[ -d $lock ]] || { [[ $(last_line) == *"File exists"* ]] || fail "cannot write to $cache: $(last_line); name another with --image-cache"; }
+  until claim; do
+    [[ -d $lock ]] || { said=$(last_line) && [[ $said == *"File exists"* ]]; } || fail "cannot write to $cache: ${said##*: }; name another with --image-cache"
     holder=$(cat "$lock/owner" 2>/dev/null) || holder=
     now=$holder/$(cat "$lock/beat" 2>/dev/null) || true
     if [[ $now != "$beat" ]]; then
@@ -78,11 +85,6 @@ take() { # Take the lock. Return false where another node has converted the imag
     nap 0.3
     ! will_do || return 1
   done
-  echo "$owner" 2>"$spare/log" >"$lock/owner" || {
-    rm -rf -- "$lock"
-    said=$(last_line)
-    fail "cannot write to $cache: ${said##*: }; name another with --image-cache"
-  }
   ! will_do
 }
 
