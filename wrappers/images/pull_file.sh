@@ -46,7 +46,7 @@ will_do() { # Test whether the file in the cache is usable
 ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; } # Test whether this process holds the lock
 
 claim() ( # Make the lock with its owner in it, or write the reason to the log
-  # No signal ends this in between, since nobody removes a lock without an owner at once.
+  # No signal ends this in between. Other nodes take a lock without an owner for held, and wait STALE seconds.
   trap '' TERM INT HUP
   LC_ALL=C mkdir "$lock" 2>"$spare/log" || exit
   echo "$owner" 2>"$spare/log" >"$lock/owner" || { rm -rf -- "$lock"; exit 1; }
