@@ -54,8 +54,8 @@ def everybody_spoke(size: int) -> Any:
     return lambda result: result.out.count("\n") >= size
 
 
-# A child of Open MPI 5's mpirun was quicker than its parent (plm_ssh, setpgid), which harms nothing.
-_QUICK = re.compile(r"^\[\S+\] plm:ssh: Warning: setpgid.*\n", re.MULTILINE)
+# A child of Open MPI's mpirun was quicker than its parent (plm_ssh and plm_rsh, setpgid), which harms nothing.
+_QUICK = re.compile(r"^\[\S+\] plm:(?:ssh|rsh): Warning: setpgid.*\n", re.MULTILINE)
 
 
 def errors(result: Result) -> str:

@@ -55,8 +55,8 @@ class Example:
         return self.folder
 
 
-# Where Slurm takes its time; and where a child of Open MPI 5 was quicker than its parent, which harms nothing.
-NOISE = r"mnrun: job \d+ is queued: |\[\S+\] plm:ssh: Warning: setpgid"
+# Where Slurm takes its time; and where a child of Open MPI was quicker than its parent, which harms nothing.
+NOISE = r"mnrun: job \d+ is queued: |\[\S+\] plm:(?:ssh|rsh): Warning: setpgid"
 JOB = r"on node\S+|job \d+"
 QUICK = (
     Example("map"),
