@@ -36,19 +36,22 @@ marked() { # ID [PROC]: Print the processes that have this job's mark in their e
       sub(/^.*\) /, "", text) # field N of proc(5) is now N - 2
       return split(text, f) > 23 && f[21] > 0 && f[24] == 0
     }
+    function has_variables(file,   variable, got, variables) { # or they are hidden. Set mine and other by them
+      mine = other = 0
+      for (; (got = getline variable < file) > 0; variables++) {
+        if (variable == mark) mine = 1
+        if (job != "" && variable ~ /^SLURM_JOB_ID=/ && variable != "SLURM_JOB_ID=" job) other = 1
+      }
+      close(file)
+      return variables || got < 0
+    }
     BEGIN {
       RS = "\0"
       proc = ARGV[1]
       for (i = 2; i < ARGC; i++) {
         split(substr(ARGV[i], length(proc) + 2), parts, "/")
-        for (look = empty = 0; look < 100 && empty < 2; look++) {
-          mine = other = variables = 0
-          for (; (got = getline variable < ARGV[i]) > 0; variables++) {
-            if (variable == mark) mine = 1
-            if (job != "" && variable ~ /^SLURM_JOB_ID=/ && variable != "SLURM_JOB_ID=" job) other = 1
-          }
-          close(ARGV[i])
-          if (variables || got < 0) break
+        looks = empty = 0
+        while (empty < 2 && looks++ < 100 && !has_variables(ARGV[i])) {
           empty = begins(parts[1]) ? 0 : empty + 1
           if (!empty) system("sleep 0.01")
         }
