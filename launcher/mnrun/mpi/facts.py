@@ -77,12 +77,12 @@ def mpi_facts(facts: Sequence[Fact]) -> MpiFacts | None:
 
 
 def _side(facts: Sequence[Fact], subject: str) -> Side:
-    mpis = tuple(_mpi(fact.value) for fact in facts if (fact.subject, fact.name) == (subject, "mpi"))
+    found = (fact.value.split(maxsplit=2) for fact in facts if (fact.subject, fact.name) == (subject, "mpi"))
+    mpis = tuple(_mpi(*words) for words in found if len(words) > 1)  # a broken line may lack the path
     return Side(mpis, {name: value for name, value in values(facts, subject).items() if name != "mpi"})
 
 
-def _mpi(value: str) -> Installation:
-    kind, path, version = [*value.split(maxsplit=2), "", ""][:3]
+def _mpi(kind: str, path: str, version: str = "") -> Installation:
     return Installation(kind, number(re.sub(r".*?(\(Open MPI\)|Version:?)", "", version, count=1)), path)
 
 
