@@ -8,13 +8,14 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import pytest
 
 from published import checked
 
 from .batch import forget, submit
-from .cells import SSH, WAYS, Way, one
+from .cells import MAIN, SSH, WAYS, Way, one, some
 from .reports import only_line
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
@@ -34,12 +35,13 @@ done
 """
 # Prints what a command finds around it.
 AROUND = f"""printf '%s|' "$V" "$PWD" "$(id -u)" "$(uname -n)" "$(cat)"; {BESIDE}"""
-ALONE = tuple(way for way in (*WAYS, SSH) if way.image in ("ompi5", "host") or way == SSH)
+HOST = Way("inside", "host")
+ALONE = tuple(way for way in WAYS if way.image in ("ompi5", "host") or way == SSH)
 RUNTIMES = [
-    Way(start, "ompi5", runtime=runtime)
+    [Way(start, "ompi5", runtime=runtime) for start in ("inside", "mpirun", "srun")]
     for runtime in ("docker", "podman", "charliecloud", "singularity")
-    for start in ("inside", "mpirun", "srun")
 ]
+BY_TURN = [each[number % len(each)] for number, each in enumerate(RUNTIMES)]
 
 
 def stop(cluster: Cluster, how: str) -> None:
@@ -74,7 +76,7 @@ def enters(cluster: Cluster, *words: str, node: str) -> None:
     assert beside.strip(), done
 
 
-@pytest.mark.parametrize("way", ALONE, ids=str)
+@pytest.mark.parametrize("way", some(ALONE, [*MAIN, SSH, HOST]), ids=str)
 def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None:
     with under_way(cluster, *way.words):
         enters(cluster, "--rank", "3", node=cluster.nodes[1])
@@ -89,7 +91,7 @@ def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None
 
 
 @pytest.mark.xdist_group("engines")
-@pytest.mark.parametrize("way", RUNTIMES, ids=str)
+@pytest.mark.parametrize("way", some([*chain(*RUNTIMES)], BY_TURN), ids=str)
 def test_exec_enters_the_container_of_each_runtime(engines: Cluster, way: Way) -> None:
     with under_way(engines, *way.words) as job:
         enters(engines, "--rank", "2", node=engines.nodes[1])

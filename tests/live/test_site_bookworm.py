@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.live, pytest.mark.xdist_group("bookworm")]
 
 HOSTS = (Way("inside", "host"), Way("mpirun", "host"), Way("inside", "host", connect="pipe"))
 BY_NAME = {str(way): way for way in HOSTS}
+ENDS = some(tuple(test_exit_codes.ENDS), ("7", "SIGKILL", "not found", "not executable"))
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +38,8 @@ def test_older_slurm_runs(cluster: Cluster) -> None:
     test_sites.every_verb(cluster)
 
 
-@pytest.mark.parametrize("end", some(tuple(test_exit_codes.ENDS), ("7", "SIGKILL", "not found", "not executable")))
-@pytest.mark.parametrize("start", ["inside", "mpirun"])
-def test_older_slurm_exit_codes(cluster: Cluster, start: str, end: str) -> None:
+@pytest.mark.parametrize(("end", "start"), cells({"end": ENDS, "start": ("inside", "mpirun")}, together=1))
+def test_older_slurm_exit_codes(cluster: Cluster, end: str, start: str) -> None:
     "The program's own code."
     test_exit_codes.test_exit_code_is_the_programs(cluster, end, start, "host", "auto")
 

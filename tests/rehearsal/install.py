@@ -1,7 +1,7 @@
 """mnrun itself, for the users of a cluster, in /opt/mnrun/venv.
 
-Two layers: what it depends on, made once per content of setup.py and
-pyproject.toml and cached; and mnrun, a wheel built from the checkout each time.
+Both layers are cached: what mnrun depends on, by the content of setup.py and pyproject.toml; and the same with mnrun,
+a wheel built from the checkout, by the content of all its files. Of the second only the last one is kept.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ABOUT = ("setup.py", "pyproject.toml")
 # What a wheel is never made of; some of it may be large.
 SKIP = ("tests", "build", "dist")
 SKIP_EVERYWHERE = ("__pycache__", "*.egg-info")
+STAMP = "content"  # in a folder with mnrun: the checksum of the checkout that it is of
 
 DEPENDENCIES = """
 set -eu
@@ -54,17 +55,45 @@ def install(cluster: Cluster) -> None:
         raise Unable(f"there is no setup.py in {CHECKOUT}, so nothing to install")
     cluster.options()
     tree = cluster.tree
-    venv = cluster.state / "mnrun" / "venv"
-    layer = dependencies(tree)
-    stamp = cluster.state / "mnrun" / "layer"
-    if not stamp.exists() or stamp.read_text() != layer.name:
-        shutil.rmtree(venv, ignore_errors=True)
-        run(["cp", "-a", layer / "venv", venv])
-        stamp.write_text(layer.name)
-    with tempfile.TemporaryDirectory(prefix="mnrun-") as folder, timed("installing mnrun"):
+    place, layer = cluster.state / "mnrun", dependencies(tree)
+    made = layer.with_name(f"{layer.name}.mnrun")
+    with tempfile.TemporaryDirectory(prefix="mnrun-") as folder, locked(made.with_name(f"{made.name}.lock")):
         source = _source(Path(folder))
-        binds = [Bind(source, "/src", write=True), Bind(venv.parent, "/opt/mnrun", write=True)]
+        digest = _digest(source)
+        if not _is(made, digest):
+            with timed("installing mnrun"):
+                _build(tree, layer, source, made, digest)
+        if not _is(place, digest):
+            shutil.rmtree(place / "venv", ignore_errors=True)
+            run(["cp", "-a", made / "venv", made / STAMP, place])
+
+
+def _is(place: Path, digest: str) -> bool:
+    """Whether this folder holds that content."""
+    stamp = place / STAMP
+    return stamp.exists() and stamp.read_text() == digest
+
+
+def _build(tree: Path, layer: Path, source: Path, place: Path, digest: str) -> None:
+    """Make a folder with a venv that has everything, in the place of an earlier one."""
+    with beside(place) as folder:
+        new = folder / "opt"
+        new.mkdir()
+        run(["cp", "-a", layer / "venv", new])
+        binds = [Bind(source, "/src", write=True), Bind(new, "/opt/mnrun", write=True)]
         inside(tree, ["/bin/sh", "-c", MNRUN], binds=binds, env=registry_access()[1])
+        (new / STAMP).write_text(digest)
+        shutil.rmtree(place, ignore_errors=True)
+        new.rename(place)
+
+
+def _digest(source: Path) -> str:
+    """A checksum of how mnrun is installed and of all files in a folder: their names, modes and contents."""
+    digest = hashlib.sha256(MNRUN.encode())
+    for file in sorted(file for file in source.rglob("*") if file.is_file()):
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(source)}\n{file.stat().st_mode:o} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def dependencies(tree: Path) -> Path:
