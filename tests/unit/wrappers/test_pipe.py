@@ -60,13 +60,13 @@ exec 7> >(6>&- 8>&- 9>&-; grep --line-buffered -vE -- "$LOST" | "$PYTHON" -c "$R
     across)
       [[ -z ${crossing-} ]] || continue
       grep --line-buffered . <&9 & crossing=$!
-      trap 'kill "$crossing"; exit' TERM
       ;;
+    over) [[ -z ${crossing-} ]] || kill "$crossing"; break ;; # a TERM just before a `read` blocks would wait for a line
     *) echo "$word n1 $rest" ;;
   esac
-done; } <&6 >&7 & forward=$!
+done; } <&6 >&7 &
 quiet() { while compgen -G 'run.*' || compgen -G 'ask.??????*'; do read -rt 0.02 -u 8; done >/dev/null; }
-end() { exec 7>&-; kill "$forward"; wait; }
+end() { echo over >&6; exec 7>&-; wait; }
 trap end EXIT
 """
 
