@@ -16,6 +16,7 @@ from mnrun.config.options import BY_NAME
 from mnrun.errors import LaunchError, SchedulerError, UsageError
 from mnrun.facts import parse
 from mnrun.jobs import records
+from mnrun.mpi.facts import mpi_facts
 from mnrun.network import choose
 from mnrun.network.facts import network_facts
 from mnrun.nodes import transport
@@ -85,6 +86,13 @@ def test_a_word_about_a_network_that_is_half_a_line() -> None:
     assert roster.hear("used node01 eth0 NCCL") == ""
     assert roster.hear("used node01 tcp eth0 NCCL") == "used"
     assert list(transport.uses(roster.used)) == [transport.TransportUse("tcp", ("eth0",), "NCCL")]
+
+
+def test_a_fact_of_an_mpi_that_is_half_a_line() -> None:
+    """What is left of it names no MPI. Without a kind there was a traceback."""
+    found = mpi_facts(parse("fact n1 node mpi\nfact n1 node mpi openmpi\nfact n1 image glibc 2.41\n"))
+    assert found is not None
+    assert found.node.mpis == ()
 
 
 def test_nodes_that_are_reached_by_ipv6() -> None:

@@ -56,11 +56,6 @@ def test_facts_are_read() -> None:
     assert mpi_facts(parse("srun: error\n\n")) is None
 
 
-def test_a_broken_fact_of_an_mpi_is_passed_over() -> None:
-    """A line may lose its end on the way. What is left names no MPI."""
-    assert facts_of(NONE, "node mpi\nnode mpi openmpi\n").node.mpis == ()
-
-
 @pytest.mark.parametrize(
     ("given", "image", "chosen"),
     [
