@@ -59,11 +59,12 @@ def install(cluster: Cluster) -> None:
     made = layer.with_name(f"{layer.name}.mnrun")
     with tempfile.TemporaryDirectory(prefix="mnrun-") as folder, locked(made.with_name(f"{made.name}.lock")):
         source = _source(Path(folder))
-        digest = _digest(source)
+        digest = _digest(layer, source)
         if not _is(made, digest):
             with timed("installing mnrun"):
                 _build(tree, layer, source, made, digest)
         if not _is(place, digest):
+            (place / STAMP).unlink(missing_ok=True)  # the copy may be broken off
             shutil.rmtree(place / "venv", ignore_errors=True)
             run(["cp", "-a", made / "venv", made / STAMP, place])
 
@@ -87,9 +88,9 @@ def _build(tree: Path, layer: Path, source: Path, place: Path, digest: str) -> N
         new.rename(place)
 
 
-def _digest(source: Path) -> str:
-    """A checksum of how mnrun is installed and of all files in a folder: their names, modes and contents."""
-    digest = hashlib.sha256(MNRUN.encode())
+def _digest(layer: Path, source: Path) -> str:
+    """A checksum of the layer below, of how mnrun is installed, and of all its files: names, modes and contents."""
+    digest = hashlib.sha256(f"{layer.name}\n{MNRUN}".encode())
     for file in sorted(file for file in source.rglob("*") if file.is_file()):
         content = file.read_bytes()
         digest.update(f"{file.relative_to(source)}\n{file.stat().st_mode:o} {len(content)}\n".encode() + content)
