@@ -55,12 +55,12 @@ def everybody_spoke(size: int) -> Any:
 
 
 # A child of Open MPI's mpirun was quicker than its parent (plm_ssh and plm_rsh, setpgid), which harms nothing.
-_QUICK = re.compile(r"^\[\S+\] plm:(?:ssh|rsh): Warning: setpgid.*\n", re.MULTILINE)
+SETPGID = r"\[\S+\] plm:(?:ssh|rsh): Warning: setpgid"
 
 
 def errors(result: Result) -> str:
     """Standard error, less a warning of mpirun's that depends on who is first."""
-    return _QUICK.sub("", result.err)
+    return re.sub(f"(?m)^{SETPGID}.*\n", "", result.err)
 
 
 def mine(result: Result) -> list[str]:

@@ -18,6 +18,7 @@ from rehearsal import tools
 from . import built
 from .batch import forget
 from .cells import NOSSHD, OMPI5, full, turn
+from .reports import SETPGID
 from .stage import LOGIN, TOP, USERS, Cluster, Desk
 
 pytestmark = pytest.mark.live
@@ -55,8 +56,7 @@ class Example:
         return self.folder
 
 
-# Where Slurm takes its time; and where a child of Open MPI was quicker than its parent, which harms nothing.
-NOISE = r"mnrun: job \d+ is queued: |\[\S+\] plm:(?:ssh|rsh): Warning: setpgid"
+NOISE = rf"mnrun: job \d+ is queued: |{SETPGID}"  # where Slurm takes its time, too
 JOB = r"on node\S+|job \d+"
 QUICK = (
     Example("map"),

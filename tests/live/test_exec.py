@@ -8,14 +8,13 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 
 import pytest
 
 from published import checked
 
 from .batch import forget, submit
-from .cells import MAIN, SSH, WAYS, Way, one, some
+from .cells import MAIN, SSH, WAYS, Way, cells, one, some
 from .reports import only_line
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
@@ -37,11 +36,8 @@ done
 AROUND = f"""printf '%s|' "$V" "$PWD" "$(id -u)" "$(uname -n)" "$(cat)"; {BESIDE}"""
 HOST = Way("inside", "host")
 ALONE = tuple(way for way in WAYS if way.image in ("ompi5", "host") or way == SSH)
-RUNTIMES = [
-    [Way(start, "ompi5", runtime=runtime) for start in ("inside", "mpirun", "srun")]
-    for runtime in ("docker", "podman", "charliecloud", "singularity")
-]
-BY_TURN = [each[number % len(each)] for number, each in enumerate(RUNTIMES)]
+AXES = {"runtime": ("docker", "podman", "charliecloud", "singularity"), "start": ("inside", "mpirun", "srun")}
+RUNTIMES = [Way(start, "ompi5", runtime=runtime) for runtime, start in cells(AXES, together=1)]
 
 
 def stop(cluster: Cluster, how: str) -> None:
@@ -91,7 +87,7 @@ def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None
 
 
 @pytest.mark.xdist_group("engines")
-@pytest.mark.parametrize("way", some([*chain(*RUNTIMES)], BY_TURN), ids=str)
+@pytest.mark.parametrize("way", RUNTIMES, ids=str)
 def test_exec_enters_the_container_of_each_runtime(engines: Cluster, way: Way) -> None:
     with under_way(engines, *way.words) as job:
         enters(engines, "--rank", "2", node=engines.nodes[1])
