@@ -61,7 +61,7 @@ exec 7> >(6>&- 8>&- 9>&-; grep --line-buffered -vE -- "$LOST" | "$PYTHON" -c "$R
       [[ -z ${crossing-} ]] || continue
       grep --line-buffered . <&9 & crossing=$!
       ;;
-    over) [[ -z ${crossing-} ]] || kill "$crossing"; break ;; # a TERM just before a `read` blocks would wait for a line
+    over) [[ -z ${crossing-} ]] || kill "$crossing"; break ;; # a TERM may come before a trap is set, or a `read` blocks
     *) echo "$word n1 $rest" ;;
   esac
 done; } <&6 >&7 &
