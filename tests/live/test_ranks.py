@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 
@@ -26,7 +27,7 @@ from .cells import (
     some,
     turn,
 )
-from .reports import OURS, check, mine, only_line, ranks, refusal
+from .reports import OURS, check, everybody_spoke, mine, only_line, ranks, refusal
 from .stage import Cluster, Desk
 
 pytestmark = pytest.mark.live
@@ -117,6 +118,17 @@ def test_ranks_that_end_at_once(cluster: Cluster, way: Way) -> None:
             result = cluster.alice(line)
             assert result.code == 0, result
             assert result.out == "", result
+
+
+@pytest.mark.parametrize("way", one(1, [INSIDE, MPIRUN]), ids=str)
+def test_ranks_are_started_by_the_daemon_itself(cluster: Cluster, way: Way) -> None:
+    """Open MPI 5 starts the ranks of the other nodes by 16 threads, and may miss a rank's end for ever."""
+    with cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "3600", nodes=2)) as job:
+        job.saying(everybody_spoke(4), "running on all ranks")
+        daemons = [p for p in cluster.processes() if p.node == "node02" and os.path.basename(p.argv[0]) == "prted"]
+        assert daemons, "no daemon of mpirun on node02"
+        for daemon in daemons:
+            assert len(os.listdir(f"/proc/{daemon.pid}/task")) < 16, daemon
 
 
 @pytest.mark.parametrize("way", some([SRUN, Way("srun", "ompi5", "rank")], [SRUN]), ids=str)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -80,6 +83,30 @@ def test_a_signal_to_the_steps_of_a_live_run(
         result = run.end()
     assert result.code == 0, result
     assert len(told(result.out)) == each, result
+
+
+def test_a_signal_that_the_launchers_srun_forwards_late(cluster: Cluster, desk: Desk) -> None:
+    """In a step, mnrun's sruns get the signal as well. It is no second one, however late they forward it."""
+    program = desk.put("usr1", USR1.replace("sleep 1\n", f"until [ -e {desk.path}/over ]; do sleep 0.1; done\n"), 0o755)
+    line = cluster.launch("-n", "4", *INSIDE.words, "--", program, nodes=2)
+    line[line.index("mnrun") : line.index("mnrun")] = ("srun", "-N1", "-n1")
+    with cluster.running(line) as run:
+        said = run.saying(lambda result: result.out.count("up ") == 4, "up")
+        launchers = {p.pid for p in cluster.mnruns()}
+        sruns = [p.pid for p in cluster.processes() if p.parent in launchers and p.argv[0] == "srun"]
+        assert sruns, "no srun of mnrun's"
+        for pid in sruns:
+            os.kill(pid, signal.SIGSTOP)
+        cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("slurm job ")[1].split(")")[0])
+        time.sleep(4)  # longer than guard.sh takes two signals for one
+        for pid in sruns:
+            os.kill(pid, signal.SIGCONT)
+        run.saying(lambda result: result.out.count("got ") >= 4, "told")
+        time.sleep(2)
+        desk.put("over", "")
+        result = run.end()
+    assert result.code == 0, result
+    assert told(result.out) == [f"got {n}" for n in range(4)], result
 
 
 def test_what_comes_before_the_program_reaches_it_as_it_begins(cluster: Cluster, desk: Desk) -> None:

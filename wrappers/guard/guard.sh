@@ -241,7 +241,7 @@ warned() { # Handle a TERM: warn the program, and tell the launcher
 declare -A mnrun_heard=()
 sent() { # SIGNAL: Forward a signal that the scheduler sent to this step
   # Ranks or an mpirun that are steps themselves have received the signal already.
-  # The signal comes twice where the launcher runs in a step, because the launcher's srun forwards it too.
+  # A TERM comes twice where the launcher runs in a step, because the launcher's srun forwards it too.
   ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
   mnrun_heard[$1]=$SECONDS
   [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]] || return 0
@@ -360,8 +360,10 @@ mnrun_forwarder=$!
 trap finish EXIT
 trap 'exit 143' INT HUP
 trap warned TERM
-trap 'sent USR1' USR1
-trap 'sent USR2' USR2
+if [[ ! -e in_step ]]; then # the launcher is a task of a step, receives these signals too, and passes them on
+  trap 'sent USR1' USR1
+  trap 'sent USR2' USR2
+fi
 trap : CONT
 
 session

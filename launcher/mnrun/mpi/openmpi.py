@@ -27,12 +27,15 @@ def environment(places: Places) -> tuple[Variable, ...]:
         "OMPI_MCA_orte_keep_fqdn_hostnames": "0",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "0",
     }
-    settings.update(binding(places))
+    settings.update(ranks(places))
     return tuple(Variable(name, value) for name, value in settings.items())
 
 
-def binding(places: Places) -> dict[str, str]:
-    settings = {}
+def ranks(places: Places) -> dict[str, str]:
+    """Return the settings by which mpirun starts ranks, in both modes."""
+    # A daemon may miss the end of a rank that another of its threads has just started. Then mpirun never ends. Version
+    # 5 has such threads on every node but the first, and version 4 from 32 ranks on a node (seen with 5.0.7 and 4.1.4).
+    settings = {"OMPI_MCA_odls_base_max_threads": "0", "PRTE_MCA_odls_base_max_threads": "0"}
     if places.bind_to:
         settings["OMPI_MCA_hwloc_base_binding_policy"] = places.bind_to
         settings["PRTE_MCA_hwloc_default_binding_policy"] = places.bind_to

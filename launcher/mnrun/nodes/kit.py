@@ -342,8 +342,7 @@ def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     if plan.connect:  # no scheduler starts mpirun's daemons
         variables += mpi_environment(_places(plan))
     else:
-        settings = openmpi.binding(_places(plan))
-        variables += (Variable(*pair) for pair in settings.items())
+        variables += (Variable(*pair) for pair in openmpi.ranks(_places(plan)).items())
     return FABRIC + environment.exports((*scheduler, *variables))
 
 

@@ -68,11 +68,15 @@ class Launch:
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
+        self.prompt = plan.spec.program.shell == "terminal"
         script = forwarded != Signals.PROGRAMS
-        self.forward = Forward(self.scheduler, site, self.events, script=script, send=self._send, begun=self._begun)
+        # whether mnrun receives signals to all steps, and the guards leave them to it
+        self.step = site.step and plan.connect != "" and not self.prompt
+        self.forward = Forward(
+            self.scheduler, site, self.events, script=script, step=self.step, send=self._send, begun=self._begun
+        )
         self.noise: list[str] = []
         self.commands: dict[Phase, Command] = {}
-        self.prompt = plan.spec.program.shell == "terminal"
         self.serving: Running | None = None
         self.running: Running | None = None
         self.code: int | None = None
@@ -122,6 +126,8 @@ class Launch:
         extra: dict[str, str] = {}
         if self.plan.connect and CONNECTS[self.plan.connect].KEYED:
             extra.update(keys.make())
+        if self.step:
+            extra["in_step"] = ""
         if self.plan.spec.start.mode == "outside-in":
             launch = self.scheduler.launch_environment(self.plan, self.site)
             extra["launch.env"] = kit.outside_environment(self.plan, launch)

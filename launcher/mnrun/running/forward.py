@@ -2,6 +2,8 @@
 
 Slurm sends its signals to every process of a step, so that the guards receive them too. In a live run, the guards alone
 pass them on. A signal to a batch script (sbatch --signal=B:…, scancel --batch) reaches this process alone.
+Where mnrun is a task of a step, this process alone passes on a signal to all steps. The guards receive that signal
+twice: from Slurm, and from mnrun's srun, which has received it too.
 """
 
 from __future__ import annotations
@@ -31,15 +33,18 @@ class Forward:
         events: queue.SimpleQueue[Event],
         *,
         script: bool,
+        step: bool,
         send: Callable[[bytes], None],
         begun: Callable[[], bool],
     ) -> None:
         """Prepare to forward.
 
         `scheduler` answers questions about the job. `script` says that the scheduler's signals to the batch script come
-        here. `begun` returns whether the program has begun, with all of its ranks: an earlier signal would end mpirun.
+        here, and `step` that those to all steps do. `begun` returns whether the program has begun, with all of its
+        ranks: an earlier signal would end mpirun.
         """
-        self._scheduler, self._site, self._events, self._script = scheduler, site, events, script
+        self._scheduler, self._site, self._events = scheduler, site, events
+        self._script, self._step = script, step
         self._send, self._begun = send, begun
         self._early: list[str] = []
         self._last_question = -math.inf
@@ -49,7 +54,7 @@ class Forward:
 
     def tell(self, name: str) -> None:
         """Take in a signal. Raises Stopped if it ends a launch whose program has not begun."""
-        if not self._script and self._scheduler.SIGNALS:
+        if self._scheduler.SIGNALS and not (self._script or self._step):
             return
         if name == "TERM":
             self.ask(name)

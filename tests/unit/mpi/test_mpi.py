@@ -7,11 +7,12 @@ import pytest
 from mnrun import mpi
 from mnrun.jobspec import Variable
 from mnrun.mpi import MPIS, Places
-from mnrun.mpi.openmpi import binding
+from mnrun.mpi.openmpi import ranks
 
 PLAIN = Places(agent="/d/bin/ssh", hostfile="/d/hostfile")
 BOUND = Places(agent="/d/bin/ssh", hostfile="/d/hostfile", bind_to="core", oversubscribe=True)
 
+THREADS = {"OMPI_MCA_odls_base_max_threads": "0", "PRTE_MCA_odls_base_max_threads": "0"}
 OPENMPI = {
     "OMPI_MCA_plm": "rsh",
     "OMPI_MCA_ras": "^slurm",
@@ -23,6 +24,7 @@ OPENMPI = {
     "PRTE_MCA_prte_default_hostfile": "/d/hostfile",
     "OMPI_MCA_orte_keep_fqdn_hostnames": "0",
     "PRTE_MCA_prte_keep_fqdn_hostnames": "0",
+    **THREADS,
 }
 OPENMPI_BOUND = {
     "OMPI_MCA_hwloc_base_binding_policy": "core",
@@ -73,7 +75,7 @@ def test_all_mpis_are_told_at_once() -> None:
 @pytest.mark.parametrize("version", ["OMPI", "PRTE"])
 def test_both_families_of_open_mpi_are_told_the_same(version: str) -> None:
     """Version 4 ignores PRTE_MCA_*, version 5 ignores OMPI_MCA_orte_*: each setting has a twin."""
-    assert len([name for name in {**OPENMPI, **OPENMPI_BOUND} if name.startswith(version)]) == 7
+    assert len([name for name in {**OPENMPI, **OPENMPI_BOUND} if name.startswith(version)]) == 8
 
 
 @pytest.mark.parametrize(
@@ -84,9 +86,9 @@ def test_both_families_of_open_mpi_are_told_the_same(version: str) -> None:
         (Places("", "", oversubscribe=True), {k for k in OPENMPI_BOUND if "rmaps" in k}),
     ],
 )
-def test_binding_of_the_hosts_mpirun(places: Places, names: set[str]) -> None:
+def test_ranks_of_the_hosts_mpirun(places: Places, names: set[str]) -> None:
     """Outside-in it is all that the host's mpirun is told by variables of its own."""
-    assert set(binding(places)) == names
+    assert set(ranks(places)) == {*THREADS, *names}
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -107,8 +109,8 @@ def test_what_a_rank_knows_of_where_it_runs(alone: bool) -> None:
 def test_a_rank_of_several_cores_is_bound_to_all_of_them() -> None:
     """-c with --bind-to core; of other units there is one anyway, and Open MPI 5 takes no such variable."""
     two = Places("", "", bind_to="core", cores=2)
-    assert binding(two)["OMPI_MCA_rmaps_base_mapping_policy"] == "slot:PE=2"
-    assert not [name for name in binding(two) if name.startswith("PRTE") and "mapping" in name]
+    assert ranks(two)["OMPI_MCA_rmaps_base_mapping_policy"] == "slot:PE=2"
+    assert not [name for name in ranks(two) if name.startswith("PRTE") and "mapping" in name]
     assert MPIS["mpich"].environment(two)[-1] == Variable("HYDRA_BINDING", "core:2")
     assert MPIS["mpich"].environment(Places("", "", bind_to="numa", cores=2))[-1] == Variable("HYDRA_BINDING", "numa")
 

@@ -306,13 +306,13 @@ def test_a_signal_before_all_are_ready(launch: Launcher, stage: Stage) -> None:
     assert b"go" not in stage.lease.lines
 
 
-@pytest.mark.parametrize(("scheduler", "lines"), [("slurm", 0), ("local", 1)])
+@pytest.mark.parametrize(("scheduler", "step", "lines"), [("slurm", False, 0), ("slurm", True, 1), ("local", False, 1)])
 def test_a_signal_for_the_program(
-    launch: Launcher, stage: Stage, mocker: MockerFixture, scheduler: str, lines: int
+    launch: Launcher, stage: Stage, mocker: MockerFixture, scheduler: str, step: bool, lines: int
 ) -> None:
-    """Slurm's guards hear it themselves; elsewhere we alone do."""
+    """Slurm's guards hear it themselves; elsewhere, and as a task of a step, we alone pass it on."""
     told: list[Event] = [("told", "USR1", "")]
-    mocker.patch.object(played, "SITE", replace(played.SITE, scheduler=scheduler))
+    mocker.patch.object(played, "SITE", replace(played.SITE, scheduler=scheduler, step=step))
     play = Play(kit=told + say(*READY), go=say(*RANKS) + told + ended("run", 0))
     assert launch(play).code == 0
     assert stage.lease.lines.count(b"signal USR1") == lines

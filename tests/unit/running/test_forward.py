@@ -20,14 +20,20 @@ from mnrun.system.process import Event, Stopped
 class Job:
     """A job in a state, as the scheduler says it, and a program that may have begun."""
 
-    def __init__(self, script: bool = True, scheduler: str = "slurm") -> None:
+    def __init__(self, script: bool = True, scheduler: str = "slurm", step: bool = False) -> None:
         self.state, self.begun = "RUNNING", False
         self.sent: list[bytes] = []
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         site = Site(scheduler, "7")
         self.SIGNALS = SCHEDULERS[scheduler].SIGNALS
         self.forward = Forward(
-            cast(Scheduler, self), site, self.events, script=script, send=self.sent.append, begun=lambda: self.begun
+            cast(Scheduler, self),
+            site,
+            self.events,
+            script=script,
+            step=step,
+            send=self.sent.append,
+            begun=lambda: self.begun,
         )
 
     def runs(self, job: str) -> bool:
@@ -72,13 +78,13 @@ def test_a_script_passes_on_what_comes_to_it() -> None:
 
 
 def test_a_live_run_leaves_slurms_signals_to_the_guards() -> None:
-    """They hear them themselves; on hosts there is nobody else who does."""
+    """They hear them themselves; on hosts there is nobody else who does, and in a step they would hear them twice."""
     job = Job(script=False)
     job.begun = True
     assert job.told("USR1") == []
-    job = Job(script=False, scheduler="hosts")
-    job.begun = True
-    assert job.told("USR1") == ["USR1"]
+    for job in (Job(script=False, scheduler="hosts"), Job(script=False, step=True)):
+        job.begun = True
+        assert job.told("USR1") == ["USR1"]
 
 
 def test_what_comes_early_waits(now: Callable[[float], None]) -> None:

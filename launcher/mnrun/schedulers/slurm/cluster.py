@@ -97,13 +97,15 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     """Return the Slurm job that mnrun is in. Raises SchedulerError if Slurm does not know it."""
     number = job(environ)
     answer = _ask("scontrol", "-d", "-o", "show", "job", number, about=f"job {number}: ")
-    allocation = scontrol.allocation(scontrol.of_job(number, answer), environ, scripted=_in_script(environ))
+    scripted = _in_script(environ)
+    allocation = scontrol.allocation(scontrol.of_job(number, answer), environ, scripted=scripted)
     gpus = {node.name: node.gpus for node in allocation.nodes}
     release = version()
     extra = environ.get("PRTE_MCA_plm_slurm_args", "")
     binds, here = _binds(release, environ), start(environ)
-    inside = here.script != ""
-    return allocation, Site("slurm", allocation.job, release, extra, gpus, binds, restart=here.restart, inside=inside)
+    inside, step = here.script != "", not scripted and scontrol.in_step(environ)
+    found = Site("slurm", allocation.job, release, extra, gpus, binds, restart=here.restart, inside=inside, step=step)
+    return allocation, found
 
 
 def site(environ: Mapping[str, str]) -> Site:
