@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .batch import forget
-from .cells import HELLO, INSIDE, MAIN, OMPI5, Way
+from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, cells
 from .reports import check, only_line
 from .stage import LOGIN, Cluster, Desk
 
@@ -33,8 +33,10 @@ def test_bare_of_home_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
     assert desk.read("out").count(b" sum ") == 2
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("where", ["local", "slurm"])
+@pytest.mark.parametrize(
+    ("closed", "where"),
+    cells({"closed": ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"), "where": ("local", "slurm")}, together=1),
+)
 def test_bare_of_a_stream(cluster: Cluster, desk: Desk, closed: str, where: str) -> None:
     """What goes there is lost, and nothing else: the program's own code, its work, no word of ours in a wrong place."""
     other = f"until [ -e {desk.path}/1 ]; do sleep 0.1; done; sleep 3"  # a failed rank ends the others

@@ -52,7 +52,7 @@ def shell(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
             cluster.path("/home/alice/.cshrc").unlink()
 
 
-@pytest.mark.parametrize(("shell", "rsh"), some(EACH, [(TCSH, "pdsh"), (ZSH, "paramiko")]), indirect=["shell"])
+@pytest.mark.parametrize(("shell", "rsh"), some(EACH, [(TCSH, "pdsh")]), indirect=["shell"])
 def test_words_on_hosts_of_any_login_shell(cluster: Cluster, desk: Desk, shell: str, rsh: str) -> None:
     """Byte for byte, in both modes; many of them; a script's standard input; and the job's own words work."""
     for way in (INSIDE, MPIRUN):

@@ -34,9 +34,11 @@ def works(runtime: str, begun: str, place: str, image: str, connect: str) -> boo
         return False
     if (place, connect) == ("pdsh", "pipe") or (runtime, image) == ("host", "ompi4"):
         return False
-    # a plain run of the tests: MPI 4 where its image is there anyway, and each place's usual connection
+    # a plain run of the tests: MPI 4 where its image is there anyway, places by turn, and each place's usual connection
+    turn = AXES["runtime"].index(runtime) + AXES["begun"].index(begun)
+    by_turn = begun == "srun" or place == AXES["place"][turn % 3]
     usual = "ssh" if place == "pdsh" else "pipe"
-    return full() or ((image == "ompi5") == (runtime in (*MADE, "host")) and connect in ("none", usual))
+    return full() or (by_turn and (image == "ompi5") == (runtime in (*MADE, "host")) and connect in ("none", usual))
 
 
 def line(nodes: Sequence[str], runtime: str, begun: str, place: str, image: str, connect: str) -> list[str]:

@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from .batch import end, output, submit
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, SRUN, Way, some
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, Way, some
 from .stage import TOP, Cluster, Desk
 
 pytestmark = pytest.mark.live
@@ -83,9 +83,7 @@ def said(text: str) -> list[str]:
     return sorted(line for line in text.splitlines() if line.startswith("rank "))
 
 
-@pytest.mark.parametrize(
-    ("way", "code"), some([*product(MAIN, (0, 3))], [(INSIDE, 0), (MPIRUN, 3), (SRUN, 0)]), ids=str
-)
+@pytest.mark.parametrize(("way", "code"), some([*product(MAIN, (0, 3))], [(INSIDE, 0), (MPIRUN, 3)]), ids=str)
 def test_submit_is_a_run(cluster: Cluster, desk: Desk, way: Way, code: int) -> None:
     """The same calls of srun, our own and mpirun's; the same ranks on the same nodes with the same environment, whose
     values arrive byte for byte, whatever their names; the same exit code; and no secret in any file of ours."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from .cells import HELLO, Way, cells, full, some
+from .cells import HELLO, Way, cells, full, one, some
 from .reports import check, only_line, ranks, refusal, shown
 from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 from .test_ends import FOREVER, SECONDS, act, clean_soon, start
@@ -30,7 +31,7 @@ CELLS = cells(
     ),  # an open file, by which MPICH's starters speak, is what these two have to hand on
     together=1,  # test_matrix.py has the rest
 )
-BATCH = cells({"runtime": ("docker", "podman"), "start": ("inside", "mpirun", "srun")}, together=1)
+BATCH = one(3, tuple(itertools.product(("docker", "podman"), ("inside", "mpirun", "srun"))))
 ENDS = cells(
     {
         "runtime": ("docker", "podman", "charliecloud"),

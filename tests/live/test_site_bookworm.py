@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from . import test_ends, test_env, test_exec, test_exit_codes, test_signals, test_sites, test_submit
-from .cells import HELLO, Way, cells, one, some
+from .cells import HELLO, Way, cells, full, one, some
 from .conftest import NAME, up
 from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk
@@ -95,6 +95,7 @@ def test_older_slurm_says_what_cannot_be(cluster: Cluster) -> None:
     test_sites.cannot(cluster, "bookworm")
 
 
+@pytest.mark.skipif(not full(), reason="--full: an image for docker on each node")
 def test_older_docker_runs(cluster: Cluster) -> None:
     """Docker 20.10, both modes."""
     cluster.tool("engines")
