@@ -123,11 +123,9 @@ class Launch:
     def _serve(self) -> None:
         self.records.clock.mark("serve")
         self.serving = self._start("serve", Phase.SERVE, piped=True)
-        extra: dict[str, str] = {}
+        extra = {"in_step": ""} if self.step else {}
         if self.plan.connect and CONNECTS[self.plan.connect].KEYED:
             extra.update(keys.make())
-        if self.step:
-            extra["in_step"] = ""
         if self.plan.spec.start.mode == "outside-in":
             launch = self.scheduler.launch_environment(self.plan, self.site)
             extra["launch.env"] = kit.outside_environment(self.plan, launch)
