@@ -360,7 +360,7 @@ mnrun_forwarder=$!
 trap finish EXIT
 trap 'exit 143' INT HUP
 trap warned TERM
-if [[ ! -e in_step ]]; then # the launcher is a task of a step, receives these signals too, and passes them on
+if [[ ! -e in_step ]]; then # a launcher that is a task of a step receives these signals too, and passes them on
   trap 'sent USR1' USR1
   trap 'sent USR2' USR2
 fi
