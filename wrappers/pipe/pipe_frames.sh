@@ -31,11 +31,16 @@
 WINDOW=8 # messages of each stream of a command that may be on the way
 CHUNK=65536 # bytes in one message: as many as a pipe of Linux holds (pipe(7))
 sent=0 # characters of the stream
-reader='' # a process that waits for the stream
+waited='' # the background process that was waited for last
 read -r self <"$here/self"
 
 # The sourcing script sets `word` to ask or answer, and `way` to the other node and ID.
 say() { printf '%s\n' "$word $way $*" 1<>"$here/up"; } # the guard adds its own node
+
+release() { # End the last background process, unless it was waited for
+  # A signal may arrive between the start of the process and the next command. `$!` has the pid even then.
+  if [ "${!-}" != "$waited" ]; then kill -KILL "$!"; fi 2>/dev/null
+}
 
 follow() { # WORDS…: Send WORDS behind the data
   echo across 1<>"$here/up" # the guard reads `across` after the first such word
@@ -77,12 +82,11 @@ pump() { # KIND ROOM BOX: Send the input from file descriptor 3 in messages of K
     done
     begin=$sent
     LC_ALL=C dd bs="$CHUNK" count=1 <&3 >"$chunk" 2>/dev/null &
-    reader=$!
     # dd fails where the disk is full. This counts data that is never sent, so the receiver notices the loss. An input
     # that cannot be read has no data, and dd fails too: then as much fits into another file.
-    wait "$reader" ||
+    wait "$!" ||
       { [ "$1" = in ] && dd if=/dev/zero bs="$CHUNK" count=1 >"$3.try" 2>/dev/null; } || sent=$((sent + 1))
-    reader=''
+    waited=$!
     if [ ! -s "$chunk" ]; then return 0; fi
     # A pipe that was full may have more. busybox has no iflag, and sends less at once. dd also fails where no more has
     # come yet, so its message tells that the disk is full.

@@ -83,12 +83,12 @@ mkfifo "$box.back" "$box.room" 2>/dev/null || fail "cannot write to $here"
 exec 4<>"$box.room" 5<>"$box.back"
 if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
-sender='' giver=''
+sender=''
 leave() { # CODE: Remove the files and exit with CODE
   trap '' HUP INT TERM
-  if [ -e "$box.given" ]; then sender=''; fi
-  # shellcheck disable=SC2086  # each is a pid, or nothing
-  kill $sender $giver 2>/dev/null
+  release
+  { : >"$box.over"; } 2>/dev/null
+  if [ -n "$sender" ] && [ ! -e "$box.given" ]; then kill "$sender" 2>/dev/null; fi
   rm -f "$box".*
   exit "$1"
 }
@@ -122,22 +122,22 @@ if [ -n "$input" ]; then
   exec 3<&0 # a background process gets /dev/null as its standard input (POSIX, 2.9.3)
   {
     # A waiting dd would take the input of a later program.
-    trap 'kill -KILL $reader 2>/dev/null; exit' TERM
+    trap 'release; exit' TERM
     trap '' HUP INT
+    if [ -e "$box.over" ] || [ ! -e "$box.back" ]; then exit; fi # a shell that has just begun can lose a TERM
     exec 5>&-
     pump in 0 "$box"
     if [ "$sent" = 0 ]; then say 'eof 0'; else follow "eof $sent"; fi
     { : >"$box.given"; } 2>/dev/null # the pid of this process may be another's from now on
   } &
-  sender=$!
+  sender=$! waited=$!
 fi
 
 put() { # out|err FILE: Print a message of output, and ask for the next
   # A trap interrupts only `wait`, so base64 runs in the background (POSIX, Signals and Error Handling).
   base64 -d <"$box.$1.$2" &
-  giver=$!
-  wait "$giver" || end HUP # the reader of the output has gone
-  giver=''
+  wait "$!" || end HUP # the reader of the output has gone
+  waited=$!
   say "took $1"
 }
 

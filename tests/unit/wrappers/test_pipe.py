@@ -157,6 +157,26 @@ quiet; cat err; ls done 2>/dev/null || :"""
     assert asking(script) == ["255", "ssh: n1: a part of its input was lost on the way"]
 
 
+# Where a shell is slow: between the start of a process and the next command, and so that it loses an early signal.
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("pipe_frames.sh", '>"$chunk" 2>/dev/null &\n', "sleep 0.3\n"),
+        ("pipe_ssh.sh", "# A waiting dd would take the input of a later program.\n", "trap '' TERM; sleep 0.3\n"),
+    ],
+)
+@pytest.mark.parametrize("bash", [False, True], ids=["dash", "bash"])
+def test_who_waits_for_input_does_not_outlive_the_command(
+    asking: Asking, home: Path, name: str, before: str, after: str, bash: bool
+) -> None:
+    """Hydra never closes the input. It waits for the end of the output, whose pipe all processes have from it."""
+    text = (home / name).read_text()
+    assert text.count(before) == 1
+    (home / name).write_text(text.replace(before, before + after))
+    script = "mkfifo in; exec 5<>in; sh ./pipe_ssh.sh n1 true <&5 {all}>&1 | cat; quiet; echo ended"
+    assert asking(script, bash=bash) == ["ended"]
+
+
 def test_a_part_of_a_command_is_lost(asking: Asking) -> None:
     """Nobody waits for ever, and none of it runs."""
     script = (
