@@ -75,14 +75,18 @@ class Job:
         self._err: IO[bytes] = tempfile.TemporaryFile()
         source = _open(stdin)
         try:
-            self.process = subprocess.Popen(argv, stdin=source, stdout=self._out, stderr=self._err)
+            self.process = subprocess.Popen(argv, stdin=source, stdout=self._out, stderr=self._err, umask=0o022)
         finally:
             if not isinstance(source, int):
                 source.close()
 
     def so_far(self) -> Result:
         code = self.process.returncode
-        return Result(-1 if code is None else code, _all(self._out), _all(self._err).decode("utf-8", "replace"))
+        if code is None:
+            code = -1
+        elif code < 0:  # a signal, as a shell would tell it
+            code = 128 - code
+        return Result(code, _all(self._out), _all(self._err).decode("utf-8", "replace"))
 
     def saying(self, wanted: Callable[[Result], bool], what: str, seconds: float = PATIENCE) -> Result:
         """What it has said once `wanted` is true of it; fails where it ends before."""
@@ -135,7 +139,7 @@ class Cluster:
     # Commands
 
     def argv(self, node: str, user: str, words: Sequence[str | bytes], cwd: str = "") -> list[str | bytes]:
-        """The cluster tool's `exec`, without the tool: it takes three times as long to start."""
+        """The cluster tool's `exec`, without the tool: it takes three times as long to start. It forwards signals."""
         return [sys.executable, "-IS", door.__file__, str(self._pid(node)), *enter.words(words, user, cwd, "xterm")]
 
     def _pid(self, node: str) -> int:
@@ -164,8 +168,9 @@ class Cluster:
         cwd: str = "",
         seconds: float = PATIENCE,
     ) -> Result:
-        """A command of alice's on the login node, from its start to its end."""
-        return Job(self.argv(node, user, words, cwd), stdin).end(seconds)
+        """A command of alice's on the login node, from its start to its end. No signal of ours reaches it."""
+        line = [*namespaces.nsenter(self._pid(node)), *enter.words(words, user, cwd, "xterm")]
+        return Job(line, stdin).end(seconds)
 
     def launch(
         self,

@@ -27,7 +27,7 @@ def words(argv: Sequence[T], user: str, cwd: str | None, term: str) -> list[str 
         "/usr/bin/setpriv", "--reuid", uid, "--regid", uid, "--init-groups",
         # If the caller is killed, it is as if a connection broke.
         "--pdeathsig", "HUP",
-        "/usr/bin/env", "-i", "-C", cwd or home,
+        "/usr/bin/env", "--default-signal", "-i", "-C", cwd or home,
         f"HOME={home}", f"USER={user}", f"LOGNAME={user}", "SHELL=/bin/bash",
         f"PATH={PATH}", f"TERM={term}", "LANG=C.UTF-8", *argv,
     ]  # fmt: skip
