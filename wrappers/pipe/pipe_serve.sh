@@ -99,7 +99,10 @@ pump err "$WINDOW" "$box"
 wait "$out" # the pumps end once all output is on its way
 wait "$command"
 code=$?
-if [ -n "$feeder" ] && [ ! -e "$box.fed" ]; then kill -KILL "$feeder" 2>/dev/null; fi
+if [ -n "$feeder" ] && [ ! -e "$box.fed" ]; then
+  kill -KILL "$feeder"
+  wait "$feeder" # until its end, it may write `fed`
+fi 2>/dev/null
 out=0
 read -r out <"$box.count"
 close

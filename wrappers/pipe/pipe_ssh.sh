@@ -87,8 +87,11 @@ sender=''
 leave() { # CODE: Remove the files and exit with CODE
   trap '' HUP INT TERM
   release
-  { : >"$box.over"; } 2>/dev/null
-  if [ -n "$sender" ] && [ ! -e "$box.given" ]; then kill "$sender" 2>/dev/null; fi
+  if [ -n "$sender" ] && [ ! -e "$box.given" ]; then
+    echo over >"$box.over"
+    kill "$sender"
+    wait "$sender" # until its end, it writes files
+  fi 2>/dev/null
   rm -f "$box".*
   exit "$1"
 }
@@ -124,7 +127,7 @@ if [ -n "$input" ]; then
     # A waiting dd would take the input of a later program.
     trap 'release; exit' TERM
     trap '' HUP INT
-    if [ -e "$box.over" ] || [ ! -e "$box.back" ]; then exit; fi # a shell that has just begun can lose a TERM
+    if [ -e "$box.over" ]; then exit; fi # a shell that has just begun can lose a TERM
     exec 5>&-
     pump in 0 "$box"
     if [ "$sent" = 0 ]; then say 'eof 0'; else follow "eof $sent"; fi
