@@ -31,7 +31,10 @@ case $mnrun_connect in
 esac
 
 hand() { # TO LINE: Write LINE to the pipe TO, if a process still holds its other end
-  if [ -p "$1" ]; then echo "$2" 1<>"$1"; fi 2>/dev/null || :
+  if [ -p "$1" ]; then
+    echo "$2" 1<>"$1"
+    [ -p "$1" ] || rm -f "$1" # the pipe had gone, and the redirection has made a file
+  fi 2>/dev/null || :
 }
 
 # shellcheck disable=SC2013  # pids
@@ -47,8 +50,8 @@ below() { # PID: Stop PID and all its descendants, and print them
 }
 
 umask 077
-# A shell without a terminal starts background processes that ignore SIGINT. An image's env may be able to restore it
-# for the user's command. In other images a Ctrl-C arrives as TERM.
+# A shell without a terminal starts background processes that ignore SIGINT and SIGQUIT. An image's env may be able to
+# restore them for the user's command. In other images a Ctrl-C arrives as TERM.
 plain=unknown
 while read -r node id kind data; do
   box=run.$node.$id
@@ -67,7 +70,7 @@ while read -r node id kind data; do
       ) &
       ;;
     signal)
-      case $plain$data in INT) data=TERM ;; esac
+      case $plain$data in INT | QUIT) data=TERM ;; esac
       if ! { read -r state <"$box.run" && [ "$state" = runs ]; } 2>/dev/null; then continue; fi
       echo "$data" >"$box.stop" || :
       hand "$box.room.out" stop

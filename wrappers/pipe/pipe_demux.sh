@@ -26,11 +26,14 @@ route() { # Route the guard's present line, which is for this node
     got) reader=$box.room ;;
     *) text="$kind $text" ;;
   esac
-  if [[ -p $reader ]]; then
-    echo "$text" 1<>"$reader"
-  elif [[ $text == [ieo]* ]]; then
-    rm -f "$box.${text/ /.}" # the message of a stream that nobody reads any more
-  fi 2>/dev/null || true
+  {
+    if [[ -p $reader ]]; then
+      echo "$text" 1<>"$reader"
+      [[ ! -p $reader ]] || return 0
+      rm -f "$reader" # the pipe had gone, and the redirection has made a file
+    fi
+    [[ $text != [ieo]* ]] || rm -f "$box.${text/ /.}" # the message of a stream that nobody reads any more
+  } 2>/dev/null || true
 }
 
 # mawk would wait for a full buffer of input without `-W interactive`, and other awks ignore that.
@@ -73,7 +76,7 @@ exec < <(
       next
     }
     # The end of a stream may be missing. eof and code carry the length.
-    $5 == "eof" && $6 != end[box ".in"] + 0 { say("in gap"); next }
+    $5 == "eof" && $6 != end[box ".in"] + 0 { say("in gap"); say("in " slot[box ".in"] + 0); over(box); next }
     $5 == "code" && ($7 != end[box ".out"] + 0 || $8 != end[box ".err"] + 0) { say("code gap"); next }
     { print; fflush() }
     $5 ~ /^(eof|code|no)$/ { over(box) }

@@ -9,7 +9,7 @@
 # Kinds of `ask`, from the asking node:
 #     words :TEXT:           a part of a command that is too long for one line
 #     run INPUT N :TEXT:     the last part, after N others. INPUT is 1 where standard input follows
-#     in DATA, eof N         standard input, and its end
+#     in DATA, eof N         standard input, and its end. `eof cut` ends an input that nobody reads any more
 #     took out|err           one more message of this stream may come
 #     signal NAME            send this signal to the command
 # Kinds of `answer`, from the node that runs the command:
@@ -40,6 +40,13 @@ say() { printf '%s\n' "$word $way $*" 1<>"$here/up"; } # the guard adds its own 
 release() { # End the last background process, unless it was waited for
   # A signal may arrive between the start of the process and the next command. `$!` has the pid even then.
   if [ "${!-}" != "$waited" ]; then kill -KILL "$!"; fi 2>/dev/null
+}
+
+late() { # STREAM…: Set `late` to the messages of these streams that may come while `rm` already has its names
+  late=''
+  for stream; do
+    for slot in 0 1 2 3 4 5 6 7; do late="$late $box.$stream.$slot"; done # WINDOW
+  done
 }
 
 follow() { # WORDS…: Send WORDS behind the data

@@ -107,5 +107,7 @@ out=0
 read -r out <"$box.count"
 close
 if [ "$out $sent" = '0 0' ]; then say "code $code 0 0"; else follow "code $code $out $sent"; fi
+late ${input:+in}
 export LC_ALL=C
-exec rm -f "$box".*
+# shellcheck disable=SC2086  # names
+exec rm -f "$box".* $late

@@ -8,6 +8,7 @@ here=${here%/bin} # on a node this is bin/ssh
 me=ssh
 LC_ALL=C # each character is a byte
 unset TMOUT # with the user's, bash would end a `read`
+trap '' USR1 USR2 # Slurm sends a step's signal to all its processes, and it is for the program
 
 fail() { # WORDS…: Print WORDS as an error, and exit with ssh's code
   echo "$me: $*" >&2
@@ -85,14 +86,17 @@ if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
 sender=''
 leave() { # CODE: Remove the files and exit with CODE
-  trap '' HUP INT TERM
+  trap '' HUP INT QUIT TERM
   release
   if [ -n "$sender" ] && [ ! -e "$box.given" ]; then
     echo over >"$box.over"
     kill "$sender"
+    echo stop >&4 # a signal just before a `read` does not end it
     wait "$sender" # until its end, it writes files
   fi 2>/dev/null
-  rm -f "$box".*
+  late out err
+  # shellcheck disable=SC2086  # names
+  rm -f "$box".* $late
   exit "$1"
 }
 end() { # SIGNAL: Forward SIGNAL, which ends this ssh, to the command
@@ -100,7 +104,7 @@ end() { # SIGNAL: Forward SIGNAL, which ends this ssh, to the command
   leave 255
 }
 mind() { # Trap the signals that end ssh
-  for signal in HUP INT TERM; do
+  for signal in HUP INT QUIT TERM; do
     # shellcheck disable=SC2064  # the signal's name is filled in now
     trap "end $signal" "$signal"
   done
@@ -125,8 +129,8 @@ if [ -n "$input" ]; then
   exec 3<&0 # a background process gets /dev/null as its standard input (POSIX, 2.9.3)
   {
     # A waiting dd would take the input of a later program.
-    trap 'release; exit' TERM
-    trap '' HUP INT
+    trap 'release; [ -z "${line-}" ] || follow "eof cut"; exit' TERM
+    trap '' HUP INT QUIT
     if [ -e "$box.over" ]; then exit; fi # a shell that has just begun can lose a TERM
     exec 5>&-
     pump in 0 "$box"

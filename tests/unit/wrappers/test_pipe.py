@@ -177,6 +177,23 @@ def test_who_waits_for_input_does_not_outlive_the_command(
     assert asking(script, bash=bash) == ["ended"]
 
 
+def test_an_input_that_is_not_read_to_its_end(asking: Asking) -> None:
+    """Its messages go, also one that was not whole."""
+    script = """for n in 1 2 3 4 5 6 7 8; do yes | head -c 3000000 | sh ./pipe_ssh.sh n1 'head -n 1'; done; quiet
+ls -d run.* ask.* 2>/dev/null || :"""
+    assert asking(script) == ["y"] * 8
+
+
+@pytest.mark.parametrize("bash", [False, True], ids=["dash", "bash"])
+def test_signals_of_the_one_who_asks(asking: Asking, bash: bool) -> None:
+    """A signal to a whole step is for the program. One that ends ssh ends the command as well."""
+    start = (
+        "mkfifo in; exec 5<>in; env --default-signal sh ./pipe_ssh.sh n1 'echo up; exec sleep 20' <&5 >out & wanted=$!"
+    )
+    up = "until [[ -s out ]]; do read -rt 0.02 -u 8; done; kill -USR1 $wanted; kill -USR2 $wanted; kill -QUIT $wanted"
+    assert asking(f"{start}; {up}; wait $wanted; echo $?; quiet; cat out", bash=bash) == ["255", "up"]
+
+
 def test_a_part_of_a_command_is_lost(asking: Asking) -> None:
     """Nobody waits for ever, and none of it runs."""
     script = (
@@ -266,6 +283,8 @@ def test_what_comes_down_for_a_command_comes_in_blocks(sh: Shell, tmp_path: Path
         "ask n1 n3 Xyz eof 2",
         "ask n1 n3 Cut in+ 0-2 33",
         "ask n1 n3 Cut eof 4",
+        "ask n1 n3 Left in+ 0-2 33",
+        "ask n1 n3 Left eof cut",
         "answer n1 n2 AbC got 1",
         "answer n1 n2 AbC code 7 22410 20",
         "answer n1 n2 Whole out 0-1 1",
@@ -302,6 +321,6 @@ done""",
         "run.n3.Xyz.in.said": "in 0\neof 2",
         "run.n3.Xyz.in.0": "33",
         "run.n3.Xyz.room.err.said": "1",
-        "run.n3.Cut.in.said": "in gap",
+        "run.n3.Cut.in.said": "in gap\nin 0",
         "run.n3.Cut.in.0": "33",
     }
