@@ -165,9 +165,13 @@ def kill(processes: Sequence[Process], signum: int = signal.SIGKILL) -> None:
 @contextmanager
 def bystander(cluster: Cluster, node: str = FIRST) -> Iterator[Process]:
     """A process of alice's that has nothing to do with any job; it must outlive what is done meanwhile."""
+
+    def there() -> list[Process]:
+        return [p for p in found(cluster, *BYSTANDER, node=node) if p.argv == BYSTANDER]
+
     with cluster.running(BYSTANDER, node=node) as job:
-        wait_for(lambda: bool(found(cluster, *BYSTANDER, node=node)), "there")
-        (process,) = [p for p in found(cluster, *BYSTANDER, node=node) if p.argv == BYSTANDER]
+        wait_for(lambda: bool(there()), "there")  # what starts it has its words, too
+        (process,) = there()
         yield process
         assert job.process.poll() is None, "the bystander was killed"
         assert process in cluster.processes(), "the bystander was killed"
