@@ -7,6 +7,7 @@ with cluster.running(cluster.launch("sleep", "600", nodes=2)) as job: …
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import signal
@@ -307,7 +308,7 @@ class Cluster:
                 yield from (f"{node}: {folder}/{name}" for name in there if not name.startswith(PODMANS))
             for home in self.path("/home", node).iterdir():
                 names = {entry.name for entry in home.iterdir()} - {".mnrun", ".apptainer", ".bash_history"}
-                names |= {str(record.relative_to(home)) for record in home.glob(f"{INSTANCES}/*/*/*")}
+                names |= {os.path.relpath(record, home) for record in glob.glob(f"{home}/{INSTANCES}/*/*/*")}
                 yield from (f"{node}: {home.name}'s ~/{name}" for name in names)
                 for folder in (".mnrun", ".mnrun/jobs"):
                     if (home / folder).is_dir():
@@ -379,6 +380,12 @@ class Desk:
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in self.cluster.path(self.path).iterdir())
+
+
+def below(top: Path) -> Iterator[Path]:
+    """All that lies below a folder, whose content may go meanwhile: for that, Path.rglob raises an error."""
+    for folder, folders, names in os.walk(top):
+        yield from (Path(folder, name) for name in (*folders, *names))
 
 
 def wait_for(

@@ -15,7 +15,7 @@ import pytest
 
 from .cells import HELLO, full
 from .reports import check, refusal
-from .stage import LOGIN, Cluster, Desk, Result, wait_for
+from .stage import LOGIN, Cluster, Desk, Result, below, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -43,7 +43,7 @@ def cache(cluster: Cluster, registry: None) -> Iterator[str]:
 def files(cluster: Cluster) -> list[str]:
     """What of images is in the cache, but for the folders; what nodes said of them lies in facts/."""
     cache = cluster.path(CACHE)
-    paths = (path.relative_to(cache) for path in sorted(cache.rglob("*")) if path.is_file())
+    paths = (path.relative_to(cache) for path in sorted(below(cache)) if path.is_file())
     return [str(path) for path in paths if path.parts[0] != "facts"]
 
 
