@@ -125,7 +125,7 @@ def test_alloc_that_is_cancelled_or_over(cluster: Cluster) -> None:
         assert mine(result)[-1].startswith("salloc: Job submit/allocate failed: "), result
     for words, code, said in (
         (["scancel", "-n", "hello"], 143, "was cancelled"),
-        (["sh", "-c", "scontrol update jobid=$(squeue -h -o %i) EndTime=now+1"], 124, "reached its time limit"),
+        (["sh", "-c", "scontrol update jobid=$(squeue -h -t R -o %i) EndTime=now+1"], 124, "reached its time limit"),
     ):
         with cluster.running(["mnrun", *TWO, "-t", "9", *INSIDE.words, "--", HELLO, "-s", "3600"]) as job:
             job.saying(everybody_spoke(2), "running")

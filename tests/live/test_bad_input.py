@@ -164,7 +164,7 @@ def test_bad_input_when_the_head_comes_late(cluster: Cluster, held: str, desk: D
     result = run(cluster, held, "-Q", *BOX, "--chdir", "/no/such", HELLO, PATH=f"{desk.path}:{path}")
     said = re.sub(r"^srun: error: node01: task 0: User defined signal 1\n", "", result.err)
     only_line(replace(result, err=said), 121, "/no/such")
-    assert not [process for process in cluster.processes() if "mnrun_told" in " ".join(process.argv)]
+    wait_for(lambda: not any("mnrun_told" in " ".join(p.argv) for p in cluster.processes()), "without the head")
 
 
 # The job directory

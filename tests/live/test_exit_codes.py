@@ -59,7 +59,7 @@ def test_exit_of_one_rank_ends_the_others(cluster: Cluster, desk: Desk, way: Way
     though no MPI is there to notice. The others would sleep for an hour, one of them in the same container."""
     one = f'[ "${{OMPI_COMM_WORLD_RANK-$PMIX_RANK}}" = {rank} ]'
     program = desk.put(f"uneven.{rank}", f"#!/bin/sh\n{one} || exec sleep 3600\nexit 9\n", 0o755)
-    result = cluster.mnrun(*way.words, "--", program, nodes=2, seconds=60)
+    result = cluster.mnrun(*way.words, "--", program, nodes=2)
     assert result.code == 9, result
 
 

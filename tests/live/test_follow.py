@@ -142,7 +142,7 @@ def test_the_life_of_jobs(queue: Queue) -> None:
 def _follows_to_the_end(queue: Queue, talk: str) -> None:
     """From before it begins until its outcome is there, without a question to Slurm."""
     before = len(queue.asked())
-    with queue.following("logs", "-f", talk, poll="30s") as job:
+    with queue.following("logs", "-f", talk, poll="10m") as job:
         job.saying(lambda said: "line 1\n" in said.out, "telling as the job runs")
         done = job.end()
     assert len(queue.asked()) == before

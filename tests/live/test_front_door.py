@@ -180,7 +180,7 @@ def test_front_door_of_pdsh_that_is_killed(cluster: Cluster, desk: Desk) -> None
             if process.node == LOGIN and process.argv[0].rpartition("/")[2] in ("pdsh", "ssh"):
                 with suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
-        wait_for(lambda: not [p for p in cluster.processes() if p.node != LOGIN], "ended on the hosts", 30)
+        wait_for(lambda: not [p for p in cluster.processes() if p.node != LOGIN], "ended on the hosts", 120)
 
 
 DOCKED = """\

@@ -150,7 +150,9 @@ def test_hostile_umask(cluster: Cluster, way: Way, mask: str) -> None:
         assert seen == (8 if way.start == "inside" else 0)  # the user's and the host's, on each node
         (records,) = cluster.path("/home/alice/.mnrun/jobs").iterdir()
         assert records.stat().st_mode & 0o777 == 0o700
-        assert all(path.stat().st_mode & 0o077 == 0 for path in records.rglob("*"))
+        for path in below(records):
+            with suppress(FileNotFoundError):
+                assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_hostile_home_is_not_touched(cluster: Cluster) -> None:

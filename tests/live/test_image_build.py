@@ -161,7 +161,7 @@ def test_image_build_is_stopped(cluster: Cluster, desk: Desk, slow: str, signum:
         (mnrun,) = cluster.mnruns()
         os.kill(mnrun.pid, signum)
         assert job.end().code == 128 + signum
-    wait_for(lambda: not cluster.processes(), "free of processes", 15)
+    wait_for(lambda: not cluster.processes(), "free of processes", 40)
     assert not list(cluster.path("/tmp").iterdir())
     assert signum == signal.SIGKILL or desk.names() == ["slow.def"]
     desk.put("slow.def", f"Bootstrap: localimage\nFrom: {BASE}\n")

@@ -11,7 +11,7 @@ import pytest
 
 from .cells import OMPI5
 from .reports import refusal
-from .stage import LOGIN, TOP, Cluster, Desk, wait_for
+from .stage import LOGIN, TOP, Cluster, Desk, below, wait_for
 
 pytestmark = pytest.mark.live
 
@@ -88,7 +88,7 @@ def test_image_pull_is_cut_off(cluster: Cluster, registry: None) -> None:
                 os.kill(mnrun.pid, signal.SIGKILL)
                 assert job.end().code == 128 + signal.SIGKILL
             wait_for(lambda: not list(refs.glob("*.lock*")), "free of locks")
-            assert [path.name for path in refs.parent.rglob("*") if path.is_file()] == [first]
+            wait_for(lambda: [p.name for p in below(refs.parent) if p.is_file()] == [first], "rid of half a layer")
             cluster.put(OPEN, "", uid=0)
             done = cluster.alice(pull)
             assert done.code == 0 and not list(refs.glob("*.layers")), done

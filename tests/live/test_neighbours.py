@@ -29,7 +29,7 @@ def test_neighbours_all_succeed(cluster: Cluster, first: str, second: str) -> No
     """Two jobs of alice's and one of bob's run at once on all nodes; every one of them is whole."""
     with ExitStack() as stack:
         jobs = [
-            stack.enter_context(cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "20"), user=user))
+            stack.enter_context(cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "40"), user=user))
             for way, user in ((NAMED[first], "alice"), (NAMED[second], "alice"), (INSIDE, "bob"))
         ]
         for job in jobs:

@@ -126,7 +126,7 @@ def test_ends_of_a_script_of_ones_own(cluster: Cluster, desk: Desk, before: str)
     assert cluster.alice(["scancel", number]).code == 0
     wait_for(lambda: not files_of(cluster), "clean", 28, lambda: "\n".join(cluster.leftovers()))
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h", "-o", "%i"), "without the job", 60)
-    assert not cluster.processes()
+    wait_for(lambda: not cluster.processes(), "without processes", 60)
     cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")  # of an mnrun that was killed
     assert (f"mnrun: job {number} was cancelled" in desk.read("err").decode()) == bool(before)
 

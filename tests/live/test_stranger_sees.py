@@ -140,8 +140,10 @@ def slain(cluster: Cluster) -> str:
         up(cluster, 1, SECOND)
         kill(cluster.mnruns(), signal.SIGSTOP)  # so that it sends no step after them
         number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
-        kill([*undertakers(cluster), *undertakers(cluster, SECOND)])
-        kill([process for process in cluster.processes() if process.uid == ALICE and process.node != LOGIN])
+        there = [*undertakers(cluster), *undertakers(cluster, SECOND)]
+        there += [process for process in cluster.processes() if process.uid == ALICE and process.node != LOGIN]
+        kill(there, signal.SIGSTOP)  # none of them acts on the end of another
+        kill(there)
         kill(cluster.mnruns())
         job.end()
     for process in cluster.processes():
