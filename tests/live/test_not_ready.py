@@ -123,16 +123,16 @@ def test_not_ready_at_the_deadline(cluster: Cluster, desk: Desk) -> None:
         0o755,
     )
     bind = ["--connect", "ssh", "--bind", f"{lazy}:/usr/local/sbin/sshd"]
-    words = ["--start-timeout", "12s", *bind, *INSIDE.words, "--", HELLO]
+    words = ["--start-timeout", "30s", *bind, *INSIDE.words, "--", HELLO]
     job = submit(cluster, desk, "-w", "node[01-02]", *words)
     begin = time.monotonic()
-    result = cluster.mnrun(*words, seconds=90)
-    line = refusal(result, 124, "node02", "12 s", "--start-timeout")
+    result = cluster.mnrun(*words)
+    line = refusal(result, 124, "node02", "30 s", "--start-timeout")
     assert "node03" not in line
-    assert 11 < time.monotonic() - begin < 60
+    assert 29 < time.monotonic() - begin < 120
     submitted = end(cluster, desk, job)
     assert (submitted.code, submitted.out) == (124, ""), submitted
-    assert "mnrun: 1 of 2 nodes not ready after 12 s: node02: not ready yet" in submitted.err, submitted
+    assert "mnrun: 1 of 2 nodes not ready after 30 s: node02: not ready yet" in submitted.err, submitted
     assert "--start-timeout allows more time" in submitted.err, submitted
 
 

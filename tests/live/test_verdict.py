@@ -94,8 +94,8 @@ def test_verdict_of_an_mpirun_that_hangs(cluster: Cluster, desk: Desk) -> None:
     """It holds neither a plan nor a job: both say so."""
     program = desk.put("hang", "#!/bin/sh\nsleep 3600\n", 0o755)
     stuck = ("-B", f"{program}:{MPIRUN}", "--image", OMPI5)
-    late = cluster.mnrun("--start-timeout", "12s", *stuck, "--", HELLO, nodes=2)
-    refusal(late, 124, "4 of 4 ranks, of node[01-02], not started 12 s after", "mpirun may hang")
+    late = cluster.mnrun("--start-timeout", "30s", *stuck, "--", HELLO, nodes=2)
+    refusal(late, 124, "4 of 4 ranks, of node[01-02], not started 30 s after", "mpirun may hang")
     asked = cluster.mnrun("plan", *stuck, "--", HELLO, nodes=1)
     assert any("/usr/bin/mpirun, which hangs" in line for line in told(asked.out)), asked
 
