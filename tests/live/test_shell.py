@@ -193,7 +193,7 @@ def test_shell_ended_while_it_waits_for_nodes(cluster: Cluster) -> None:
             terminal.expect("queued and waiting")
             terminal.write("\x03")
             assert terminal.end() == 130
-        assert len(cluster.root(LOGIN, "squeue", "-h").splitlines()) == 1
+        wait_for(lambda: len(cluster.root(LOGIN, "squeue", "-h").splitlines()) == 1, "withdrawn")
 
 
 @pytest.mark.parametrize("words", [("--image", OMPI5), ("--runtime", "host")], ids=lambda words: words[-1])
