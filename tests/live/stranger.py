@@ -162,6 +162,12 @@ def kill(processes: Sequence[Process], signum: int = signal.SIGKILL) -> None:
             os.kill(process.pid, signum)
 
 
+def at_once(processes: Sequence[Process]) -> None:
+    """Kill them all before one of them can act on another's death, as a lost node does."""
+    kill(processes, signal.SIGSTOP)
+    kill(processes)
+
+
 @contextmanager
 def bystander(cluster: Cluster, node: str = FIRST) -> Iterator[Process]:
     """A process of alice's that has nothing to do with any job; it must outlive what is done meanwhile."""

@@ -8,8 +8,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -17,6 +17,7 @@ from .cells import HELLO, INSIDE, MPIRUN, SRUN, Way, cells, full, one, some
 from .conftest import NAME, up
 from .reports import everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Process, wait_for
+from .stranger import at_once
 from .test_ends import FOREVER, act, clean_soon, files_of, launcher, test_end_from_outside
 from .test_env import test_env_of_the_host_stays_there, test_env_of_the_job, test_env_temporary_directory
 from .test_exec import test_nothing_of_exec_outlives_the_job
@@ -76,14 +77,6 @@ def programs(cluster: Cluster) -> list[Process]:
 def launchers(cluster: Cluster) -> list[Process]:
     """All that a launch has on the login node: mnrun, salloc, srun with its helper, and who shows that it lives."""
     return [p for p in cluster.processes() if p.node == LOGIN]
-
-
-def at_once(processes: Sequence[Process]) -> None:
-    """Kill them all before one of them can act on another's death, as a lost node does."""
-    for signum in (signal.SIGSTOP, signal.SIGKILL):
-        for process in processes:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signum)
 
 
 BY_NAME = {str(way): way for way in MODES}

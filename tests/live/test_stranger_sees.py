@@ -20,6 +20,7 @@ from .stranger import (
     SLEEP,
     SRUN_HOST,
     Stranger,
+    at_once,
     kill,
     place_of,
     programs,
@@ -142,8 +143,7 @@ def slain(cluster: Cluster) -> str:
         number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
         there = [*undertakers(cluster), *undertakers(cluster, SECOND)]
         there += [process for process in cluster.processes() if process.uid == ALICE and process.node != LOGIN]
-        kill(there, signal.SIGSTOP)  # none of them acts on the end of another
-        kill(there)
+        at_once(there)
         kill(cluster.mnruns())
         job.end()
     for process in cluster.processes():
