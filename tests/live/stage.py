@@ -7,7 +7,6 @@ with cluster.running(cluster.launch("sleep", "600", nodes=2)) as job: …
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import signal
@@ -308,7 +307,8 @@ class Cluster:
                 yield from (f"{node}: {folder}/{name}" for name in there if not name.startswith(PODMANS))
             for home in self.path("/home", node).iterdir():
                 names = {entry.name for entry in home.iterdir()} - {".mnrun", ".apptainer", ".bash_history"}
-                names |= {os.path.relpath(record, home) for record in glob.glob(f"{home}/{INSTANCES}/*/*/*")}
+                records = (path for path in below(home / INSTANCES) if path.match(f"{INSTANCES}/*/*/*"))
+                names |= {str(record.relative_to(home)) for record in records}
                 yield from (f"{node}: {home.name}'s ~/{name}" for name in names)
                 for folder in (".mnrun", ".mnrun/jobs"):
                     if (home / folder).is_dir():
