@@ -24,7 +24,15 @@ SHIM = """\
 case ${{MNRUN_JOB_ID:+marked}}$* in {cases}) until [ -e {open} ]; do sleep 0.1; done ;; esac
 exec /usr/bin/{program} "$@"
 """
-SHIMS = {"serve": ("mkdir", "*'-- /tmp/mnrun.'*"), "await": ("apptainer", "marked*"), "stop": ("awk", "*")}
+SHIMS = {
+    "serve": ("mkdir", "*'-- /tmp/mnrun.'*"),
+    "await": ("apptainer", "marked*"),
+    "stop": ("rm", "*'-- /'*'/tmp/mnrun.'*"),
+}
+# A guard whose container has enclosed all processes of its node need not look for others by awk. It waits at rm. awk
+# stands there late, because guards use it before; rm stands there early, because bash remembers where a program is.
+LATE = ("awk", "*")
+PLACES = {f"/usr/local/bin/{program}" for program, _ in (*SHIMS.values(), LATE)}
 GATE = Path(__file__).parent / "gate.py"
 PORT = 5002
 
@@ -74,7 +82,7 @@ class Hold:
         if self.phase in ("run", "stop"):
             job.saying(lambda said: (said.err + self.written()).count("up\n") >= RANKS, "running on all ranks")
         if self.phase == "stop":
-            self.shim()
+            self.put(*LATE)
             self.end()
         if self.phase in SHIMS:
             self._of(job, lambda: self._held() == set(NODES))
@@ -83,11 +91,10 @@ class Hold:
         job.saying(lambda _: condition(), f"in the phase {self.phase}")
 
     def _held(self) -> set[str]:
-        shim = f"/usr/local/bin/{SHIMS[self.phase][0]}"
-        return {process.node for process in self.cluster.processes() if shim in process.argv[:2]}
+        return {process.node for process in self.cluster.processes() if PLACES & set(process.argv[:2])}
 
-    def shim(self) -> None:
-        program, cases = SHIMS[self.phase]
+    def put(self, program: str, cases: str) -> None:
+        """Put what waits in front of a program of the nodes."""
         for node in NODES:
             text = SHIM.format(cases=cases, open=OPEN, program=program)
             self.cluster.put(f"/usr/local/bin/{program}", text, 0o755, node, 0)
@@ -118,11 +125,10 @@ def held(cluster: Cluster, phase: str, desk: Desk) -> Iterator[Hold]:
                 yield Hold(cluster, desk, phase, gate)
         else:
             hold = Hold(cluster, desk, phase, None)
-            if phase in ("serve", "await"):
-                hold.shim()
+            if phase in SHIMS:
+                hold.put(*SHIMS[phase])
             yield hold
     finally:
-        shims = [f"/usr/local/bin/{program}" for program, _ in SHIMS.values()]
         for node in (LOGIN, *NODES):
             if cluster.model.pid(node) is not None:
-                cluster.root(node, "rm", "-f", OPEN, "/run/faults.gate.py", *(shims if node != LOGIN else ()))
+                cluster.root(node, "rm", "-f", OPEN, "/run/faults.gate.py", *(PLACES if node != LOGIN else ()))
