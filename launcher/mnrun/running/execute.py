@@ -158,6 +158,7 @@ class Launch:
                 self.screen.phase(f"waiting for the nodes: {len(self.roster.workers)}/{len(self.roster.nodes)} ready")
             self.roster.lose(self.unguarded, reasons.GUARD_KILLED)
             refused = bool(self.roster.failed or self.roster.gone or self.roster.lost)
+            self.forward.heed(self.roster.take_warning())
             if self.forward.over:
                 raise Broken(self._why_cut_off)
             if self.serving_ended or (refused and self.roster.settled):
@@ -211,8 +212,7 @@ class Launch:
                 raise Broken(partial(self._failure, copy.deepcopy(self.roster)))
             if self.code is None and (self.serving_ended or self.forward.over):
                 raise Broken(self._why_cut_off)
-            if self.roster.take_warning():
-                self.forward.ask()
+            self.forward.heed(self.roster.take_warning())
 
     def _is_over(self) -> bool:
         return self.forward.is_over(self.roster.take_warning())
@@ -357,7 +357,7 @@ class Launch:
         if self.cut_off or self._is_over() or (unsure and not self.scheduler.runs(self.site.job)):
             raise self._why_cut_off()
         if self.code and self.silent and not self.serving_ended:
-            raise NodeError(f"{nodeset.fold(self.silent)}: lost while the program ran")
+            raise NodeError(f"{nodeset.fold(self.silent)}: lost while the job ran")
         if self.code == 0:
             transport.check(self.plan, self.roster)
         # after one rank failed, srun's exit code is that of the ranks that it ended

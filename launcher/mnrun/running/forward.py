@@ -82,6 +82,11 @@ class Forward:
 
         threading.Thread(target=answer, daemon=True).start()
 
+    def heed(self, warned: bool) -> None:
+        """Ask whether the job is over, if a TERM has `warned` a guard."""
+        if warned:
+            self.ask()
+
     def learn(self, name: str, answer: object) -> None:
         """Take in the answer to `ask`."""
         assert isinstance(answer, tuple)

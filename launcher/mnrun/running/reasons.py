@@ -105,7 +105,7 @@ class Reasons:
         lost = self._scheduler.why_down(self._plan.layout.nodes)
         if lost:
             states = nodeset.folded({node: f"Slurm says {state}" for node, state in lost.items()})
-            return NodeError(f"lost while the program ran: {states}", LEAVE_OUT.format(nodeset.fold(lost)))
+            return NodeError(f"lost while the job ran: {states}", LEAVE_OUT.format(nodeset.fold(lost)))
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {self._job} failed")
         words = " | ".join(messages[-3:]) or "without a message"

@@ -108,7 +108,7 @@ ENDS: dict[str, tuple[Play, Outcome | LaunchError]] = {
     ),
     "a node that is silent after a failure": (
         Play(go=say(*RANKS) + ended("run", 1), close=say(BYE[0])),
-        NodeError("node02: lost while the program ran"),
+        NodeError("node02: lost while the job ran"),
     ),
     "a serving step that is killed": (
         Play(go=say(*RANKS) + noise("srun: error: slurmd gone\r") + ended("serve", 137), close=[]),
@@ -204,7 +204,7 @@ def test_a_term_that_is_a_warning(launch: Launcher) -> None:
 def test_a_node_that_slurm_has_lost(launch: Launcher, slurm: Slurm) -> None:
     """By its name, with Slurm's word for it."""
     slurm.ending, slurm.thoughts = "NODE_FAIL", {"node02": "down*"}
-    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*; leave it out with "):
+    with pytest.raises(NodeError, match=r"^lost while the job ran: node02: Slurm says down\*; leave it out with "):
         launch(Play(go=say(*RANKS) + ended("serve", 143), close=[]))
 
 
@@ -213,7 +213,7 @@ def test_a_program_that_leaves_with_0_as_its_node_is_lost(launch: Launcher, slur
     play = Play(close=say(BYE[0]))
     assert launch(play) == Outcome(0, FOUND)
     slurm.ending, slurm.runs, slurm.thoughts = "NODE_FAIL", False, {"node02": "down*"}
-    with pytest.raises(NodeError, match=r"^lost while the program ran: node02: Slurm says down\*; leave it out with "):
+    with pytest.raises(NodeError, match=r"^lost while the job ran: node02: Slurm says down\*; leave it out with "):
         launch(play)
 
 

@@ -36,6 +36,14 @@ def test_a_launcher_that_was_stopped(launch: Launcher, stage: Stage, mocker: Moc
     assert launch.carry_out(replace(plan, spec=changed(plan.spec, timeout=1.5))).code == 0
 
 
+def test_a_node_that_fails_before_all_are_ready(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
+    """Slurm warns the guards of the other nodes, which must clean up before it kills them."""
+    slurm.ending, slurm.runs, slurm.thoughts = "NODE_FAIL", False, {"node02": "down*"}
+    stage.play = Play(kit=say(READY[0], "warned node01"))
+    with pytest.raises(NodeError, match=r"^lost while the job ran: node02: Slurm says down\*; leave it out with "):
+        launch.carry_out(make(build("./app"), 2, 1))
+
+
 def test_ranks_that_do_not_come(launch: Launcher, stage: Stage) -> None:
     """An mpirun that hangs holds nobody longer than nodes may."""
     ready = say("here node01", "here node02", *READY)
