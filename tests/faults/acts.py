@@ -50,11 +50,15 @@ def _power(node: str) -> Act:
     def act(scene: Scene) -> Generator[None, None, None]:
         yield
         time.sleep(6 if node == LOGIN else 0)
+        registry = any(p.node == node and p.argv[0].endswith("docker-registry") for p in scene.cluster.processes())
         scene.cluster.tool("kill", node)
         try:
             yield
         finally:
             scene.cluster.tool("heal", node)
+            scene.cluster.restarted(node)
+            if registry:
+                scene.cluster.tool("registry")
 
     return act
 

@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from live.cells import MPIRUN
 from live.reports import mine
 from live.stage import LOGIN, Cluster, Result, wait_for
 
@@ -96,8 +97,7 @@ def _left(cluster: Cluster, before: checker.Picture, fault: Fault, limit: float)
             wait_for(lambda: _calm(cluster, before), "without processes", limit, lambda: _shown(cluster, before))
             cluster.root(LOGIN, "scancel", *scene_jobs)
         wait_for(lambda: idle(cluster), "idle", 90)
-        words = ["--mode", "inside-out", "--connect", "pipe", "--runtime", "host", "--", "true"]
-        done = cluster.mnrun(*words, nodes=2, tasks=1)
+        done = cluster.mnrun(*MPIRUN.words, "--", "true", nodes=2)
         assert done.code == 0, done
     left, took = checker.wait_same(cluster.model, before, limit)
     wait_for(lambda: idle(cluster), "idle", 90)

@@ -22,7 +22,9 @@ session
 if [[ $mnrun_place == */hold ]]; then # Apptainer names the shared instance by the second pid
   echo "$$ $PPID" >holder
   source ./sweep.sh
+  source ./leftovers.sh
   unname "$PPID" # a power failure of the node may have left one
+  ghosts >/dev/null
 fi
 
 # A killed srun leaves a directory of PMIx in this step's place.

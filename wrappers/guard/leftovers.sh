@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154  # mnrun_into, the text of into.sh
-# The guard and clean.sh source this file on a node, after processes.sh. It removes the remains of the user's jobs.
+# Wrappers on a node source this file, after names.sh and processes.sh. It removes the remains of the user's jobs.
 # Slurm kills a guard together with its undertaker in a step that is out of memory, or is cancelled with KILL.
 # The user's next launch removes such remains, and so does `mnrun clean --nodes`.
 # A job whose guard or undertaker lives is left alone, and so is a directory that --keep has kept.
@@ -26,4 +26,17 @@ remains() { # Remove the remains of ended jobs, and print each directory
       echo "$place"
     ) </dev/null 2>/dev/null || true
   done
+}
+
+ghosts() { # Remove Apptainer's records of shared containers that ended with the node's power, and print them
+  # They lie in the home, so they outlive the node. Apptainer names each by the pid of the process that started it. In a
+  # container with pids of its own, a living process is not to be seen. So a record also has to be older than the
+  # node's start.
+  local record began up now
+  instances
+  for record in "$REPLY"/sharens_instance_*; do
+    [[ ${record##*_} =~ ^[0-9]+$ && ! -e /proc/${record##*_} ]] || continue
+    began=$(stat -c %Y "$record") && read -r up _ </proc/uptime && printf -v now '%(%s)T' -1 || continue
+    ((began < now - ${up%.*})) && rm -rf -- "$record" && echo "$record"
+  done 2>/dev/null || true
 }

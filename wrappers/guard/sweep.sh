@@ -116,11 +116,9 @@ sweep_all() { # End containers and processes. Set mnrun_left to those that remai
 
 unname() { # PID: Remove the files that Apptainer has named after PID
   # A killed `apptainer exec --sharens` leaves them. In /dev/shm, another user may have made that name.
-  local host
   [[ $1 =~ ^[0-9]+$ ]] || return 0
-  host_name && host=$REPLY
-  user_name
-  rm -rf "/dev/shm/sharens_instance_$1" "${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$host/$REPLY/sharens_instance_$1" || true
+  instances
+  rm -rf "/dev/shm/sharens_instance_$1" "$REPLY/sharens_instance_$1" || true
 }
 
 beside() { # DIRECTORY: Test whether a directory that lies beside the node directory is there, and the user's

@@ -10,3 +10,10 @@ user_name() { # Set REPLY to the name of the user, or to `user` where the node k
   REPLY=${REPLY@P} # bash(1), PROMPTING
   [[ $REPLY != 'I have no name!' ]] || REPLY=user
 }
+
+instances() { # Set REPLY to the directory in which Apptainer records the user's shared containers of this host
+  local host
+  host_name && host=$REPLY
+  user_name
+  REPLY=${APPTAINER_CONFIGDIR:-${HOME-}/.apptainer}/instances/app/$host/$REPLY
+}

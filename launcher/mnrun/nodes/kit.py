@@ -117,7 +117,7 @@ def remains() -> str:
     """Return the script that `mnrun clean --nodes` runs on a node. It removes the remains of killed jobs, and names
     them."""
     assignments = environment.assignments({"mnrun_into": spoken(INTO)})
-    return wrapper(PROCESSES) + wrapper("leftovers.sh") + assignments + wrapper(CLEAN)
+    return "".join(map(wrapper, ("names.sh", PROCESSES, "leftovers.sh"))) + assignments + wrapper(CLEAN)
 
 
 def asking() -> str:

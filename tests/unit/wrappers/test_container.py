@@ -75,16 +75,24 @@ def test_a_container_of_the_node_s_own_user_is_joined_by_its_name(node: Node, li
 
 
 def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> None:
-    """Apptainer names it by its parent, and a node that lost its power has the numbers again; others' names stay."""
+    """Apptainer names it by its parent, and a node that lost its power has the numbers again; others' names stay.
+
+    A record from before the node's start goes unless its process lives. A later one stays: that process may not be to
+    be seen.
+    """
     node.fill(2, mode="outside-in", launcher="srun", force=True)
     script = """
     mkdir hold; HOME=$PWD; name=.apptainer/instances/app/$(uname -n)/$(id -un)/sharens_instance_
     mkdir -p "$name$$" "${name}other"; echo 1 >"/dev/shm/sharens_instance_$$"
+    mkdir "${name}999999998" "${name}999999999" "${name}1"; touch -d @0 "${name}other" "${name}999999999" "${name}1"
     bash -p -c "$1" "$PWD" clean_env.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"
     ls -d "$name"* /dev/shm/sharens_instance_$$
     """
     said = node.sh(f"cd {node.path}\n{script}\n:", kit.spoken(kit.INTO)).decode().splitlines()
-    assert [line.rsplit("/", 1)[-1] for line in said] == ["- -", "sharens_instance_other"]
+    assert [line.rsplit("/", 1)[-1] for line in said] == [
+        "- -",
+        *(f"sharens_instance_{kept}" for kept in ("1", "999999998", "other")),
+    ]
 
 
 def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
