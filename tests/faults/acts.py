@@ -134,7 +134,7 @@ def _urgent(cluster: Cluster) -> Iterator[Callable[[], None]]:
     """Make a partition before whose jobs others must go, and yield what hands in one."""
     scontrol = partial(cluster.root, LOGIN, "scontrol")
     scontrol("create", "partition=urgent", "nodes=ALL", "PriorityTier=10", "PreemptMode=off")
-    words = ["sbatch", "-p", "urgent", "-N2", "--exclusive", "-o", "/dev/null", "--wrap", "true"]
+    words = ["sbatch", "-p", "urgent", "-w", f"{HEAD},{WORKER}", "--exclusive", "-o", "/dev/null", "--wrap", "true"]
 
     def hand_in() -> None:
         done = cluster.alice(words)
@@ -164,9 +164,8 @@ def _requeued(scene: Scene) -> Generator[None, None, None]:
         wait_for(lambda: " JobState=PENDING " in shown(), "requeued", state=shown)
         scene.cluster.root(LOGIN, "scontrol", "update", f"jobid={job}", "StartTime=now+3")
         yield
-        scene.cluster.root(
-            LOGIN, "sh", "-c", f"rm -rf {RECORDS}/slurm.json {RECORDS}/jobs/*"
-        )  # a submitted job keeps them
+        words = f"rm -rf {RECORDS}/slurm.json {RECORDS}/jobs/*"  # a submitted job keeps them
+        scene.cluster.root(LOGIN, "sh", "-c", words)
 
 
 # What Slurm's commands do first. The number of each call lies in a file, so that every third fails, and not by chance.
