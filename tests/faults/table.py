@@ -107,7 +107,7 @@ FAULTS = {
         _lives("network of a worker cut for 5 s"),
         _lives("network of a worker flaps for 10 s", ("serve", "await", "run")),
         _lost("network of a worker cut for 60 s", phases=("run",), within=70.0),  # slurmstepd tries to report
-        Fault("network of a worker cut for good", BEGUN, {"": (121, 124), "stop": (0, 121)}, (WORKER,)),
+        Fault("network of a worker cut for good", BEGUN, {"": (121, 124), "stop": (0, 121)}, (WORKER,), within=70.0),
         Fault("connections of a worker reset", ("await", "run", "stop"), {"": (121,), "stop": (0, 121)}, (WORKER,)),
         _lives("3 of 10 packets of a worker lost", codes={"": (0, 121, 124)}),
         _lives("clock of a worker 10 minutes ahead", ("await", "run", "stop")),
