@@ -23,8 +23,11 @@ mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME-}}
 echo "here $mnrun_node"
 mnrun_fail() { echo "fail $mnrun_node $1" && exit 1; }
 umask 077
-trap '' HUP INT TERM # until the directory would go with this process. The end of the lease ends it as well
-mkdir -- "$0" 2>/dev/null || {
+# Until the directory goes with this process, a signal is only noted, and mkdir ignores it.
+mnrun_ended=''
+trap mnrun_ended=1 HUP INT TERM
+(trap '' HUP INT TERM; exec mkdir -- "$0") 2>/dev/null || {
+  [ -z "$mnrun_ended" ] || exit 143
   [ ! -O "$0.lease" ] || rm -rf -- "$0.lease" # lease.sh made it
   [ ! -e "$0" ] && [ ! -L "$0" ] || mnrun_fail "cannot make $0 on this node: another user has made it"
   mnrun_fail "cannot make $0 on this node: ${0%/*} is full, or not writable"
@@ -32,6 +35,7 @@ mkdir -- "$0" 2>/dev/null || {
 cd -- "$0" || exit 1
 trap 'cd / && rm -rf -- "$0" "$0.lease"' EXIT
 trap - HUP INT TERM
+[ -z "$mnrun_ended" ] || exit 143
 [ "${BASH_VERSINFO[0]}${BASH_VERSINFO[1]}" -ge 44 ] || mnrun_fail "bash $BASH_VERSION is too old: mnrun needs 4.4 or newer on the nodes"
 # `own` names the maker of the directory by its pid, its start time (proc(5), field 22) and the boot of the node, because
 # pids are used again.

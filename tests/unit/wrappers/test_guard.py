@@ -48,7 +48,7 @@ def test_a_term_as_the_directory_is_made(sh: Shell, tmp_path: Path) -> None:
 kill -TERM $PPID $$
 EOF
     PATH=$PWD/bin:$PATH bash -p -c "$1" "$PWD/job" </dev/null >/dev/null; echo $?"""
-    assert sh(script, wrapper("boot.sh"), shell="bash") == b"1\n"
+    assert sh(script, wrapper("boot.sh"), shell="bash") == b"143\n"
     assert not (tmp_path / "job").exists()
 
 
