@@ -27,8 +27,8 @@ umask 077
 mnrun_ended=''
 trap mnrun_ended=1 HUP INT TERM
 (trap '' HUP INT TERM; exec mkdir -- "$0") 2>/dev/null || {
-  [ -z "$mnrun_ended" ] || exit 143
   [ ! -O "$0.lease" ] || rm -rf -- "$0.lease" # lease.sh made it
+  [ -z "$mnrun_ended" ] || exit 143
   [ ! -e "$0" ] && [ ! -L "$0" ] || mnrun_fail "cannot make $0 on this node: another user has made it"
   mnrun_fail "cannot make $0 on this node: ${0%/*} is full, or not writable"
 }

@@ -40,16 +40,18 @@ def function(name: str, script: str = "guard.sh") -> str:
     return text[start:end]
 
 
-def test_a_term_as_the_directory_is_made(sh: Shell, tmp_path: Path) -> None:
-    """It stayed, if the signal came before bash was ready to remove it."""
-    script = """mkdir bin; cat >bin/mkdir <<'EOF'; chmod 700 bin/mkdir
+@pytest.mark.parametrize("made", ['/bin/mkdir "$@"', "false"])
+def test_a_term_as_the_directory_is_made(sh: Shell, tmp_path: Path, made: str) -> None:
+    """It stayed, if the signal came before bash was ready to remove it. The lease under pdsh goes with it."""
+    script = f"""mkdir bin job.lease; cat >bin/mkdir <<'EOF'; chmod 700 bin/mkdir
 #!/bin/sh
-/bin/mkdir "$@"
+{made}; code=$?
 kill -TERM $PPID $$
+exit "$code"
 EOF
     PATH=$PWD/bin:$PATH bash -p -c "$1" "$PWD/job" </dev/null >/dev/null; echo $?"""
     assert sh(script, wrapper("boot.sh"), shell="bash") == b"143\n"
-    assert not (tmp_path / "job").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("job")] == []
 
 
 def test_an_undertaker_that_cannot_start(sh: Shell, tmp_path: Path) -> None:
