@@ -14,7 +14,7 @@ PHASES = {
     "serve": "the guards are about to make their directories",
     "await": "the guards are about to start their containers",
     "run": "all ranks have spoken",
-    "stop": "the program has ended, and the guards look for what is left",
+    "stop": "the program has ended, and the guards look for what is left, or are about to remove it",
 }
 MODES = {"ssh": "inside-out by ssh", "pipe": "inside-out by the pipe", "outside": "outside-in by mpirun"}
 PLACES = {"slurm": "Slurm", "cgroup": "Slurm with control groups", "hosts": "hosts without a scheduler"}
