@@ -5,7 +5,6 @@ disks.py has those of file systems and clocks.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -25,10 +24,10 @@ from .table import HEAD, WORKER
 
 def _of_launcher(*signums: int, pause: float = 0.0) -> Act:
     def strike(scene: Scene) -> None:
-        launcher = scene.launcher()
+        launcher = scene.cluster.launcher()
         for number, signum in enumerate(signums):
             time.sleep(pause if number else 0)
-            os.kill(launcher.pid, signum)
+            launcher.send(signum)
 
     return once(strike)
 
@@ -104,16 +103,16 @@ def _lossy(scene: Scene) -> Generator[None, None, None]:
 
 def _controller(seconds: float) -> Act:
     def strike(scene: Scene) -> None:
-        pid = daemon(scene, "slurmctld", LOGIN)
-        os.kill(pid, signal.SIGSTOP)
+        controller = daemon(scene, "slurmctld", LOGIN)
+        controller.send(signal.SIGSTOP)
         time.sleep(seconds)
-        os.kill(pid, signal.SIGCONT)
+        controller.send(signal.SIGCONT)
 
     return once(strike)
 
 
 def _restart(scene: Scene) -> None:
-    os.kill(daemon(scene, "slurmd", WORKER), signal.SIGTERM)
+    daemon(scene, "slurmd", WORKER).send(signal.SIGTERM)
     wait_for(lambda: "slurmd" not in scene.cluster.root(WORKER, "ps", "-e", "-o", "comm="), "without slurmd", 20)
     scene.cluster.root(WORKER, "/usr/sbin/slurmd")
 

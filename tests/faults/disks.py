@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import tempfile
@@ -69,10 +68,10 @@ def hanging(scene: Scene) -> Generator[None, None, None]:
         )
         try:
             yield
-            pid = outer(cluster, LOGIN, cluster.root(LOGIN, "pidof", "-s", "fuse-overlayfs").strip())
-            os.kill(pid, signal.SIGSTOP)
+            overlay = outer(cluster, LOGIN, cluster.root(LOGIN, "pidof", "-s", "fuse-overlayfs").strip())
+            overlay.send(signal.SIGSTOP)
             time.sleep(SHORT)
-            os.kill(pid, signal.SIGCONT)
+            overlay.send(signal.SIGCONT)
             yield
         finally:
             cluster.root(LOGIN, "umount", "--lazy", RECORDS)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from live.stage import LOGIN, USERS, Cluster, Process
+from rehearsal import signals
 
 ALICE = USERS[0]
 RECORDS = "/home/alice/.mnrun"
@@ -24,10 +25,6 @@ class Scene:
     """The cluster with the launch, and the Slurm jobs of its user."""
 
     cluster: Cluster
-
-    def launcher(self) -> Process:
-        (one,) = self.cluster.mnruns()
-        return one
 
     def mine(self, *nodes: str) -> list[Process]:
         return [p for p in self.cluster.processes() if p.uid == ALICE and p.node in nodes]
@@ -46,8 +43,7 @@ def kill(processes: Iterable[Process], signum: int = signal.SIGKILL) -> None:
     assert victims, "the fault has no victim"
     for each in (signal.SIGSTOP, signum) if signum == signal.SIGKILL else (signum,):
         for victim in victims:
-            with suppress(ProcessLookupError):
-                os.kill(victim.pid, each)
+            victim.send(each)
 
 
 def once(strike: Callable[[Scene], object]) -> Act:
@@ -61,18 +57,19 @@ def once(strike: Callable[[Scene], object]) -> Act:
     return act
 
 
-def daemon(scene: Scene, name: str, node: str) -> int:
-    """Return the pid of a daemon of root's or Slurm's, as this machine knows it."""
+def daemon(scene: Scene, name: str, node: str) -> Process:
+    """Return a daemon of root's or Slurm's."""
     return outer(scene.cluster, node, scene.cluster.root(node, "pidof", "-s", name).strip())
 
 
-def outer(cluster: Cluster, node: str, inside: str) -> int:
-    """Return this machine's number of a process that the node knows by `inside`."""
+def outer(cluster: Cluster, node: str, inside: str) -> Process:
+    """Return the process that the node knows by the number `inside`."""
     network = os.stat(f"/run/netns/{cluster.model.netns(node)}").st_ino
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError, StopIteration):
                 names = next(x for x in (entry / "status").read_text().splitlines() if x.startswith("NSpid:"))
                 if names.split()[-1] == inside and (entry / "ns/net").stat().st_ino == network:
-                    return int(entry.name)
+                    pid = int(entry.name)
+                    return Process(pid, entry.stat().st_uid, node, (), began=signals.began(pid))
     raise AssertionError(f"no process {inside} on {node}")

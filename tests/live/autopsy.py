@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from rehearsal import signals
 from rehearsal.model import SUBORDINATES, USERS
 from rehearsal.network import NETNS
 
@@ -50,10 +51,14 @@ def processes(pid: int) -> str:
     lines = sorted(_lines(nodes))
     for line in lines:
         if "/mnrun " in line:
-            with suppress(ProcessLookupError):
-                os.kill(int(line.split()[1]), signal.SIGABRT)
+            mnrun = int(line.split()[1])
+            signals.send(mnrun, signal.SIGABRT, partial(_runs_mnrun, mnrun))
     time.sleep(1)
     return "\n".join(["node pid ppid group session foreground state wait words", *lines])
+
+
+def _runs_mnrun(pid: int) -> bool:
+    return b"/mnrun\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def _identity(path: Path) -> int:

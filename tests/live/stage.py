@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Union
 
-from rehearsal import door, enter, model, namespaces
+from rehearsal import door, enter, model, namespaces, signals
 
 from . import autopsy
 
@@ -62,6 +62,11 @@ class Process:
     node: str
     argv: tuple[str, ...]
     parent: int = 0
+    began: int = 0  # with the number it names one process for ever
+
+    def send(self, signum: int) -> None:
+        """Send it a signal, unless it has ended."""
+        signals.send(self.pid, signum, lambda: signals.began(self.pid) == self.began)
 
     def __str__(self) -> str:
         return f"{self.node}: process {self.pid} of {self.uid}: {' '.join(self.argv)[:150]}"
@@ -270,18 +275,24 @@ class Cluster:
                 words = Path(entry.path, "cmdline").read_bytes().split(b"\0")[:-1]
                 status = Path(entry.path, "status").read_text(errors="replace")
                 parent, owner = (int(status.split(f"\n{key}:")[1].split()[0]) for key in ("PPid", "Uid"))
+                began = signals.began(int(entry.name))
             except (OSError, IndexError):
                 continue
             uid = max(uid, owner)  # the folder of an undumpable process (sshd's) is root's
             if words and (uid in USERS or uid >= model.SUBORDINATES):
                 argv = tuple(word.decode("utf-8", "replace") for word in words)
-                found.append(Process(int(entry.name), uid, node, argv, parent))
+                found.append(Process(int(entry.name), uid, node, argv, parent, began))
         return found
 
     def mnruns(self) -> list[Process]:
         """The launchers that run. A child has its parent's words until its exec, and is none of them."""
         found = {p.pid: p for p in self.processes() if any(word.endswith("/bin/mnrun") for word in p.argv[:2])}
         return [process for process in found.values() if process.parent not in found]
+
+    def launcher(self) -> Process:
+        """The one launcher that runs."""
+        (one,) = self.mnruns()
+        return one
 
     def leftovers(self) -> list[str]:
         """What is there now that was not there at the beginning, a line each."""
@@ -346,8 +357,7 @@ class Cluster:
         """Take away by force what a failed test left, so that the next one starts clean."""
         others = [p for p in self.processes() if str(p) not in self._before]
         for process in others:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
+            process.send(signal.SIGKILL)
         jobs = [line.split()[2] for line in self._slurm() if line.startswith("Slurm job")]
         if jobs:
             self.root(LOGIN, "scancel", *jobs)

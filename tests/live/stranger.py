@@ -6,10 +6,9 @@ quicker than alice her command waits for him, on her side of the race: who wins 
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +94,7 @@ def lair(cluster: Cluster) -> Iterator[Stranger]:
     finally:
         for process in cluster.processes():
             if process.uid == BOB:
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
+                process.send(signal.SIGKILL)
         for node in everywhere:
             cluster.root(
                 node,
@@ -136,9 +134,8 @@ def slow(cluster: Cluster, pattern: str, *nodes: str) -> Iterator[None]:
 def inner(process: Process) -> tuple[str, str, str]:
     """The number of a process as its node knows it, that of its session, and when it began."""
     status = Path(f"/proc/{process.pid}/status").read_text()
-    began = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19]
     numbers = {line.split(":")[0]: line.split()[-1] for line in status.splitlines() if line.startswith("NS")}
-    return numbers["NSpid"], numbers["NSsid"], began
+    return numbers["NSpid"], numbers["NSsid"], str(process.began)
 
 
 def found(cluster: Cluster, *wanted: str, node: str = FIRST) -> list[Process]:
@@ -158,8 +155,7 @@ def guards(cluster: Cluster, node: str = FIRST) -> list[Process]:
 def kill(processes: Sequence[Process], signum: int = signal.SIGKILL) -> None:
     assert processes
     for process in processes:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signum)
+        process.send(signum)
 
 
 def at_once(processes: Sequence[Process]) -> None:

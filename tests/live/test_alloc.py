@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
@@ -35,12 +34,6 @@ def last_job(cluster: Cluster) -> str:
     """What Slurm knows of its newest job."""
     number = cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-S", "-i", "-o", "%i").split()[0]
     return cluster.root(LOGIN, "scontrol", "-o", "show", "job", number)
-
-
-def launcher(cluster: Cluster) -> int:
-    """The process number of the one mnrun that runs."""
-    (process,) = cluster.mnruns()
-    return process.pid
 
 
 @pytest.mark.parametrize("way", one(0, [INSIDE, SRUN]), ids=str)
@@ -102,13 +95,13 @@ def test_alloc_is_given_back_at_a_signal(cluster: Cluster, signum: signal.Signal
     ):
         job.saying(lambda result: BUSY in result.err, "waiting")
         assert len(queue(cluster)) == 2
-        os.kill(launcher(cluster), signum)
+        cluster.launcher().send(signum)
         result = job.end()
         assert (result.code, result.out) == (code, ""), result
         wait_for(lambda: len(queue(cluster)) == 1, "withdrawn")
     with cluster.running(["mnrun", *TWO, *INSIDE.words, "--", HELLO, "-s", "3600"]) as job:
         job.saying(everybody_spoke(2), "running")
-        os.kill(launcher(cluster), signum)
+        cluster.launcher().send(signum)
         assert job.end().code == code
     given_back(cluster)
     assert re.search(rf"JobState=FAILED .*ExitCode={code}:0", last_job(cluster)), last_job(cluster)
@@ -178,7 +171,7 @@ def test_alloc_for_more_time_than_there_is(cluster: Cluster, desk: Desk) -> None
             job.saying(
                 lambda result: "is queued: asks for more time than the partition allows" in result.err, "waiting"
             )
-            os.kill(launcher(cluster), signal.SIGINT)
+            cluster.launcher().send(signal.SIGINT)
             result = job.end()
         assert (result.code, mine(result)[1]) == (130, warning), result
         handed = cluster.alice(["mnrun", "submit", "-t", "20", *PLAIN, "--", "true"], cwd=desk.path)
@@ -200,7 +193,7 @@ def test_alloc_refuses_before_it_waits(cluster: Cluster) -> None:
         with cluster.running(["mnrun", *TWO, "--image", "/no/such.sif", "--", "true"]) as job:
             job.saying(lambda result: "no Slurm allocation here" in result.err, "waiting")
             first = mine(job.so_far())[0]
-            os.kill(launcher(cluster), signal.SIGINT)
+            cluster.launcher().send(signal.SIGINT)
             job.end()
     assert first == "warning: the image /no/such.sif is not on this machine; the job will fail unless its nodes have it"
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import pytest
 
@@ -22,13 +22,6 @@ pytestmark = pytest.mark.live
 SECONDS = 60.0  # says "never", not "slow"; Slurm itself waits 5 between its two signals
 FOREVER = (HELLO, "-s", "3600")
 STARTS = {str(way): way for way in (*MAIN, SSH, Way("mpirun", "host"))}
-
-
-def launcher(cluster: Cluster) -> int:
-    """The one launcher that runs."""
-    found = cluster.mnruns()
-    assert len(found) == 1, found
-    return found[0].pid
 
 
 def clean_soon(cluster: Cluster, begin: float, killed: bool = False, seconds: float = SECONDS) -> None:
@@ -62,12 +55,11 @@ def act(cluster: Cluster, how: str, job: Job) -> None:
         victims = [p for p in cluster.processes() if p.node == LOGIN and os.path.basename(p.argv[0]) == "srun"]
         assert victims, cluster.processes()
         for victim in victims:
-            with suppress(ProcessLookupError):  # one goes with the other
-                os.kill(victim.pid, signal.SIGKILL)
+            victim.send(signal.SIGKILL)  # one may have gone with the other
     elif how == "kill salloc":
         job.kill()  # the connection breaks: SIGHUP
     else:
-        os.kill(launcher(cluster), getattr(signal, how))
+        cluster.launcher().send(getattr(signal, how))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +169,7 @@ def test_end_by_ctrl_c_while_starting(cluster: Cluster) -> None:
             wait_for(lambda: any(p.argv[0] == "srun" for p in cluster.processes()), "started")
             begin = time.monotonic()
             wait_for(lambda begin=begin, delay=delay: time.monotonic() >= begin + delay, "some way on")  # type: ignore[misc]
-            os.kill(launcher(cluster), signal.SIGINT)
+            cluster.launcher().send(signal.SIGINT)
             result = job.end(SECONDS)
             assert result.code == 130, result
             assert "Traceback" not in result.err, result
@@ -191,7 +183,7 @@ def test_end_of_a_stubborn_program(cluster: Cluster, desk: Desk, way: Way) -> No
     with cluster.running(cluster.launch(*way.words, "--", program)) as job:
         job.saying(lambda result: result.out.count("here\n") == 8, "running on all ranks")
         begin = time.monotonic()
-        os.kill(launcher(cluster), signal.SIGTERM)
+        cluster.launcher().send(signal.SIGTERM)
         assert job.end(SECONDS).code == 143
         left = cluster.wait_clean(SECONDS, besides="~/desk.")
         assert not left, f"{time.monotonic() - begin:.0f} s: {left}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
@@ -46,7 +45,7 @@ def stop(cluster: Cluster, how: str) -> None:
         cluster.alice(["scancel", *cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()])
         return
     (launcher,) = [found for found in cluster.mnruns() if "exec" not in found.argv]
-    os.kill(launcher.pid, getattr(signal, how))
+    launcher.send(getattr(signal, how))
 
 
 def runs(cluster: Cluster) -> list[tuple[str, ...]]:
@@ -134,8 +133,7 @@ def test_exec_ends_with_its_caller(cluster: Cluster, how: str) -> None:
             callers = [p for p in cluster.processes() if p.node == LOGIN and "7200" in p.argv]
             for caller in callers:
                 if any(word.endswith(names) for word in caller.argv[:2]):
-                    with suppress(ProcessLookupError):  # the launcher ends its srun as well
-                        os.kill(caller.pid, getattr(signal, how))
+                    caller.send(getattr(signal, how))  # the launcher ends its srun as well
             wait_for(lambda: not asleep(), "without the command")
         assert job.process.poll() is None
 

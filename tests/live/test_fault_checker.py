@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from faults import checker
 
 from .stage import Cluster, wait_for
+from .stranger import bystander
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("faults")]
 
@@ -78,3 +82,18 @@ def test_a_planted_thing_is_reported(cluster: Cluster) -> None:
         with plant(cluster) as wanted:
             reported(cluster, before, wanted, kind)
     assert checker.wait_same(cluster.model, before, 10)[0] == []
+
+
+def test_a_signal_is_for_the_process_that_was_seen(cluster: Cluster) -> None:
+    """Its number may be another's by the time of the signal: a machine with 32768 of them soon begins anew."""
+    with bystander(cluster, NODE) as seen:
+        replace(seen, began=seen.began - 1).send(signal.SIGKILL)
+        time.sleep(0.2)
+    words = ["sleep", "3598"]
+    with cluster.running(words, node=NODE) as job:
+        wait_for(lambda: any(p.argv == tuple(words) for p in cluster.processes()), "there")
+        for process in cluster.processes():
+            if process.argv == tuple(words):
+                process.send(signal.SIGKILL)
+                process.send(signal.SIGKILL)  # it has ended, or is about to
+        assert job.end().code == 137

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pytest
 
@@ -145,8 +143,7 @@ def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> Non
         if how == "kill -9":
             first = [p for p in cluster.processes() if p.node == "node01" and any(DOOR in word for word in p.argv[:3])]
             for process in first:
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
+                process.send(signal.SIGKILL)
         elif how == "the step":
             number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
             cluster.root(LOGIN, "scancel", f"{number}.0")
@@ -178,8 +175,7 @@ def test_front_door_of_pdsh_that_is_killed(cluster: Cluster, desk: Desk) -> None
         job.saying(lambda result: "up" in result.out, "up")
         for process in cluster.processes():
             if process.node == LOGIN and process.argv[0].rpartition("/")[2] in ("pdsh", "ssh"):
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
+                process.send(signal.SIGKILL)
         wait_for(lambda: not [p for p in cluster.processes() if p.node != LOGIN], "ended on the hosts", 120)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -298,7 +297,7 @@ def test_hosts_are_left_clean_when_mnrun_is_killed(cluster: Cluster, rsh: str, w
     """kill -9 of mnrun: nothing of the job is left on any host within seconds."""
     with under_way(cluster, "--rsh", rsh, *words):
         for process in cluster.mnruns():
-            os.kill(process.pid, signal.SIGKILL)
+            process.send(signal.SIGKILL)
         clean_soon(cluster, time.monotonic(), killed=True)
 
 
@@ -310,10 +309,10 @@ def test_hosts_of_a_launcher_that_was_stopped(cluster: Cluster, rsh: str) -> Non
     program = ("sh", "-c", "echo up >&2; sleep 75; exit 3")
     with cluster.running(["mnrun", "--hosts", ALL, "--rsh", rsh, *INSIDE, "--", *program]) as job:
         job.saying(lambda said: said.err.count("up\n") == 8, "up on all hosts")
-        (launcher,) = cluster.mnruns()
-        os.kill(launcher.pid, signal.SIGSTOP)
+        launcher = cluster.launcher()
+        launcher.send(signal.SIGSTOP)
         time.sleep(36)
-        os.kill(launcher.pid, signal.SIGCONT)
+        launcher.send(signal.SIGCONT)
         result = job.end()
     assert result.code == 3, result
     assert "no answer from it" not in result.err, result

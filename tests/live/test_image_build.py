@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Iterator
@@ -158,8 +157,7 @@ def test_image_build_is_stopped(cluster: Cluster, desk: Desk, slow: str, signum:
     with cluster.running(words) as job:
         wait_for(sleeps, "building", state=lambda: str(job.so_far()))
         refusal(cluster.alice(words), 2, "another process builds")
-        (mnrun,) = cluster.mnruns()
-        os.kill(mnrun.pid, signum)
+        cluster.launcher().send(signum)
         assert job.end().code == 128 + signum
     wait_for(lambda: not cluster.processes(), "free of processes", 40)
     assert not list(cluster.path("/tmp").iterdir())

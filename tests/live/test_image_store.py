@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Iterator
@@ -84,8 +83,7 @@ def test_image_pull_is_cut_off(cluster: Cluster, registry: None) -> None:
             with cluster.running(pull) as job:
                 door.saying(lambda said: "held" in said.out, "held")
                 wait_for(lambda: any(refs.glob(f"*.layers/{first}")), "half pulled", 30, lambda: str(job.so_far()))
-                (mnrun,) = cluster.mnruns()
-                os.kill(mnrun.pid, signal.SIGKILL)
+                cluster.launcher().send(signal.SIGKILL)
                 assert job.end().code == 128 + signal.SIGKILL
             wait_for(lambda: not list(refs.glob("*.lock*")), "free of locks")
             wait_for(lambda: [p.name for p in below(refs.parent) if p.is_file()] == [first], "rid of half a layer")

@@ -8,7 +8,6 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -237,8 +236,7 @@ def test_images_of_a_launcher_that_is_killed(cluster: Cluster, slow: None) -> No
     with cluster.running(cluster.launch(*OUTSIDE, "--image", f"{OPEN}/small:1", *VERSION, nodes=2, tasks=1)) as job:
         wait_for(lambda: packing(cluster), "packing", state=lambda: str(job.so_far()))
         for process in cluster.mnruns():
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
+            process.send(signal.SIGKILL)
         gone(cluster)
     refusal(small(cluster, "-Q", "--pull", "never"), 121, "not in")  # and takes the dead one's records away
 

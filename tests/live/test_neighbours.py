@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from contextlib import ExitStack
 from itertools import product
@@ -84,13 +83,13 @@ def test_neighbours_survive_each_others_ends(cluster: Cluster, way: Way) -> None
         ]
         for job in long_ones:
             started(job)
-        survivors = {process.pid for process in cluster.mnruns()}
+        survivors = cluster.mnruns()
         check(cluster.mnrun(*way.words, "--", HELLO), *cluster.nodes)
 
         with cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "3600")) as victim:
             started(victim)
-            (launcher,) = (p.pid for p in cluster.mnruns() if p.pid not in survivors)
-            os.kill(launcher, signal.SIGKILL)
+            (launcher,) = (process for process in cluster.mnruns() if process not in survivors)
+            launcher.send(signal.SIGKILL)
             victim.end()
         with cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "3600")) as victim:
             started(victim)

@@ -7,7 +7,7 @@ import random
 import shlex
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import pytest
 
@@ -189,8 +189,7 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
         serving = [p for p in there if (os.path.basename(p.argv[0]), p.argv[-1]) == ("sh", "worker.sh")]
         assert serving, cluster.processes()
         for process in serving:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
+            process.send(signal.SIGKILL)
         result = job.end()
     assert result.code == 121, result
     assert any(line.startswith("node03: its container ended with") for line in mine(result)), result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -171,8 +170,7 @@ def test_shell_that_is_ended_from_outside(cluster: Cluster, how: str, where: lis
         elif how == "scancel":
             cluster.root(LOGIN, "scancel", "-u", "alice")
         else:
-            (launcher,) = cluster.mnruns()
-            os.kill(launcher.pid, getattr(signal, how))
+            cluster.launcher().send(getattr(signal, how))
         if how != "close":
             code = terminal.expect(r"code:(\d+)", SECONDS)[1]
             assert code == ("137" if how == "SIGKILL" else "143"), terminal.seen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -93,14 +92,14 @@ def test_a_signal_that_the_launchers_srun_forwards_late(cluster: Cluster, desk: 
     with cluster.running(line) as run:
         said = run.saying(lambda result: result.out.count("up ") == 4, "up")
         launchers = {p.pid for p in cluster.mnruns()}
-        sruns = [p.pid for p in cluster.processes() if p.parent in launchers and p.argv[0] == "srun"]
+        sruns = [p for p in cluster.processes() if p.parent in launchers and p.argv[0] == "srun"]
         assert sruns, "no srun of mnrun's"
-        for pid in sruns:
-            os.kill(pid, signal.SIGSTOP)
+        for srun in sruns:
+            srun.send(signal.SIGSTOP)
         cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("slurm job ")[1].split(")")[0])
         time.sleep(4)  # longer than guard.sh takes two signals for one
-        for pid in sruns:
-            os.kill(pid, signal.SIGCONT)
+        for srun in sruns:
+            srun.send(signal.SIGCONT)
         run.saying(lambda result: result.out.count("got ") >= 4, "told")
         time.sleep(2)
         desk.put("over", "")

@@ -18,7 +18,7 @@ from .conftest import NAME, up
 from .reports import everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Process, wait_for
 from .stranger import at_once
-from .test_ends import FOREVER, act, clean_soon, files_of, launcher, test_end_from_outside
+from .test_ends import FOREVER, act, clean_soon, files_of, test_end_from_outside
 from .test_env import test_env_of_the_host_stays_there, test_env_of_the_job, test_env_temporary_directory
 from .test_exec import test_nothing_of_exec_outlives_the_job
 from .test_exit_codes import test_exit_code_is_the_programs, test_exit_of_one_rank_ends_the_others
@@ -143,23 +143,23 @@ def test_all_launchers_killed_at_once(cluster: Cluster) -> None:
     with ExitStack() as stack:
         stopped = stack.enter_context(cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER, nodes=1)))
         stopped.saying(everybody_spoke(2), "running on all ranks")
-        mine_alone = {p.pid for p in launchers(cluster)}
+        mine_alone = launchers(cluster)
         lasting = {p.pid for p in programs(cluster)}
-        os.kill(launcher(cluster), signal.SIGSTOP)
+        cluster.launcher().send(signal.SIGSTOP)
         begin = time.monotonic()
         for way in MODES:
             job = stack.enter_context(cluster.running(cluster.launch(*way.words, "--", *FOREVER, nodes=2, salloc=NEXT)))
             job.saying(everybody_spoke(4), "running on all ranks")
         jobs = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
-        at_once([p for p in launchers(cluster) if p.pid not in mine_alone])
+        at_once([p for p in launchers(cluster) if p not in mine_alone])
         wait_for(lambda: {p.pid for p in programs(cluster)} == lasting, "without the others", 3 * SILENT)
         wait_for(lambda: not _of_nodes(cluster, "node02", "node03"), "clean", SOON)
         cluster.root(LOGIN, "scancel", *sorted(jobs)[1:])
         wait_for(lambda: time.monotonic() > begin + SILENT, "stopped for longer than that", 2 * SILENT)
         assert {p.pid for p in programs(cluster)} == lasting
-        for pid in mine_alone:  # salloc stops with its command
-            os.kill(pid, signal.SIGCONT)
-        os.kill(launcher(cluster), signal.SIGINT)
+        for process in mine_alone:  # salloc stops with its command
+            process.send(signal.SIGCONT)
+        cluster.launcher().send(signal.SIGINT)
         assert stopped.end().code == 130
     clean_soon(cluster, begin, killed=True)
 

@@ -132,7 +132,7 @@ def test_staging_that_is_cut_off(cluster: Cluster, desk: Desk, signum: int) -> N
     with cluster.running(line) as job:
         wait_for(lambda: arrived(first) and arrived(second), "copied", state=lambda: str(job.so_far()))
         for process in cluster.mnruns():
-            os.kill(process.pid, signum)
+            process.send(signum)
         wait_for(lambda: not copies(cluster, first) and not copies(cluster, second), "removed")
         result = job.end()
     assert result.code == (0 if signum == signal.SIGKILL else 128 + signum), result  # salloc makes 0 of a kill -9
@@ -159,7 +159,7 @@ def test_staging_makes_room(cluster: Cluster) -> None:
             other = cluster.alice([*within, *words, "--image", OMPI4, "--", "true"])
             assert other.code == 0 and five.exists() and len(copies(cluster, node)) == 2, other
             for process in cluster.mnruns():
-                os.kill(process.pid, signal.SIGTERM)
+                process.send(signal.SIGTERM)
             job.end()
         aged()
         other = cluster.alice([*within, *words, "--image", "/images/mpich.sif", "--mpi", "pmi2", "--", "true"])

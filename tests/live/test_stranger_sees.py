@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import stat
-from contextlib import suppress
 
 import pytest
 
@@ -148,8 +146,7 @@ def slain(cluster: Cluster) -> str:
         job.end()
     for process in cluster.processes():
         if process.uid == ALICE:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
+            process.send(signal.SIGKILL)
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "over")
     forget(cluster)
     return number

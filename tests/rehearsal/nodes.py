@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +18,7 @@ from .errors import ClusterError
 from .model import LOGIN, Cluster, Options
 from .namespaces import first_process
 from .recipe import HERE
+from .signals import send
 
 # What --bare-login takes from the login node's /usr/bin.
 BARE = (
@@ -95,8 +96,7 @@ def power_off(networks: Iterable[Path], seconds: float = 20) -> None:
         if time.monotonic() > deadline:
             raise ClusterError(f"processes that do not end: {' '.join(map(str, found))}")
         for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL, partial(_lives_in, pid, inodes))
         time.sleep(0.05)
 
 
@@ -113,8 +113,12 @@ def processes(networks: set[int]) -> list[int]:
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                if os.stat(f"{entry.path}/ns/net").st_ino in networks:
+                if _lives_in(int(entry.name), networks):
                     found.append(int(entry.name))
             except OSError:
                 continue
     return found
+
+
+def _lives_in(pid: int, networks: set[int]) -> bool:
+    return os.stat(f"/proc/{pid}/ns/net").st_ino in networks
