@@ -76,3 +76,17 @@ def test_exit_code_0_is_kept_with_noise(cluster: Cluster) -> None:
     result = cluster.mnrun(*Way("inside", "ompi5").words, "--", "sh", "-c", f"seq 1000 >&2; exec {HELLO}", nodes=2)
     check(result, "node01", "node02")
     assert result.err.splitlines().count("1000") == 4, result
+
+
+@pytest.mark.parametrize("way", [Way("inside", "host"), Way("mpirun", "host")], ids=str)
+def test_exit_code_of_a_rank_that_ends_while_mpirun_starts_others(cluster: Cluster, way: Way) -> None:
+    """Open MPI 5 would kill its own process group, which a rank of the first node leaves half a second late here."""
+    late = "strace -D -f -q -o /dev/null -e trace=setpgid -e inject=setpgid:delay_enter=500000"
+    place, first = "/usr/local/bin/mpirun", cluster.nodes[0]
+    cluster.put(place, f'#!/bin/sh\nexec {late} /usr/bin/mpirun "$@"\n', 0o755, first)
+    try:
+        result = cluster.mnrun(*way.words, "--", "sh", "-c", "exit 3", nodes=2)
+    finally:
+        cluster.root(first, "rm", place)
+    assert result.code == 3, result
+    assert "exited with 3" in result.err, result

@@ -7,6 +7,7 @@
 #     file NAME SIZE      Write this file into the job's node directory. SIZE bytes follow the line. A long text comes in
 #                         pieces, and the lines of all but the last one are `file+ NAME SIZE`.
 #     go                  Every node is ready: let the master start.
+#     there N             All ranks have started: let their programs begin. No node has more than N ranks.
 #     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
 #                         send it to that.
 #     end                 End the program, through its mpirun where there is one.
@@ -49,7 +50,7 @@ mnrun_first='' # whether the head runs on this node
 # The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
 # kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
 # when it opens the pipe (fifo(7)).
-mkfifo up across idle ${mnrun_first:+stdin gate} ${mnrun_joined:+asks}
+mkfifo up across idle there ${mnrun_first:+stdin gate} ${mnrun_joined:+asks}
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
@@ -224,6 +225,12 @@ pass_on() { # SIGNAL: Forward it to the program
   elif [[ -e pid.head ]]; then
     kill_each "$1" pid.head
   fi
+}
+
+begin() { # N: Let the programs begin, of up to N ranks on this node
+  exec {mnrun_there}<>there # each rank that waits takes one line (rank.sh)
+  printf -v REPLY '%*s' "$1" ''
+  echo "${REPLY// /$'\n'}" >&"$mnrun_there"
 }
 
 end() { # End the program, through its mpirun where there is one
@@ -437,6 +444,7 @@ while listen; do
       [[ $mnrun_connect != pipe || $mnrun_nodes != *,* ]] || source ./pipe_demux.sh
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
+    there) begin "$mnrun_name" ;;
     log) { last_words; waits; } >&"$mnrun_up" ;;
     signal) pass_on "$mnrun_name" ;;
     end) end ;;

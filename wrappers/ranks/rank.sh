@@ -99,6 +99,13 @@ elif [ -n "$mnrun_gpu_bind" ]; then
   export CUDA_VISIBLE_DEVICES
 fi
 
+# Open MPI 5 forks a rank and does not wait until the rank has a process group of its own. Where another rank ends in that
+# moment, mpirun's daemon kills the group of this one, which is still the daemon's (do_parent in PRRTE 3.0.8). That would
+# be mpirun itself, or the node's container. So no program begins before all ranks are there.
+if [ "$mnrun_starter" = mpirun ] && [ -n "${PRTE_LAUNCHED-}" ]; then
+  TMOUT=0 read -r _ <"$mnrun_here/there" # with the user's TMOUT, bash would end it
+fi
+
 if [ "$mnrun_starter" = srun ]; then cd "$mnrun_chdir" || exit 1; fi
 if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi

@@ -60,9 +60,7 @@ class Launch:
         self.site = site
         self.scheduler = SCHEDULERS[site.scheduler]
         self.environ = dict(self.scheduler.client_environment(environ, plan))
-        self.records = records
-        self.screen = screen
-        self.starter = starter
+        self.records, self.screen, self.starter = records, screen, starter
         self.forwarded = forwarded  # the signals that go on to the program
         self.reasons = reasons.Reasons(plan, site, self.scheduler)
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
@@ -203,7 +201,10 @@ class Launch:
             heard = self._next(min(filter(None, (late, self.forward.due(), self.missed)), default=math.inf))
             if self.missed and time.monotonic() >= self.missed:
                 self.roster.lose(self.unguarded, reasons.GUARD_KILLED)
-            starts = starts and not self.roster.all_there(self.plan)
+            if starts and self.roster.all_there(self.plan):
+                starts = False
+                if self.plan.starter in ("mpirun", "auto"):
+                    self._send(b"there %d\n" % max(self.plan.layout.ranks))
             if starts and not heard and time.monotonic() >= self._late():
                 self._ask_what_waits()
                 if self.code is None:

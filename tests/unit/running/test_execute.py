@@ -51,13 +51,13 @@ def test_a_prompt_starts_when_all_is_ready(launch: Launcher, stage: Stage, capsy
 
 
 def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> None:
-    """The kit with this job's keys; once all are ready, how to reach them; then go, and nothing after it."""
+    """The kit with this job's keys; once all are ready, how to reach them; then go; and that all ranks are there."""
     launch(Play(), connect="ssh")
     names = set(unpack(stage.lease.kit))
     assert {"key", "authorized_keys", "hostkey", "known_hosts", "guard.sh", "job.sh"} <= names
     sent = {}
     rest = b"\n".join(stage.lease.lines)
-    while rest != b"go":
+    while rest != b"go\nthere 2":
         line, _, rest = rest.partition(b"\n")
         word, name, size = line.decode().split()
         assert word == "file"
@@ -73,6 +73,17 @@ def test_what_goes_down_the_lease_outside_in(launch: Launcher, stage: Stage) -> 
     files = unpack(stage.lease.kit)
     assert "key" not in files
     assert "export SLURM_TASKS_PER_NODE='2,1'\n" in files["launch.env"]
+    assert stage.lease.lines == [b"go", b"there 2"]
+
+
+@pytest.mark.parametrize("missing", RANKS)
+def test_no_program_begins_before_all_ranks_are_there(launch: Launcher, stage: Stage, missing: str) -> None:
+    launch(Play(go=say(*(rank for rank in RANKS if rank != missing)) + ended("run", 3)), mode="outside-in")
+    assert stage.lease.lines == [b"go"]
+
+
+def test_ranks_of_srun_do_not_wait_for_each_other(launch: Launcher, stage: Stage) -> None:
+    launch(Play(), mode="outside-in", launcher="srun")
     assert stage.lease.lines == [b"go"]
 
 

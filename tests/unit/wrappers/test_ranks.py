@@ -52,6 +52,22 @@ def test_a_variable_may_be_called_as_one_of_ours(node: Node, shell: str, starter
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("launched", "begins"), [({"PRTE_LAUNCHED": "1"}, "late"), ({}, "early")])
+def test_a_rank_of_open_mpi_5_waits_for_the_others(
+    node: Node, launched: Mapping[str, str], begins: str, shell: str
+) -> None:
+    """It begins once the guard writes a line for it, whatever the user's TMOUT, and leaves a line for each other."""
+    node.fill(1, env=("TMOUT=1",))
+    there = node.path / "there"
+    before = f"""mkfifo {there}; exec 7<>{there}
+    (sleep 1.5; echo >>{node.path}/told; printf '\\n\\n' >&7) &
+    """
+    script = f"[ -e {node.path}/told ] && echo late || echo early; wait; echo $TMOUT"
+    said = node.run("rank.sh", "sh", "-c", script, environ={"PMIX_RANK": "1", **launched}, shell=shell, before=before)
+    assert said.decode().split() == [begins, "1"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("words", "code"),
     [(("sh", "-c", "exit 7"), 7), (("./none",), 127), (("none-such-word",), 127), (("/etc/passwd",), 126)],
