@@ -62,7 +62,7 @@ class Process:
     node: str
     argv: tuple[str, ...]
     parent: int = 0
-    began: int = 0  # with the number it names one process for ever
+    began: int = 0  # when, in clock ticks: no other process with this pid began then
 
     def send(self, signum: int) -> None:
         """Send it a signal, unless it has ended."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 def send(pid: int, signum: int, same: Callable[[], bool]) -> None:
     """Send a signal to the process `pid`, unless it has ended.
 
-    Another process may have its number by then. So `same` looks again, while a handle already holds the process:
-    whom it calls right is the one who gets the signal (pidfd_open(2)).
+    Another process may have its number by then. So a handle first fixes the process that has the number now
+    (pidfd_open(2)), then `same` tells whether that one is meant, and the signal goes to the handle's process.
     """
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it ends while one looks
         handle = os.pidfd_open(pid)

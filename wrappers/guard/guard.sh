@@ -7,7 +7,7 @@
 #     file NAME SIZE      Write this file into the job's node directory. SIZE bytes follow the line. A long text comes in
 #                         pieces, and the lines of all but the last one are `file+ NAME SIZE`.
 #     go                  Every node is ready: let the master start.
-#     there N             All ranks have started: let their programs begin. No node has more than N ranks.
+#     there               All ranks have started: let their programs begin.
 #     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
 #                         send it to that.
 #     end                 End the program, through its mpirun where there is one.
@@ -227,9 +227,10 @@ pass_on() { # SIGNAL: Forward it to the program
   fi
 }
 
-begin() { # N: Let the programs begin, of up to N ranks on this node
-  exec {mnrun_there}<>there # each rank that waits takes one line (rank.sh)
-  printf -v REPLY '%*s' "$1" ''
+begin() { # Let the programs of this node's ranks begin
+  # Each rank takes one line (rank.sh). There are more lines than a node has ranks, and any pipe holds them (pipe(7)).
+  exec {mnrun_there}<>there
+  printf -v REPLY '%4000s' ''
   echo "${REPLY// /$'\n'}" >&"$mnrun_there"
 }
 
@@ -444,7 +445,7 @@ while listen; do
       [[ $mnrun_connect != pipe || $mnrun_nodes != *,* ]] || source ./pipe_demux.sh
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
-    there) begin "$mnrun_name" ;;
+    there) begin ;;
     log) { last_words; waits; } >&"$mnrun_up" ;;
     signal) pass_on "$mnrun_name" ;;
     end) end ;;

@@ -63,6 +63,7 @@ class Roster:
         self.answered: set[str] = set()  # nodes that have answered, or will send no answer
         self.ranks: dict[str, dict[int, str]] = {}
         self.started = 0  # ranks, of all nodes
+        self.world = 0  # how many there are, by their own words
         self._settled: set[str] = set()  # nodes of which it is clear whether they can take part
         self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.first_by_srun = False  # srun had sent that rank a TERM because of another
@@ -138,7 +139,7 @@ class Roster:
         """Take in a word about ranks. Return whether it is one."""
         if word == "rank":
             number, _, size = text.partition(" ")
-            rank = int(number)
+            rank, self.world = int(number), int(size)
             ranks = self.ranks.setdefault(node, {})
             self.started += rank not in ranks
             ranks[rank] = size
@@ -214,6 +215,11 @@ class Roster:
         if len(set(texts.values())) > 1:
             problem = f"{plan.spec.container.image} is not the same on all nodes: {nodeset.folded(texts)}"
             raise NodeError(problem, "copy one of them to all, or name one that all nodes see")
+
+    @property
+    def together(self) -> bool:
+        """Return whether all ranks have started, by their own count. Arguments of mpirun may change the plan's."""
+        return 0 < self.world <= self.started
 
     @property
     def counts(self) -> dict[str, int]:

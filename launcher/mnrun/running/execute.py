@@ -194,17 +194,17 @@ class Launch:
         self.screen.done()
 
     def _await_end(self) -> None:
-        self.since, starts = time.monotonic(), self.plan.counted
+        self.since, starts, apart = time.monotonic(), self.plan.counted, self.plan.starter in ("mpirun", "auto")
         while self.code is None:
             self.forward.hand_on()
             late = self._late() if starts else None
             heard = self._next(min(filter(None, (late, self.forward.due(), self.missed)), default=math.inf))
             if self.missed and time.monotonic() >= self.missed:
                 self.roster.lose(self.unguarded, reasons.GUARD_KILLED)
-            if starts and self.roster.all_there(self.plan):
-                starts = False
-                if self.plan.starter in ("mpirun", "auto"):
-                    self._send(b"there %d\n" % max(self.plan.layout.ranks))
+            starts = starts and not self.roster.all_there(self.plan)
+            if apart and self.roster.together:
+                apart = False
+                self._send(b"there\n")
             if starts and not heard and time.monotonic() >= self._late():
                 self._ask_what_waits()
                 if self.code is None:

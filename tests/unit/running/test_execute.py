@@ -57,7 +57,7 @@ def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> 
     assert {"key", "authorized_keys", "hostkey", "known_hosts", "guard.sh", "job.sh"} <= names
     sent = {}
     rest = b"\n".join(stage.lease.lines)
-    while rest != b"go\nthere 2":
+    while rest != b"go\nthere":
         line, _, rest = rest.partition(b"\n")
         word, name, size = line.decode().split()
         assert word == "file"
@@ -73,13 +73,21 @@ def test_what_goes_down_the_lease_outside_in(launch: Launcher, stage: Stage) -> 
     files = unpack(stage.lease.kit)
     assert "key" not in files
     assert "export SLURM_TASKS_PER_NODE='2,1'\n" in files["launch.env"]
-    assert stage.lease.lines == [b"go", b"there 2"]
+    assert stage.lease.lines == [b"go", b"there"]
 
 
 @pytest.mark.parametrize("missing", RANKS)
 def test_no_program_begins_before_all_ranks_are_there(launch: Launcher, stage: Stage, missing: str) -> None:
     launch(Play(go=say(*(rank for rank in RANKS if rank != missing)) + ended("run", 3)), mode="outside-in")
     assert stage.lease.lines == [b"go"]
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_ranks_know_how_many_they_are(launch: Launcher, stage: Stage, count: int) -> None:
+    """mpirun has the last word on it, as by --mpi-args '-n 5'."""
+    ranks = say(*(f"rank node01 {rank} {count}" for rank in range(count)))
+    launch(Play(go=ranks + ended("run", 3)), mode="outside-in")
+    assert stage.lease.lines == [b"go", b"there"]
 
 
 def test_ranks_of_srun_do_not_wait_for_each_other(launch: Launcher, stage: Stage) -> None:
