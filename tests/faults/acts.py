@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from live.stage import LOGIN, Cluster, Process, wait_for
-from live.stranger import found, guards, undertakers
+from live.stranger import at_once, found, guards, undertakers
 from rehearsal import host, network
 
 from .disks import clock, full, hanging, read_only
-from .scene import RECORDS, SHORT, Act, Scene, daemon, kill, once
+from .scene import RECORDS, SHORT, Act, Scene, daemon, once
 from .table import HEAD, WORKER
 
 
@@ -230,17 +230,17 @@ ACTS: dict[str, Act] = {
     "SIGSTOP, then SIGCONT after 3 minutes": _of_launcher(signal.SIGSTOP, signal.SIGCONT, pause=180),
     "SIGSTOP for 3 minutes without a scheduler": _of_launcher(signal.SIGSTOP, signal.SIGCONT, pause=180),
     "SIGKILL of mnrun": _of_launcher(signal.SIGKILL),
-    "SIGKILL of all on the login node": once(lambda scene: kill(scene.mine(LOGIN))),
-    "SIGKILL of srun": once(lambda scene: kill(scene.named("srun", LOGIN))),
-    "SIGKILL of mpirun": once(lambda scene: kill(_mpirun(scene))),
-    "SIGKILL of a rank": once(lambda scene: kill(_rank(scene))),
-    "SIGKILL of an sshd": once(lambda scene: kill(scene.named("sshd", WORKER))),
-    "SIGKILL of a guard": once(lambda scene: kill(guards(scene.cluster, WORKER))),
-    "SIGKILL of an undertaker": once(lambda scene: kill(undertakers(scene.cluster, WORKER))),
+    "SIGKILL of all on the login node": once(lambda scene: at_once(scene.mine(LOGIN))),
+    "SIGKILL of srun": once(lambda scene: at_once(scene.named("srun", LOGIN))),
+    "SIGKILL of mpirun": once(lambda scene: at_once(_mpirun(scene))),
+    "SIGKILL of a rank": once(lambda scene: at_once(_rank(scene))),
+    "SIGKILL of an sshd": once(lambda scene: at_once(scene.named("sshd", WORKER))),
+    "SIGKILL of a guard": once(lambda scene: at_once(guards(scene.cluster, WORKER))),
+    "SIGKILL of an undertaker": once(lambda scene: at_once(undertakers(scene.cluster, WORKER))),
     "SIGKILL of guard and undertaker": once(
-        lambda scene: kill([*guards(scene.cluster, WORKER), *undertakers(scene.cluster, WORKER)])
+        lambda scene: at_once([*guards(scene.cluster, WORKER), *undertakers(scene.cluster, WORKER)])
     ),
-    "SIGKILL of all on a worker": once(lambda scene: kill(scene.mine(WORKER))),
+    "SIGKILL of all on a worker": once(lambda scene: at_once(scene.mine(WORKER))),
     "a guard whose system calls are slow": _injected("openat,clone,write:delay_exit=50000"),
     "a guard that cannot open one file in ten": _injected("openat:error=EMFILE:when=10+10"),
     "a guard that cannot fork": _injected("clone,clone3,vfork:error=EAGAIN"),

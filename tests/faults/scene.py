@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +34,6 @@ class Scene:
 
     def jobs(self) -> list[str]:
         return self.cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
-
-
-def kill(processes: Iterable[Process], signum: int = signal.SIGKILL) -> None:
-    """Send a signal to all of them. Before a KILL they are stopped, so that none sees another one's end."""
-    victims = list(processes)
-    assert victims, "the fault has no victim"
-    for each in (signal.SIGSTOP, signum) if signum == signal.SIGKILL else (signum,):
-        for victim in victims:
-            victim.send(each)
 
 
 def once(strike: Callable[[Scene], object]) -> Act:

@@ -153,7 +153,7 @@ def guards(cluster: Cluster, node: str = FIRST) -> list[Process]:
 
 
 def kill(processes: Sequence[Process], signum: int = signal.SIGKILL) -> None:
-    assert processes
+    assert processes, "there is no process to signal"
     for process in processes:
         process.send(signum)
 

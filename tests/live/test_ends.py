@@ -15,6 +15,7 @@ import pytest
 from .cells import HELLO, INSIDE, MAIN, MPIRUN, SSH, WAYS, Way, cells, one, some, turn
 from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
+from .stranger import kill
 from .terminal import Terminal, salloc
 
 pytestmark = pytest.mark.live
@@ -54,8 +55,7 @@ def act(cluster: Cluster, how: str, job: Job) -> None:
     elif how == "kill srun":
         victims = [p for p in cluster.processes() if p.node == LOGIN and os.path.basename(p.argv[0]) == "srun"]
         assert victims, cluster.processes()
-        for victim in victims:
-            victim.send(signal.SIGKILL)  # one may have gone with the other
+        kill(victims)  # one may go with the other
     elif how == "kill salloc":
         job.kill()  # the connection breaks: SIGHUP
     else:

@@ -13,7 +13,7 @@ import pytest
 from faults import checker
 
 from .stage import Cluster, wait_for
-from .stranger import bystander
+from .stranger import bystander, kill
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("faults")]
 
@@ -92,8 +92,6 @@ def test_a_signal_is_for_the_process_that_was_seen(cluster: Cluster) -> None:
     words = ["sleep", "3598"]
     with cluster.running(words, node=NODE) as job:
         wait_for(lambda: any(p.argv == tuple(words) for p in cluster.processes()), "there")
-        for process in cluster.processes():
-            if process.argv == tuple(words):
-                process.send(signal.SIGKILL)
-                process.send(signal.SIGKILL)  # it has ended, or is about to
+        sleeping = [p for p in cluster.processes() if p.argv == tuple(words)]
+        kill([*sleeping, *sleeping])  # the second time it has ended, or is about to
         assert job.end().code == 137

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from .cells import HELLO, OMPI5, one
 from .reports import check
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
+from .stranger import kill
 
 pytestmark = pytest.mark.live
 
@@ -142,8 +142,7 @@ def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> Non
         job.saying(lambda result: "up" in result.out, "up")
         if how == "kill -9":
             first = [p for p in cluster.processes() if p.node == "node01" and any(DOOR in word for word in p.argv[:3])]
-            for process in first:
-                process.send(signal.SIGKILL)
+            kill(first)
         elif how == "the step":
             number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
             cluster.root(LOGIN, "scancel", f"{number}.0")
@@ -173,9 +172,8 @@ def test_front_door_of_pdsh_that_is_killed(cluster: Cluster, desk: Desk) -> None
     line += "--script=job.sh --workingdir=$PWD"
     with cluster.running(["bash", "-c", line]) as job:
         job.saying(lambda result: "up" in result.out, "up")
-        for process in cluster.processes():
-            if process.node == LOGIN and process.argv[0].rpartition("/")[2] in ("pdsh", "ssh"):
-                process.send(signal.SIGKILL)
+        names = ("pdsh", "ssh")
+        kill([p for p in cluster.processes() if p.node == LOGIN and p.argv[0].rpartition("/")[2] in names])
         wait_for(lambda: not [p for p in cluster.processes() if p.node != LOGIN], "ended on the hosts", 120)
 
 

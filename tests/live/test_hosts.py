@@ -14,6 +14,7 @@ import pytest
 from .cells import HELLO, NOSSHD, OMPI4, OMPI5, Way, cells, full, one, some
 from .reports import check, mine, only_line, refusal
 from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
+from .stranger import kill
 from .test_ends import clean_soon
 
 pytestmark = pytest.mark.live
@@ -296,8 +297,7 @@ def test_hosts_are_no_batch_job(cluster: Cluster) -> None:
 def test_hosts_are_left_clean_when_mnrun_is_killed(cluster: Cluster, rsh: str, words: list[str]) -> None:
     """kill -9 of mnrun: nothing of the job is left on any host within seconds."""
     with under_way(cluster, "--rsh", rsh, *words):
-        for process in cluster.mnruns():
-            process.send(signal.SIGKILL)
+        kill(cluster.mnruns())
         clean_soon(cluster, time.monotonic(), killed=True)
 
 

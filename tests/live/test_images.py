@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from .cells import HELLO, full
 from .reports import check, refusal
 from .stage import LOGIN, Cluster, Desk, Result, below, wait_for
+from .stranger import kill
 
 pytestmark = pytest.mark.live
 
@@ -235,8 +235,7 @@ def test_images_of_a_launcher_that_is_killed(cluster: Cluster, slow: None) -> No
     """kill -9 of mnrun while a node converts: half an image goes, and the lock with it; the next job converts."""
     with cluster.running(cluster.launch(*OUTSIDE, "--image", f"{OPEN}/small:1", *VERSION, nodes=2, tasks=1)) as job:
         wait_for(lambda: packing(cluster), "packing", state=lambda: str(job.so_far()))
-        for process in cluster.mnruns():
-            process.send(signal.SIGKILL)
+        kill(cluster.mnruns())
         gone(cluster)
     refusal(small(cluster, "-Q", "--pull", "never"), 121, "not in")  # and takes the dead one's records away
 

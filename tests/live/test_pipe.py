@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shlex
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -15,6 +14,7 @@ from .batch import end, submit
 from .cells import HELLO, NOSSHD, OMPI5, Way, one
 from .reports import check, everybody_spoke, mine
 from .stage import Cluster, Desk, Result
+from .stranger import kill
 
 pytestmark = pytest.mark.live
 
@@ -188,8 +188,7 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
         there = [p for p in cluster.processes() if p.node == "node03"]
         serving = [p for p in there if (os.path.basename(p.argv[0]), p.argv[-1]) == ("sh", "worker.sh")]
         assert serving, cluster.processes()
-        for process in serving:
-            process.send(signal.SIGKILL)
+        kill(serving)
         result = job.end()
     assert result.code == 121, result
     assert any(line.startswith("node03: its container ended with") for line in mine(result)), result

@@ -12,6 +12,7 @@ import pytest
 from .batch import USR1, end, output, state, submit
 from .cells import INSIDE, MAIN, OMPI5, Way, one
 from .stage import LOGIN, Cluster, Desk, wait_for
+from .stranger import kill
 
 pytestmark = pytest.mark.live
 
@@ -94,12 +95,10 @@ def test_a_signal_that_the_launchers_srun_forwards_late(cluster: Cluster, desk: 
         launchers = {p.pid for p in cluster.mnruns()}
         sruns = [p for p in cluster.processes() if p.parent in launchers and p.argv[0] == "srun"]
         assert sruns, "no srun of mnrun's"
-        for srun in sruns:
-            srun.send(signal.SIGSTOP)
+        kill(sruns, signal.SIGSTOP)
         cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("slurm job ")[1].split(")")[0])
         time.sleep(4)  # longer than guard.sh takes two signals for one
-        for srun in sruns:
-            srun.send(signal.SIGCONT)
+        kill(sruns, signal.SIGCONT)
         run.saying(lambda result: result.out.count("got ") >= 4, "told")
         time.sleep(2)
         desk.put("over", "")

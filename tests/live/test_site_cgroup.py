@@ -17,7 +17,7 @@ from .cells import HELLO, INSIDE, MPIRUN, SRUN, Way, cells, full, one, some
 from .conftest import NAME, up
 from .reports import everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Process, wait_for
-from .stranger import at_once
+from .stranger import at_once, kill
 from .test_ends import FOREVER, act, clean_soon, files_of, test_end_from_outside
 from .test_env import test_env_of_the_host_stays_there, test_env_of_the_job, test_env_temporary_directory
 from .test_exec import test_nothing_of_exec_outlives_the_job
@@ -157,8 +157,7 @@ def test_all_launchers_killed_at_once(cluster: Cluster) -> None:
         cluster.root(LOGIN, "scancel", *sorted(jobs)[1:])
         wait_for(lambda: time.monotonic() > begin + SILENT, "stopped for longer than that", 2 * SILENT)
         assert {p.pid for p in programs(cluster)} == lasting
-        for process in mine_alone:  # salloc stops with its command
-            process.send(signal.SIGCONT)
+        kill(mine_alone, signal.SIGCONT)  # salloc stops with its command
         cluster.launcher().send(signal.SIGINT)
         assert stopped.end().code == 130
     clean_soon(cluster, begin, killed=True)

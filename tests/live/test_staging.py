@@ -15,6 +15,7 @@ from .batch import end, submit
 from .cells import HELLO, MAIN, OMPI4, OMPI5, Way, full, one
 from .reports import check, mine, refusal
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
+from .stranger import kill
 
 pytestmark = pytest.mark.live
 
@@ -131,8 +132,7 @@ def test_staging_that_is_cut_off(cluster: Cluster, desk: Desk, signum: int) -> N
 
     with cluster.running(line) as job:
         wait_for(lambda: arrived(first) and arrived(second), "copied", state=lambda: str(job.so_far()))
-        for process in cluster.mnruns():
-            process.send(signum)
+        kill(cluster.mnruns(), signum)
         wait_for(lambda: not copies(cluster, first) and not copies(cluster, second), "removed")
         result = job.end()
     assert result.code == (0 if signum == signal.SIGKILL else 128 + signum), result  # salloc makes 0 of a kill -9
@@ -158,8 +158,7 @@ def test_staging_makes_room(cluster: Cluster) -> None:
             aged()
             other = cluster.alice([*within, *words, "--image", OMPI4, "--", "true"])
             assert other.code == 0 and five.exists() and len(copies(cluster, node)) == 2, other
-            for process in cluster.mnruns():
-                process.send(signal.SIGTERM)
+            kill(cluster.mnruns(), signal.SIGTERM)
             job.end()
         aged()
         other = cluster.alice([*within, *words, "--image", "/images/mpich.sif", "--mpi", "pmi2", "--", "true"])
