@@ -27,7 +27,7 @@ from . import autopsy
 TOP = Path(__file__).resolve().parents[2]
 TOOL = TOP / "scripts" / "cluster"
 LOGIN = model.LOGIN
-USERS = (model.USERS["alice"], model.USERS["bob"])
+USERS = (model.USERS["alice"], model.USERS["bob"], model.USERS["carol"])
 # In ~/.mnrun: where jobs leave records, where else they do, what Slurm last said, and what is known of images.
 OURS = ("jobs", "places", "slurm.json", "cache")
 PODMANS = ("mnrun-podman.", "libpod_rootless_lock_")  # podman's images, and what it counts its containers with

@@ -16,7 +16,7 @@ from .cells import Way
 from .stage import LOGIN, TOP, USERS, Cluster, Job, Process, wait_for
 
 LAIR = "/var/tmp/lair"  # bob's, on each node
-ALICE, BOB = USERS
+ALICE, BOB, CAROL = USERS
 JOB = r"/tmp/mnrun\.[0-9a-z]+-[0-9a-z]+"  # the job's directory
 PULL = r"/tmp/mnrun\.pull\.\d+\.\d+"
 FIRST, SECOND = "node01", "node02"

@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         if name == "images":
             plain.add_argument("rare", nargs="*", help="rare ones, too: a name that is none lists them")
     run = verbs.add_parser("exec", help="run a command in a node")
-    run.add_argument("-u", "--user", default="root", help="root, alice or bob (root)")
+    run.add_argument("-u", "--user", default="root", help="root, alice, bob or carol (root)")
     run.add_argument("--cwd", help="where (the user's home)")
     run.add_argument("node")
     run.add_argument("command", nargs=argparse.REMAINDER)

@@ -36,7 +36,7 @@ SSHD_SPANS = {"PerSourcePenalties": ((9, 8), NEVER), "PerSourceMaxStartups": ((8
 KEYS = """
 set -eu
 cd /keys
-for name in ssh_host_ed25519_key alice bob; do
+for name in ssh_host_ed25519_key alice bob carol; do
     ssh-keygen -q -t ed25519 -N '' -C "$name" -f "$name"
 done
 # What a registry on the login node shows, of a CA that all nodes trust.
@@ -144,7 +144,7 @@ def _ids(tree: Path) -> dict[str, tuple[int, int]]:
 
 
 def _with_docker(group: str) -> str:
-    """alice may use docker, and bob may not."""
+    """alice may use docker, and nobody else."""
     return re.sub(r"^(docker:.*:)$", r"\1alice", group, flags=re.MULTILINE)
 
 

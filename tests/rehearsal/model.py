@@ -14,7 +14,7 @@ LOGIN = "login"
 RUN = Path("/run/mnrun")
 # The first is that of a cluster that asks for none, and of the tools that build the images.
 DEBIANS = ("trixie", "bookworm", "bullseye", "sid")
-USERS = {"root": 0, "alice": 1500, "bob": 1501}
+USERS = {"root": 0, "alice": 1500, "bob": 1501, "carol": 1502}
 SUBORDINATES = 1000000  # where their subordinate ids begin
 
 

@@ -3,10 +3,12 @@
 set -eu
 useradd --uid 1500 --user-group --home-dir /home/alice --no-create-home --shell /bin/bash alice
 useradd --uid 1501 --user-group --home-dir /home/bob --no-create-home --shell /bin/bash bob
+useradd --uid 1502 --user-group --home-dir /home/carol --no-create-home --shell /bin/bash carol
+groupadd --gid 1600 proj
 # '*' is "no password"; the '!' of useradd means "locked", and sshd refuses such accounts.
-usermod --password '*' alice
-usermod --password '*' bob
-printf 'alice:1000000:65536\nbob:1065536:65536\n' | tee /etc/subuid > /etc/subgid
+for user in alice bob carol; do usermod --password '*' "$user"; done
+for user in alice carol; do usermod --append --groups proj "$user"; done
+printf 'alice:1000000:65536\nbob:1065536:65536\ncarol:1131072:65536\n' | tee /etc/subuid > /etc/subgid
 # Not every site has modules: those who ask for them give the file its name back.
 mv /etc/profile.d/modules.sh /etc/profile.d/modules
 update-alternatives --set mpirun /usr/bin/mpirun.openmpi
