@@ -1,8 +1,11 @@
-"""Look at files on this machine, and make directories."""
+"""Look at files on this machine, judge who else may change them, and make directories."""
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
+import stat
 from pathlib import Path
 
 
@@ -47,3 +50,60 @@ def private(path: Path) -> None:
         if not each.exists():
             each.mkdir(exist_ok=True)
             each.chmod(0o700)  # under any umask
+
+
+def foreign(path: Path) -> str:
+    """Return why another user may have chosen the content of a directory, or "" if it is the user's alone.
+
+    A link to a directory is followed. wrappers/lib/exposed.sh judges the directories of nodes in the same way. Raises
+    OSError if the directory cannot be looked at.
+    """
+    state = path.stat()
+    if not stat.S_ISDIR(state.st_mode):
+        return "is not a directory"
+    if state.st_uid != os.getuid():
+        return "does not belong to you"
+    if others_write(path, state):
+        return "can be written by other users (chmod go-w)"
+    place = exposed(path)
+    return f"is below {place}, where other users may write" if place else ""
+
+
+def exposed(path: Path) -> str:
+    """Return a directory in which another user may rename what leads to `path`, or "" if there is none.
+
+    A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
+    """
+    above = dict.fromkeys((*path.absolute().parents, *Path(os.path.realpath(path)).parents))
+    for place in above:
+        state = place.stat()
+        if not state.st_mode & stat.S_ISVTX and others_write(place, state):
+            return str(place)
+    return ""
+
+
+def others_write(path: Path, state: os.stat_result) -> bool:
+    """Return whether another user may write to a file or directory, whose state is `state`.
+
+    The group of this user alone does not count (login.defs(5), USERGROUPS_ENAB). The group's bits of a file with an
+    access list stand for other users, too (acl(5)).
+    """
+    if state.st_mode & stat.S_IWOTH:
+        return True
+    return bool(state.st_mode & stat.S_IWGRP) and (not _is_own_group(state.st_gid) or _has_access_list(path))
+
+
+def _is_own_group(number: int) -> bool:
+    """Return whether this is the primary group of the user, with the user's name and no other member."""
+    try:
+        user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(number)
+    except KeyError:
+        return False
+    return user.pw_gid == number and group.gr_name == user.pw_name and not {*group.gr_mem} - {user.pw_name}
+
+
+def _has_access_list(path: Path) -> bool:
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except OSError:  # a file system without them
+        return False

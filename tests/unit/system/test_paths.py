@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import grp
+import os
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,3 +49,70 @@ def test_a_program_must_be_executable(tmp_path: Path) -> None:
     assert paths.fault("program", str(program)) == "cannot be executed on this machine (chmod +x)"
     program.chmod(0o700)
     assert paths.fault("program", str(program)) == ""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of the user's. The user is called alice, and is alone in the group 1500."""
+    uid = os.getuid()
+    groups = {1500: ("alice", ["alice"]), 1600: ("proj", ["alice", "carol"]), 1500 + 7: ("alice", [])}
+    monkeypatch.setattr(pwd, "getpwuid", {uid: SimpleNamespace(pw_name="alice", pw_gid=1500)}.__getitem__)
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: SimpleNamespace(gr_name=groups[gid][0], gr_mem=groups[gid][1]))
+    monkeypatch.setattr(paths, "exposed", lambda path: "")
+    place = tmp_path / "cache"
+    place.mkdir(mode=0o700)
+    return place
+
+
+def state(mode: int, gid: int) -> os.stat_result:
+    return os.stat_result((0o040000 | mode, 1, 1, 1, os.getuid(), gid, 0, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("mode", "gid", "others"),
+    [
+        (0o700, 1600, False),
+        (0o755, 1600, False),
+        (0o777, 1500, True),
+        (0o702, 1500, True),
+        (0o770, 1500, False),
+        (0o770, 1600, True),
+        (0o2775, 1600, True),
+        (0o770, 1507, True),
+        (0o770, 4711, True),
+    ],
+)
+def test_a_group_is_others_unless_it_is_the_users_own(mine: Path, mode: int, gid: int, others: bool) -> None:
+    """(S5) Its members can rename what lies in a directory that the group may write to."""
+    assert paths.others_write(mine, state(mode, gid)) is others
+
+
+def test_an_access_list_stands_for_others(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(S5) The bits of the group are then those of every user that the list names."""
+    monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"])
+    assert paths.others_write(mine, state(0o770, 1500))
+
+
+def test_a_directory_is_foreign_by_owner_mode_and_kind(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paths.foreign(mine) == ""
+    mine.chmod(0o707)
+    assert "written by other users" in paths.foreign(mine)
+    (mine / "file").touch()
+    assert paths.foreign(mine / "file") == "is not a directory"
+    mine.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    assert paths.foreign(mine) == "does not belong to you"
+
+
+def test_every_directory_above_counts(tmp_path: Path) -> None:
+    """(S5) Those of the name, and those that its links lead to. The sticky bit keeps others from renaming."""
+    for name in ("open", "sticky", "closed"):
+        (tmp_path / name / "mine/cache").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "sticky").chmod(0o1777)
+    (tmp_path / "closed/link").symlink_to(tmp_path / "open/mine")
+    above = paths.exposed(tmp_path / "closed/mine")  # where the tests run
+    assert paths.exposed(tmp_path / "sticky/mine/cache") == above
+    assert paths.exposed(tmp_path / "open/mine/cache") == str(tmp_path / "open")
+    assert paths.exposed(tmp_path / "closed/link/cache") == str(tmp_path / "open")
+    assert paths.exposed(tmp_path / "closed/link") == str(tmp_path / "open")
