@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rehearsal import trees
+from unit.texts import Expected
 
 from . import autopsy, matrix
 from .cells import full
@@ -168,6 +169,12 @@ def desk(cluster: Cluster) -> Iterator[Desk]:
     """A folder in alice's home, seen by all nodes."""
     with cluster.desk() as desk:
         yield desk
+
+
+@pytest.fixture
+def expected(request: pytest.FixtureRequest) -> Expected:
+    """Compares a text with a file, or rewrites the file under `--accept`."""
+    return Expected(bool(request.config.getoption("--accept")))
 
 
 @pytest.fixture

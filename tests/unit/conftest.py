@@ -49,10 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[DECOYS] = Decoys(Path(place.name))
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--accept", action="store_true", help="take what the golden tests produce as what they expect")
-
-
 @pytest.fixture(scope="session")
 def world() -> World:
     process._setpriv()  # a fact of this machine, which is asked once. The first test that needs it may not ask
@@ -144,4 +140,4 @@ def sh(world: World, tmp_path: Path) -> Shell:
 @pytest.fixture
 def expected(request: pytest.FixtureRequest, world: World) -> texts.Expected:
     """Compares a text with a golden file, or rewrites the file under `--accept`."""
-    return texts.Expected(bool(request.config.getoption("--accept", default=False)), world)
+    return texts.Expected(bool(request.config.getoption("--accept")), world.allowed)

@@ -7,19 +7,19 @@ the golden file then goes into the same commit, where a reviewer reads what user
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
-
-from .world import World
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 class Expected:
-    def __init__(self, accept: bool, world: World) -> None:
+    def __init__(self, accept: bool, writing: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._accept = accept
-        self._world = world
+        self._writing = writing
 
     def __call__(self, file: Path, text: str) -> None:
         """Fail unless `file` holds exactly `text`."""
@@ -27,7 +27,7 @@ class Expected:
         if text == before:
             return
         if self._accept:
-            with self._world.allowed():
+            with self._writing():
                 file.write_text(text)
             return
         pytest.fail(changes(file, before, text), pytrace=False)
@@ -36,12 +36,13 @@ class Expected:
 def changes(file: Path, before: str, after: str) -> str:
     """Each changed line, and what to do about it."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "expected", "now", n=0, lineterm="")
+    place = file.relative_to(GOLDEN.parents[2])
     return "\n".join(
         [
-            f"{file.relative_to(GOLDEN.parents[2])} is not what it says now:",
+            f"{place} is not what it says now:",
             *(line for line in lines if not line.startswith("@@")),
             "If that is how it should be, accept it with",
-            "    pytest tests/unit --accept",
+            f"    pytest {Path(*place.parts[:2])} --accept",
             "and read `git diff` before you commit it.",
         ]
     )
