@@ -4,6 +4,8 @@
 # once (out of memory, `scancel -s KILL`), for the node whose dockerd hung meanwhile, and for containers that users
 # label themselves: docker run --label mnrun.job=$SLURM_JOB_ID …
 set -u
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+cd /
 
 if command -v docker >/dev/null; then
   timeout 20 docker ps --all --format '{{.ID}} {{.Label "mnrun.job"}}' 2>/dev/null | while read -r id label; do

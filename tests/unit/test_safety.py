@@ -34,7 +34,6 @@ SHARED = {
     "mnrun.nodes.kit": "the guard makes it with mkdir and checks its owner (guard/guard.sh, shared_memory)",
     "mnrun.planning.plan": "boot.sh makes it with mkdir on the node, and into.sh checks its owner and its file `own`",
     "mnrun.schedulers.slurm.cluster": "a comparison with TMPDIR, which a new job does not take over",
-    "mnrun.schedulers.slurm.steps": "srun's working directory for a step: nothing is read there",
 }
 # Files of wrappers/ with `eval`.
 EVALS = {
@@ -54,7 +53,7 @@ PLACES = {
     "network_facts.sh": "a word in the kernel's list of mounts: nothing is read",
     "mps.sh": "the directory of NVIDIA's daemon, in which the kernel names the peer",
     "pull_image.sh": "the base of a directory that mktemp makes",
-    "srun_singularity.sh": "a directory by mkdir, whose owner is checked, and srun's working directory",
+    "srun_singularity.sh": "a directory by mkdir, whose owner is checked",
     "sweep.sh": "names that this user's step has made; rm follows no link",
     "worker.sh": "a message",
 }

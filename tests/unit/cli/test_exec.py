@@ -73,7 +73,7 @@ def srun(node: str, *more: str, job: str = "12") -> tuple[str, ...]:
     """Return the words of a step beside the job."""
     shape = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", f"--nodelist={node}", *more)
     client = ("srun", "--quiet", f"--jobid={job}", "--overlap", "--quit-on-interrupt")
-    return (*client, *shape, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/tmp")
+    return (*client, *shape, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/")
 
 
 @pytest.mark.parametrize(

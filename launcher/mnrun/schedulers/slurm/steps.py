@@ -21,6 +21,9 @@ CLIENT = SIGNALS = LIMITS = NUMBERS = True
 
 # For steps that are planned without nodes: the first of all nodes, and a file with each once per rank.
 HEAD, EACH = f"{MARK}HEAD", f"{MARK}EACH"
+# An empty element of PATH or LD_LIBRARY_PATH means the working directory (bash(1), ld.so(8)). So a step begins where
+# only root can write.
+APART = "--chdir=/"
 # Ranks, if the nodes have different numbers of them: beyond this, srun dies ("Too many ranges", hostlist.c).
 MOST_APART = 256 * 1024
 
@@ -43,7 +46,7 @@ def srun(where: Where, plan: Plan, site: Site) -> Words:
     words.append(f"--mpi={spec.start.mpi if where is Where.RANKS else 'none'}")
     # A rank that ends well never ends the others, however long they need. One that fails ends them.
     kill = f"--kill-on-bad-exit={int(where is Where.RANKS)}"
-    words += [_input(where, spec), "--export=ALL", "--chdir=/tmp", kill, "--wait=0"]
+    words += [_input(where, spec), "--export=ALL", APART, kill, "--wait=0"]
     if where is not Where.RANKS:
         return tuple(words)
     words += [f"--cpus-per-task={spec.resources.cpus_per_task}"] if spec.resources.cpus_per_task else []
@@ -67,7 +70,7 @@ def once_each(names: Sequence[str], gpus: int) -> Words:
     shape = _tasks(list(names), [1] * len(names))
     granted = [f"--gres=gpu:{gpus}"] if gpus else []
     client = ("srun", "--quiet", "--overlap")
-    return (*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/tmp")
+    return (*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", APART)
 
 
 def beside(place: Beside, words: Words) -> list[Words]:
@@ -77,7 +80,7 @@ def beside(place: Beside, words: Words) -> list[Words]:
     shape = _tasks(list(place.nodes), [1] * len(place.nodes))
     unbound = ("--cpu-bind=none",) if place.binds else ()  # _cpu_bind
     terminal = ("--pty",) if place.terminal else ()
-    return [(*client, *shape, *granted, "--mem=0", *unbound, "--mpi=none", "--chdir=/tmp", *terminal, *words)]
+    return [(*client, *shape, *granted, "--mem=0", *unbound, "--mpi=none", APART, *terminal, *words)]
 
 
 def copying(source: str, target: str, step: str) -> Words:

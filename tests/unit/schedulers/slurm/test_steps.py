@@ -158,9 +158,9 @@ def test_what_stands_around_the_shape() -> None:
     job = outside(2, 2)
     start, after = ("srun", "--quiet", "--overlap"), ("--mem=0", "--cpu-bind=none", "--gpu-bind=none")
     for where, rest in {
-        Where.HEAD: ("--mpi=none", "--input=0", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=0", "--wait=0"),
-        Where.ALL: ("--mpi=none", "--input=all", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=0", "--wait=0"),
-        Where.RANKS: ("--mpi=pmix", "--input=0", "--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=1", "--wait=0"),
+        Where.HEAD: ("--mpi=none", "--input=0", "--export=ALL", "--chdir=/", "--kill-on-bad-exit=0", "--wait=0"),
+        Where.ALL: ("--mpi=none", "--input=all", "--export=ALL", "--chdir=/", "--kill-on-bad-exit=0", "--wait=0"),
+        Where.RANKS: ("--mpi=pmix", "--input=0", "--export=ALL", "--chdir=/", "--kill-on-bad-exit=1", "--wait=0"),
     }.items():
         said = steps.srun(where, job, SITE)
         assert said[:3] == start
@@ -180,7 +180,7 @@ def test_ranks_with_everything_asked_for() -> None:
     assert steps.srun(Where.RANKS, job, Site("slurm", "7", (24, 11), overcommit=True)) == (
         *("srun", "--quiet", "--overlap", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2"),
         *("--nodelist=node[01-02]", "--mem=0", "--cpu-bind=cores", "--gpu-bind=none", "--mpi=pmi2", "--input=0"),
-        *("--export=ALL", "--chdir=/tmp", "--kill-on-bad-exit=1", "--wait=0", "--cpus-per-task=2"),
+        *("--export=ALL", "--chdir=/", "--kill-on-bad-exit=1", "--wait=0", "--cpus-per-task=2"),
         *("--overcommit", "--distribution=cyclic"),
     )
 
