@@ -19,7 +19,14 @@ mnrun_options=(
   {{ line }}
 {% endfor %}
 )
+{% if variables %}
+mnrun_variables=( # they go through a pipe, since everybody can read a command line
+{% for line in variables %}
+  {{ line }}
+{% endfor %}
+)
+{% endif %}
 shopt -s execfail # the script goes on if mnrun cannot be started
-exec {{ mnrun }} run --as-given "${mnrun_options[@]}" {{ command }}
+exec {{ mnrun }} run --as-given "${mnrun_options[@]}"{% if variables %} --env-file=<(printf '%s\0' "${mnrun_variables[@]}"){% endif %} {{ command }}
 echo "mnrun: cannot start {{ mnrun }} on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

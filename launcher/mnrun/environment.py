@@ -269,10 +269,12 @@ def masked(words: Iterable[str]) -> list[str]:
 def read_file(text: str, path: str) -> tuple[Variable, ...]:
     """Return the variables of an --env-file: NAME=VALUE or NAME lines, with values unchanged, as docker reads them.
 
-    Raises UsageError with the line's number if a line is neither.
+    In a text that ends with NUL, each entry does, as `env -0` writes them. Raises UsageError with the line's number if
+    a line is neither.
     """
     variables = []
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+    lines = text[:-1].split("\0") if text.endswith("\0") else text.replace("\r\n", "\n").split("\n")
+    for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, equals, value = line.partition("=")

@@ -22,7 +22,7 @@ from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers.hosts import login_shell
 from unit.conftest import ADVERB, Shell
 from unit.decoys import Decoys
-from unit.planning.test_script import called, written
+from unit.planning.test_script import called, handed_over, written
 from unit.samples import SITE, build, make
 from unit.wrappers.node import Node
 from unit.wrappers.test_engine import Node as Engine
@@ -159,10 +159,11 @@ def test_words_and_variables_come_back_from_a_batch_script(
     sh: Shell, words: list[str], variables: dict[str, str]
 ) -> int:
     env = tuple(f"{name}={value}" for name, value in variables.items())
-    said = called(sh, written("./app", *words, env=env, container_args=tuple(map(shlex.quote, words[:5]))))
+    text = written("./app", *words, env=env, container_args=tuple(map(shlex.quote, words[:5])))
+    said = called(sh, text)
     assert said[said.index("--") + 1 :] == ["./app", *words]
     options = said[: said.index("--")]
-    assert [word.partition("=")[2] for word in options if word.startswith("--env=")] == list(env)
+    assert handed_over(sh, text) == list(env)
     args = [shlex.split(word.partition("=")[2]) for word in options if word.startswith("--container-args=")]
     assert args == [[word] for word in words[:5]]
     return len(words) + len(env)

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from .cells import SRUN
-from .stage import LOGIN, TOP, Cluster, Result, wait_for
+from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 from .stranger import (
     ALICE,
     BARE,
@@ -43,24 +43,51 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_stranger_sees_words_and_no_values(cluster: Cluster, bob: Stranger, way: str) -> None:
-    """The program's words and the names of the job's files are everybody's; values of variables and keys are not."""
-    words = [*WAYS[way], "-x", "SECRET", "--", "sh", "-c", '"$@"; :', "a-visible-word", *SLEEP]
-    line = ["env", "SECRET=open sesame"]
-    line += ["mnrun", *words] if "--hosts" in words else map(str, cluster.launch(*words, nodes=2, tasks=1))
-    with cluster.running(line):
+# All that Slurm tells bob about everybody's jobs.
+ASK = """
+    scontrol -dd show job; scontrol show step; squeue -a -o '%all'; sacct -a -P -o ALL
+    for job in $(squeue -a -h -o %i); do scontrol write batch_script "$job" -; done
+"""
+
+
+@pytest.mark.parametrize("way", [*WAYS, "submit"])
+def test_stranger_sees_words_and_no_values(cluster: Cluster, desk: Desk, bob: Stranger, way: str) -> None:
+    """The program's words and the names of the job's files are everybody's; values of variables and keys are not,
+    wherever they were written: passed on with -x, in a job file, in the user's configuration (S2)."""
+    cluster.alice(["mkdir", "-p", f"{desk.path}/config/mnrun"])
+    desk.put("config/mnrun/config.toml", '[env]\nOF_CONFIG = "sesame of a config"\n', 0o600)
+    file = desk.put("job.toml", '[env]\nOF_FILE = "sesame of a file"\n', 0o600)
+    program = ["--", "sh", "-c", '"$@"; :', "a-visible-word", *SLEEP]
+    line = ["env", "SECRET=open sesame", f"XDG_CONFIG_HOME={desk.path}/config"]
+    if way == "submit":
+        words = ["-N", "2", "-w", NODES, "-o", f"{desk.path}/out", *BARE.words, "-x", "SECRET", "-x", "TYPED=sesame 4"]
+        handed = cluster.alice([*line, "mnrun", "submit", *words, file, *program])
+        assert handed.code == 0, handed
+        line = ["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", handed.out.strip()]
+    else:
+        words = [*WAYS[way], "-x", "SECRET", file, *program]
+        line += ["mnrun", *words] if "--hosts" in words else map(str, cluster.launch(*words, nodes=2, tasks=1))
+    with cluster.running(line) as job:
         up(cluster, 1)
         up(cluster, 1, SECOND)
-        (program,) = programs(cluster)
-        with open(f"/proc/{program.pid}/environ", "rb") as file:
-            assert b"SECRET=open sesame" in file.read(), "the test is none: the program has no such value"
+        (first,) = programs(cluster)
+        with open(f"/proc/{first.pid}/environ", "rb") as environ:
+            known = environ.read().split(b"\0")
+        values = {b"SECRET=open sesame", b"OF_FILE=sesame of a file", b"OF_CONFIG=sesame of a config"}
+        assert values <= set(known), "the test is none: the program lacks a value"
         for node in (LOGIN, FIRST, SECOND):
             seen = bob.does(f"{{ {LOOK} }} 2>/dev/null; true", node=node)
             assert "a-visible-word" in seen or node != FIRST
             assert node == LOGIN or place_of(cluster, node) in seen.splitlines()
             assert "sesame" not in seen, node
             assert "PRIVATE KEY" not in seen, node
+        told = bob.does(f"{{ {ASK} }} 2>/dev/null; true", node=LOGIN)
+        assert "--hosts" in words or "UserId=alice(1500)" in told
+        assert "sesame" not in told
+        if way == "submit":
+            cluster.alice(["scancel", handed.out.strip()])
+            job.end()
+            forget(cluster)
 
 
 def listening(cluster: Cluster, node: str) -> list[str]:

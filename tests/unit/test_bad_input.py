@@ -27,7 +27,7 @@ from mnrun.schedulers.slurm import answers, queue, scontrol
 from mnrun.system import paths
 from mnrun.system.screen import Screen
 from unit.conftest import Shell
-from unit.planning.test_script import called, written
+from unit.planning.test_script import handed_over, written
 from unit.samples import build, recorded
 from unit.wrappers.test_guard import function
 
@@ -246,4 +246,4 @@ def test_a_variable_that_no_shell_passes_on_is_refused(name: str) -> None:
 @pytest.mark.parametrize("word", ["it's \x01", "it's \x7f"])
 def test_a_control_character_in_a_script_stays_one(sh: Shell, word: str) -> None:
     """bash 5.2 made two of it between double quotes in an array."""
-    assert f"--env=A={word}" in called(sh, written("./app", env=(f"A={word}",)))
+    assert handed_over(sh, written("./app", env=(f"A={word}",))) == [f"A={word}"]

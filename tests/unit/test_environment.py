@@ -184,6 +184,12 @@ def test_an_env_files_lines_end_at_newlines_alone(odd: str) -> None:
     assert environment.read_file(f"A=one{odd}two\nB=3\n", "f") == (Variable("A", f"one{odd}two"), Variable("B", "3"))
 
 
+def test_an_env_file_may_be_what_env_0_prints() -> None:
+    """Each entry ends in NUL, so that a value may have lines of its own."""
+    text = "A=one\r\ntwo\n# three\0B=\0"
+    assert environment.read_file(text, "f") == (Variable("A", "one\r\ntwo\n# three"), Variable("B", ""))
+
+
 def test_an_env_file_from_elsewhere_may_end_its_lines_with_cr() -> None:
     """A file that was edited on Windows sets no value that ends in \\r."""
     assert environment.read_file("A=1\r\n\r\nB=2\r\n", "f") == (Variable("A", "1"), Variable("B", "2"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from mnrun import __version__
 from mnrun.config.options import BY_NAME
+from mnrun.errors import UsageError
 from mnrun.files import render
 from mnrun.jobspec import BUILT_IN, JobSpec, parted
 from mnrun.model import NODES, ULIMITS, Layout, Plan, Words, job_name
@@ -45,7 +46,8 @@ def write(plan: Plan, scheduler: BatchScheduler, call: Words, source: str) -> st
         if spec.program.script
         else ("--", *spec.program.command)
     )
-    return render(
+    variables = list(_variables(spec))
+    text = render(
         scheduler.TEMPLATE,
         spec.batch.templates,
         title=_one_line(_title(plan)),
@@ -54,9 +56,14 @@ def write(plan: Plan, scheduler: BatchScheduler, call: Words, source: str) -> st
         directives=_aligned([Line(text, why) for text, why in scheduler.directives(spec, plan.layout)]),
         setup=_aligned(_setup(spec)),
         options=_aligned(list(_options(spec))),
+        variables=_aligned(variables),
         mnrun=shlex.join(call),
         command=shlex.join(command),
     )
+    if not all(line.text in text for line in variables):
+        problem = f"the template in {spec.batch.templates} has no {{{{ variables }}}}, which this job needs"
+        raise UsageError(problem, "take mnrun_variables over from sbatch_templates/slurm.sh")
+    return text
 
 
 def _title(plan: Plan) -> str:
@@ -122,8 +129,13 @@ def _options(spec: JobSpec) -> Iterator[Line]:
             yield from _option("env", f"!{variable.name}", f"taken away: {variable.why}")
         elif variable.inherited:
             yield from _option("env", variable.name, f"{variable.why}; its value is the job's own")
-        else:
-            yield from _option("env", f"{variable.name}={variable.value}", variable.why)
+
+
+def _variables(spec: JobSpec) -> Iterator[Line]:
+    """Yield the variables with values. They are no options: everybody can read a command line."""
+    for variable in spec.program.explicit:
+        if variable.value is not None and not variable.inherited:
+            yield Line(_quoted(f"{variable.name}={variable.value}"), variable.why)
 
 
 def _option(name: str, value: object, origin: object) -> Iterator[Line]:

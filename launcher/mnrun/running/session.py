@@ -361,8 +361,7 @@ def cwd() -> str:
 
 def _read(path: str, option: str = "--env-file") -> str:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
+        return paths.text(path)
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror}") from None
 

@@ -8,6 +8,8 @@ import pwd
 import stat
 from pathlib import Path
 
+_piped: dict[tuple[int, int], str] = {}  # (device, inode) -> text of pipes that were read
+
 
 def fault(kind: str, path: str) -> str:
     """Return the fault of an image, a program or any other path on this machine, or "" if it has none.
@@ -42,6 +44,19 @@ def _is_image(path: str) -> bool:
     finally:
         os.close(file)
     return head[32:] == b"SIF_MAGIC" or head.startswith(b"hsqs")
+
+
+def text(path: str) -> str:
+    """Return the text of a file. A pipe gives its text only once, so later calls return that. Raises OSError."""
+    status = os.stat(path)
+    pipe = (status.st_dev, status.st_ino)
+    if not stat.S_ISFIFO(status.st_mode) or pipe not in _piped:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            whole = file.read()
+        if not stat.S_ISFIFO(status.st_mode):
+            return whole
+        _piped[pipe] = whole
+    return _piped[pipe]
 
 
 def private(path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mnrun import environment
 from mnrun import files as render
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec, Variable
@@ -41,7 +42,18 @@ def options(text: str) -> list[str]:
 
 def called(sh: Shell, text: str) -> list[str]:
     """The words with which bash would start mnrun."""
-    script = text.replace("exec /bin/mnrun ", "printf '%s\\0' ").replace("exit 122", "")
+    return printed(sh, text, "printf '%s\\0' ")
+
+
+def handed_over(sh: Shell, text: str) -> list[str]:
+    """The variables that mnrun would read from its descriptor, as bash passes them on."""
+    reader = 'reader() { for word; do [[ $word != --env-file=/dev/fd/* ]] || cat "${word#*=}"; done; }; reader '
+    return printed(sh, text, reader)
+
+
+def printed(sh: Shell, text: str, instead: str) -> list[str]:
+    """The words, with NUL at their ends, that the script prints with `instead` in the place of `exec mnrun`."""
+    script = text.replace("exec /bin/mnrun ", instead).replace("exit 122", "")
     said = sh('exec bash -c "$1" 2>/dev/null', script.partition("\necho ")[0])
     return [os.fsdecode(word) for word in said.split(b"\0")[:-1]]
 
@@ -53,7 +65,8 @@ def test_words_arrive_byte_for_byte(sh: Shell, word: str) -> None:
     found = called(sh, made) if "\n" not in word else []
     if found:
         assert found[found.index("--") + 1 :] == ["./app", word]
-        assert f"--env=A={word}" in found
+        assert handed_over(sh, made) == [f"A={word}"]
+        assert environment.read_file(f"A={word}\0", "f") == (Variable("A", word),)
         (given,) = (one.partition("=")[2] for one in found if one.startswith("--container-args="))
         assert shlex.split(given) == [word]
 
@@ -94,10 +107,34 @@ def test_a_mnrun_that_is_not_there_is_said(sh: Shell) -> None:
 
 def test_what_is_passed_on_is_never_written() -> None:
     """A name whose value is the job's own: the script has the name."""
-    made = written(env=("TOKEN", "A=b", "!GONE"), environ={"TOKEN": "s3cret", "SLURM_JOB_ID": "7"})
-    assert [word for word in options(made) if "env" in word] == ["--env=TOKEN", "--env=A=b", "--env='!GONE'"]
+    made = written(env=("TOKEN", "!GONE"), environ={"TOKEN": "s3cret", "SLURM_JOB_ID": "7"})
+    assert [word for word in options(made) if "env" in word] == ["--env=TOKEN", "--env='!GONE'"]
+    assert "--env-file" not in made
     assert "s3cret" not in made
     assert "SLURM_JOB_ID" not in made
+
+
+def test_values_are_no_words_of_a_command(sh: Shell) -> None:
+    """(S2) Everybody can read a command line, so values go through a pipe, after the files that they overrule."""
+    made = written(
+        *("./app", "x"),
+        env=("TOKEN=open sesame", "LINES=one\ntwo\r\n", "EMPTY="),
+        env_file=("a.env",),
+        env_files={"a.env": "TOKEN=weak\n"},
+    )
+    words = called(sh, made)
+    assert not [word for word in words if "sesame" in word or "two" in word], words
+    assert handed_over(sh, made) == ["TOKEN=open sesame", "LINES=one\ntwo\r\n", "EMPTY="]
+    (first, second) = [word for word in words if word.startswith("--env-file=")]
+    assert (first, second[:19]) == ("--env-file=/home/alice/run/a.env", "--env-file=/dev/fd/"), words
+
+
+def test_a_template_that_would_lose_variables_is_refused(tmp_path: Path) -> None:
+    """(S2) A site's template of the time when they were options."""
+    (tmp_path / "slurm.sh").write_text("#!/bin/bash\nexec mnrun {{ command }}\n")
+    assert written(templates=str(tmp_path))
+    with pytest.raises(UsageError, match=f"the template in {tmp_path} has no .. variables .., which this job needs; "):
+        written(templates=str(tmp_path), env=("TOKEN=a",))
 
 
 def test_directives_say_where_they_come_from() -> None:
@@ -120,7 +157,7 @@ def test_an_origin_is_one_line() -> None:
     job = build("./a\nb", nodes="1", env=("A=1",))
     job = changed(job, explicit=(Variable("A", "1", why="one\ntwo"),), options={"job_name": "x"})
     made = of_the_job(job, "\n")
-    assert re.search(r"--env=A=1 +# one two\n", made)
+    assert re.search(r"  A=1 +# one two\n", made)
     assert made.splitlines()[2].startswith("# Written by mnrun")
 
 

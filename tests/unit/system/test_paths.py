@@ -116,3 +116,14 @@ def test_every_directory_above_counts(tmp_path: Path) -> None:
     assert paths.exposed(tmp_path / "open/mine/cache") == str(tmp_path / "open")
     assert paths.exposed(tmp_path / "closed/link/cache") == str(tmp_path / "open")
     assert paths.exposed(tmp_path / "closed/link") == str(tmp_path / "open")
+
+
+def test_a_pipe_is_read_once() -> None:
+    """A launch that gets its own nodes reads its settings a second time: `--env-file <(…)`."""
+    reader, writer = os.pipe()
+    os.write(writer, b"A=one\r\n")
+    os.close(writer)
+    try:
+        assert [paths.text(f"/dev/fd/{reader}") for _ in range(2)] == ["A=one\r\n"] * 2
+    finally:
+        os.close(reader)

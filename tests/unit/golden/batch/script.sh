@@ -33,9 +33,11 @@ mnrun_options=(
   --mpi-args=slot                    # job.toml line 11
   --ulimit=memlock=unlimited         # job.toml line 26; the ranks keep it
   --env=WANDB_API_KEY                # job.toml line 22; its value is the job's own
-  --env='GREETING=it'"'"'s $5'       # command line
+)
+mnrun_variables=( # they go through a pipe, since everybody can read a command line
+  'GREETING=it'"'"'s $5'  # command line
 )
 shopt -s execfail # the script goes on if mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py --lr 0.1 'two words' '$HOME' ''
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" --env-file=<(printf '%s\0' "${mnrun_variables[@]}") -- python train.py --lr 0.1 'two words' '$HOME' ''
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -34,12 +34,14 @@ mnrun_options=(
   --container-args=--writable-tmpfs             # job.toml line 9
   --mpi-args=--map-by                           # job.toml line 13
   --mpi-args=slot                               # job.toml line 13
-  --env=NCCL_SOCKET_IFNAME=ib0                  # carries the route between the nodes (profile cluster1)
   --env=WANDB_API_KEY                           # job.toml line 23; its value is the job's own
-  --env=OMP_NUM_THREADS=2                       # job.toml line 24
   --env='!LD_DEBUG'                             # taken away: job.toml line 25
 )
+mnrun_variables=( # they go through a pipe, since everybody can read a command line
+  NCCL_SOCKET_IFNAME=ib0  # carries the route between the nodes (profile cluster1)
+  OMP_NUM_THREADS=2       # job.toml line 24
+)
 shopt -s execfail # the script goes on if mnrun cannot be started
-exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py --lr 0.1
+exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" --env-file=<(printf '%s\0' "${mnrun_variables[@]}") -- python train.py --lr 0.1
 echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -9,13 +9,15 @@
 #SBATCH --output=%x-%j.out   # built-in
 
 mnrun_options=(
-  --image=/images/app.sif                # job.toml line 4
-  --chdir=/home/alice/run                # the current directory
-  --env=NCCL_IB_HCA==mlx5_0:1,mlx5_1:1   # active InfiniBand at 200 Gb/s, the nearest to its GPUs (profile cluster1)
-  --env=UCX_NET_DEVICES=all              # job.toml line 10
-  --env=OMPI_MCA_btl_tcp_if_include=ib0  # carries the route between the nodes (profile cluster1)
+  --image=/images/app.sif  # job.toml line 4
+  --chdir=/home/alice/run  # the current directory
+)
+mnrun_variables=( # they go through a pipe, since everybody can read a command line
+  NCCL_IB_HCA==mlx5_0:1,mlx5_1:1   # active InfiniBand at 200 Gb/s, the nearest to its GPUs (profile cluster1)
+  UCX_NET_DEVICES=all              # job.toml line 10
+  OMPI_MCA_btl_tcp_if_include=ib0  # carries the route between the nodes (profile cluster1)
 )
 shopt -s execfail # the script goes on if mnrun cannot be started
-exec /apps/mnrun/bin/mnrun run --as-given "${mnrun_options[@]}" -- ./app
+exec /apps/mnrun/bin/mnrun run --as-given "${mnrun_options[@]}" --env-file=<(printf '%s\0' "${mnrun_variables[@]}") -- ./app
 echo "mnrun: cannot start /apps/mnrun/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122
