@@ -10,7 +10,7 @@ cd /
 if command -v docker >/dev/null; then
   timeout 20 docker ps --all --format '{{.ID}} {{.Label "mnrun.job"}}' 2>/dev/null | while read -r id label; do
     # the job's id, or ID-… as mnrun writes it
-    if [[ ${label%%-*} == "$SLURM_JOB_ID" ]]; then timeout 30 docker rm --force "$id" >/dev/null; fi
+    if [[ ${label%%-*} == "$SLURM_JOB_ID" ]]; then timeout 30 docker rm --force --volumes "$id" >/dev/null; fi
   done
 fi
 # Everybody may make such names: only directories of the job's own user are taken away, and links are not followed.

@@ -332,10 +332,11 @@ class Cluster:
             os.utime(record, (0, 0))
 
     def containers(self) -> list[str]:
-        """Docker's in all nodes, whatever their state, and podman's of alice's jobs, by their files; a line each."""
+        """Docker's with their volumes in all nodes, in any state, and podman's of alice's jobs, by their files; a line each."""
         found = []
         for node in self.nodes:
-            found += [f"{node}: {line}" for line in self.root(node, "docker", "ps", "-a").splitlines()[1:]]
+            for words in ("ps -a", "volume ls"):
+                found += [f"{node}: {line}" for line in self.root(node, "docker", *words.split()).splitlines()[1:]]
             stores = self.path("/tmp", node).glob("mnrun[.-]*/**/overlay-containers/*/userdata")
             found += [f"{node}: {place}" for place in stores]
         return found

@@ -32,7 +32,9 @@ for exe in /proc/[0-9]*/cmdline; do
 done
 """
 # Prints what a command finds around it.
-AROUND = f"""printf '%s|' "$V" "$PWD" "$(id -u)" "$(uname -n)" "$(cat)"; {BESIDE}"""
+AROUND = f"""
+printf '%s|' "$V" "$PWD" "$(id -u)" "$(uname -n)" "$(cat)" "$(grep -c 'NoNewPrivs:.1' /proc/self/status)"
+{BESIDE}"""
 HOST = Way("inside", "host")
 ALONE = tuple(way for way in WAYS if way.image in ("ompi5", "host") or way == SSH)
 AXES = {"runtime": ("docker", "podman", "charliecloud", "singularity"), "start": ("inside", "mpirun", "srun")}
@@ -62,11 +64,13 @@ def under_way(cluster: Cluster, *words: str, nodes: int = 2) -> Iterator[Job]:
         yield job
 
 
-def enters(cluster: Cluster, *words: str, node: str) -> None:
-    """A command finds a rank beside itself, and the job's surroundings; its streams and its code are its own."""
+def enters(cluster: Cluster, *words: str, node: str, boxed: bool = True) -> None:
+    """A command finds a rank beside itself, and the job's surroundings; its streams and its code are its own. In a
+    container, it gets no privileges from setuid files (S4)."""
     done = cluster.alice(["mnrun", "exec", *words, "--", "sh", "-c", AROUND + "\nexit 7"], b"given")
     assert (done.code, done.err) == (7, ""), done
-    *around, beside = done.out.split("|")
+    *around, guarded, beside = done.out.split("|")
+    assert guarded == str(int(boxed)), done
     assert around == [VALUE, "/home/alice", "1500", node, "given"], done
     assert beside.strip(), done
 
@@ -74,9 +78,9 @@ def enters(cluster: Cluster, *words: str, node: str) -> None:
 @pytest.mark.parametrize("way", some(ALONE, [*MAIN, SSH, HOST]), ids=str)
 def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None:
     with under_way(cluster, *way.words):
-        enters(cluster, "--rank", "3", node=cluster.nodes[1])
-        enters(cluster, "--node", cluster.nodes[1], node=cluster.nodes[1])
-        enters(cluster, node=cluster.nodes[0])
+        enters(cluster, "--rank", "3", node=cluster.nodes[1], boxed=way != HOST)
+        enters(cluster, "--node", cluster.nodes[1], node=cluster.nodes[1], boxed=way != HOST)
+        enters(cluster, node=cluster.nodes[0], boxed=way != HOST)
         assert runs(cluster) == [("sh", "RUNNING", "node[01-02]")]
         program = cluster.alice(["mnrun", "exec", "--rank", "2", "--", "sh", "-c", "cat /proc/$MNRUN_RANK_PID/cmdline"])
         assert program.raw == b"sleep\0003600\0", program

@@ -66,6 +66,7 @@ def test_runtime_starts_every_rank_as_it_should(engines: Cluster, desk: Desk, wa
         env = {bytes.fromhex(name): bytes.fromhex(text) for name, text in report["env"].items()}
         assert env[b"V"] == value.encode()
         assert (env[b"HOME"], report["cwd"], report["uid"]) == (b"/home/alice", desk.path, 1500)
+        assert report["no_new_privs"]  # S4
         assert desk.path.rpartition("/")[2] in report["home"]
         assert b"LD_PRELOAD" not in env
         assert env.get(b"IMAGE_SAYS", b"none") == (way.image.encode() if way.runtime in ENGINES else b"none")
@@ -78,9 +79,10 @@ ENGINES = ("docker", "podman")
 
 @pytest.mark.parametrize(("runtime", "begun", "how"), ENDS)
 def test_runtime_ends_with_its_job(engines: Cluster, runtime: str, begun: str, how: str) -> None:
-    """Whoever is killed: no process, no container and no file of the job stays on a node."""
+    """Whoever is killed: no process, no container, no volume (L1) and no file of the job stays on a node."""
     way = Way(begun, "ompi5", runtime=runtime)
-    with engines.running(engines.launch(*way.words, "--", *FOREVER)) as job:
+    volume = ["--container-args=--volume=/anonymous"] if runtime in ENGINES else []
+    with engines.running(engines.launch(*way.words, *volume, "--", *FOREVER)) as job:
         start(engines, job)
         if runtime in ENGINES:
             assert len(engines.containers()) >= 4
@@ -265,6 +267,34 @@ def test_runtime_hardened(engines: Cluster) -> None:
         assert result.err.count("NoNewPrivs:\t1") == 4, result
 
 
+# A setuid file as an image may have it, and an image whose sh does not answer root.
+EVIL = """
+cp /usr/bin/bash /usr/local/bin/helper && chmod 4755 /usr/local/bin/helper
+cat >/tmp/Dockerfile <<'END'
+FROM localhost/ompi5
+RUN cp /bin/bash /bin/first && printf '#!/bin/first\\n[ $UID != 0 ] && exec /bin/first "$@"' >/bin/sh.new
+RUN chmod 755 /bin/sh.new
+RUN ["mv", "/bin/sh.new", "/bin/sh"]
+VOLUME /data
+END
+docker build -q --network=none -t localhost/evil - </tmp/Dockerfile; rm /tmp/Dockerfile
+"""
+SEEK = "helper -p -c 'id -u; : >$HOME/owned; chown 0:0 $HOME/owned' || true; stat -c %u ~/owned; rm -f ~/owned"
+
+
+def test_runtime_docker_gives_no_image_the_nodes_root(engines: Cluster) -> None:
+    """S4: a setuid file of the image stays the user's, inside-out and in a rank's own container, and so does the
+    container that is asked about its MPI."""
+    with changed(engines, "node01", EVIL, "rm /usr/local/bin/helper; docker rmi localhost/evil"):
+        for begun in ("inside", "srun"):
+            words = [*Way(begun, "ompi5", runtime="docker").words, "-B", "/usr/local/bin/helper"]
+            result = engines.mnrun(*words, "--", "sh", "-c", SEEK, nodes=1, tasks=1)
+            assert (result.code, result.out.split()) == (0, ["1500", "1500"]), result
+            assert engines.containers() == []  # L1
+        asked = engines.alice(["mnrun", "image", "inspect", "--runtime", "docker", "localhost/evil"], node="node01")
+    assert (asked.code, "Open MPI" in asked.out) == (0, True), asked
+
+
 CDI = """\
 cdiVersion: "0.5.0"
 kind: nvidia.com/gpu
@@ -294,11 +324,13 @@ def test_runtime_podman_gives_the_granted_gpus(engines: Cluster) -> None:
 
 
 def test_runtime_epilog(engines: Cluster) -> None:
-    """The epilog of examples/ takes the containers of its job away, and those of no other."""
-    run = "docker run -d --network=host --entrypoint sleep --label mnrun.job={} localhost/ompi5 600"
+    """The epilog of examples/ takes the containers of its job away, with their volumes (L1), and those of no other."""
+    run = "docker run -d --volume=/anonymous --network=host --entrypoint sleep --label mnrun.job={} localhost/ompi5 600"
     engines.root("node01", "sh", "-c", " && ".join(run.format(label) for label in ("998-ab", "999-ab", "999")))
     epilog = (TOP / "examples/epilog/epilog.sh").read_text()
     engines.root("node01", "env", "SLURM_JOB_ID=999", "SLURM_JOB_UID=1500", "bash", "-c", epilog)
     left = engines.root("node01", "docker", "ps", "-a", "--format", '{{.Label "mnrun.job"}}')
-    engines.root("node01", "sh", "-c", "docker rm -f $(docker ps -aq)")
+    volumes = engines.root("node01", "docker", "volume", "ls", "-q")
+    engines.root("node01", "sh", "-c", "docker rm -fv $(docker ps -aq)")
+    assert len(volumes.split()) == 1
     assert left.split() == ["998-ab"]

@@ -68,7 +68,8 @@ mnrun_command=(sh -c "$mnrun_into" "$mnrun_here" entered.sh "enter.$$" "$mnrun_u
 mnrun_clean=(env -i "PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin" "HOME=$HOME" "MNRUN_JOB_ID=$mnrun_id" ${SLURM_JOB_ID+"SLURM_JOB_ID=$SLURM_JOB_ID"})
 
 if ((${#mnrun_boxes[@]})); then
-  # A rank of podman has the capability IPC_LOCK. A debugger needs it as well (ptrace(2)), and the engine gives it.
+  # Inside-out, a rank of podman has the capability SYS_PTRACE. A debugger needs it as well (ptrace(2)), and the engine
+  # gives it.
   mnrun_box=$(box_of "$mnrun_pid") || fail 125 "$mnrun_runtime on $mnrun_node does not show the container of process $mnrun_pid"
   mnrun_flags=(--interactive)
   [[ ! -t 0 ]] || mnrun_flags+=(--tty)
@@ -85,4 +86,5 @@ fi
 [[ " ${mnrun_flags[*]} " == *' -U '* ]] ||
   fail 125 "$mnrun_runtime is installed setuid on $mnrun_node, so that only a container of --runtime apptainer --mode outside-in can be entered: start the job with these"
 command -v nsenter >/dev/null || fail 125 "$mnrun_node has no nsenter, by which mnrun enters a container: install util-linux"
+hash setpriv 2>/dev/null && mnrun_clean+=(setpriv --no-new-privs) # as Apptainer and ch-run start their programs
 exec "${mnrun_clean[@]}" nsenter --preserve-credentials -t "$mnrun_pid" "${mnrun_flags[@]}" -- "${mnrun_command[@]}"

@@ -158,7 +158,7 @@ map() { # ID: Make podman copy the image for the user's ids
   # A process that was killed here has left its container.
   ask 20 container prune --force --filter until=10m >/dev/null 2>&1 || true
   if id=$(ask 600 create --userns=keep-id "$1" true 2>/dev/null); then
-    ask 20 rm "$id" >/dev/null 2>&1 && mkdir -p "$mnrun_store/mapped" && : >"$mnrun_store/mapped/$1"
+    ask 20 rm --volumes "$id" >/dev/null 2>&1 && mkdir -p "$mnrun_store/mapped" && : >"$mnrun_store/mapped/$1"
   fi || true # without that copy each container of the job makes its own
 }
 
@@ -175,7 +175,7 @@ end_containers() { # End all containers of the job. Print those that remain
     fi
     [[ -n $ids ]] || return 0
     # shellcheck disable=SC2086  # a list of ids
-    ask_boxes 3 rm --force "${mnrun_at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
+    ask_boxes 3 rm --force --volumes "${mnrun_at_once[@]}" $ids >/dev/null 2>&1 || sleep 0.1
   done
   echo "$mnrun_runtime's containers ${ids//$'\n'/ }"
 }

@@ -26,6 +26,7 @@ if command -v nvidia-smi >/dev/null; then fact driver_cuda "$(limited nvidia-smi
 [[ $mnrun_runtime == host ]] || unset CUDA_VERSION NVIDIA_REQUIRE_CUDA
 engines
 case $mnrun_runtime in
+  docker) set -- "${@:1:2}" "--user=$(id -u):$(id -g)" "${@:3}" ;; # docker would start the image's sh as root
   podman)
     reason=$(usable) || { fact silent "$reason"; exit 0; } # the store may belong to another user
     set -- "${mnrun_engine[@]}" "${@:2}" ;;

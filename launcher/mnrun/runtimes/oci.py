@@ -44,11 +44,13 @@ def refuse(binary: str, reference: str) -> LaunchError | None:
 
 
 def _rights(box: Box) -> Words:
+    """Return the rights of the container.
+
+    Without no-new-privileges, a setuid file of the image makes root of the user. Under Docker that root is the node's.
+    """
     if box.privileged:
         return ("--privileged",)
-    if box.hardened:
-        return ("--cap-drop=ALL", "--security-opt=no-new-privileges")
-    return ("--cap-add=IPC_LOCK",)
+    return (*(("--cap-drop=ALL",) if box.hardened else ()), "--security-opt=no-new-privileges")
 
 
 def tracing(box: Box) -> Words:

@@ -37,7 +37,7 @@ def engine(name: str) -> dict[tuple[str, str], Words]:
         inside, outside = ("--init", "--cgroups=disabled", *ours), (*outside, *ours)
     shared = ("--network=host", "--ipc=host", "--uts=host", "--log-driver=none", "--entrypoint=")
     trace = {"minimal": ("--cap-add=SYS_PTRACE",), "maximal": ()}  # the maximal one is hardened
-    home = ("--cap-add=IPC_LOCK", "--mount", "type=bind,source=/home/alice,target=/home/alice")
+    home = ("--security-opt=no-new-privileges", "--mount", "type=bind,source=/home/alice,target=/home/alice")
     minimal = (*shared, *home, "--workdir", "/home/alice/run", "/app.sif")
     mounts = (
         *("--mount", "type=bind,source=/tmp/mnrun.7-abc,target=/tmp/mnrun.7-abc"),
