@@ -332,7 +332,7 @@ class Cluster:
             os.utime(record, (0, 0))
 
     def containers(self) -> list[str]:
-        """Docker's with their volumes in all nodes, in any state, and podman's of alice's jobs, by their files; a line each."""
+        """Docker's with their volumes in all nodes, and podman's of alice's jobs, by their files; a line each."""
         found = []
         for node in self.nodes:
             for words in ("ps -a", "volume ls"):
