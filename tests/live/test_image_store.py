@@ -47,6 +47,16 @@ def test_image_pull_ls_gc(cluster: Cluster, desk: Desk, registry: None) -> None:
     assert empty.out == "" and "no images in" in empty.err, empty
 
 
+def test_image_with_a_shell_and_cat_alone(cluster: Cluster, registry: None) -> None:
+    """(R1) Its ranks run on a node, and end. What it cannot do is refused in one line, before anything runs."""
+    for start in ([], ["--launcher", "env"]):
+        result = cluster.mnrun("-Q", *start, "--image", SMALL, "--", "cat", "/etc/version", nodes=1)
+        assert (result.code, result.out, result.err) == (0, "1\n" * 2, ""), result
+    for words, nodes, code in (([], 2, 121), (["--label"], 1, 125)):
+        result = cluster.mnrun("-Q", *words, "--image", SMALL, "--", "cat", "/etc/version", nodes=nodes, tasks=1)
+        refusal(result, code, "mkfifo")
+
+
 # An image of two layers, whose digests go to standard output.
 LAYERS = """\
 cd "$(mktemp -d)"

@@ -4,7 +4,7 @@
 # GPUS is CUDA_VISIBLE_DEVICES. Without it, GPUS is all GPUs in the table of gpu_numa.sh.
 # It prints all of them where the CPUs are not bound, or where the distances are unknown.
 here=${0%/*} sys=${mnrun_sys:-/sys}/devices/system
-cpus=${mnrun_cpus-$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)}
+cpus=${mnrun_cpus-$(while read -r name list; do [ "$name" != Cpus_allowed_list: ] || echo "$list"; done </proc/self/status)}
 own=' '
 IFS=,
 for range in $cpus; do

@@ -43,6 +43,8 @@ memory_before
 host_name
 mnrun_host=$REPLY
 mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$mnrun_host}}
+mnrun_index=,$mnrun_nodes, mnrun_index=${mnrun_index%%",$mnrun_node,"*}
+mnrun_index=${mnrun_index//[!,]/} mnrun_index=${#mnrun_index} # the place of this node among the job's, from 0 on
 mnrun_first='' # whether the head runs on this node
 [[ $mnrun_node != "${mnrun_nodes%%,*}" ]] || mnrun_first=1
 [[ -n $mnrun_first ]] || mnrun_joined='' # whether the head's container is the one of this node
@@ -50,7 +52,8 @@ mnrun_first='' # whether the head runs on this node
 # The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
 # kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
 # when it opens the pipe (fifo(7)).
-mkfifo up across idle there ${mnrun_first:+stdin gate} ${mnrun_joined:+asks}
+# An image may lack mkfifo. So the guard makes the pipes of the wrappers in the container, too.
+mkfifo up across idle there "ended.$mnrun_index" ${mnrun_first:+stdin gate ended} ${mnrun_joined:+asks} ${mnrun_overhear:+said}
 exec {mnrun_up}<>up
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 

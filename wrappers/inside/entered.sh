@@ -3,13 +3,13 @@
 # USER is 1 if FILE is the environment of the node's container and not of a rank. Then the user's variables come from
 # user.env.
 # It becomes WORDS in the job's working directory, or a shell.
-# shellcheck disable=SC2154  # into.sh and job.sh
+# shellcheck disable=SC1090,SC2154  # enter.sh writes that file, and into.sh and job.sh have set names
 . ./job.sh
-mnrun_environment=$(cat "$1" && rm -f "$1") || exit 125
 mnrun_user=$2
+. "./$1" # nothing but exports of variables
+: >"$1"
+rm -f "$1" 2>/dev/null # an image may lack rm
 shift 2
-eval "$mnrun_environment"
-unset mnrun_environment
 if [ -n "$mnrun_user" ]; then . ./user.env; fi
 umask "$mnrun_umask"
 cd "$mnrun_chdir" || exit 125
@@ -18,7 +18,7 @@ if [ $# = 0 ]; then
   if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi
 fi
 if ! command -v "$1" >/dev/null; then
-  case $mnrun_runtime in host) mnrun_place="$(cat "$mnrun_here/self")" ;; *) mnrun_place='the image' ;; esac
+  case $mnrun_runtime in host) read -r mnrun_place <"$mnrun_here/self" ;; *) mnrun_place='the image' ;; esac
   echo "mnrun: $mnrun_place has no $1: install it there, or name its path" >&2
   exit 127
 fi

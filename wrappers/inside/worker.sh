@@ -24,6 +24,16 @@ case $mnrun_nodes in
     fi
     ;;
 esac
+case $mnrun_connect$mnrun_nodes in # the pipe needs these of the image (pipe_ssh.sh, pipe_serve.sh)
+  pipe*,*)
+    lacks=''
+    for tool in base64 cat dd grep mkfifo rm tr; do command -v "$tool" >/dev/null || lacks="$lacks${lacks:+, }$tool"; done
+    if [ -n "$lacks" ]; then
+      echo "fail the image has no $lacks, by which nodes exchange data: install coreutils and grep, or busybox, in it${mnrun_inside:+, or use --mode outside-in}" 1<>up
+      exit 1
+    fi
+    ;;
+esac
 trap '' HUP INT TERM USR1 USR2 # a signal to the step is for the program
 case $mnrun_connect in
   ssh) sh ./sshd.sh & ;;

@@ -4,7 +4,7 @@
 # usual places in tests.
 
 mpi_of() { # PROGRAM: Print openmpi, mpich, mvapich2 or intelmpi, or `hangs` or `unknown`
-  mnrun_it=$(readlink -f "$1")
+  mnrun_it=$(readlink -f "$1" 2>/dev/null) || mnrun_it=$1
   case ${mnrun_it##*/} in # the file name is faster than `--version`
     *orterun | prte | prterun | *.openmpi) echo openmpi && return 0 ;;
     *hydra*)

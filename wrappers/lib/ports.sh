@@ -10,17 +10,31 @@ hex() { # NUMBER: Set digits to its four hexadecimal digits
   done
 }
 
+taken_ports() { # Print the ports that processes of this host use, in hexadecimal digits
+  # A shell reads byte by byte, which takes longer than sed does. An image may lack sed.
+  if command -v sed >/dev/null; then
+    sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) .*/\1/p' /proc/net/tcp /proc/net/tcp6
+  else
+    for file in /proc/net/tcp /proc/net/tcp6; do
+      while read -r _ place _; do echo "${place##*:}"; done <"$file"
+    done
+  fi
+} 2>/dev/null
+
 ports() { # COUNT: Print COUNT free ports of the range that the nodes' firewall lets through
   from=${mnrun_ports%-*} to=${mnrun_ports#*-}
-  taken=" $(sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) .*/\1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null | tr '\n' ' ')"
-  # Each job starts at a random port of its own, so no process can know the port beforehand.
-  start=$(od -An -N3 -tu4 /dev/urandom)
+  line='
+' # a newline
+  taken=$line$(taken_ports)$line
+  # Each job starts at a random port of its own, so no process can know the port beforehand (random(4)).
+  read -r start </proc/sys/kernel/random/uuid
+  start=$((0x${start%?-*-*-*-*})) # seven digits, which any shell can count with
   seen=0 found=0
   while [ "$found" -lt "$1" ] && [ "$seen" -le $((to - from)) ]; do
     port=$((from + (start + seen) % (to - from + 1)))
     seen=$((seen + 1))
     hex "$port" # a printf for each would be a process for each
-    case $taken in *" $digits "*) continue ;; esac
+    case $taken in *"$line$digits$line"*) continue ;; esac
     found=$((found + 1))
     echo "$port"
   done

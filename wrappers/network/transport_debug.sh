@@ -7,9 +7,17 @@ mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 mnrun_heard=$mnrun_here/heard
 
+asked() { # Test whether a file of NCCL's asks for its report
+  for mnrun_file in /etc/nccl.conf "${NCCL_CONF_FILE:-${HOME-}/.nccl.conf}"; do
+    [ -r "$mnrun_file" ] || continue
+    while read -r mnrun_line || [ -n "$mnrun_line" ]; do
+      case $mnrun_line in NCCL_DEBUG=* | 'NCCL_DEBUG '*=*) return 0 ;; esac
+    done <"$mnrun_file"
+  done
+  return 1
+}
 gpus() { [ -n "${CUDA_VISIBLE_DEVICES-}${ROCR_VISIBLE_DEVICES-}" ] || [ -e /proc/driver/nvidia ] || [ -e /dev/kfd ]; }
-if [ -z "${NCCL_DEBUG-}${NCCL_DEBUG_FILE-}" ] && gpus &&
-  ! grep -qs '^ *NCCL_DEBUG *=' /etc/nccl.conf "${NCCL_CONF_FILE:-${HOME-}/.nccl.conf}"; then
+if [ -z "${NCCL_DEBUG-}${NCCL_DEBUG_FILE-}" ] && gpus && ! asked; then
   export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS="${NCCL_DEBUG_SUBSYS-INIT,NET}" "NCCL_DEBUG_FILE=$mnrun_heard/nccl.%p"
 fi
 
@@ -27,7 +35,7 @@ listen() { # Sort the output of Open MPI and UCX
   done 8>&1 >"$mnrun_heard/mpi"
 }
 
-if [ -n "$mnrun_overhear" ] && [ "${PMI_FD-}" != 7 ] && mkfifo "$mnrun_here/said"; then
+if [ -n "$mnrun_overhear" ] && [ "${PMI_FD-}" != 7 ] && [ -p "$mnrun_here/said" ]; then
   (listen <"$mnrun_here/said" &) # the program must not have another child
   exec 7>"$mnrun_here/said"
   if [ -z "${OMPI_MCA_btl_base_verbose-}${OMPI_MCA_mtl_base_verbose-}${OPAL_OUTPUT_STDERR_FD-}${OPAL_OUTPUT_REDIRECT-}" ]; then

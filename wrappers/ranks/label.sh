@@ -32,7 +32,10 @@ label() { # Put the rank's number in front of each line, as soon as the line is 
   if [ -n "$mnrun_line" ]; then printf '%s: %s\n' "$mnrun_rank" "$mnrun_line"; fi
 }
 
-mkfifo "$mnrun_pipe.out" "$mnrun_pipe.err" || exit 125
+mkfifo "$mnrun_pipe.out" "$mnrun_pipe.err" 2>/dev/null || {
+  echo "fail --label: rank $mnrun_rank cannot make a pipe in $mnrun_here: the image has no mkfifo, or the disk is full; --split-output needs no pipe" 1<>"$mnrun_here/up"
+  exit 125
+}
 label <"$mnrun_pipe.out" &
 mnrun_readers=$!
 label <"$mnrun_pipe.err" >&2 &

@@ -7,6 +7,10 @@ case $0 in
   */rank.sh) mnrun_here=${0%/*} ;; # a process of the job has started it by its name
   *) cd "$mnrun_back" || exit 1 ;; # into.sh has started it
 esac
+if [ -n "${mnrun_errors-}" ]; then # start_node.sh has started it
+  exec 2>&4 4>&-
+  unset mnrun_errors
+fi
 . "$mnrun_here/job.sh"
 . "$mnrun_here/pid.sh"
 if [ -n "${mnrun_changes-}" ]; then # nsenter has entered the container, and does not know its variables
@@ -43,7 +47,8 @@ suits() {
   . "$mnrun_here/mpis.sh"
   mnrun_first=$(mpi_of "$(command -v mpirun)")
   served "$mnrun_first" && return 0
-  for mnrun_kind in $(mpis | sed 's/ .*//'); do # the program may use another MPI of the image
+  for mnrun_kind in $(mpis | while read -r mnrun_it _; do echo "$mnrun_it"; done); do
+    # The program may use another MPI of the image.
     case $mnrun_kind in "$mnrun_first" | unknown | hangs) ;; *) ! served "$mnrun_kind" || return 0 ;; esac
   done
   case $mnrun_first in
@@ -84,7 +89,8 @@ elif [ -n "$mnrun_gpu_bind" ]; then
       mnrun_count=$((mnrun_count + 1))
     done
   fi
-  mnrun_count=$(echo "${CUDA_VISIBLE_DEVICES-}" | tr , '\n' | grep -c .)
+  IFS=, mnrun_count=0
+  for mnrun_gpu in ${CUDA_VISIBLE_DEVICES-}; do mnrun_count=$((mnrun_count + 1)); done
   mnrun_each=${mnrun_gpu_bind#*:} mnrun_first=0
   case $mnrun_gpu_bind in
     per_task:*) mnrun_first=$((mnrun_local * mnrun_each)) ;;
@@ -95,8 +101,15 @@ elif [ -n "$mnrun_gpu_bind" ]; then
     echo "fail --gpu-bind $mnrun_gpu_bind: rank $mnrun_rank gets no GPU, since its node has $mnrun_count" 1<>"$mnrun_here/up"
     exit 1
   fi
-  CUDA_VISIBLE_DEVICES=$(echo "$CUDA_VISIBLE_DEVICES" | cut -d, -f "$((mnrun_first + 1))-$((mnrun_first + mnrun_each))")
-  export CUDA_VISIBLE_DEVICES
+  mnrun_chosen='' mnrun_count=0
+  for mnrun_gpu in $CUDA_VISIBLE_DEVICES; do
+    if [ "$mnrun_count" -ge "$mnrun_first" ] && [ "$mnrun_count" -lt $((mnrun_first + mnrun_each)) ]; then
+      mnrun_chosen=$mnrun_chosen${mnrun_chosen:+,}$mnrun_gpu
+    fi
+    mnrun_count=$((mnrun_count + 1))
+  done
+  unset IFS
+  export CUDA_VISIBLE_DEVICES="$mnrun_chosen"
 fi
 
 # Open MPI 5 forks a rank and does not wait until the rank has a process group of its own. Where another rank ends in that

@@ -31,7 +31,8 @@ if [ -z "$mnrun_port" ]; then
   exit 1
 fi
 read -r mnrun_address <"$mnrun_here/own.address"
-set -- "${mnrun_address:-$(uname -n)}" "$mnrun_port" "$@"
+if [ -z "$mnrun_address" ]; then read -r mnrun_address </proc/sys/kernel/hostname; fi
+set -- "$mnrun_address" "$mnrun_port" "$@"
 mnrun_nnodes=0 mnrun_size=0
 while read -r _ mnrun_ranks; do
   mnrun_nnodes=$((mnrun_nnodes + 1)) mnrun_size=$((mnrun_size + mnrun_ranks))
@@ -43,24 +44,27 @@ if [ "$mnrun_nnodes" != 1 ]; then quoted "$@" >"$mnrun_here/ranks.words"; fi
 start() { # Start the ranks of one node
   if [ "$mnrun_node" = 0 ]; then
     # shellcheck disable=SC2086  # five numbers
-    sh "$mnrun_here/start_node.sh" $mnrun_place "$@"
+    mnrun_errors=4 sh "$mnrun_here/start_node.sh" $mnrun_place "$@"
   else
-    "$mnrun_here/bin/ssh" "$mnrun_name" "exec sh $mnrun_here/start_node.sh $mnrun_place" <"$mnrun_here/ranks.words"
-  fi 2>&4 3>&- 4>&-
+    "$mnrun_here/bin/ssh" "$mnrun_name" "exec sh $mnrun_here/start_node.sh $mnrun_place" <"$mnrun_here/ranks.words" 2>&4 4>&-
+  fi 3>&-
   mnrun_code=$?
 }
 
 whole() { # Forward whole lines
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM # these signals are for the ranks
-  exec env LC_ALL=C stdbuf -oL sed -n "/$mnrun_mark\$/!{p;d};s/$mnrun_mark\$//;/./p;q" 3>&- 4>&-
+  LC_ALL=C
+  export LC_ALL
+  exec stdbuf -oL sed -n "/$mnrun_mark\$/!{p;d};s/$mnrun_mark\$//;/./p;q" 3>&- 4>&-
 }
 
 mnrun_mark=$(printf '\001%s ended\001' "${mnrun_here##*/}")
-mkfifo "$mnrun_here/tmp/ended"
-exec 3<>"$mnrun_here/tmp/ended" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end
+exec 3<>"$mnrun_here/ended" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end
 mnrun_stdbuf='' mnrun_node=0 mnrun_first=0
 # A sed other than GNU's prints its lines late.
-if [ "$mnrun_nnodes" != 1 ] && sed --version | grep -q "(GNU sed)"; then mnrun_stdbuf=$(command -v stdbuf); fi
+if [ "$mnrun_nnodes" != 1 ]; then
+  case $(sed --version) in *"(GNU sed)"*) mnrun_stdbuf=$(command -v stdbuf) ;; esac
+fi
 while read -r mnrun_name mnrun_ranks; do
   mnrun_place="$mnrun_node $mnrun_nnodes $mnrun_first $mnrun_ranks $mnrun_size"
   {

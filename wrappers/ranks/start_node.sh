@@ -10,7 +10,11 @@ mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
 mnrun_node=$1 mnrun_nnodes=$2 mnrun_first=$3 mnrun_count=$4 mnrun_size=$5
 shift 5
-if [ $# = 0 ]; then eval "set -- $(cat)"; fi
+if [ $# = 0 ]; then
+  mnrun_words=$(cat) || exit 125
+  eval "set -- $mnrun_words"
+  unset mnrun_words
+fi
 export MASTER_ADDR="$1" MASTER_PORT="$2" NODE_RANK="$mnrun_node"
 shift 2
 
@@ -32,8 +36,11 @@ fi
 mnrun_plain=''
 if env --default-signal >/dev/null 2>&1; then mnrun_plain='env --default-signal'; fi
 export MNRUN_JOB_START="$mnrun_node.$$." # all descendants of these ranks carry this mark
-mkfifo "$mnrun_here/tmp/ended.$mnrun_node"
-exec 3<>"$mnrun_here/tmp/ended.$mnrun_node" 4>&2 2>/dev/null # the shell says `Terminated` of processes that others end
+# A shell says `Terminated` of processes that others end, into what is the standard error of the command in dash. So all
+# of them get /dev/null, and rank.sh takes the file 4.
+[ -n "${mnrun_errors-}" ] || exec 4>&2 2>/dev/null
+export mnrun_errors=4
+exec 3<>"$mnrun_here/ended.$mnrun_node"
 mnrun_local=0
 while [ "$mnrun_local" -lt "$mnrun_count" ]; do
   mnrun_rank=$((mnrun_first + mnrun_local))
@@ -42,14 +49,28 @@ while [ "$mnrun_local" -lt "$mnrun_count" ]; do
       export RANK="$mnrun_rank" LOCAL_RANK="$mnrun_local"
       export JAX_PROCESS_ID="$mnrun_rank" HOROVOD_RANK="$mnrun_rank" HOROVOD_LOCAL_RANK="$mnrun_local"
     fi
-    $mnrun_plain "$@" 2>&4 3>&- 4>&-
+    $mnrun_plain "$@" 3>&-
     echo "$mnrun_rank $?" >&3
   } </dev/null &
   mnrun_local=$((mnrun_local + 1))
 done
 
+each() { # SIGNAL: Signal the ranks of this node, as far as they have noted themselves
+  mnrun_pids=''
+  for mnrun_note in "$mnrun_here"/pid.[0-9]*; do
+    if read -r mnrun_pid mnrun_began _ <"$mnrun_note" && read -r mnrun_stat <"/proc/$mnrun_pid/stat"; then
+      # The name of a program may have blanks. The fields from the third on follow its last bracket (proc(5), stat).
+      case ${mnrun_stat##*) } in *" $mnrun_began "*) mnrun_pids="$mnrun_pids $mnrun_pid" ;; esac
+    fi
+  done 2>/dev/null
+  # shellcheck disable=SC2086  # pids
+  [ -n "$mnrun_pids" ] && kill -s "$1" $mnrun_pids
+}
+
 all() { # SIGNAL: Signal the ranks of this node and all their descendants
   # A process of another Slurm job does not count, although it may have inherited the mark.
+  # The guard ends descendants with the job, where the image has no grep to find them.
+  if ! command -v grep >/dev/null; then each "$1"; return; fi
   mnrun_pids=''
   # shellcheck disable=SC2013  # no blanks in them
   for mnrun_environ in $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ); do
@@ -72,7 +93,7 @@ while [ "$mnrun_count" -gt 0 ]; do
     {
       all TERM
       sleep 5
-      while all KILL; do sleep 1; done
+      while all KILL; do sleep 1 || break; done
     } >/dev/null 3>&- 4>&- &
     mnrun_ending=$!
   fi

@@ -16,6 +16,9 @@ its='the image' # the place of the programs, for error messages
 case $mnrun_inside:$mnrun_runtime in :* | 1:host) its='this host' ;; esac
 PATH=${PATH#"$here/bin:"}:/usr/sbin:/sbin:/usr/local/sbin
 sshd=$(command -v sshd) || fail "$its has no sshd" "add openssh-server to it, or use --connect pipe"
+for tool in sed cat chmod grep tail; do
+  command -v "$tool" >/dev/null || fail "$its has no $tool, which the job's sshd needs" "install it there, or use --connect pipe"
+done
 command -v ssh >/dev/null || fail "$its has no ssh" "add openssh-client to it, or use --connect pipe"
 
 # sshd ends on an unknown keyword. So each keyword is written only for the versions that know it.

@@ -12,7 +12,7 @@ import pytest
 from mnrun.files import wrappers
 from unit.conftest import Shell
 from unit.decoys import Decoys
-from unit.wrappers.node import SHELLS, Node, executable, programs
+from unit.wrappers.node import SHELLS, Node, executable, path_of, programs
 
 
 def test_ssh_and_mpirun_are_the_images(node: Node) -> None:
@@ -43,6 +43,22 @@ def test_variables_that_bash_cannot_read_back(node: Node, shell: str) -> None:
     line = f"exec {shell.replace('bash', 'bash --posix')} {node.path}/session.sh"
     said = node.sh(line, environ={"SSH_ORIGINAL_COMMAND": "echo $KEPT"})
     assert said.decode() == "here\n"
+
+
+@pytest.mark.parametrize("lacks", ["base64", "cat", "dd", "grep", "mkfifo", "rm", "tr"])
+def test_an_image_that_cannot_use_the_pipe(node: Node, tmp_path: Path, lacks: str) -> None:
+    """(R1) A node says so before anything starts. A single node needs none of them."""
+    node.fill(1, 1, connect="pipe")
+    path = path_of(tmp_path / "few", {"sh", "base64", "cat", "dd", "grep", "mkfifo", "rm", "tr"} - {lacks})
+    node.run("worker.sh", environ={"PATH": path}, code=1)
+    assert node.said.startswith(f"fail the image has no {lacks}, by which nodes exchange data")
+
+
+def test_a_single_node_with_a_shell_alone(node: Node, tmp_path: Path) -> None:
+    """(R1)"""
+    node.fill(2, connect="pipe")
+    node.run("worker.sh", environ={"PATH": path_of(tmp_path / "few", ["sh"])})
+    assert node.said == "ready\n"
 
 
 def test_a_script_that_is_not_there_is_one_line(node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ def start(
     script: str,
     *more: str,
     nodes: int = 3,
+    ranks: int = 1,
     shell: str = "sh",
     code: int = 0,
     path: str = "",
@@ -32,11 +34,13 @@ def start(
 ) -> str:
     """What the ranks say, each of which runs the script; at the end there is the file `over`. Errors go to `errors`."""
     node = Node(sh, tmp_path / "mnrun.7-abcdef")
-    node.fill(*[1] * nodes, launcher="env")
+    node.fill(*[ranks] * nodes, launcher="env")
     (node.path / "tmp").mkdir()
     (node.path / "own.address").write_text("127.0.0.1\n")
     (node.path / "bin/ssh").write_text(HERE)
     (node.path / "stdin").touch()
+    for name in ("ended", *(f"ended.{number}" for number in range(nodes))):
+        os.mkfifo(node.path / name)
     words = (str(node.path / "start.sh"), "sh", str(node.path / "rank.sh"), "sh", "-c", script, *more)
     run = f'{shell} "$@" >said 2>errors; code=$?; : >over; cat said; exit $code'
     return sh(run, *words, code=code, environ={**variables, **({"PATH": path} if path else {})}).decode()
@@ -100,7 +104,7 @@ def test_who_holds_a_ranks_output_does_not_hold_the_job(sh: Shell, tmp_path: Pat
 def test_a_rank_may_remove_its_tmpdir(sh: Shell, tmp_path: Path) -> None:
     """Once the others have begun, which have the same one here."""
     tmp = f"{tmp_path}/mnrun.7-abcdef/tmp"
-    script = f"echo done; [ $RANK = 1 ] || {{ until [ -p {tmp}/ended.1 ]; do sleep 0.1; done; rm -rf {tmp}; }}"
+    script = f"echo done; : >$0.$RANK; [ $RANK = 1 ] || {{ until [ -e $0.1 ]; do sleep 0.1; done; rm -rf {tmp}; }}"
     assert start(sh, tmp_path, script, nodes=2) == "done\ndone\n"
 
 
@@ -112,6 +116,27 @@ def test_ranks_of_one_node_have_the_jobs_output(sh: Shell, tmp_path: Path) -> No
 def test_an_image_that_cannot_keep_lines_whole(sh: Shell, tmp_path: Path) -> None:
     """With busybox alone: then they go as they come."""
     assert start(sh, tmp_path, SHARED, path=path_of(tmp_path / "few", NEEDED)) == f"{tmp_path}/said\n" * 3
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "exit 3"])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_image_that_has_only_a_shell_and_cat(sh: Shell, tmp_path: Path, shell: str, ends: str) -> None:
+    """(R1) Its ranks run, and a failed one ends the other. No line names a program that is not there."""
+    os.mkfifo(tmp_path / "never")
+    waits = f"exec cat {tmp_path}/never" if ends == "exit 3" else "exit 0"
+    script = f"echo $RANK; [ $RANK = 0 ] || {waits}; until [ -e {tmp_path}/mnrun.7-abcdef/pid.1 ]; do :; done; {ends}"
+    path = path_of(tmp_path / "few", {"sh", "cat", shell})
+    said = start(sh, tmp_path, script, nodes=1, ranks=2, shell=shell, path=path, code=int(ends[-1]))
+    assert sorted(said.split()) == ["0", "1"]
+    assert (tmp_path / "errors").read_text() == ""
+
+
+@pytest.mark.parametrize("lacks", sorted({*NEEDED, "od", "stdbuf"} - {"sh", "cat"}))
+def test_an_image_that_lacks_one_program(sh: Shell, tmp_path: Path, lacks: str) -> None:
+    """(R1) Two nodes, which need some of them for the pipe alone."""
+    path = path_of(tmp_path / "few", {*NEEDED, "od", "stdbuf"} - {lacks})
+    assert start(sh, tmp_path, "echo done", nodes=2, path=path) == "done\ndone\n"
+    assert (tmp_path / "errors").read_text() == ""
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
