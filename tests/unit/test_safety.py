@@ -37,7 +37,6 @@ SHARED = {
 }
 # Files of wrappers/ with `eval`.
 EVALS = {
-    "entered.sh": "quoted lines that enter.sh wrote, in the job's own directory (0700)",
     "fetch.sh": "the launcher's script, which came down standard input",
     "start_node.sh": "the words of ranks, which start.sh has quoted and sent down its standard input",
     "words.sh": "shlex.join's quoting, packed by login_shell.py",

@@ -70,7 +70,7 @@ each() { # SIGNAL: Signal the ranks of this node, as far as they have noted them
 all() { # SIGNAL: Signal the ranks of this node and all their descendants
   # A process of another Slurm job does not count, although it may have inherited the mark.
   # The guard ends descendants with the job, where the image has no grep to find them.
-  if ! command -v grep >/dev/null; then each "$1"; return; fi
+  command -v grep >/dev/null || { each "$1"; return $?; }
   mnrun_pids=''
   # shellcheck disable=SC2013  # no blanks in them
   for mnrun_environ in $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ); do

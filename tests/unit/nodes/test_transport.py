@@ -6,6 +6,7 @@ libraries write them on machines that have what there is none of here.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,7 @@ exit 7
 def test_a_program_says_what_it_says_without_us(sh: Shell, node: Path) -> None:
     """Errors of Open MPI go to standard error, warnings of UCX to standard output, where they would have gone."""
     (node / "program").write_text(PROGRAM)
+    os.mkfifo(node / "said")
     run = f"{{ sh {node}/transport_debug.sh sh {node}/program; echo $? >{node}/code; }} 2>{node}/err | cat"
     assert sh(run).decode().splitlines() == ["output", "[1.2] [n:1:0] a.c:1 UCX  WARN  look out"]
     assert (node / "err").read_text().splitlines() == ["error", "[n:1] *** An error occurred"]
