@@ -213,6 +213,9 @@ def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
     """Once in that time, by whoever asks, for however many jobs; not at all where the jobs say all."""
     first = queue.submit("first", "sleep 5; exit 4", "-N1")
     second = queue.submit("second", "sleep 5", "-N1")
+    for job in (first, second):  # a record that is newer than an answer is a reason to ask
+        begun = queue.cluster.path(f"{queue.desk.path}/.mnrun/jobs/{job}/0/begun")
+        wait_for(begun.exists, "begun")
     with queue.following("status", poll="10m") as one, queue.following("status", poll="10m") as other:
         # a second may lie between them, in which a job begins, or 1:00:00 of time left becomes 59:59
         shown = [re.sub(r"[\d-]*\d(:\d\d)+|node\d+|\b1\b|\s", "", job.end().out) for job in (one, other)]

@@ -19,6 +19,7 @@ job_dir_option = click.option(
 @click.command(context_settings=CONTEXT)
 @_ids
 @json_option
+@click.option("--fresh", is_flag=True, help="Ask Slurm now, also if its last answer is young.")
 @job_dir_option
 def status(**given: Any) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended.

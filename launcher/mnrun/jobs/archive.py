@@ -80,6 +80,11 @@ def _job_record(path: Path) -> JobRecord | None:
     return JobRecord(path.name, asked, starts[-1], begun, ended, touched, str(path))
 
 
+def changed(bases: Iterable[Path]) -> float:
+    """Return when a job or a live run last came to one of these directories, or left it."""
+    return max(map(_write_time, bases), default=0.0)
+
+
 def _write_time(path: Path) -> float:
     try:
         return path.stat().st_mtime

@@ -11,7 +11,9 @@ from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.records import JobRecord
 from mnrun.jobs.state import JobView
 from mnrun.schedulers.model import RUNNING
-from mnrun.schedulers.queue import Queue
+from mnrun.schedulers.queue import Job, Queue, Snapshot
+
+SOON = 2.0  # seconds: changes of the records do not make the questions more frequent than that
 
 
 def live(launches: Iterable[LaunchRecord], ids: Collection[str], jobs: Collection[JobView]) -> list[JobView]:
@@ -39,21 +41,41 @@ def live(launches: Iterable[LaunchRecord], ids: Collection[str], jobs: Collectio
 
 
 def views(
-    ids: Sequence[str], records: Mapping[str, JobRecord], queue: Callable[[], Queue]
+    ids: Sequence[str],
+    records: Mapping[str, JobRecord],
+    queue: Callable[[], Queue],
+    *,
+    changed: float = 0.0,
+    fresh: bool = False,
 ) -> tuple[list[JobView], list[str], float]:
-    """Return the jobs of these ids, the ids that nobody knows, and the age of the scheduler's answer in seconds.
+    """Return the jobs of these ids, the ids that nobody knows, and the time of the scheduler's answer,
+    or 0 if the records tell all.
 
-    If `ids` is empty, the jobs are all of the last seven days. Raises SchedulerError.
+    If `ids` is empty, the jobs are all of the last seven days. An answer from before `changed` or a record does not
+    count, nor does one that lacks a job of `ids`. `fresh` asks anew. Raises SchedulerError.
     """
     now = time.time()
     if ids and all(state.final(identity, records) is not None for identity in ids):
         return *state.gather(ids, (), (), records, now), 0.0
     scheduler = queue()
-    answer = scheduler.jobs()
-    jobs = [job for job in answer.jobs if not (job.active and _ended_since(records.get(job.id), answer.time))]
-    _, lost = state.ends(ids, records, jobs, (), now)
+    newest = max([changed, *(record.told for record in records.values())])
+    answer = scheduler.jobs(0 if fresh else max(now - newest, SOON))
+    lost = _lost(ids, records, answer, now)
+    if lost and answer.time < now:
+        answer = scheduler.jobs(0)
+        lost = _lost(ids, records, answer, now)
     history = scheduler.history(lost) if lost or not ids else ()
-    return *state.gather(ids, jobs, history, records, now), now - answer.time
+    return *state.gather(ids, _jobs(answer, records), history, records, now), answer.time
+
+
+def _lost(ids: Sequence[str], records: Mapping[str, JobRecord], answer: Snapshot, now: float) -> list[str]:
+    """Return the ids whose end neither the answer nor a record tells."""
+    return state.ends(ids, records, _jobs(answer, records), (), now)[1]
+
+
+def _jobs(answer: Snapshot, records: Mapping[str, JobRecord]) -> list[Job]:
+    """Return the jobs of an answer, without those that have recorded a later end."""
+    return [job for job in answer.jobs if not (job.active and _ended_since(records.get(job.id), answer.time))]
 
 
 def _ended_since(record: JobRecord | None, time: float) -> bool:

@@ -99,7 +99,12 @@ class JobRecord:
     @property
     def time(self) -> float:
         """Return the time of the newest record."""
-        return max([self.touched, *(part.time for part in (self.submitted, self.begun, self.ended) if part)])
+        return max(self.touched, self.told)
+
+    @property
+    def told(self) -> float:
+        """Return the time of the newest record of a submission, a begin or an end."""
+        return max(part.time if part else 0.0 for part in (self.submitted, self.begun, self.ended))
 
     @property
     def array(self) -> str:

@@ -80,6 +80,7 @@ class Jobs:
     """The jobs that were asked for, or those of the last 7 days."""
 
     jobs: Annotated[tuple[JobView, ...], "one for each job"]
+    asked: Annotated[float, "when Slurm was asked, in seconds since 1970; 0 if nobody was asked"] = 0.0
 
 
 def final(identity: str, records: Mapping[str, JobRecord]) -> int | None:
@@ -208,7 +209,8 @@ def gather(
     If `ids` is empty, the jobs are all of the last seven days.
     """
     by_id = {job.id: job for job in history if not job.active}  # slurmctld knows better about active jobs
-    by_id.update({job.id: job for job in jobs})
+    waiting = (job.without(_begun_tasks(job, records)) for job in jobs)
+    by_id.update({job.id: job for job in waiting if job is not None})
     alone = {name: record for name, record in records.items() if not _shown_by_its_tasks(record, by_id, records)}
     names = sorted({*by_id, *alone}, key=_order)
     if not ids:
@@ -223,6 +225,16 @@ def gather(
         chosen += [name for name in matches if name not in chosen]
         unknown += [] if matches else [identity]
     return [view(name, by_id.get(name), records.get(name), now) for name in chosen], unknown
+
+
+def _begun_tasks(job: Job, records: Mapping[str, JobRecord]) -> set[int]:
+    """Return the tasks of the job's array that have begun by their own records, and so wait no more."""
+    begun = (
+        record
+        for record in (records.values() if "[" in job.id else ())
+        if record.array == job.array and record.begun is not None and record.begun.time >= job.submitted
+    )
+    return {int(record.id.partition("_")[2]) for record in begun if "_" in record.id}
 
 
 def _means(identity: str, name: str, job: Job | None) -> bool:

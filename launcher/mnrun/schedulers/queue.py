@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mnrun.schedulers.model import ACTIVE
@@ -56,6 +56,31 @@ class Job:
         array, _, task = identity.partition("_")
         waiting = self.id.partition("_")[2]
         return array == self.array and waiting.startswith("[") and task.isdecimal() and _within(int(task), waiting)
+
+    def without(self, tasks: Collection[int]) -> Job | None:
+        """Return these tasks of an array, which wait together, without some of them. The result is None if none is
+        left. A shortened list stays as it is."""
+        array, _, waiting = self.id.partition("_")
+        parts = _ranges(waiting)
+        if self.state != "PENDING" or not waiting.startswith("[") or len(parts) != waiting.count(",") + 1:
+            return self
+        whole = sorted(set().union(*parts))
+        left = [task for task in whole if task not in tasks]
+        if left == whole:
+            return self
+        limit = waiting[:-1].partition("%")[2]
+        return replace(self, id=f"{array}_[{_folded(left)}{f'%{limit}' if limit else ''}]") if left else None
+
+
+def _folded(numbers: Sequence[int]) -> str:
+    """Return sorted numbers as `0-3,7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
 
 
 def _within(task: int, text: str) -> bool:

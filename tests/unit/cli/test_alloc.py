@@ -160,9 +160,10 @@ def test_the_reasons_of_a_wait_are_shown(salloc: Salloc, capsys: pytest.CaptureF
     waiting = Queue(["waits for others", "waits for others", "held by you"], salloc.grant)
     with allocate.allocated(("salloc",), SPEC, {}, Screen(), waiting) as found:
         assert found.variables["SLURM_JOB_ID"] == "8"
+        assert waiting.forgotten == 1, "no earlier answer knows the job"
     said = capsys.readouterr().err.splitlines()
     assert said == ["mnrun: job 8 is queued: waits for others", "mnrun: job 8 is queued: held by you"]
-    assert waiting.forgotten == 1, "no earlier answer knows the job"
+    assert waiting.forgotten == 2, "an earlier answer says that it runs"
 
 
 @pytest.mark.usefixtures("soon")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -34,17 +36,21 @@ class Slurm:
 
     def __init__(self) -> None:
         self.known: tuple[Job, ...] = ()
+        self.news: tuple[Job, ...] | None = None  # of a new answer
         self.past: tuple[Job, ...] = ()
         self.asked: list[str] = []
         self.down = False
         self.ended: list[str] = []
-        self.age = 0.0
+        self.age = 0.0  # of an answer, if an answer may be as old as that
 
-    def jobs(self, age: float = 0) -> Snapshot:
+    def jobs(self, age: float = math.inf) -> Snapshot:
         self.asked.append("jobs")
         if self.down:
             raise SchedulerError("squeue: Unable to contact slurm controller")
-        return Snapshot(self.known, time.time() - self.age)
+        if self.age < age:
+            return Snapshot(self.known, time.time() - self.age)
+        self.asked.append("anew")
+        return Snapshot(self.known if self.news is None else self.news, time.time())
 
     def history(self, ids: tuple[str, ...] = ()) -> tuple[Job, ...]:
         self.asked.append("history " + ",".join(ids))
@@ -201,20 +207,70 @@ def test_status_of_a_job_that_nobody_knows(mnrun: Terminal, slurm: Slurm, jobs: 
 
 
 def test_status_of_a_job_that_is_newer_than_the_answer(mnrun: Terminal, slurm: Slurm) -> None:
-    """Nobody has asked Slurm since."""
+    """Slurm is asked anew for an id that was typed, and that its last answer lacks."""
+    slurm.age, slurm.known, slurm.news = 12, (Job("8", "y", "RUNNING"),), (Job("9", "own", "RUNNING"),)
+    assert mnrun("status", "8").err.startswith("mnrun: as of ")
+    done = mnrun("status", "9")
+    assert (done.code, done.out.splitlines()[1].split()[:3], done.err) == (0, ["9", "own", "running"], "")
+    assert mnrun("status", "4711").code == 123
+    assert slurm.asked == ["jobs", *("jobs", "jobs", "anew"), *("jobs", "jobs", "anew", "history 4711")]
+
+
+def test_status_says_how_old_it_is(mnrun: Terminal, slurm: Slurm) -> None:
+    """Not of a young answer; --fresh gets one."""
+    slurm.known, slurm.news = (Job("8", "y", "PENDING"),), (Job("8", "y", "RUNNING"),)
+    assert mnrun("status").err == ""
     slurm.age = 12
-    done = mnrun("status", "4711")
-    said = "mnrun: job 4711 is not known yet: Slurm was asked 12 s ago, and is asked again after 30 s\n"
-    assert (done.code, done.err) == (123, said)
+    old = mnrun("status")
+    asked = time.strftime("%H:%M:", time.localtime(time.time() - 12))
+    assert (old.out.splitlines()[1].split()[2], old.err[: len("mnrun: as of ") + 6]) == (
+        "pending",
+        f"mnrun: as of {asked}",
+    )
+    new = mnrun("status", "--fresh")
+    assert (new.out.splitlines()[1].split()[2], new.err) == ("running", "")
+    seen = checked("status", mnrun("status", "--json").out)
+    assert seen["asked"] < time.time() - 11
 
 
-@pytest.mark.parametrize(("age", "state"), [(100.0, "done"), (0.0, "pending")])
+@pytest.mark.parametrize("change", ["a record", "a live run has ended"])
+def test_an_answer_from_before_a_change_does_not_count(mnrun: Terminal, slurm: Slurm, jobs: Path, change: str) -> None:
+    """mnrun knows that something of the user's has begun or ended since."""
+    slurm.age, slurm.known, slurm.news = 12, (Job("8", "y", "RUNNING"),), ()
+    made(jobs, "7", 0, time=time.time() - 50)
+    run = lives(jobs, "8-abcdef", launches.mark())
+    os.utime(jobs, (time.time() - 50,) * 2)
+    (run / launches.OWNER).write_text("gone 1 1\n")
+    assert "8" in mnrun("status").out.split()
+    assert "anew" not in slurm.asked
+    if change == "a record":
+        (jobs / "7" / "0" / "outcome").write_text(json.dumps({"time": time.time() - 3, "code": 1}))
+    else:
+        shutil.rmtree(run)
+    assert "8" not in mnrun("status").out.split()
+
+
+def test_a_task_that_has_begun_does_not_wait(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """By its own record, though Slurm's answer is older. Another array of that number has other tasks."""
+    slurm.known = (Job("12_[2-5,9%2]", "sh", "PENDING", submitted=100),)
+    made(jobs, "12_2", 3, time=200)
+    made(jobs, "12_3", 0, time=200)
+    rows = [line.split()[0] for line in mnrun("status").out.splitlines()[1:]]
+    assert rows == ["12_[4-5,9%2]"]  # the ends are older than a week
+    slurm.known = (Job("12_[2-3%2]", "sh", "PENDING", submitted=100),)
+    assert mnrun("status", "12_2", "12_3").out.split("\n")[1].split()[:2] == ["12_2", "failed"]
+    assert mnrun("status").err == "mnrun: no jobs of yours in the last 7 days\n"
+    slurm.known = (Job("12_[2-3%2]", "sh", "PENDING", submitted=300),)
+    assert mnrun("status").out.splitlines()[1].split()[0] == "12_[2-3%2]"
+
+
+@pytest.mark.parametrize(("age", "state"), [(1.5, "done"), (0.0, "pending")])
 def test_a_record_of_the_end_counts_above_an_older_answer(
     mnrun: Terminal, slurm: Slurm, jobs: Path, age: float, state: str
 ) -> None:
     """A younger answer means that the job begins anew."""
     slurm.known, slurm.age = (Job("7", "train", "PENDING", "was submitted just now"),), age
-    made(jobs, "7", 0, time=time.time() - 50)
+    made(jobs, "7", 0, time=time.time() - 0.5)
     assert mnrun("status").out.splitlines()[1].split()[:3] == (
         ["7", "train", state] if age == 0 else ["7", state, "n[1-2]"]
     )

@@ -50,16 +50,17 @@ def test_every_verb_with_json_has_a_schema() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"jobs": []}',
-        '{"version": 2, "jobs": []}',
-        '{"version": 1, "jobs": [], "more": 1}',
-        '{"version": 1, "jobs": [{"id": "7"}]}',
-        '{"version": 1, "jobs": {}}',
+        '{"asked": 0, "jobs": []}',
+        '{"version": 2, "asked": 0, "jobs": []}',
+        '{"version": 1, "asked": 0, "jobs": [], "more": 1}',
+        '{"version": 1, "asked": 0, "jobs": [{"id": "7"}]}',
+        '{"version": 1, "asked": 0, "jobs": {}}',
         "[]",
     ],
 )
 def test_an_answer_of_another_form_is_noticed(text: str) -> None:
     """By what the tests of all verbs read answers with."""
-    assert checked("status", '{"version": 1, "jobs": []}') == {"version": 1, "jobs": []}
+    whole = {"version": 1, "asked": 0, "jobs": []}
+    assert checked("status", json.dumps(whole)) == whole
     with pytest.raises(jsonschema.ValidationError):
         checked("status", text)

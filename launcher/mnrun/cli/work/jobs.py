@@ -16,7 +16,7 @@ from mnrun.attach import target
 from mnrun.cli.parsing import print_json
 from mnrun.config import layers
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.jobs import asking, launches, records, state
+from mnrun.jobs import archive, asking, launches, records, state
 from mnrun.jobs.records import JobRecord
 from mnrun.jobs.state import JobView
 from mnrun.schedulers import at_hand
@@ -27,35 +27,34 @@ from mnrun.system.screen import Screen, table
 LOOK = 0.5  # seconds between two reads of the files
 
 
-def status(ids: tuple[str, ...], as_json: bool, job_dir: str | None) -> None:
+def status(ids: tuple[str, ...], as_json: bool, fresh: bool, job_dir: str | None) -> None:
     """Show jobs: their state, why they wait, where they run, and how they ended."""
     bases = bases_of(job_dir)
     submitted = [identity for identity in ids if records.is_id(identity) or not launches.is_name(identity)]
     _check(submitted)
-    views, unknown, age = _views(submitted, bases) if submitted or not ids else ([], [], 0)
+    views, unknown, asked = _views(submitted, bases, fresh) if submitted or not ids else ([], [], 0.0)
     runs = asking.live(launches.live(bases), ids, views)
     views += runs
     unknown += [name for name in ids if name not in submitted and name not in {run.id for run in runs}]
     if as_json:
-        print_json(state.Jobs(tuple(views)))
+        print_json(state.Jobs(tuple(views), asked))
     elif views:
         table(("JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"), [_row(view) for view in views])
     elif not ids:
         Screen().say("no jobs of yours in the last 7 days")
+    if asked and time.time() - asked > asking.SOON and not as_json:
+        Screen().say(f"as of {time.strftime('%H:%M:%S', time.localtime(asked))}; --fresh asks Slurm again")
     if unknown:
-        names = ", ".join(unknown)
-        if age > 1:
-            asked = f"Slurm was asked {age:.0f} s ago, and is asked again after {_poll():.0f} s"
-            raise SchedulerError(f"job {names} is not known yet: {asked}")
-        raise SchedulerError(f"no job {names} of yours: neither Slurm nor {_text(bases)} knows it")
+        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_text(bases)} knows it")
 
 
-def _views(ids: Sequence[str], bases: Sequence[Path]) -> tuple[list[JobView], list[str], float]:
+def _views(ids: Sequence[str], bases: Sequence[Path], fresh: bool) -> tuple[list[JobView], list[str], float]:
     """Return what asking.views does, and without a scheduler here, what the records say."""
+    changed = archive.changed(bases)  # before the records are read
     by_id = _read(bases, ids)
     if ids or at_hand(os.environ).is_here():
-        return asking.views(ids, by_id, user_queue)
-    return *state.gather(ids, (), (), by_id, time.time()), 0
+        return asking.views(ids, by_id, user_queue, changed=changed, fresh=fresh)
+    return *state.gather(ids, (), (), by_id, time.time()), 0.0
 
 
 def _row(view: JobView) -> tuple[str, ...]:
@@ -211,8 +210,6 @@ def _record(bases: Sequence[Path], identity: str, before: JobRecord | None) -> J
 
 def _sources(record: JobRecord, rank: int | None, node: str, verbose: bool) -> list[tuple[Path, bytes, bool, str]]:
     """Return (file, prefix of its lines, whether it is standard error, a word that its lines must contain)."""
-    from mnrun.jobs import archive
-
     begun, request = record.begun, record.submitted
     if begun is None:  # its modules are still loading, or failed to load
         path = records.named(request.output, record.id, request.name, os.environ.get("USER", "")) if request else ""
@@ -237,8 +234,6 @@ def _sources(record: JobRecord, rank: int | None, node: str, verbose: bool) -> l
 
 def _ranks_on(record: JobRecord, node: str) -> set[int]:
     """Return the ranks on a node, as they reported themselves: mpirun may have placed them in any way."""
-    from mnrun.jobs import archive
-
     assert record.begun is not None
     if node not in (nodeset.expand(record.begun.nodes) if record.begun.nodes else ()):
         raise UsageError(f"job {record.id} has no node {node}", f"its nodes are {record.begun.nodes or 'unknown'}")
@@ -253,8 +248,6 @@ def _check(ids: Sequence[str]) -> None:
 
 def bases_of(job_dir: str | None) -> tuple[Path, ...]:
     """Return the directories of jobs' records: the named one, or else the usual ones and those of earlier jobs."""
-    from mnrun.jobs import archive
-
     folder = job_dir or os.environ.get("MNRUN_JOB_DIR")
     if folder:
         return (Path(folder).expanduser().absolute(),)
@@ -271,14 +264,10 @@ def standing(name: str) -> object:
 
 
 def _read(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, JobRecord]:
-    from mnrun.jobs import archive
-
     return archive.read(bases, ids)
 
 
 def _text(bases: Sequence[Path]) -> str:
-    from mnrun.jobs import archive
-
     return archive.named(bases)
 
 

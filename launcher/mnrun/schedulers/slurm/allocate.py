@@ -77,6 +77,7 @@ def allocated(
             wait.over()
             screen.done()
             _give_back(lease, granted)
+            user_queue.forget()
 
 
 class Wait:

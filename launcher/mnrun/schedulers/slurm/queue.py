@@ -99,6 +99,8 @@ class UserQueue:
 
     def forget(self) -> None:
         """Drop the last answers: this process has just changed something."""
+        if not os.path.lexists(self._cache):
+            return
         with self._book() as book:
             book.pop(self._site, None)
 
