@@ -184,6 +184,13 @@ def bob(cluster: Cluster) -> Iterator[Stranger]:
         yield bob
 
 
+@pytest.fixture(params=["bob", "carol"])
+def stranger(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stranger]:
+    """Bob, and carol, who is in a group with alice."""
+    with lair(cluster, request.param) as stranger:
+        yield stranger
+
+
 @pytest.fixture
 def site(cluster: Cluster) -> Iterator[str]:
     """/etc/mnrun of the login node, empty and root's; gone at the end."""

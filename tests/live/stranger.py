@@ -1,5 +1,7 @@
 """Bob on the nodes where alice's jobs run: an ordinary user with a shell, who can be quicker than she is.
 
+Carol is one, too. She is in a group of alice's, `proj`, and so may write where bob may not.
+
 A name in /tmp belongs to who makes it first, and the names of a job are in the list of processes. Where bob must be
 quicker than alice her command waits for him, on her side of the race: who wins by luck here wins somewhere.
 """
@@ -15,7 +17,7 @@ from pathlib import Path
 from .cells import Way
 from .stage import LOGIN, TOP, USERS, Cluster, Job, Process, wait_for
 
-LAIR = "/var/tmp/lair"  # bob's, on each node
+LAIR = "/var/tmp/lair"  # the stranger's, on each node
 ALICE, BOB, CAROL = USERS
 JOB = r"/tmp/mnrun\.[0-9a-z]+-[0-9a-z]+"  # the job's directory
 PULL = r"/tmp/mnrun\.pull\.\d+\.\d+"
@@ -48,60 +50,77 @@ echo planted
 
 @dataclass(frozen=True)
 class Stranger:
-    """Bob, with a folder on each node."""
+    """Bob, or carol, with a folder on each node."""
 
     cluster: Cluster
+    name: str = "bob"
 
     def argv(self, script: str, *words: str) -> list[str]:
-        return ["sh", "-c", script, "bob", *words]
+        return ["sh", "-c", script, self.name, *words]
 
     def does(self, script: str, *words: str, node: str = FIRST) -> str:
-        """A script of bob's, which must succeed."""
-        done = self.cluster.alice(self.argv(script, *words), node=node, user="bob")
+        """A script of theirs, which must succeed."""
+        done = self.cluster.alice(self.argv(script, *words), node=node, user=self.name)
         assert done.code == 0, done
         return done.out
 
     @contextmanager
     def watching(self, script: str, pattern: str = JOB, node: str = FIRST, suffix: str = "") -> Iterator[Job]:
-        """As soon as such a name is in the list of processes bob's script runs with it."""
+        """As soon as such a name is in the list of processes their script runs with it."""
         script = f'PATH=/usr/bin:/bin\nset -- "$1{suffix}"\n{script}'
         words = ["python3", f"{LAIR}/watcher.py", pattern, *self.argv(script)]
-        with self.cluster.running(words, node=node, user="bob") as job:
+        with self.cluster.running(words, node=node, user=self.name) as job:
             yield job
 
     def ran(self) -> list[str]:
-        """What code of bob's said when somebody ran it."""
+        """What code of theirs said when somebody ran it."""
         places = [self.cluster.path(f"{LAIR}/ran", node) for node in (LOGIN, *self.cluster.nodes)]
         return [path.read_text() for place in places for path in place.iterdir()]
 
 
 @contextmanager
-def lair(cluster: Cluster) -> Iterator[Stranger]:
-    """Bob comes, and goes with all that is his."""
+def lair(cluster: Cluster, name: str = "bob") -> Iterator[Stranger]:
+    """Bob comes, and goes with all that is his. So does carol."""
+    uid = {"bob": BOB, "carol": CAROL}[name]
     names = {path.name for path in (TOP / "wrappers").glob("*.sh")} | {"pour", "say"}
     everywhere = (LOGIN, *cluster.nodes)
     watcher = (Path(__file__).parent / "programs" / "watcher.py").read_bytes()
     namesake = (Path(__file__).parent / "programs" / "namesake.py").read_bytes()
     for node in everywhere:
-        cluster.root(node, "install", "-d", "-o", "bob", LAIR, f"{LAIR}/evil")
-        cluster.root(node, "install", "-d", "-o", "bob", "-m", "777", f"{LAIR}/ran")
-        cluster.put(f"{LAIR}/watcher.py", watcher, 0o755, node, BOB)
-        cluster.put(f"{LAIR}/namesake.py", namesake, 0o755, node, BOB)
-        for name in names:
-            cluster.put(f"{LAIR}/evil/{name}", EVIL, 0o755, node, BOB)
+        cluster.root(node, "install", "-d", "-o", name, LAIR, f"{LAIR}/evil")
+        cluster.root(node, "install", "-d", "-o", name, "-m", "777", f"{LAIR}/ran")
+        cluster.put(f"{LAIR}/watcher.py", watcher, 0o755, node, uid)
+        cluster.put(f"{LAIR}/namesake.py", namesake, 0o755, node, uid)
+        for each in names:
+            cluster.put(f"{LAIR}/evil/{each}", EVIL, 0o755, node, uid)
     try:
-        yield Stranger(cluster)
+        yield Stranger(cluster, name)
     finally:
         for process in cluster.processes():
-            if process.uid == BOB:
+            if process.uid == uid:
                 process.send(signal.SIGKILL)
         for node in everywhere:
             cluster.root(
                 node,
                 "sh",
                 "-c",
-                f"rm -rf {LAIR}; find /tmp /dev/shm /var/tmp -depth -user bob -delete 2>/dev/null || :",
+                f"rm -rf {LAIR}; find /tmp /dev/shm /var/tmp -depth -user {name} -delete 2>/dev/null || :",
             )
+
+
+GROUPS = "/home/groups"  # shared by all nodes, and closed to those who have no group there
+
+
+@contextmanager
+def project(cluster: Cluster, name: str) -> Iterator[str]:
+    """Yield a directory in which this stranger may make and rename, as alice may: everybody's, or a group's."""
+    mode = ("-m", "777") if name == "bob" else ("-g", "proj", "-m", "2775")
+    cluster.root(LOGIN, "install", "-d", GROUPS)
+    cluster.root(LOGIN, "install", "-d", *mode, f"{GROUPS}/proj")
+    try:
+        yield f"{GROUPS}/proj"
+    finally:
+        cluster.root(LOGIN, "rm", "-rf", GROUPS)
 
 
 # Whatever alice makes below such a name waits, half a minute at most, until somebody has been quicker.

@@ -1,4 +1,4 @@
-"""What bob can do where alice's images lie: A3, A8 and A9 of the review that test_stranger.py is about."""
+"""What bob can do where alice's images lie: A3, A8 and A9 of the review that test_stranger.py is about, and S3 and S5."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from .cells import OMPI5, SRUN
 from .reports import refusal
-from .stage import Cluster, wait_for
-from .stranger import ALICE, FIRST, LAIR, PULL, SECOND, Stranger, bystander, planted
+from .stage import LOGIN, Cluster, Desk, wait_for
+from .stranger import ALICE, FIRST, LAIR, PULL, SECOND, Stranger, bystander, planted, project
 
 pytestmark = pytest.mark.live
 
@@ -78,37 +78,122 @@ def test_stranger_has_made_podmans_store(cluster: Cluster, bob: Stranger, verb: 
     finally:
         cluster.root(FIRST, "sh", "-c", f"rm -rf {store}; [ ! -e {saved} ] || mv {saved} {store}")
     assert inside == [], result
-    assert f"{store} cannot be made, or belongs to another user" in result.out + result.err, result
+    assert f"{store} does not belong to you" in result.out + result.err, result
 
 
-def planted_cache(cluster: Cluster, bob: Stranger, place: str, reference: str) -> None:
-    """A cache in which a reference is known, by an image of somebody's choice: ompi5."""
+# An image whose `sh` leaves a mark wherever it may write.
+EVIL = """
+    set -eu
+    umask 022
+    mkdir -p "$1/bin" "$1/mnt" "$1/tmp"
+    for file in /bin/dash $(ldd /bin/dash | grep -o '/[^ ]*'); do
+        mkdir -p "$1${file%/*}" && cp -L "$file" "$1$file"
+    done
+    printf '#!/bin/dash\nfor place in /mnt %s /tmp; do : >"$place/evil"; done 2>/dev/null\n' "$2" >"$1/bin/sh"
+    chmod 755 "$1/bin/sh"
+"""
+
+
+def planted_cache(stranger: Stranger, place: str, reference: str, desk: str, node: str) -> None:
+    """A cache in which a reference is known, by an image of somebody's choice."""
     digest = "b" * 64
     name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)
     script = """
         umask 022
-        mkdir -p "$1/refs" && cp "$2" "$1/sha256-$3.sif"
-        echo "sha256:$3 key job $4" >"$1/refs/$5-$(echo "$4" | cksum | cut -d' ' -f1)"
+        mkdir -p "$1/refs"
+        echo "sha256:$2 key job $3" >"$1/refs/$4-$(echo "$3" | cksum | cut -d' ' -f1)"
     """
-    for node in cluster.nodes:
-        bob.does(script, place, OMPI5, digest, reference, name, node=node)
+    stranger.does(script, place, digest, reference, name, node=node)
+    stranger.does(EVIL, f"{place}/sha256-{digest}.sif", desk, node=node)
+
+
+def marks(cluster: Cluster, desk: Desk) -> list[str]:
+    """Where the image of somebody's choice has run."""
+    places = [cluster.path(f"/tmp/evil", node) for node in (LOGIN, *cluster.nodes)]
+    return [str(place) for place in (*places, cluster.path(f"{desk.path}/evil")) if place.exists()]
+
+
+@pytest.fixture
+def unmarked(cluster: Cluster) -> Iterator[None]:
+    yield
+    for node in (LOGIN, *cluster.nodes):
+        cluster.root(node, "rm", "-rf", "/tmp/evil", "/var/tmp/own")
+
+
+# Every way to the image of a cache, with the code of the refusal.
+READERS = {
+    "run": (("salloc", "-Q", "-N1", "-w", FIRST, "mnrun", "-Q"), 121),
+    "submit": (("mnrun", "submit", "--wait", "-N1", "-w", FIRST, "-o", "out", "-e", "out"), 121),
+    "local": (("mnrun", "-Q", "--local"), 121),
+    "hosts": (("mnrun", "-Q", "--hosts", FIRST), 121),
+    "plan": (("salloc", "-Q", "-N1", "-w", FIRST, "mnrun", "plan"), 0),
+    "inspect": (("salloc", "-Q", "-N1", "-w", FIRST, "mnrun", "image", "inspect"), 2),
+    "verify": (("mnrun", "image", "verify"), 2),
+    "pull": (("mnrun", "image", "pull"), 121),
+    "ls": (("mnrun", "image", "ls"), 2),
+}
 
 
 @pytest.mark.parametrize("by", ["tag", "digest"])
-def test_stranger_has_filled_the_cache(cluster: Cluster, bob: Stranger, by: str) -> None:
-    """A9: what an image cache of somebody else's holds is not believed, whether by a tag or by a digest."""
+def test_stranger_has_filled_the_cache(cluster: Cluster, bob: Stranger, desk: Desk, unmarked: None, by: str) -> None:
+    """A9, S3: no image of somebody else's cache runs, by whatever verb, nor is anything of it believed."""
     place = f"{LAIR}/cache"
     reference = f"docker://{OPEN}/small:1" if by == "tag" else f"docker://{OPEN}/small@sha256:{'b' * 64}"
-    planted_cache(cluster, bob, place, reference)
-    words = ("-Q", *SRUN.words[:4], "--image-cache", place, "--image", reference, "--", "true")
-    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"{place} does not belong to you", "--image-cache")
+    for node in (LOGIN, FIRST):
+        planted_cache(bob, place, reference, desk.path, node)
+    job = ("--mode", "outside-in", "--launcher", "srun", "-B", f"{desk.path}:/mnt", "--image", reference)
+    jobs = ("run", "submit", "local", "hosts", "plan")
+    for verb in READERS if by == "tag" else ("run", "inspect"):
+        words, code = READERS[verb]
+        more = job if verb in jobs else () if verb == "ls" else (reference,)
+        if verb in ("local", "hosts"):
+            more = tuple(word.replace("srun", "mpirun") for word in more)
+        line = [*words, *more, "--image-cache", place, *(("--", "true") if verb in jobs else ())]
+        result = cluster.alice(line, cwd=desk.path)
+        assert marks(cluster, desk) == [], f"{verb}: {result}"
+        assert result.code == code, f"{verb}: {result}"
+        if verb not in ("plan", "submit"):
+            assert place in refusal(result, code, "--image-cache"), result
+    cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
 
 
-def test_stranger_may_write_where_the_cache_is(cluster: Cluster, bob: Stranger) -> None:
-    """A9: a cache of alice's in a directory of everybody's, who could give its name to another."""
-    place = f"{LAIR}/open/cache"
-    for node in cluster.nodes:
-        bob.does(f"mkdir -m 777 {LAIR}/open && chmod 777 {LAIR}/open", node=node)
-        assert cluster.alice(["mkdir", place], node=node).code == 0
-    words = ("-Q", *SRUN.words[:4], "--image-cache", place, "--image", f"{OPEN}/small:1", "--", "true")
-    refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, f"any user may write to {LAIR}/open", "--image-cache")
+def test_stranger_has_filled_the_cache_of_a_node(cluster: Cluster, bob: Stranger, desk: Desk, unmarked: None) -> None:
+    """S3: the cache is each node's own. Here it is alice's, and on the node another one has that name."""
+    place, reference = "/var/tmp/own", f"docker://{OPEN}/small:1"
+    mine = Stranger(cluster, "alice")
+    planted_cache(mine, place, reference, desk.path, LOGIN)
+    planted_cache(bob, place, reference, desk.path, FIRST)
+    words = ("--mode", "outside-in", "-B", f"{desk.path}:/mnt", "--image", reference, "--image-cache", place)
+    for verb in ("run", "plan"):
+        result = cluster.alice(["salloc", "-Q", "-N1", "-w", FIRST, "mnrun", verb, *words, "--", "true"])
+        assert marks(cluster, desk) == [], result
+        assert result.code == (121 if verb == "run" else 0), result
+        assert f"{place} does not belong to you" in result.out + result.err, result
+
+
+@pytest.mark.parametrize("what", ["cache", "copies"])
+def test_stranger_may_write_where_images_are(cluster: Cluster, stranger: Stranger, what: str) -> None:
+    """A9, S5: a directory of alice's, whose name everybody or a member of her group could give to another."""
+    with project(cluster, stranger.name) as shared:
+        place = f"{shared}/alice"
+        assert cluster.alice(["mkdir", "-m", "700", place]).code == 0
+        stranger.does('mv "$1" "$1.away" && mv "$1.away" "$1"', place)  # so they can
+        if what == "cache":
+            words = ("--image-cache", place, "--image", f"{OPEN}/small:1")
+        else:
+            words = ("--stage", "--stage-dir", place, "--image", OMPI5)
+        result = cluster.mnrun("-Q", *SRUN.words[:4], *words, "--", "true", nodes=2, tasks=1)
+        refusal(
+            result, 121, f"other users may write to {shared}", "--image-cache" if what == "cache" else "--stage-dir"
+        )
+        assert list(cluster.path(place).iterdir()) == [], "something was written there"
+
+
+def test_a_group_of_ones_own_is_nobody_else(cluster: Cluster, registry: None, desk: Desk) -> None:
+    """S5: many systems give each user a group, and let it write. But an access list may name others."""
+    assert cluster.alice(["mkdir", "-m", "2775", "cache"], cwd=desk.path).code == 0
+    pull = ["mnrun", "image", "pull", "-Q", f"{OPEN}/small:1", "--image-cache", f"{desk.path}/cache"]
+    cluster.root(LOGIN, "chmod", "2775", desk.path)
+    assert cluster.alice(pull).code == 0
+    cluster.root(LOGIN, "chgrp", "proj", desk.path)
+    refusal(cluster.alice(pull), 121, f"other users may write to {desk.path}")

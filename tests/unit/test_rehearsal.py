@@ -275,7 +275,7 @@ def test_exec_gives_a_login_and_leaves_words_alone() -> None:
     assert line[-len(nasty) :] == nasty
     assert {"HOME=/home/alice", "USER=alice", "LANG=C.UTF-8"} <= set(line)
     with pytest.raises(Unable):
-        enter.words(["true"], "carol", None, "dumb")
+        enter.words(["true"], "dora", None, "dumb")
 
 
 def test_exec_takes_the_rest_of_the_line_as_it_is() -> None:

@@ -32,6 +32,7 @@ trap : USR1 USR2 # for the program, which does not run yet
 # variable again that came from the environment. Any other name could change a variable of the user.
 mnrun_here=$PWD # boot.sh made this directory and entered it
 source ./sweep.sh # sweep.sh sources job.sh, engines.sh, names.sh and processes.sh
+[[ ! -e exposed.sh ]] || source ./exposed.sh # for engines.sh
 source ./leftovers.sh
 source ./address.sh
 source ./home.sh

@@ -23,7 +23,7 @@ to_file() { # Save the image to an archive, and build a file of that
 
 variables() { # Print the variables that the image sets, each as `ENV NAME="VALUE"` and a NUL
   local pair value
-  env -i "PATH=$PATH" "HOME=$HOME" "$program" exec --cleanenv --no-home --pwd / "$place/tree" env -0 |
+  env -i "PATH=$PATH" "HOME=$HOME" "$program" exec --cleanenv --no-home --contain --pwd / "$place/tree" env -0 |
     while IFS= read -rd '' pair; do
       # The runtime appends its own directory to this one.
       [[ $pair != LD_LIBRARY_PATH=* ]] || pair=${pair%/.singularity.d/libs} pair=${pair%:}

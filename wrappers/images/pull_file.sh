@@ -23,9 +23,7 @@ name_it() { # Set the names of the reference's files in the cache
 mine() { # Exit with an error unless the cache belongs to the user alone
   # An image there is trustworthy only if no other user can have put or renamed one.
   [[ -e $cache || -L $cache ]] || return 0
-  [[ -O $cache && -d $cache ]] || fail "$cache does not belong to you: name another with --image-cache"
-  (((8#$(stat -Lc %a -- "$cache") & 8#022) == 0)) || fail "other users may write to $cache: chmod go-w $cache, or name another with --image-cache"
-  ! exposed "$cache" || fail "any user may write to $REPLY, which contains $cache: name another with --image-cache"
+  ! foreign "$cache" || fail "$REPLY: name another with --image-cache"
 }
 
 known() { # Test whether the reference has been converted, and its file exists

@@ -30,7 +30,7 @@ fail() { # WHY: Report a fault of the node, and exit
 have() { # Test whether the copy is there. Its directories are made, or refused
   local place found mine="^4[15]c0 $EUID "
   [[ -d $base ]] || fail "there is no directory $base: name another with --stage-dir"
-  ! exposed "$top" || fail "any user may write to $REPLY, which is to contain $top: name another with --stage-dir"
+  ! exposed "$top" || fail "other users may write to $REPLY, which is to contain $top: name another with --stage-dir"
   for place in "$top" "$folder"; do
     [[ -d $place ]] || mkdir -m 700 -- "$place" 2>/dev/null || [[ -d $place ]] ||
       fail "cannot make $place: name another directory with --stage-dir"

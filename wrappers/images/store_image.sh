@@ -19,7 +19,7 @@ mine() { # DIRECTORY: Make DIRECTORY, or refuse one that another user can change
 }
 
 umask 077
-! exposed "${folder%/*}" || { echo "any user may write to $REPLY: name another directory with --stage-dir" >&2; exit 1; }
+! exposed "${folder%/*}" || { echo "other users may write to $REPLY: name another directory with --stage-dir" >&2; exit 1; }
 mine "${folder%/*}"
 mine "$folder"
 case $what in

@@ -1,9 +1,13 @@
 #!/bin/bash
-# The launcher runs `verify_image.sh IMAGE KEY PROGRAM` on a node. It prints the digest of an image file, and the answer of
+# The launcher runs `verify_image.sh CACHE IMAGE KEY PROGRAM` on a node. It prints the digest of an image file, and the answer of
 # `apptainer verify` (PROGRAM) about its signature, by the public key in the file KEY or by the user's keyring.
-# facts.sh stands in front.
+# CACHE is the image cache that the image is from, or "". facts.sh and exposed.sh stand in front.
 set -u
-image=$1 key=$2 program=$3
+cache=$1 image=$2 key=$3 program=$4
+if [[ -n $cache ]] && foreign "$cache"; then
+  fact missing "$REPLY"
+  exit 0
+fi
 if [[ ! -f $image || ! -r $image ]]; then
   fact missing "$([[ -d $image ]] && echo "a directory" || echo "no file that you can read")"
   exit 0

@@ -85,8 +85,10 @@ usable() { # Test whether the job's runtime is usable here. Print the reason whe
 }
 
 storable() { # Make podman's store, and test whether this user's images can lie there. Print the reason where they cannot
-  (umask 077 && mkdir -p "$mnrun_store" && [[ -O $mnrun_store && ! -L $mnrun_store ]] && mkdir -p "$mnrun_store/user/containers") 2>/dev/null ||
-    { echo "$mnrun_store cannot be made, or belongs to another user: name another place with --podman-root"; return 1; }
+  local other="name another place with --podman-root"
+  (umask 077 && mkdir -p "$mnrun_store" && [[ ! -L $mnrun_store ]]) 2>/dev/null || { echo "$mnrun_store cannot be made, or is a link: $other"; return 1; }
+  ! foreign "$mnrun_store" || { echo "$REPLY: $other"; return 1; } # exposed.sh
+  (umask 077 && mkdir -p "$mnrun_store/user/containers") 2>/dev/null || { echo "cannot write to $mnrun_store: $other"; return 1; }
   [[ ! -r $mnrun_logged_in ]] || ln -sf "$mnrun_logged_in" "$mnrun_store/user/containers/auth.json"
   # A store keeps the driver of its maker. An earlier mnrun or the user may have made it.
   if [[ -d $mnrun_store/root/vfs-images && ! -d $mnrun_store/root/overlay-images ]]; then

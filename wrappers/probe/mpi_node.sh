@@ -1,14 +1,16 @@
 #!/bin/bash
 # shellcheck disable=SC2154  # engines.sh's, which is a function `engines` in front of this; so are facts.sh and $mnrun_asking
-# The launcher runs `mpi_node.sh RUNTIME PODMAN_ROOT [CONTAINER WORDS…]` on a node. It prints the MPI facts of the node
-# and of an image. A container of the image gives the image's facts.
-# launcher/mnrun/planning/compatibility.py judges them. home.sh, facts.sh, processes.sh, engines.sh, mpis.sh and
-# offers.sh stand in front.
+# The launcher runs `mpi_node.sh RUNTIME PODMAN_ROOT CACHE [CONTAINER WORDS…]` on a node. It prints the MPI facts of the
+# node and of an image. A container of the image gives the image's facts. CACHE is the image cache that the image is
+# from, or "".
+# launcher/mnrun/planning/compatibility.py judges them. home.sh, facts.sh, processes.sh, exposed.sh, engines.sh, mpis.sh
+# and offers.sh stand in front.
 set -u
+cd / # a runtime may show its working directory to the image
 limited() { timeout -k 1 10 "$@" 2>/dev/null </dev/null; } # a daemon may not answer, and must not stop this
 # shellcheck disable=SC2034  # engines.sh reads mnrun_podman
-mnrun_runtime=$1 mnrun_podman=$2 mnrun_id=facts.$$
-shift 2
+mnrun_runtime=$1 mnrun_podman=$2 mnrun_id=facts.$$ cache=$3
+shift 3
 
 fact name "$node"
 facts < <(sh -c "$mnrun_asking" mpi_image.sh node)
@@ -21,6 +23,10 @@ fact ptrace "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null)"
 fact driver "$(driver)"
 if command -v nvidia-smi >/dev/null; then fact driver_cuda "$(limited nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p')"; fi
 (($#)) || exit 0
+if [[ -n $cache ]] && foreign "$cache"; then
+  fact silent "$REPLY: name another with --image-cache"
+  exit 0
+fi
 
 # These are the image's own. Apptainer passes the node's on to an image that does not set them.
 [[ $mnrun_runtime == host ]] || unset CUDA_VERSION NVIDIA_REQUIRE_CUDA

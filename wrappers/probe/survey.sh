@@ -1,6 +1,6 @@
 #!/bin/bash
-# The launcher runs `survey.sh` on a node. home.sh, facts.sh, engines.sh, offers.sh and
-# network_facts.sh stand in front of it.
+# The launcher runs `survey.sh` on a node. home.sh, facts.sh, exposed.sh, engines.sh, offers.sh
+# and network_facts.sh stand in front of it.
 # It prints the node's facts for jobs in containers. It judges nothing.
 # launcher/mnrun/nodes/survey.py interprets the facts and says what to do.
 set -u

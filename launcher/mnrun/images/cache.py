@@ -23,7 +23,7 @@ from pathlib import Path
 
 from mnrun.errors import UsageError
 from mnrun.schedulers.queue import Job
-from mnrun.system.paths import private
+from mnrun.system.paths import foreign, private
 
 FACTS = "facts"
 HOUR = 3600.0
@@ -48,13 +48,24 @@ def fact(cache: Path, question: Iterable[object], kind: str = "") -> Path:
 
 def remember(place: Path, answer: str) -> None:
     """Keep an answer in its file, whole or not at all. Where that fails, the next launch asks again."""
+    cache = place.parent.parent
     with suppress(OSError):
-        cache = place.parent.parent
-        cache.parent.mkdir(parents=True, exist_ok=True)  # these may be a group's
+        if fault(cache):
+            return
         private(place.parent)
+        if fault(cache):  # the new one is below a directory of others
+            return
         beside = place.with_name(f"{place.name}.{os.getpid()}")
         beside.write_text(answer, encoding="utf-8", errors="surrogateescape")
         os.replace(beside, place)
+
+
+def recalled(place: Path) -> tuple[str, float]:
+    """Return the answer that is kept in a file, and its time. Without one, or in a cache of others, it is ""."""
+    with suppress(OSError):
+        if not fault(place.parent.parent):
+            return place.read_text(encoding="utf-8", errors="replace"), place.stat().st_mtime
+    return "", 0.0
 
 
 def images(cache: Path) -> list[Image]:
@@ -71,7 +82,12 @@ def images(cache: Path) -> list[Image]:
 
 
 def find(cache: Path, reference: str) -> Path | None:
-    """Return the cached image of this reference, or None. A digest means the same image under any name."""
+    """Return the cached image of this reference, or None. A digest means the same image under any name.
+
+    The cache has no images if another user may have put them there.
+    """
+    if fault(cache):
+        return None
     named = _file(cache, [reference.rpartition("@")[2], "", "", reference])
     if "@sha256:" in reference and named.exists():
         return named
@@ -133,15 +149,20 @@ def tidy(cache: Path, before: float) -> None:
 
 
 def owned(cache: Path) -> bool:
-    """Return whether the cache exists. Raises UsageError if it belongs to another user, or cannot be entered."""
+    """Return whether the cache exists. Raises UsageError if another user may have filled it."""
+    if why := fault(cache):
+        raise UsageError(f"{cache} {why}", "name another with --image-cache")
+    return cache.exists()
+
+
+def fault(cache: Path) -> str:
+    """Return why nothing in this cache is believed, or "". Each reader and writer asks this first."""
     try:
-        if cache.stat().st_uid == os.getuid():
-            return True
+        return foreign(cache)
     except FileNotFoundError:
-        return False
+        return ""
     except OSError as error:
-        raise UsageError(f"{cache}: {error.strerror}", "name another with --image-cache") from None
-    raise UsageError(f"{cache} is not a directory of yours", "name another with --image-cache")
+        return f"cannot be read: {error.strerror}"
 
 
 def _files(folder: Path) -> list[Path]:

@@ -10,7 +10,6 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +42,10 @@ def source(path: str, image_cache: Path, glance: Callable[[], None] = lambda: No
         raise UsageError(problem, "name an image file, or use --no-stage")
     try:
         size, place = os.path.getsize(path), cache.fact(image_cache, _state(path), "sum-")
-        digest = _remembered(place)
-        if not digest:
+        digest, _ = cache.recalled(place)
+        if re.fullmatch(r"[0-9a-f]{64}", digest):
+            os.utime(place)  # `mnrun clean` leaves recently used files alone
+        else:
             digest = _digest(path, glance)
             cache.remember(place, digest)
     except OSError as error:
@@ -70,13 +71,3 @@ def _digest(path: str, glance: Callable[[], None]) -> str:
         glance()
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def _remembered(place: Path) -> str:
-    with suppress(OSError):
-        if place.stat().st_uid == os.getuid():
-            text = place.read_text(encoding="ascii", errors="replace")
-            if re.fullmatch(r"[0-9a-f]{64}", text):
-                os.utime(place)  # `mnrun clean` leaves recently used files alone
-                return text
-    return ""

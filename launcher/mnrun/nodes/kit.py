@@ -104,8 +104,8 @@ def inside(plan_dir: str, script: str, *words: str) -> Words:
 def survey() -> str:
     """Return the script that `mnrun check` runs on a node. A job's questions about engines and networks are
     functions in it."""
-    home, facts, engines, fabric, offers, survey = map(wrapper, (HOME, FACTS, ENGINES, FABRIC_FACTS, OFFERS, SURVEY))
-    return f"{home}{facts}engines() {{\n{engines}}}\nfabric() (\n{fabric})\n{offers}{survey}"
+    home, facts, fabric, offers, survey = map(wrapper, (HOME, FACTS, FABRIC_FACTS, OFFERS, SURVEY))
+    return f"{home}{facts}{_engines()}fabric() (\n{fabric})\n{offers}{survey}"
 
 
 def asking_of_host() -> str:
@@ -138,13 +138,13 @@ def with_engines(script: str) -> str:
 
 
 def _engines() -> str:
-    """Return processes.sh, and engines.sh as a function that a script calls after it has set its values."""
-    return f"{wrapper(PROCESSES)}engines() {{\n{wrapper(ENGINES)}}}\n"
+    """Return processes.sh, exposed.sh, and engines.sh as a function that a script calls after it has set its values."""
+    return f"{wrapper(PROCESSES)}{wrapper(EXPOSED)}engines() {{\n{wrapper(ENGINES)}}}\n"
 
 
 def verifying() -> str:
     """Return the script by which `mnrun image verify` asks a node for the digest and signature of an image."""
-    return wrapper(FACTS) + wrapper("verify_image.sh")
+    return wrapper(FACTS) + wrapper(EXPOSED) + wrapper("verify_image.sh")
 
 
 def puller(settings: str = "") -> str:
@@ -192,7 +192,7 @@ def _idle(plan: Plan) -> Iterator[str]:
     """Yield the wrappers that this plan does not use. Each file costs a node 0.1 ms, and so do 2 kB of text."""
     kinds, words = {kind for kind, _ in plan.needs}, {word for step in plan.steps for word in step.argv}
     if not kinds & {"usable", "named image"}:
-        yield "engines.sh"
+        yield from (ENGINES, EXPOSED)
     for name in ("engine.sh", "ch-run.sh", "join_container.sh"):
         if f"./{name}" not in words:
             yield name

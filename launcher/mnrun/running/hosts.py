@@ -93,7 +93,7 @@ def _has_sshd(spec: JobSpec, environ: Mapping[str, str]) -> bool:
     runtime = RUNTIMES[spec.container.runtime]
     if runtime.CONTAINED and not spec.container.image_file:
         return False
-    box = runtime.node(Box(spec.container.image_file, (), "", "/", spec.container.args))
+    box = runtime.ask(Box(spec.container.image_file, (), "", "/", spec.container.args))
     first = replace(spec, hosts=replace(spec.hosts, names=spec.hosts.names[:1]))
     answers = PdshTransport(first, environ).ask((*box, "sh", "-c", spoken("image_sshd.sh")))
     return answers[first.hosts.names[0].name].code == 0

@@ -59,13 +59,11 @@ class Probe:
     def remembered(self) -> MpiFacts | None:
         """Return the earlier answer about this image on such nodes."""
         place = self._place()
-        with suppress(OSError):
-            if place and place.stat().st_uid == os.getuid() and place.stat().st_mtime > time.time() - DAY:
-                facts = mpi_facts(parse(place.read_text(encoding="utf-8", errors="replace")))
-                at = time.strftime("%Y-%m-%d %H:%M", time.localtime(place.stat().st_mtime))
-                self.origin = f"as a node reported at {at}"
-                return facts
-        return None
+        answer, at = cache.recalled(place) if place else ("", 0.0)
+        if not answer or at < time.time() - DAY:
+            return None
+        self.origin = f"as a node reported at {time.strftime('%Y-%m-%d %H:%M', time.localtime(at))}"
+        return mpi_facts(parse(answer))
 
     def ask(self) -> MpiFacts | None:
         """Return the facts that the job's first node reports now, or None without a node or an answer."""
@@ -119,6 +117,7 @@ class Probe:
             kit.NODE,
             spec.container.runtime,
             spec.container.podman_root,
+            self.cache,
             *self._container(),
         )
 
@@ -136,19 +135,24 @@ class Probe:
         image = self.image
         if not image:
             return ()
-        never = ("--pull=never",) if runtime.NAMED else ()
-        box = Box(image, spec.container.binds, "", "/", (*never, *spec.container.args), "facts")
+        box = Box(image, spec.container.binds, "", "/", spec.container.args, "facts")
         path = [f"PATH={v.value}" for v in spec.program.env if v.name == "PATH" and v.value]
-        words = runtime.node(box)
+        words = runtime.ask(box)
         return (*words, "env", *path) if path else words
 
     @property
     def image(self) -> str:
         """Return the image. For one of a registry, return its file in the cache, or "" if there is none."""
-        if not self.spec.container.by_reference or RUNTIMES[self.spec.container.runtime].NAMED:
+        if not self.cache:
             return self.spec.container.image_name
-        file = cache.find(Path(self.spec.container.image_cache), self.spec.container.image_name)
+        file = cache.find(Path(self.cache), self.spec.container.image_name)
         return str(file) if file else ""
+
+    @property
+    def cache(self) -> str:
+        """Return the directory of the cache that has the image, or "" for an image that no cache of ours has."""
+        container = self.spec.container
+        return container.image_cache if container.by_reference and not RUNTIMES[container.runtime].NAMED else ""
 
     def _place(self) -> Path | None:
         """Return the file for this question, or None if this machine cannot tell whether the image has changed."""

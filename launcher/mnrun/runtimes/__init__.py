@@ -27,6 +27,12 @@ class Runtime(Protocol):
     def rank(self, box: Box) -> Words:
         """Return the words of a container around one rank."""
 
+    def ask(self, box: Box) -> Words:
+        """Return the words of a container that answers a question about its image.
+
+        It sees none of the node's files but those of the system's own configuration, and the mounts of `box`.
+        """
+
     def refuse(self, reference: str) -> LaunchError | None:
         """Return the error for an image of a registry that the runtime cannot use, or None."""
 

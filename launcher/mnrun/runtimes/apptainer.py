@@ -42,6 +42,11 @@ def join(box: Box) -> Words:
     return _exec(replace(box, binds=(), image="instance://sharens_instance_MNRUN_HOLDER"))
 
 
+def ask(box: Box) -> Words:
+    # --contain keeps the home, /tmp and the working directory out.
+    return _exec(replace(box, home="", chdir="/"), "--pid", "--contain")
+
+
 def refuse(reference: str) -> LaunchError | None:
     return None
 

@@ -6,6 +6,8 @@ part that only the node knows: whether the image has variables of its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mnrun.errors import Impossible, LaunchError
 from mnrun.images import reference as names
 from mnrun.jobspec import Mount
@@ -35,6 +37,10 @@ def hold(box: Box) -> Words:
 
 def join(box: Box) -> Words:
     return _run(box, "--join-pid=MNRUN_HOLDER")
+
+
+def ask(box: Box) -> Words:
+    return _run(replace(box, home="", chdir="/"), "--private-tmp")
 
 
 def refuse(reference: str) -> LaunchError | None:

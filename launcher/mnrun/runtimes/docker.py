@@ -27,6 +27,10 @@ def rank(box: Box) -> Words:
     return oci.run(BINARY, box, "--pid=host")
 
 
+def ask(box: Box) -> Words:
+    return node(oci.asked(box))
+
+
 def refuse(reference: str) -> LaunchError | None:
     return oci.refuse(BINARY, reference)
 

@@ -23,6 +23,10 @@ def rank(box: Box) -> Words:
     return ()
 
 
+def ask(box: Box) -> Words:
+    return ()
+
+
 def refuse(reference: str) -> LaunchError | None:
     return None
 

@@ -7,6 +7,7 @@ variables of each rank. wrappers/lib/engines.sh finds a job's containers by thei
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from mnrun.errors import LaunchError, UsageError
 from mnrun.images.reference import for_stores
@@ -32,6 +33,11 @@ def run(binary: str, box: Box, *flags: str) -> Words:
         *mounts,
         *("--workdir", box.chdir, *box.args, box.image),
     )
+
+
+def asked(box: Box) -> Box:
+    """Return the container for a question about an image that is in the store."""
+    return replace(box, home="", chdir="/", hardened=True, args=("--pull=never", *box.args))
 
 
 def refuse(binary: str, reference: str) -> LaunchError | None:

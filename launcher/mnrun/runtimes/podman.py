@@ -33,6 +33,10 @@ def rank(box: Box) -> Words:
     return oci.run(BINARY, box, "--pid=host", *_OURS)
 
 
+def ask(box: Box) -> Words:
+    return node(oci.asked(box))
+
+
 def refuse(reference: str) -> LaunchError | None:
     return oci.refuse(BINARY, reference)
 

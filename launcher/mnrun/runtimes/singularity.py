@@ -21,6 +21,7 @@ __all__ = [
     "TRIED",
     "USERS",
     "address",
+    "ask",
     "node",
     "rank",
     "refuse",
@@ -33,3 +34,7 @@ def node(box: Box) -> Words:
 
 def rank(box: Box) -> Words:
     return (BINARY, *apptainer.rank(box)[1:])
+
+
+def ask(box: Box) -> Words:
+    return (BINARY, *apptainer.ask(box)[1:])

@@ -166,13 +166,27 @@ def test_another_ones_cache(place: Path, mocker: MockerFixture) -> None:
     """It is not touched; none at all is no error."""
     assert cache.owned(place) and not cache.owned(place / "none")
     mocker.patch("os.getuid", return_value=12345)
-    with pytest.raises(UsageError, match="is not a directory of yours; name another with --image-cache"):
+    with pytest.raises(UsageError, match="does not belong to you; name another with --image-cache"):
+        cache.owned(place)
+
+
+def test_a_cache_that_others_may_have_filled(place: Path) -> None:
+    """(S3) Nothing of it is found, recalled or remembered."""
+    (place / "refs" / "docker___site_app_1-7").write_text("sha256:1 - 7-ab docker://site/app:1\n")
+    answer = cache.fact(place, ("what",))
+    cache.remember(answer, "an answer")
+    assert cache.find(place, "docker://site/app:1") and cache.recalled(answer)[0] == "an answer"
+    place.chmod(0o777)
+    assert cache.find(place, "docker://site/app:1") is None and cache.recalled(answer) == ("", 0.0)
+    cache.remember(answer, "another")
+    assert answer.read_text() == "an answer"
+    with pytest.raises(UsageError, match="can be written by other users"):
         cache.owned(place)
 
 
 def test_a_cache_that_cannot_be_entered(place: Path) -> None:
     """Here for the length of its name. The directory of another user is as closed."""
-    with pytest.raises(UsageError, match="xxx: File name too long; name another with --image-cache"):
+    with pytest.raises(UsageError, match="xxx cannot be read: File name too long; name another with --image-cache"):
         cache.owned(place / ("x" * 300))
 
 
@@ -199,14 +213,14 @@ def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.Capture
 
 
 def test_a_first_answer_makes_a_private_cache(tmp_path: Path) -> None:
-    """Under any umask: pulls refuse a cache to which other users may write. The directories above are a group's."""
+    """Under any umask: pulls refuse a cache to which other users may write. So are the directories above that it makes."""
     before = os.umask(0o002)
     try:
         cache.remember(cache.fact(tmp_path / "group/cache", ("what",)), "an answer")
     finally:
         os.umask(before)
     made = [path for path in tmp_path.rglob("*") if path.is_dir()]
-    assert [path.stat().st_mode & 0o777 for path in made] == [0o775, 0o700, 0o700]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o700, 0o700]
 
 
 def test_a_link_is_removed_and_not_what_it_names(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def unpack(packed: bytes) -> dict[str, str]:
 
 # The wrappers that only some plans use.
 OTHERS = {
-    *("engine.sh", "engines.sh", "ch-run.sh", "hold_container.sh", "join_container.sh"),
+    *("engine.sh", "engines.sh", "exposed.sh", "ch-run.sh", "hold_container.sh", "join_container.sh"),
     *("gpu_closest.sh", "gpu_numa.sh", "label.sh", "shell.sh"),
 }
 ODD = {
@@ -86,8 +86,8 @@ def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     ("given", "sent"),
     [
         ({}, set()),
-        ({"runtime": "docker", "image": "app"}, {"engine.sh", "engines.sh"}),
-        ({"runtime": "charliecloud"}, {"ch-run.sh", "engines.sh"}),
+        ({"runtime": "docker", "image": "app"}, {"engine.sh", "engines.sh", "exposed.sh"}),
+        ({"runtime": "charliecloud"}, {"ch-run.sh", "engines.sh", "exposed.sh"}),
         ({"mode": "outside-in", "launcher": "mpirun"}, {"hold_container.sh", "join_container.sh"}),
         ({"gpu_bind": "closest"}, {"gpu_closest.sh", "gpu_numa.sh"}),
         ({"label": True}, {"label.sh"}),

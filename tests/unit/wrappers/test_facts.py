@@ -133,7 +133,7 @@ def test_the_networks(sh: Shell) -> None:
 def test_the_mpis_of_node_and_image(sh: Shell, bare: dict[str, str]) -> None:
     """The image is one that says more than it should."""
     image = ("env", "CUDA_VERSION=12.4", "sh", "-c", 'echo noise; echo "node mpi x"; exec "$@"', "sh")
-    said = sh(kit.asking_of_mpi(), "apptainer", "", *image, shell="bash", environ=bare).decode()
+    said = sh(kit.asking_of_mpi(), "apptainer", "", "", *image, shell="bash", environ=bare).decode()
     facts = mpi_facts(parse(said))
     assert facts is not None
     assert facts.node.values["name"] == "node07"
@@ -148,7 +148,18 @@ def test_the_nodes_cuda_is_not_the_images(sh: Shell, bare: dict[str, str]) -> No
     """Apptainer passes the node's variables on to an image that does not set them; without a container they count."""
     environ = {**bare, "CUDA_VERSION": "13.0.2", "NVIDIA_REQUIRE_CUDA": "cuda>=13.0"}
     for runtime, wanted in (("apptainer", (None, None)), ("host", ("13.0.2", "cuda>=13.0"))):
-        said = sh(kit.asking_of_mpi(), runtime, "", "env", shell="bash", environ=environ).decode()
+        said = sh(kit.asking_of_mpi(), runtime, "", "", "env", shell="bash", environ=environ).decode()
         facts = mpi_facts(parse(said))
         assert facts is not None
         assert (facts.image.values.get("cuda"), facts.image.values.get("require")) == wanted
+
+
+def test_an_image_of_a_cache_of_others_is_not_asked(sh: Shell, tmp_path: Path) -> None:
+    """(S3) Its program does not run, and the reason is told."""
+    place = tmp_path / "open"
+    place.mkdir()
+    place.chmod(0o777)
+    words = ("apptainer", "", str(place), "touch", str(tmp_path / "ran"))
+    said = sh(kit.asking_of_mpi(), *words, shell="bash").decode()
+    assert not (tmp_path / "ran").exists()
+    assert f"silent other users may write to {place} (chmod go-w): name another with --image-cache" in said

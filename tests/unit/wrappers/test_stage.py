@@ -134,7 +134,7 @@ def test_a_place_that_others_could_change(node: Node) -> None:
     """Any user could put another directory in its place. Under the sticky bit nobody can."""
     node.base.chmod(0o777)
     (last,) = node.stage(code=1)
-    assert last.startswith(f"fail node01 any user may write to {node.base}")
+    assert last.startswith(f"fail node01 other users may write to {node.base}")
     node.base.chmod(0o1777)
     assert node.stage() == LACKS
 

@@ -32,8 +32,19 @@ def test_a_signature(sh: Shell, tmp_path: Path, script: str, signature: str) -> 
         executable(tmp_path / "bin/timeout", "exit 124")
     environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SLURMD_NODENAME": "node01"}
     said = sh(
-        'exec bash -p -c "$@"', kit.verifying(), "node01", str(image), "", "apptainer", shell="bash", environ=environ
+        'exec bash -p -c "$@"', kit.verifying(), "node01", "", str(image), "", "apptainer", shell="bash", environ=environ
     )
     (copy,) = inspection.copies(parse(said.decode()), ["node01"])
     assert copy.digest == f"sha256:{hashlib.sha256(b'image').hexdigest()}" and copy.signature.startswith(signature)
     assert copy.unsigned == (signature == "signature not found") and copy.signed == (signature == "valid")
+
+
+def test_an_image_of_a_cache_of_others(sh: Shell, tmp_path: Path) -> None:
+    """(S3) It is not read."""
+    image = tmp_path / "open/app.sif"
+    image.parent.mkdir()
+    image.write_bytes(b"image")
+    image.parent.chmod(0o777)
+    words = (kit.verifying(), "node01", str(image.parent), str(image), "", "apptainer")
+    (copy,) = inspection.copies(parse(sh('exec bash -p -c "$@"', *words, shell="bash").decode()), [os.uname().nodename])
+    assert (copy.digest, copy.missing) == ("", f"other users may write to {image.parent} (chmod go-w)")
