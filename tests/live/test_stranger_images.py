@@ -1,4 +1,4 @@
-"""What bob can do where alice's images lie: A3, A8 and A9 of the review that test_stranger.py is about, and S3 and S5."""
+"""What bob can do where alice's images lie: A3, A8 and A9 of the review of test_stranger.py, and S3 and S5."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def planted_cache(stranger: Stranger, place: str, reference: str, desk: str, nod
 
 def marks(cluster: Cluster, desk: Desk) -> list[str]:
     """Where the image of somebody's choice has run."""
-    places = [cluster.path(f"/tmp/evil", node) for node in (LOGIN, *cluster.nodes)]
+    places = [cluster.path("/tmp/evil", node) for node in (LOGIN, *cluster.nodes)]
     return [str(place) for place in (*places, cluster.path(f"{desk.path}/evil")) if place.exists()]
 
 
@@ -145,7 +145,7 @@ def test_stranger_has_filled_the_cache(cluster: Cluster, bob: Stranger, desk: De
     jobs = ("run", "submit", "local", "hosts", "plan")
     for verb in READERS if by == "tag" else ("run", "inspect"):
         words, code = READERS[verb]
-        more = job if verb in jobs else () if verb == "ls" else (reference,)
+        more: tuple[str, ...] = job if verb in jobs else () if verb == "ls" else (reference,)
         if verb in ("local", "hosts"):
             more = tuple(word.replace("srun", "mpirun") for word in more)
         line = [*words, *more, "--image-cache", place, *(("--", "true") if verb in jobs else ())]
@@ -179,9 +179,9 @@ def test_stranger_may_write_where_images_are(cluster: Cluster, stranger: Strange
         assert cluster.alice(["mkdir", "-m", "700", place]).code == 0
         stranger.does('mv "$1" "$1.away" && mv "$1.away" "$1"', place)  # so they can
         if what == "cache":
-            words = ("--image-cache", place, "--image", f"{OPEN}/small:1")
+            words = ["--image-cache", place, "--image", f"{OPEN}/small:1"]
         else:
-            words = ("--stage", "--stage-dir", place, "--image", OMPI5)
+            words = ["--stage", "--stage-dir", place, "--image", OMPI5]
         result = cluster.mnrun("-Q", *SRUN.words[:4], *words, "--", "true", nodes=2, tasks=1)
         refusal(
             result, 121, f"other users may write to {shared}", "--image-cache" if what == "cache" else "--stage-dir"

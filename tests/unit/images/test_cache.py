@@ -213,7 +213,7 @@ def test_clean_images(place: Path, mocker: MockerFixture, capsys: pytest.Capture
 
 
 def test_a_first_answer_makes_a_private_cache(tmp_path: Path) -> None:
-    """Under any umask: pulls refuse a cache to which other users may write. So are the directories above that it makes."""
+    """Under any umask. So are the directories above that it makes: pulls refuse a cache that others may write to."""
     before = os.umask(0o002)
     try:
         cache.remember(cache.fact(tmp_path / "group/cache", ("what",)), "an answer")

@@ -32,7 +32,15 @@ def test_a_signature(sh: Shell, tmp_path: Path, script: str, signature: str) -> 
         executable(tmp_path / "bin/timeout", "exit 124")
     environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SLURMD_NODENAME": "node01"}
     said = sh(
-        'exec bash -p -c "$@"', kit.verifying(), "node01", "", str(image), "", "apptainer", shell="bash", environ=environ
+        'exec bash -p -c "$@"',
+        kit.verifying(),
+        "node01",
+        "",
+        str(image),
+        "",
+        "apptainer",
+        shell="bash",
+        environ=environ,
     )
     (copy,) = inspection.copies(parse(said.decode()), ["node01"])
     assert copy.digest == f"sha256:{hashlib.sha256(b'image').hexdigest()}" and copy.signature.startswith(signature)

@@ -244,7 +244,17 @@ def verify(name: str, key: str, **options: object) -> None:
         digest = Path(place).stem.replace("-", ":")  # the cache names files by the digest of the image in the registry
         if in_registry := reference.by_digest(image.name, digest):
             signature, program = cosign.signature(in_registry, key), ""
-    words = ("bash", "-p", "-c", kit.verifying(), kit.NODE, node_probe.cache, place, os.path.abspath(key) if key else "", program)
+    words = (
+        "bash",
+        "-p",
+        "-c",
+        kit.verifying(),
+        kit.NODE,
+        node_probe.cache,
+        place,
+        os.path.abspath(key) if key else "",
+        program,
+    )
     answer = SCHEDULERS[node_probe.site.scheduler].on_each(allocation, names, words, os.environ)
     found = inspection.copies(parse(answer), names, signature)
     screen.table(("NODES", "DIGEST", "SIGNATURE"), inspection.table(found))
