@@ -5,13 +5,15 @@
       WORDS       the last lines, of both streams
 
 Lines that begin with `#` are not shown: they prepare what a line needs. The paragraph below a heading may say "In a
-job of N nodes", which all lines of the chapter share. Ids, times and paths of one run are replaced.
+job of N nodes", which all lines of the chapter share, and "/full is a small disk". Ids, times and paths of one run are
+replaced.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from unit.texts import Expected
 
 from .batch import forget
 from .cells import MPICH, OMPI5
-from .stage import Cluster, Desk
+from .stage import LOGIN, Cluster, Desk
 
 pytestmark = pytest.mark.live
 
@@ -54,6 +56,18 @@ def run(cluster: Cluster, desk: Desk, line: str, job: str) -> str:
     return "".join(f"      {text}".rstrip() + "\n" for text in (str(done.code), *words.splitlines()[-SHOWN:]))
 
 
+@contextmanager
+def small_disk(cluster: Cluster) -> Iterator[None]:
+    """A disk that is soon full, at /full of the login node and the first node."""
+    try:
+        for node in (LOGIN, cluster.nodes[0]):
+            cluster.root(node, "sh", "-c", "mkdir -p /full && mount -t tmpfs -o size=64k,mode=1777 none /full")
+        yield
+    finally:
+        for node in (LOGIN, cluster.nodes[0]):
+            cluster.alice(["sh", "-c", "umount -l /full; rmdir /full"], node=node, user="root")
+
+
 @pytest.fixture
 def prepared(desk: Desk) -> Desk:
     desk.cluster.alice(["mkdir", f"{desk.path}/bin"])
@@ -65,8 +79,11 @@ def prepared(desk: Desk) -> Desk:
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=[text.splitlines()[0][3:] for text in CHAPTERS])
 def test_every_line_has_its_end(cluster: Cluster, prepared: Desk, chapter: str, expected: Expected) -> None:
     """`--accept` writes the answers anew: read each of them before you commit it."""
-    nodes = JOB.search(chapter.partition("    $ ")[0].partition("    # ")[0])
+    setting = re.split(r"    [$#] ", chapter, maxsplit=1)[0]
+    nodes = JOB.search(setting)
     with ExitStack() as stack:
+        if "/full is a small disk" in setting:
+            stack.enter_context(small_disk(cluster))
         job = stack.enter_context(cluster.held(f"-N{nodes[1]}")) if nodes else ""
 
         def answered(row: re.Match[str]) -> str:

@@ -8,7 +8,7 @@ import importlib
 import io
 import os
 import sys
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -102,12 +102,22 @@ def entry() -> NoReturn:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             code = _complain(f"cannot write the output: {error.strerror}", 1)
             if stdout is not None:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python writes the rest at its end
+                _discard(stdout)
         else:
             import traceback
 
             code = _complain("this is a bug in mnrun; please report the lines above", BUG, traceback.format_exc())
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            _discard(sys.stderr)
     sys.exit(code)
+
+
+def _discard(stream: IO[str]) -> None:
+    """Leave out what a stream could not write. Python would try again at its end, and exit with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _lacking(error: click.NoSuchOption) -> UsageError:

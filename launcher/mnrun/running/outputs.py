@@ -4,17 +4,21 @@ The names are Slurm's patterns (sbatch(1), FILENAME PATTERN).
 
 After a failure, mnrun reads the last part of the program's output again where it went to a file: of a batch job, of a
 redirection, of --output or of --split-output. A terminal and a pipe cannot be read again. So errors for these pass
-through mnrun, which keeps their last part. The output itself never passes through mnrun.
+through mnrun, which keeps their last part. What goes to a file passes through mnrun, too, but for --split-output: only
+so does mnrun hear that a disk is full. Output for a terminal or a pipe does not.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobs import archive
@@ -23,8 +27,9 @@ from mnrun.jobspec import JobSpec, Layer
 from mnrun.model import Culprit, Phase, Plan, Site, Where, job_name
 from mnrun.schedulers import SCHEDULERS, at_hand
 from mnrun.system.client import EXITED
-from mnrun.system.copied import NOTHING, PART, Copied
+from mnrun.system.copied import NOTHING, PART, Copied, is_file
 from mnrun.system.process import Starter, start
+from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals
 
 _APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
@@ -41,25 +46,44 @@ def opened(
     spec = plan.spec
     out, err = (name(flag, pattern, plan, site, environ) for flag, pattern in live_files(spec).items())
     files = {path: _open(path) for path in dict.fromkeys(filter(None, (out, err)))}
-    copied: Copied | None = None
+    copies: list[Copy] = []
     try:
-        errors = files.get(err or out)  # srun(1), --error: without it, errors go to the file of --output
-        if errors is None and not spec.program.shell and not _can_be_read(2):
+        if not spec.program.shell:
+            # srun(1), --error: without it, errors go to the file of --output
+            given = ((out, files.get(out, 1)), (err or out, files.get(err or out, 2)))
             # The step's only task on the first node is mnrun's own. Of srun's ranks, it is the first.
-            copied = Copied(2, EXITED if plan.step(Phase.RUN).where is Where.HEAD else NOTHING)
-            errors = copied.end
-        yield (
-            partial(starter or start, output=(files.get(out), errors)),
-            Written((*Signals.OUTPUTS, *files.values()), copied),
-        )
-        if copied is not None:
-            copied.drain()
-            copied = None
+            copies = _copies(given, EXITED if plan.step(Phase.RUN).where is Where.HEAD else NOTHING)
+        ends = {stream: copy.copied.end for copy in copies for stream in copy.streams}
+        output = (ends.get(1, files.get(out)), ends.get(2, files.get(err or out)))
+        written = Written((*Signals.OUTPUTS, *files.values()), copies, spec.program.split_output)
+        yield partial(starter or start, output=output), written
+        written.drain()
+        copies = []
     finally:
-        if copied is not None:
-            copied.close()
+        for copy in copies:
+            copy.copied.close()
         for file in files.values():
             os.close(file)
+
+
+class Copy(NamedTuple):
+    """A part of what passes through mnrun: the streams (1 and 2) with one file, its name if one was given, its copy."""
+
+    streams: tuple[int, ...]
+    name: str
+    copied: Copied
+
+
+def _copies(files: tuple[tuple[str, int], tuple[str, int]], own: re.Pattern[bytes]) -> list[Copy]:
+    """Return the copies for the name and the open file of each stream: a regular file, and errors that cannot be read
+    again. One file of both streams has one copy, which keeps their order."""
+    (out, output), (err, errors) = files
+    if is_file(output) and is_file(errors) and os.path.samestat(os.fstat(output), os.fstat(errors)):
+        return [Copy((1, 2), out, Copied(output, own))]
+    copies = [Copy((1,), out, Copied(output))] if is_file(output) else []
+    if is_file(errors) or not _can_be_read(errors):
+        copies.append(Copy((2,), err, Copied(errors, own)))
+    return copies
 
 
 def _can_be_read(file: int) -> bool:
@@ -125,24 +149,57 @@ def _open(path: str) -> int:
 
 
 class Written:
-    """The files that the program writes to, from their present end on, and its copied errors."""
+    """The files that the program writes to, from their present end on, and the copies of what it writes."""
 
-    def __init__(self, files: Iterable[int], copied: Copied | None) -> None:
-        self._copied = copied
+    def __init__(self, files: Iterable[int], copies: Sequence[Copy] = (), split_output: str = "") -> None:
+        self._copies = copies
+        self._split_output = split_output
         self._begins: dict[tuple[int, int], tuple[int, int]] = {}  # the file's identity -> (open file, its size now)
         for file in files:
-            with suppress(OSError):
+            if is_file(file):
                 found = os.fstat(file)
-                if stat.S_ISREG(found.st_mode):
-                    self._begins.setdefault((found.st_dev, found.st_ino), (file, found.st_size))
+                self._begins.setdefault((found.st_dev, found.st_ino), (file, found.st_size))
+
+    def drain(self) -> None:
+        """Wait until all that the program has written is where it belongs. The program has ended."""
+        for copy in self._copies:
+            copy.copied.drain()
 
     def lines(self) -> list[str]:
         """Return the last lines of the program, which has ended."""
+        self.drain()
         texts = [_end(f"/proc/self/fd/{file}", size) for file, size in self._begins.values()]
-        if self._copied is not None:
-            self._copied.drain()
-            texts.append(self._copied.text)
+        # a file may have lines of others, such as slurmstepd, and a full disk lacks the last ones
+        texts += [copied.text for _, _, copied in self._copies if copied.failure or not _can_be_read(copied.target)]
         return _lines(texts)
+
+    @contextmanager
+    def telling(self, screen: Screen) -> Iterator[list[str]]:
+        """Enclose a launch. After it, show a line for each file whose disk did not take all of the program's output.
+
+        The yielded list has these lines then.
+        """
+        lost: list[str] = []
+        try:
+            yield lost
+        finally:
+            self.drain()
+            lost += [line for copy in self._copies if (line := copy.copied.lost(copy.name))]
+            lost += _full(self._split_output)
+            for line in lost:
+                screen.error(line)
+
+
+def _full(split_output: str) -> Iterator[str]:
+    """Yield a line if the disk of --split-output is full. Ranks write there without mnrun, and may not look."""
+    if not os.path.isdir(split_output):
+        return
+    try:
+        with tempfile.TemporaryFile(dir=split_output) as probe:
+            probe.write(b" ")
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            yield f"{split_output}: {os.strerror(error.errno).lower()}: the last output of ranks may be lost"
 
 
 def lines_of(culprit: Culprit, split_output: str) -> list[str]:

@@ -158,10 +158,12 @@ def _launch(
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
     with begin as (starter, written), request.records(launch_plan.job) as records:
         records.launched(launch_plan, site)
-        with job_dir.timed(request.clock, launch_plan, records, screen):
+        with job_dir.timed(request.clock, launch_plan, records, screen), written.telling(screen) as lost:
             outcome = execute.execute(
                 launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
             )
+        if lost and not outcome.code:
+            outcome = replace(outcome, code=Impossible.code, why=lost[0])
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:

@@ -19,10 +19,13 @@ EXITED = re.compile(rb" *srun: error: \S+: task 0: Exited with exit code \d+")
 PASSED = (signal.SIGTERM, signal.SIGHUP)
 
 
-def run(words: Words, environ: Mapping[str, str], own: re.Pattern[bytes]) -> int:
-    """Return the exit code of a command. Whole lines of its errors that match `own` are left out."""
+def run(words: Words, environ: Mapping[str, str], own: re.Pattern[bytes], output: int | None = None) -> int:
+    """Return the exit code of a command. Whole lines of its errors that match `own` are left out.
+
+    `output` is an open file in place of mnrun's output.
+    """
     with starting(words[0]):
-        process = subprocess.Popen(tied(words), env=environ, stderr=subprocess.PIPE, bufsize=0)
+        process = subprocess.Popen(tied(words), env=environ, stdout=output, stderr=subprocess.PIPE, bufsize=0)
     assert process.stderr is not None
     with _patient(process):
         for data in without(chunks(process.stderr.fileno()), own):
@@ -54,8 +57,11 @@ def without(parts: Iterator[bytes], own: re.Pattern[bytes]) -> Iterator[bytes]:
     """
     begin, rest = b"srun: ", b""
     for data in parts:
-        *lines, rest = (rest + data).split(b"\n")
-        yield b"".join(line + b"\n" for line in lines if not own.fullmatch(line))
+        whole, end, rest = (rest + data).rpartition(b"\n")
+        if begin in whole:  # a program may write millions of lines
+            yield b"".join(line + b"\n" for line in whole.split(b"\n") if not own.fullmatch(line))
+        else:
+            yield whole + end
         if not rest.startswith(begin[: len(rest)]):
             yield rest
             rest = b""

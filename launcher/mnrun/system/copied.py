@@ -1,13 +1,16 @@
-"""Copy what a program writes to an open file that cannot be read again, and keep the last part."""
+"""Copy what a program writes to an open file, and keep the last part.
+
+srun, mpirun and ssh drop output that they cannot write, and exit with 0. So files get their output from mnrun.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import select
+import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mnrun.system import client
 
@@ -16,19 +19,30 @@ FULL = 1 << 17  # bytes, more than a full pipe holds (pipe(7))
 NOTHING = re.compile(rb"(?!)")
 
 
+def is_file(target: int) -> bool:
+    """Return whether an open file is a regular one, on a disk that may be full."""
+    try:
+        return stat.S_ISREG(os.fstat(target).st_mode)
+    except OSError:
+        return False
+
+
 class Copied:
     """A pipe whose content goes on to `target`, an open file. `end` is the pipe's end to write to.
 
-    Whole lines that match `own` are left out.
+    Whole lines that match `own` are left out. `failure` is the first error of a disk: from then on, nothing is written.
     """
 
     def __init__(self, target: int, own: re.Pattern[bytes] = NOTHING) -> None:
         self._source, self.end = os.pipe()
         self._own = own
+        self.target = target
+        self._in_a_file = is_file(target)
+        self.failure: OSError | None = None
         self._last = bytearray()
         self._read = 0  # bytes
         self._busy = False  # whether the thread reads or writes
-        self._thread = threading.Thread(target=self._copy, args=(target,), daemon=True)
+        self._thread = threading.Thread(target=self._copy, daemon=True)
         self._thread.start()
 
     def close(self, seconds: float = 2.0) -> None:
@@ -61,13 +75,33 @@ class Copied:
         text = bytes(self._last).decode("utf-8", "replace")
         return text if len(self._last) < PART else text.partition("\n")[2]
 
-    def _copy(self, target: int) -> None:
-        for data in client.without(self._chunks(), self._own):
+    def lost(self, name: str = "") -> str:
+        """Return the words on output that the disk did not take, or "". `name` is that of the file, if it is known."""
+        if self.failure is None:
+            return ""
+        name = name or os.readlink(f"/proc/self/fd/{self.target}")
+        why = (self.failure.strerror or "it cannot be written").lower()
+        return f"{name}: {why}: {os.fstat(self.target).st_size} bytes are there, and the rest is lost"
+
+    def _copy(self) -> None:
+        chunks = self._chunks()
+        for data in chunks if self._own is NOTHING else client.without(chunks, self._own):
             self._last += data
             del self._last[:-PART]
-            with contextlib.suppress(OSError):  # a reader that has gone does not end the program
-                client.write(target, data)
+            if self.failure is None:
+                self._try(client.write, self.target, data)
+        # close(2): NFS and disk quotas may report an earlier write's error only here
+        if self.failure is None and self._in_a_file:
+            self._try(os.close, os.dup(self.target))
         os.close(self._source)
+
+    def _try(self, act: Callable[..., None], *words: object) -> None:
+        """Do it, and note an error of a disk. A reader that has gone does not end the program, and is no error."""
+        try:
+            act(*words)
+        except OSError as error:
+            if self._in_a_file:
+                self.failure = error
 
     def _chunks(self) -> Iterator[bytes]:
         poll = select.poll()

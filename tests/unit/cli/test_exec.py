@@ -47,7 +47,7 @@ def became(mocker: MockerFixture) -> list[tuple[str, ...]]:
     """Return the list that gets the words of each command that enters a job."""
     commands: list[tuple[str, ...]] = []
 
-    def run(words: tuple[str, ...], environ: dict[str, str], own: object) -> int:
+    def run(words: tuple[str, ...], environ: dict[str, str], own: object, output: int | None) -> int:
         commands.append(words)
         return 0
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from mnrun.errors import Impossible, UsageError
+from mnrun.errors import Impossible, NodeError, UsageError
 from mnrun.model import Command, Culprit, Site
 from mnrun.running import outputs
 from mnrun.system.copied import PART
+from mnrun.system.screen import Screen
 from unit.samples import SITE, build, make
 
 ARRAY = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3", "USER": "alice", "SLURM_JOB_NAME": "interactive"}
@@ -85,6 +88,40 @@ def test_where_the_program_writes(
             assert (tmp_path / name).read_text() == ("out err " if both else f"{stream[:3]} ")
 
 
+def test_output_that_a_disk_does_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line for the file of both streams, also where the launch fails. Then the copy has the last lines."""
+
+    def full(target: int, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("mnrun.system.client.write", full)
+    monkeypatch.chdir(tmp_path)
+
+    def starter(*_: object, output: tuple[int | None, int | None] = (None, None), **__: object) -> Any:
+        for fd in output:
+            os.write(fd or -1, b"line\n")
+
+    with outputs.opened(make(build("./app", output="o"), 1), SITE, {}, starter) as (start, written):
+        with pytest.raises(NodeError), written.telling(Screen()) as lost:
+            start("run", Command(()), {}, queue.SimpleQueue(), piped=False)
+            raise NodeError("lost")
+        assert written.lines()[-3:] == ["line", "line", ""]
+    assert lost == ["o: no space left on device: 0 bytes are there, and the rest is lost"]
+    assert capsys.readouterr().err == f"mnrun: {lost[0]}\n"
+
+
+def test_a_full_disk_of_the_ranks_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks write to --split-output without mnrun, which tries to write there at the end."""
+
+    for number, words in ((errno.ENOSPC, ["no space left on device"]), (errno.EACCES, [])):
+        monkeypatch.setattr("tempfile.TemporaryFile", mock.Mock(side_effect=OSError(number, "")))
+        with outputs.Written((), (), str(tmp_path)).telling(Screen(quiet=True)) as lost:
+            pass
+        assert lost == [f"{tmp_path}: {word}: the last output of ranks may be lost" for word in words]
+
+
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     plan = make(build("./app", output=f"{tmp_path}/none/x"), 1)
     with (
@@ -103,7 +140,7 @@ def test_what_the_program_wrote_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before\n")
     with open(path, "ab") as out, open(path, "ab") as err:
-        written = outputs.Written((out.fileno(), err.fileno()), None)
+        written = outputs.Written((out.fileno(), err.fileno()))
         out.write(b"mnrun: a line\nfirst\n\xff\n")
         out.flush()
         err.write(b"last\n")
@@ -117,7 +154,7 @@ def test_what_the_program_wrote_is_read_again(tmp_path: Path) -> None:
 def test_a_pipe_is_not_read_again() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"text\n")
-    assert outputs.Written((writer, -1), None).lines() == []
+    assert outputs.Written((writer, -1)).lines() == []
     assert os.read(reader, 9) == b"text\n"
     os.close(reader)
     os.close(writer)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from mnrun.system import client
 from mnrun.system.client import EXITED
 from mnrun.system.copied import PART, Copied
 
@@ -95,3 +98,60 @@ def test_a_slow_reader_gets_everything() -> None:
     assert sum(found) == 125536
     os.close(writer)
     os.close(reader)
+
+
+class Disk:
+    """Stands in for client.write. It takes `room` bytes, and then none."""
+
+    def __init__(self, room: int, number: int = errno.ENOSPC) -> None:
+        self._room, self._number = room, number
+
+    def __call__(self, target: int, data: bytes) -> None:
+        self._room -= os.write(target, data[: self._room])
+        if not self._room:
+            raise OSError(self._number, os.strerror(self._number))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, "no space left on device"), (errno.EDQUOT, "disk quota exceeded"), (errno.EFBIG, "file too large")],
+)
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
+    """The program goes on, as under srun, and nothing of what it writes later lands behind a hole."""
+    monkeypatch.setattr(client, "write", Disk(3, number))
+    path = tmp_path / "out"
+    with open(path, "wb") as file:
+        copied = Copied(file.fileno())
+        os.write(copied.end, b"text\n")
+        copied.drain()
+        assert copied.lost() == f"{path}: {words}: 3 bytes are there, and the rest is lost"
+        assert copied.lost("out").startswith("out: ")
+    assert path.read_bytes() == b"tex"
+    assert copied.text == "text\n"
+
+
+def test_an_error_that_comes_late_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS and quotas may report it only where a file is closed."""
+    closed = os.close
+
+    def close(number: int) -> None:
+        late = os.path.samestat(os.fstat(number), target)
+        closed(number)
+        if late:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with open(tmp_path / "out", "wb") as file:
+        target = os.fstat(file.fileno())
+        monkeypatch.setattr(os, "close", close)
+        copied = Copied(file.fileno())
+        os.write(copied.end, b"text\n")
+        copied.drain()
+        assert "disk quota exceeded: 5 bytes are there" in copied.lost()
+
+
+def test_what_is_written_is_no_loss(tmp_path: Path) -> None:
+    with open(tmp_path / "out", "wb") as file:
+        copied = Copied(file.fileno())
+        os.write(copied.end, b"text\n")
+        copied.drain()
+        assert copied.lost() == ""

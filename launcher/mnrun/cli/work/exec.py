@@ -8,9 +8,11 @@ import sys
 from mnrun import environment
 from mnrun.attach import enter, target
 from mnrun.cli.work.jobs import bases_of
-from mnrun.errors import UsageError
+from mnrun.errors import Impossible, UsageError
 from mnrun.jobs import archive, records
 from mnrun.system import client
+from mnrun.system.copied import Copied, is_file
+from mnrun.system.screen import Screen
 
 
 def exec(  # the verb's name
@@ -27,4 +29,11 @@ def exec(  # the verb's name
     launch = target.launch(identity, bases)
     place = target.node(launch, rank, node)
     command = enter.command(launch, place, rank, words, terminal or (not words and os.isatty(0)))
-    sys.exit(client.run(command, environment.for_srun(os.environ), client.EXITED))
+    copied = Copied(1) if is_file(1) else None
+    code = client.run(command, environment.for_srun(os.environ), client.EXITED, copied.end if copied else None)
+    if copied is not None:
+        copied.drain()
+        if lost := copied.lost():
+            Screen().error(lost)
+            code = code or Impossible.code
+    sys.exit(code)
