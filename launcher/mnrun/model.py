@@ -77,6 +77,7 @@ class Allocation:
     ntasks_per_node: int | None = None  # at most, where ntasks is fewer than that gives
     cpus_per_task: int | None = None  # of those tasks, None if the job did not ask for a number
     given_back: Mapping[str, str] = field(default_factory=dict)  # job variables for the ranks
+    components: int = 1  # of a heterogeneous job, whose first component these nodes are
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
@@ -218,6 +219,20 @@ def test_places_a_step_that_is_no_terminal(cluster: Cluster) -> None:
     for way in one(2, MAIN):
         line = ["salloc", "-Q", *ASK, "srun", "-N1", "-n1", "mnrun", *way.words, "--ntasks-per-node", "2", "--", HELLO]
         check(cluster.alice(line), *cluster.nodes)
+
+
+def test_places_a_heterogeneous_job(cluster: Cluster, desk: Desk) -> None:
+    """(F7) The ranks are those of the first component, as srun's, in a shell, a script and a step of it."""
+    words = ["mnrun", "--launcher", "env", "--runtime", "host", "--", "sh", "-c", "echo rank"]
+    said = "heterogeneous, and mnrun uses the first of its 2 components"
+    for first, ranks_ in ((["-N1", "-n2"], 2), (["-N1", "-n1", "--exclusive"], 1)):
+        result = cluster.alice(["salloc", "-Q", *first, ":", "-N1", "-n2", *words])
+        assert (result.code, result.out, said in result.err) == (0, "rank\n" * ranks_, True), result
+    lines = [f"#!/bin/bash\n#SBATCH -N1 -n2\n#SBATCH hetjob\n#SBATCH -N1 -n1\n{shlex.join(words)}"]
+    desk.put("x.sh", "\n".join([*lines, "echo step", f"srun -n1 {shlex.join(words)}"]))
+    assert cluster.alice(["sbatch", "--wait", "-o", "out", "x.sh"], cwd=desk.path).code == 0
+    told = [line for line in desk.read("out").decode().splitlines() if line in ("rank", "step")]
+    assert told == ["rank", "rank", "step", "rank"]
 
 
 def test_places_two_launches_at_once_in_one_job(cluster: Cluster) -> None:

@@ -377,7 +377,11 @@ def _plan(spec: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
     ):
         # by default, mpirun binds each rank to one core
         spec = replace(spec, start=replace(spec.start, bind_to="none"))
-    return plan.make(spec, layout.lay_out(spec, allocation), f"{site.job}-{token()}")
+    made = plan.make(spec, layout.lay_out(spec, allocation), f"{site.job}-{token()}")
+    if allocation is None or allocation.components == 1:
+        return made
+    note = f"job {allocation.job} is heterogeneous, and mnrun uses the first of its {allocation.components} components"
+    return replace(made, notes=(*made.notes, note))
 
 
 def own_call() -> tuple[str, ...]:

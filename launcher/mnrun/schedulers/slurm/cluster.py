@@ -81,7 +81,7 @@ def _in_script(environ: Mapping[str, str]) -> bool:
 
 def settings(environ: Mapping[str, str]) -> dict[str, tuple[int, str]]:
     """Return the job's CPUs for each rank. Slurm tells of them if the script's #SBATCH lines ask for them."""
-    cpus = _number(environ, "SLURM_CPUS_PER_TASK")
+    cpus = _number(scontrol.first_component(environ), "SLURM_CPUS_PER_TASK")
     return {"cpus_per_task": (cpus, "SLURM_CPUS_PER_TASK")} if cpus else {}
 
 

@@ -50,7 +50,8 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
     if not names:
         raise SchedulerError(f"scontrol names no node of job {job}")
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
-    return Allocation("slurm", job, nodes, *_tasks(environ, scripted, len(nodes)))
+    tasks = _tasks(environ, scripted, len(nodes))
+    return Allocation("slurm", job, nodes, *tasks, components=max(_components(environ), 1))
 
 
 def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -68,6 +69,7 @@ def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
 def _tasks(environ: Mapping[str, str], scripted: bool, nodes: int) -> tuple[int | None, int | None, int | None]:
     """Return the tasks of the job's request: (in all, at most per node, CPUs of each). Slurm sets the first only on
     request, or where it multiplies the second by the number of nodes."""
+    environ = first_component(environ)
     per_node = number(environ.get("SLURM_NTASKS_PER_NODE", "")) or None
     ntasks = cpus = 0
     if scripted or not in_step(environ):
@@ -75,6 +77,22 @@ def _tasks(environ: Mapping[str, str], scripted: bool, nodes: int) -> tuple[int 
     if per_node and ntasks >= per_node * nodes:
         ntasks = 0
     return ntasks or None, per_node, cpus or None
+
+
+def _components(environ: Mapping[str, str]) -> int:
+    return number(environ.get("SLURM_HET_SIZE", ""))
+
+
+def first_component(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables of a heterogeneous job with the request of its first component alone.
+
+    In salloc, SLURM_NTASKS is the sum of all components, and others are those of any component (seen with 24.11).
+    """
+    if _components(environ) < 2:
+        return environ
+    names = ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK")
+    own = {name: environ.get(f"{name}_HET_GROUP_0", "") for name in names}
+    return {**environ, **own}
 
 
 def in_step(environ: Mapping[str, str]) -> bool:

@@ -99,7 +99,38 @@ def test_a_heterogeneous_job_is_its_first_component() -> None:
     """`salloc -N1 : -N2`: scontrol writes a line for each component; a step runs in the one that SLURM_JOB_ID names."""
     said, environ = recorded("het")
     assert environ["SLURM_JOB_ID"] == "98"
-    assert scontrol.allocation(said, environ).job == "98"
+    found = scontrol.allocation(said, environ)
+    assert (found.job, found.components) == ("98", 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "tasks"),
+    [
+        # salloc -N1 -n2 : -N1 -n2
+        ({"SLURM_NTASKS": "4", "SLURM_NTASKS_HET_GROUP_0": "2", "SLURM_NTASKS_HET_GROUP_1": "2"}, (2, None, None)),
+        # salloc -N1 --exclusive : -N1 --ntasks-per-node=2 -c2
+        (
+            {
+                **{"SLURM_NTASKS_PER_NODE": "2", "SLURM_NTASKS_HET_GROUP_1": "2"},
+                **{"SLURM_NTASKS_PER_NODE_HET_GROUP_1": "2", "SLURM_CPUS_PER_TASK_HET_GROUP_1": "2"},
+            },
+            (None, None, None),
+        ),
+        # salloc -N1 --ntasks-per-node=2 -c2 : -N1
+        (
+            {
+                **{"SLURM_NTASKS_PER_NODE": "2", "SLURM_NTASKS_HET_GROUP_0": "2"},
+                **{"SLURM_NTASKS_PER_NODE_HET_GROUP_0": "2", "SLURM_CPUS_PER_TASK_HET_GROUP_0": "2"},
+            },
+            (None, 2, 2),
+        ),
+    ],
+)
+def test_the_request_is_that_of_the_first_component(given: dict[str, str], tasks: tuple[int | None, ...]) -> None:
+    """(F7) salloc's SLURM_NTASKS is the sum, and what it tells without a number is any component's."""
+    said, environ = recorded("het")
+    found = scontrol.allocation(said, {"SLURM_HET_SIZE": "2", "SLURM_JOB_ID": environ["SLURM_JOB_ID"], **given})
+    assert (found.ntasks, found.ntasks_per_node, found.cpus_per_task) == tasks
 
 
 def one(groups: str) -> str:
