@@ -156,6 +156,7 @@ GIVEN_BACK = (
     "SLURM_RESTART_COUNT",
     "SLURM_JOB_END_TIME",
     "SLURM_SUBMIT_DIR",
+    "SLURM_CPUS_PER_TASK",
 )
 
 # The SLURM_* variables that srun may read: no others shape mnrun's steps.
@@ -200,9 +201,10 @@ def is_given_back(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in GIVEN_BACK)
 
 
-def given_back(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the job's variables that its ranks get back."""
-    return {name: value for name, value in environ.items() if is_given_back(name)}
+def given_back(environ: Mapping[str, str], cpus: int | None = None) -> dict[str, str]:
+    """Return the job's variables that its ranks get back. `cpus` is the number for each rank that the launch names."""
+    found = {name: value for name, value in environ.items() if is_given_back(name)}
+    return {**found, "SLURM_CPUS_PER_TASK": str(cpus)} if cpus and "SLURM_JOB_ID" in found else found
 
 
 def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:

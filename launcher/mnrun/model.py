@@ -91,6 +91,7 @@ class Worker:
     step: str = ""  # the scheduler's id of the serving step
     user: str = ""  # name of the job's user there
     image: str = ""  # SIZE.SUM of its image file, with the sum of its header, or `directory`
+    master: int = 0  # a free port of the first node, for the ranks' MASTER_PORT
 
 
 @dataclass(frozen=True)

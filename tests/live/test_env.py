@@ -20,10 +20,19 @@ def each(number: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("way", turn(number, (*MAIN, *OTHERS), [], MAIN, OTHERS), ids=str)
 
 
-STEPS = (
-    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_NTASKS", "SLURM_NPROCS"),
-    *("SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
-)
+# Open MPI 4 would take a rank that has these for one of srun's.
+OF_SRUN = ("SLURM_JOBID", "SLURM_NODELIST", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_GTIDS")
+
+
+def standing(rank: int) -> dict[str, str]:
+    """What the ranks of two nodes with two each know of their place, in the words of PyTorch, JAX and Lightning."""
+    node, local = str(rank // 2), str(rank % 2)
+    return {
+        **{"RANK": str(rank), "WORLD_SIZE": "4", "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": "2", "NODE_RANK": node},
+        **{"SLURM_PROCID": str(rank), "SLURM_NTASKS": "4", "SLURM_LOCALID": local, "SLURM_NODEID": node},
+        **{"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[01-02]", "SLURM_NNODES": "2"},
+        **{"SLURM_JOB_NODELIST": "node[01-02]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "PYTHONUNBUFFERED": "1"},
+    }
 
 
 def environments(desk: Desk, size: int) -> list[dict[str, str]]:
@@ -37,7 +46,7 @@ def environments(desk: Desk, size: int) -> list[dict[str, str]]:
 
 @each(0)
 def test_env_of_the_job(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """Each rank has the facts of its job, and nothing of a step that it is no task of."""
+    """(F6) Each rank has the facts of its job and its place, whoever starts it, and nothing that misleads an MPI."""
     salloc = ["--job-name", "my job"]
     words = [*way.words, "--", desk.program("show.py"), desk.path]
     result = cluster.mnrun(*words, nodes=2, salloc=salloc, cwd=desk.path)
@@ -48,10 +57,27 @@ def test_env_of_the_job(cluster: Cluster, desk: Desk, way: Way) -> None:
         assert env["SLURM_JOB_ID"].isdecimal()
         assert env["SLURM_JOB_NAME"] == "my job"
         assert env["SLURM_SUBMIT_DIR"] == desk.path
-        if way.start == "srun":
-            assert (env["SLURM_PROCID"], env["SLURM_NTASKS"]) == (str(rank), "4")
-        else:
-            assert {name: env[name] for name in STEPS if name in env} == {}
+        wanted = standing(rank)
+        assert {name: env.get(name) for name in wanted} == wanted
+        if way.start == "inside":
+            assert {name: env[name] for name in OF_SRUN if name in env} == {}
+    assert len({(env["MASTER_ADDR"], int(env["MASTER_PORT"])) for env in found}) == 1
+
+
+@pytest.mark.parametrize("image", ["mpich", "ompi4"])
+def test_env_of_a_rank_misleads_no_mpi(cluster: Cluster, desk: Desk, image: str) -> None:
+    """A rank that calls the image's own mpirun by its path, as some programs do. A user's own RANK stays."""
+    script = desk.put("own", 'PATH=${PATH#*:}; test "$RANK" = mine && $(command -v mpirun) -n 1 /opt/mpi/hello\n')
+    words = ("-Q", *Way("inside", image).words, "--launcher", "env", "-x", "RANK=mine", "--", "sh", script)
+    result = cluster.mnrun(*words, nodes=2, tasks=1, cwd=desk.path)
+    assert (result.code, result.out.count("rank 0 of 1")) == (0, 2), result
+
+
+def test_env_of_a_script(cluster: Cluster, desk: Desk) -> None:
+    """(F14) One that starts its own ranks has Slurm's variables of a batch script."""
+    script = desk.put("own", f'#!/bin/sh\nmpirun -np $SLURM_NTASKS {HELLO}; echo "$SLURM_CPUS_PER_TASK"\n', 0o755)
+    result = cluster.mnrun("-Q", *INSIDE.words, "--script", script, "-c", "1", nodes=2, tasks=1, cwd=desk.path)
+    assert (result.code, result.out.count(" of 2 on "), result.out.splitlines()[-1]) == (0, 2, "1"), result
 
 
 def test_env_of_an_array(cluster: Cluster, desk: Desk) -> None:

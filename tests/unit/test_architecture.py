@@ -65,8 +65,8 @@ def test_only_the_application_reads_the_environment() -> None:
 
 
 def test_slurms_variables_are_slurms_matter() -> None:
-    """A scheduler is one package. Only the rules of what leaks name the variables of all schedulers."""
-    rules = {"mnrun.environment", "mnrun.nodes.kit", "mnrun.schedulers.local"}
+    """A scheduler is one package. Only the rules of what leaks, and of what ranks get, name its variables elsewhere."""
+    rules = {"mnrun.environment", "mnrun.nodes.kit", "mnrun.nodes.place", "mnrun.schedulers.local"}
     readers = {name for name, path in MODULES.items() if re.search(r"[\"']SLURM_", path.read_text(encoding="utf-8"))}
     assert {name for name in readers if not name.startswith("mnrun.schedulers.slurm.")} == rules
 

@@ -99,6 +99,10 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
   facts="host=$mnrun_host address=$REPLY"
   user_name
   facts+=" step=${SLURM_STEP_ID:-} user=${REPLY// /:}"
+  if [[ -n $mnrun_first ]]; then # for the ranks' MASTER_PORT
+    read -r REPLY < <(source ./ports.sh; ports 1) || :
+    facts+=${REPLY:+ master=$REPLY}
+  fi
   if [[ $mnrun_nodes == *,* ]]; then # the launcher compares the images of its nodes
     identity
     facts+=${REPLY:+ $REPLY}
@@ -367,6 +371,7 @@ fi
 trap - PIPE
 
 echo "$mnrun_node" >self
+echo "$mnrun_index" >index
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
 trap finish EXIT

@@ -10,22 +10,11 @@ hex() { # NUMBER: Set digits to its four hexadecimal digits
   done
 }
 
-taken_ports() { # Print the ports that processes of this host use, in hexadecimal digits
-  # A shell reads byte by byte, which takes longer than sed does. An image may lack sed.
-  if command -v sed >/dev/null; then
-    sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) .*/\1/p' /proc/net/tcp /proc/net/tcp6
-  else
-    for file in /proc/net/tcp /proc/net/tcp6; do
-      while read -r _ place _; do echo "${place##*:}"; done <"$file"
-    done
-  fi
-} 2>/dev/null
-
 ports() { # COUNT: Print COUNT free ports of the range that the nodes' firewall lets through
   from=${mnrun_ports%-*} to=${mnrun_ports#*-}
   line='
 ' # a newline
-  taken=$line$(taken_ports)$line
+  taken=$line$(sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) .*/\1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null)$line
   # Each job starts at a random port of its own, so no process can know the port beforehand (random(4)).
   read -r start </proc/sys/kernel/random/uuid
   start=$((0x${start%?-*-*-*-*})) # seven digits, which any shell can count with

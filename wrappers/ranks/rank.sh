@@ -20,15 +20,18 @@ fi
 if [ "$mnrun_starter" = auto ]; then # start_node.sh marks its ranks, and an mpirun does not
   mnrun_starter=${MNRUN_JOB_START:+env} mnrun_starter=${mnrun_starter:-mpirun}
 fi
+mnrun_told=1 # whether the starter has told the rank its place
 case $mnrun_starter in # this precedes the user's variables, which may have these names
   env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
   torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
   *)
-    mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${MV2_COMM_WORLD_RANK-${SLURM_PROCID-0}}}}}
+    mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${MV2_COMM_WORLD_RANK-${SLURM_PROCID-}}}}}
+    mnrun_told=${mnrun_rank:+1} mnrun_rank=${mnrun_rank:-0}
     mnrun_size=${OMPI_COMM_WORLD_SIZE-${PMI_SIZE-${SLURM_NTASKS-1}}}
     mnrun_local=${OMPI_COMM_WORLD_LOCAL_RANK-${MPI_LOCALRANKID-${MV2_COMM_WORLD_LOCAL_RANK-${SLURM_LOCALID-0}}}}
     ;;
 esac
+. "$mnrun_here/place.sh"
 . "$mnrun_here/user.env"
 umask "$mnrun_umask"
 if [ -n "$mnrun_inside" ]; then # Open MPI 4 puts its own directories in front
@@ -140,11 +143,11 @@ fi
 # reports `ended` below, and the launcher sees which one ended first, and which ones had a TERM by then.
 # Signals are for the program. This shell need not print `Terminated`, because srun does.
 trap : HUP INT QUIT USR1 USR2 ALRM
-trap mnrun_told=1 TERM
-mnrun_told=''
+trap mnrun_term=1 TERM
+mnrun_term=''
 if [ "${PMI_FD-}" != 9 ]; then exec 9>&2 2>/dev/null; fi # Slurm's pmi2 chooses the number of its open file
 # shellcheck disable=SC2016  # its own words
 sh -c '[ "${PMI_FD-}" = 9 ] || exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_noted "$0/pid.$1"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
 mnrun_code=$?
-echo "ended $mnrun_rank $mnrun_code${mnrun_told:+ told}" 1<>"$mnrun_here/up"
+echo "ended $mnrun_rank $mnrun_code${mnrun_term:+ told}" 1<>"$mnrun_here/up"
 exit $mnrun_code

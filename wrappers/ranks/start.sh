@@ -10,7 +10,6 @@ unset TMOUT # with the user's, bash would end a `read`
 trap : USR1 USR2 # for the ranks, which do not run yet
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
-. "$mnrun_here/ports.sh"
 
 quoted() { # WORDS: Print WORDS quoted for a shell
   # It starts no process, however many words there are.
@@ -24,14 +23,11 @@ quoted() { # WORDS: Print WORDS quoted for a shell
   done
 }
 
-mnrun_port=$(ports 1)
-if [ -z "$mnrun_port" ]; then
+if ! { read -r mnrun_address mnrun_port <"$mnrun_here/master"; } 2>/dev/null; then
   # shellcheck disable=SC2154  # job.sh
   echo "fail no free port in $mnrun_ports for the ranks' MASTER_PORT" 1<>"$mnrun_here/up"
   exit 1
 fi
-read -r mnrun_address <"$mnrun_here/own.address"
-if [ -z "$mnrun_address" ]; then read -r mnrun_address </proc/sys/kernel/hostname; fi
 set -- "$mnrun_address" "$mnrun_port" "$@"
 mnrun_nnodes=0 mnrun_size=0
 while read -r _ mnrun_ranks; do

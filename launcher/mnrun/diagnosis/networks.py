@@ -67,8 +67,8 @@ ENTRIES = (
     Entry(
         name="torch-environment",
         pattern=r"^ValueError: Error initializing torch\.distributed .* variable (?P<variable>\w+) expected",
-        cause="PyTorch needs the variable {variable}",
-        remedy="start the program with --launcher env or torchrun",
+        cause="PyTorch needs the variable {variable}, which is empty or not set, although mnrun sets it for each rank it starts",
+        remedy="let mnrun start each rank, and leave out lines of a script that set {variable}",
         anchor="pytorchs-rendezvous",
     ),
     Entry(

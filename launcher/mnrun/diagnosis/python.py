@@ -27,8 +27,8 @@ ENTRIES = (
     Entry(
         name="python-rank",
         pattern=r"^KeyError: '(?P<name>(?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT))'$",
-        cause="the program needs {name}, which neither mpirun nor srun sets",
-        remedy="start it with --launcher env, which does",
+        cause="the program needs {name}, which is not set: the ranks of your own mpirun have no such variable",
+        remedy="let mnrun start each rank: mnrun -- python3 train.py",
         anchor="pytorchs-rendezvous",
     ),
     Entry(

@@ -18,6 +18,7 @@ from mnrun.model import Command, Layout, Phase, Plan, Words
 from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
+from mnrun.nodes import place
 
 SURVEY, ASKING, NODE, OFFERS = "survey.sh", "mpi_image.sh", "mpi_node.sh", "offers.sh"
 HOME, FACTS, FABRIC_FACTS, HOST_FACTS = "home.sh", "facts.sh", "network_facts.sh", "host_facts.sh"
@@ -49,6 +50,8 @@ SPOKEN = (BOOT, FETCH, AWAIT, INTO, LEASE, AWAIT_LEASE, ALLOCATION, "modules.sh"
 FABRIC = """# shellcheck shell=sh source=/dev/null disable=SC2154
 [ ! -r "$mnrun_here/fabric.env" ] || . "$mnrun_here/fabric.env"
 """
+# A program's output is seen at once, and is not lost where the job is cancelled. An image's own value stays.
+UNBUFFERED = 'export PYTHONUNBUFFERED="${PYTHONUNBUFFERED-1}"\n'
 
 
 def typed(command: Command) -> str:
@@ -286,7 +289,8 @@ def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str
         "rules.sh": environment.rules_script(),
         "needs": "".join(f"{kind}\t{name}\n" for kind, name in plan.needs),
         "layout": layout_table(plan.layout),
-        "user.env": FABRIC + environment.exports(user_variables(plan)),
+        "user.env": FABRIC + UNBUFFERED + environment.exports(user_variables(plan)),
+        **({"slurm.env": environment.exports(words)} if (words := place.of_job(plan)) else {}),
         **extra,
     }
 
@@ -374,6 +378,7 @@ def inside_environment(plan: Plan) -> str:
         if v.name.startswith("SLURM_") and v.value is not None and ";" not in v.value
     )
     given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
-    exports = environment.exports((*mpi_environment(_places(plan)), *given_back, *legacy))
+    script = () if spec.program.direct else place.of_script(plan)
+    exports = environment.exports((*mpi_environment(_places(plan)), *given_back, *legacy, *script))
     path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"
     return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{exports}. "$mnrun_here/user.env"\n'

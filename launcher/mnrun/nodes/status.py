@@ -306,4 +306,5 @@ def _worker(node: str, text: str) -> Worker:
         step=pairs.get("step", ""),
         user=pairs.get("user", ""),
         image=pairs.get("image", ""),
+        master=int(pairs.get("master") or 0),
     )

@@ -14,7 +14,8 @@ from mnrun.planning.values import Surroundings, Values
 def of_the_job(values: Values) -> tuple[Variable, ...]:
     """Return the scheduler's variables that ranks get back, and mnrun's own settings."""
     environ = values.around.environ
-    variables = [Variable(*pair) for pair in environment.given_back(environ).items()]
+    given_back = environment.given_back(environ, values.number("cpus_per_task"))
+    variables = [Variable(*pair) for pair in given_back.items()]
     if values.around.home and not values.flag("no_home"):
         why = "packages in ~/.local must not hide the image's"
         variables.append(Variable("PYTHONNOUSERSITE", environ.get("PYTHONNOUSERSITE", "1"), why=why))

@@ -6,7 +6,7 @@ from mnrun.connect import CONNECTS
 from mnrun.jobs.job_dir import Records
 from mnrun.model import Plan
 from mnrun.network import choose, facts
-from mnrun.nodes import kit
+from mnrun.nodes import kit, place
 from mnrun.nodes.status import Roster
 from mnrun.system.screen import Screen
 
@@ -17,8 +17,10 @@ def files(plan: Plan, roster: Roster, limits: bool, records: Records, screen: Sc
     `limits` says that a job has the resource limits of the shell that submitted it.
     """
     found = _fabric(plan, roster, limits, records, screen)
+    workers = roster.in_order()
+    found.update(place.files(plan, workers[0]))
     if plan.connect:
-        found.update(CONNECTS[plan.connect].files(plan.node_dir, roster.in_order()))
+        found.update(CONNECTS[plan.connect].files(plan.node_dir, workers))
         found.update(kit.launch_files(plan))
     return found
 

@@ -86,6 +86,7 @@ def test_a_maximal_job() -> None:
         chdir="/home/alice/run/sub",
         env=(
             Variable("SLURM_JOB_ID", "7"),
+            Variable("SLURM_CPUS_PER_TASK", "2"),
             Variable("PYTHONNOUSERSITE", "1"),
             Variable("X", "1"),
             Variable("TOKEN", "secret"),

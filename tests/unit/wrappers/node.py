@@ -30,7 +30,8 @@ class Node:
         if plan.spec.start.mode == "outside-in":
             self._by_into = (*BY_INTO, "rank.sh")
         (own(self.path) / "bin").mkdir()
-        files = kit.files(plan, {"launch.env": launch, "up": ""})
+        made = {"launch.env": launch, "up": "", "index": "0\n", "master": "127.0.0.1 20000\n"}
+        files = kit.files(plan, made)
         for name, text in files.items():
             (self.path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         for program in (self.path / "bin").iterdir():
