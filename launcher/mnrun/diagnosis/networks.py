@@ -67,7 +67,7 @@ ENTRIES = (
     Entry(
         name="torch-environment",
         pattern=r"^ValueError: Error initializing torch\.distributed .* variable (?P<variable>\w+) expected",
-        cause="PyTorch needs the variable {variable}, which is empty or not set, although mnrun sets it for each rank it starts",
+        cause="PyTorch needs the variable {variable}, which is empty or not set, and mnrun sets it",
         remedy="let mnrun start each rank, and leave out lines of a script that set {variable}",
         anchor="pytorchs-rendezvous",
     ),

@@ -16,7 +16,6 @@ from mnrun import nodeset
 from mnrun.jobspec import Variable
 from mnrun.model import Plan, Worker
 
-
 # Options of mpirun and srun by which rank 0 may run on another node than the first.
 ELSEWHERE = frozenset(
     (

@@ -214,7 +214,7 @@ def test_variables_of_the_ranks() -> None:
     variables = (Variable("A", "it's"), Variable("PATH", "/opt/bin:/bin"), Variable("B", None))
     job = job_spec(command=("./app",), image="/app.sif", env=variables)
     assert kit.files(make(job, 1, 1), {})["user.env"] == (
-        f"{kit.FABRIC}"
+        f"{kit.FABRIC}{kit.UNBUFFERED}"
         "export OMPI_MCA_btl_sm_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
         "export OMPI_MCA_btl_vader_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
         "export A='it'\\''s'\n"
@@ -234,7 +234,7 @@ def test_variables_of_ranks_that_are_alone_in_their_containers() -> None:
         env=(Variable("PATH", "/bin"),),
     )
     assert kit.files(make(job, 2, 2), {})["user.env"] == (
-        f"{kit.FABRIC}"
+        f"{kit.FABRIC}{kit.UNBUFFERED}"
         "export OMPI_MCA_btl_sm_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
         "export OMPI_MCA_btl_vader_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
         "export OMPI_MCA_btl_vader_single_copy_mechanism='none'\n"
