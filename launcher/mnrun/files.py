@@ -46,14 +46,17 @@ def spoken(name: str) -> str:
 def render(template: str, before: str = "", **values: object) -> str:
     """Return the text of `sbatch_templates/<template>`, or of its namesake in the directory `before`, with `values`.
 
+    A template can only make text: `mnrun submit --dry-run` shows the script of a job file that nobody has read.
     Raises UsageError with file and line if it is no template, or uses an unknown name.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+    from jinja2 import FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     if before and not os.path.isdir(before):
         raise UsageError(f"--templates {before} is not a directory", "name a directory that holds slurm.sh")
 
-    environment = Environment(  # nosec B701 # the texts are for a shell, and come quoted
+    environment = ImmutableSandboxedEnvironment(
+        autoescape=False,  # nosec B701 # the texts are for a shell, and come quoted (planning/script.py)
         loader=FileSystemLoader([*([before] if before else []), folder("sbatch_templates")]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,

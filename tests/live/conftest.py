@@ -192,6 +192,14 @@ def stranger(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stran
 
 
 @pytest.fixture
+def unmarked(cluster: Cluster) -> Iterator[None]:
+    """The marks of stranger.py's image are removed at the end."""
+    yield
+    for node in (LOGIN, *cluster.nodes):
+        cluster.root(node, "rm", "-rf", "/tmp/evil", "/var/tmp/own")
+
+
+@pytest.fixture
 def site(cluster: Cluster) -> Iterator[str]:
     """/etc/mnrun of the login node, empty and root's; gone at the end."""
     cluster.root(LOGIN, "install", "-d", "-m", "755", "/etc/mnrun", "/etc/mnrun/profiles")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cells import Way
-from .stage import LOGIN, TOP, USERS, Cluster, Job, Process, wait_for
+from .stage import LOGIN, TOP, USERS, Cluster, Desk, Job, Process, wait_for
 
 LAIR = "/var/tmp/lair"  # the stranger's, on each node
 ALICE, BOB, CAROL = USERS
@@ -106,6 +106,25 @@ def lair(cluster: Cluster, name: str = "bob") -> Iterator[Stranger]:
                 "-c",
                 f"rm -rf {LAIR}; find /tmp /dev/shm /var/tmp -depth -user {name} -delete 2>/dev/null || :",
             )
+
+
+# An image whose `sh` leaves a mark wherever it may write.
+EVIL_IMAGE = """
+    set -eu
+    umask 022
+    mkdir -p "$1/bin" "$1/mnt" "$1/tmp"
+    for file in /bin/dash $(ldd /bin/dash | grep -o '/[^ ]*'); do
+        mkdir -p "$1${file%/*}" && cp -L "$file" "$1$file"
+    done
+    printf '#!/bin/dash\nfor place in /mnt %s /tmp; do : >"$place/evil"; done 2>/dev/null\n' "$2" >"$1/bin/sh"
+    chmod 755 "$1/bin/sh"
+"""
+
+
+def marks(cluster: Cluster, desk: Desk) -> list[str]:
+    """Where the image of somebody's choice has run."""
+    places = [cluster.path("/tmp/evil", node) for node in (LOGIN, *cluster.nodes)]
+    return [str(place) for place in (*places, cluster.path(f"{desk.path}/evil")) if place.exists()]
 
 
 GROUPS = "/home/groups"  # shared by all nodes, and closed to those who have no group there

@@ -11,7 +11,7 @@ import pytest
 from .cells import OMPI5, SRUN
 from .reports import refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
-from .stranger import ALICE, FIRST, LAIR, PULL, SECOND, Stranger, bystander, planted, project
+from .stranger import ALICE, EVIL_IMAGE, FIRST, LAIR, PULL, SECOND, Stranger, bystander, marks, planted, project
 
 pytestmark = pytest.mark.live
 
@@ -81,19 +81,6 @@ def test_stranger_has_made_podmans_store(cluster: Cluster, bob: Stranger, verb: 
     assert f"{store} does not belong to you" in result.out + result.err, result
 
 
-# An image whose `sh` leaves a mark wherever it may write.
-EVIL = """
-    set -eu
-    umask 022
-    mkdir -p "$1/bin" "$1/mnt" "$1/tmp"
-    for file in /bin/dash $(ldd /bin/dash | grep -o '/[^ ]*'); do
-        mkdir -p "$1${file%/*}" && cp -L "$file" "$1$file"
-    done
-    printf '#!/bin/dash\nfor place in /mnt %s /tmp; do : >"$place/evil"; done 2>/dev/null\n' "$2" >"$1/bin/sh"
-    chmod 755 "$1/bin/sh"
-"""
-
-
 def planted_cache(stranger: Stranger, place: str, reference: str, desk: str, node: str) -> None:
     """A cache in which a reference is known, by an image of somebody's choice."""
     digest = "b" * 64
@@ -104,20 +91,7 @@ def planted_cache(stranger: Stranger, place: str, reference: str, desk: str, nod
         echo "sha256:$2 key job $3" >"$1/refs/$4-$(echo "$3" | cksum | cut -d' ' -f1)"
     """
     stranger.does(script, place, digest, reference, name, node=node)
-    stranger.does(EVIL, f"{place}/sha256-{digest}.sif", desk, node=node)
-
-
-def marks(cluster: Cluster, desk: Desk) -> list[str]:
-    """Where the image of somebody's choice has run."""
-    places = [cluster.path("/tmp/evil", node) for node in (LOGIN, *cluster.nodes)]
-    return [str(place) for place in (*places, cluster.path(f"{desk.path}/evil")) if place.exists()]
-
-
-@pytest.fixture
-def unmarked(cluster: Cluster) -> Iterator[None]:
-    yield
-    for node in (LOGIN, *cluster.nodes):
-        cluster.root(node, "rm", "-rf", "/tmp/evil", "/var/tmp/own")
+    stranger.does(EVIL_IMAGE, f"{place}/sha256-{digest}.sif", desk, node=node)
 
 
 # Every way to the image of a cache, with the code of the refusal.

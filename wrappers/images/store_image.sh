@@ -7,7 +7,7 @@ set -euo pipefail
 what=$1 path=$2 sum=$3 original=${4-}
 folder=${path%/*}
 is_it() { # FILE: Test whether FILE has the wanted checksum
-  [[ -r $1 ]] && sha256sum <"$1" | grep -q "^$sum "
+  [[ -f $1 && -r $1 ]] && sha256sum <"$1" | grep -q "^$sum "
 }
 
 mine() { # DIRECTORY: Make DIRECTORY, or refuse one that another user can change

@@ -16,7 +16,7 @@ fi
 image=${1-}
 if [[ -d $image ]]; then
   fact image directory
-elif [[ -r $image ]]; then
+elif [[ -f $image && -r $image ]]; then # a pipe would wait for a writer
   # A file on a shared filesystem has the same values on every host. A copy of it has others.
   fact image "$(stat -L -c '%i.%s.%.Y.%.Z' -- "$image")"
   fact size "$(stat -L -c %s -- "$image")"

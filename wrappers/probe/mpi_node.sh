@@ -28,6 +28,9 @@ if [[ -n $cache ]] && foreign "$cache"; then
   exit 0
 fi
 
+for word; do # a runtime would wait for somebody who writes there
+  [[ ! -p $word ]] || { fact silent "$word is a pipe, and not a container image"; exit 0; }
+done
 # These are the image's own. Apptainer passes the node's on to an image that does not set them.
 [[ $mnrun_runtime == host ]] || unset CUDA_VERSION NVIDIA_REQUIRE_CUDA
 engines

@@ -24,6 +24,7 @@ from mnrun.config.profiles import Sheet
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobspec import Layer, derived
 from mnrun.schedulers import at_hand
+from mnrun.system import paths
 
 SITE = Path("/etc/mnrun")
 OWNER = 0  # the owner of a site's files
@@ -254,8 +255,10 @@ def _job_file(path: str, environ: Mapping[str, str], cwd: str) -> jobfile.JobFil
 
 def _text(place: str, called: str) -> str:
     try:
-        return Path(place).read_text(encoding="utf-8")
+        text = paths.text(place)
+        text.encode()  # bytes that are no UTF-8 have become surrogates
+        return text
     except OSError as error:
         raise UsageError(f"{called}: {error.strerror}") from None
-    except UnicodeDecodeError:
+    except UnicodeEncodeError:
         raise UsageError(f"{called} is not text in UTF-8") from None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
+import select
 import stat
 from pathlib import Path
 
+LARGEST = 1 << 26  # characters of a file that a person writes
+MOMENT = 10  # seconds
 _piped: dict[tuple[int, int], str] = {}  # (device, inode) -> text of pipes that were read
 
 
@@ -35,14 +39,13 @@ def _is_image(path: str) -> bool:
     """Return whether guards would take the path for an image (is_image in guard.sh)."""
     if os.path.isdir(path):
         return os.path.lexists(f"{path}/bin/sh")
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    if not os.path.isfile(path):  # a pipe would wait for a writer
         return False
     try:
-        head = os.read(file, 41)
-    finally:
-        os.close(file)
+        with open(path, "rb") as file:
+            head = file.read(41)
+    except OSError:
+        return False
     return head[32:] == b"SIF_MAGIC" or head.startswith(b"hsqs")
 
 
@@ -51,12 +54,27 @@ def text(path: str) -> str:
     status = os.stat(path)
     pipe = (status.st_dev, status.st_ino)
     if not stat.S_ISFIFO(status.st_mode) or pipe not in _piped:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            whole = file.read()
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="", opener=_opened) as file:
+            whole = file.read(LARGEST + 1)
+        if len(whole) > LARGEST:  # such as /dev/zero, which has no end
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         if not stat.S_ISFIFO(status.st_mode):
             return whole
         _piped[pipe] = whole
     return _piped[pipe]
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a file that is to be read, but wait only a moment for somebody who writes to a pipe."""
+    file = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISFIFO(os.fstat(file).st_mode):
+        waiting = select.poll()
+        waiting.register(file, select.POLLIN)
+        if not waiting.poll(MOMENT * 1000):
+            os.close(file)
+            raise OSError(errno.EAGAIN, "nobody writes to this pipe")
+    os.set_blocking(file, True)
+    return file
 
 
 def private(path: Path) -> None:

@@ -59,13 +59,16 @@ class Screen:
                 status.stop()
 
     def _spin(self, text: str) -> None:
+        from rich.text import Text
+
+        plain = Text(text)  # other programs' words may look like rich's markup
         if self._status is None:
             from rich.console import Console
 
-            self._status = Console(stderr=True).status(text)
+            self._status = Console(stderr=True).status(plain)
             self._status.start()
         else:
-            self._status.update(text)
+            self._status.update(plain)
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a closed terminal (EIO), or a pipe without a reader (EPIPE)

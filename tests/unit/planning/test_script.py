@@ -197,6 +197,23 @@ def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "way",
+    [
+        "cycler.__init__.__globals__.os.popen('touch RAN').read()",
+        "''.__class__.__mro__[1].__subclasses__()",
+        "options.append('--force')",
+        "self.__init__.__globals__",
+    ],
+)
+def test_a_template_runs_nothing(tmp_path: Path, way: str) -> None:
+    """(S8) A job file of somebody else may bring one, and is looked at with `mnrun submit --dry-run`."""
+    (tmp_path / "slurm.sh").write_text("{{ " + way.replace("RAN", f"{tmp_path}/ran") + " }}")
+    with pytest.raises(UsageError, match=f"^{tmp_path}/slurm.sh: "):
+        render.render("slurm.sh", str(tmp_path), options=["-N2"])
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
     "given",
     [
         {"gres": "gpu:1\ntouch /tmp/x #"},

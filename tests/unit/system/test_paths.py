@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,3 +128,31 @@ def test_a_pipe_is_read_once() -> None:
         assert [paths.text(f"/dev/fd/{reader}") for _ in range(2)] == ["A=one\r\n"] * 2
     finally:
         os.close(reader)
+
+
+def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(L4) It is no image, and a file that a person names is waited for only for a moment."""
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    assert paths.fault("image", pipe) == NO_IMAGE
+    monkeypatch.setattr(paths, "MOMENT", 0.01)
+    with pytest.raises(OSError, match="nobody writes to this pipe"):
+        paths.text(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    os.write(writer, b"words")
+    os.close(reader)
+    monkeypatch.setattr(paths, "MOMENT", 10)
+    feeder = threading.Timer(0.1, lambda: os.close(writer))
+    feeder.start()
+    assert paths.text(pipe) == "words"
+    feeder.join()
+
+
+def test_a_device_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(L4) It is not read to the last byte of the memory."""
+    monkeypatch.setattr(paths, "LARGEST", 1000)
+    assert paths.fault("image", "/dev/zero") == NO_IMAGE
+    assert paths.text("/dev/null") == ""
+    with pytest.raises(OSError, match="File too large"):
+        paths.text("/dev/zero")

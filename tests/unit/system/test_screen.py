@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from pytest_mock import MockerFixture
+from rich.text import Text
 
 from mnrun.model import Command
 from mnrun.nodes import kit
@@ -53,8 +54,8 @@ def test_a_terminal_has_one_live_line(mocker: MockerFixture) -> None:
     screen.done()
     screen.done()
     console.assert_called_once_with(stderr=True)
-    assert [call.args for call in status.call_args_list] == [("waiting: 1/4",)]
-    assert [call.args for call in status.return_value.update.call_args_list] == [("waiting: 2/4",)]
+    assert [call.args for call in status.call_args_list] == [(Text("waiting: 1/4"),)]
+    assert [call.args for call in status.return_value.update.call_args_list] == [(Text("waiting: 2/4"),)]
     status.return_value.stop.assert_called_once_with()
 
 
@@ -68,6 +69,17 @@ def test_lines_do_not_tear_the_live_line(mocker: MockerFixture) -> None:
     status.console.print.assert_called_once_with(
         "mnrun: warning: [red]node[01-02]", markup=False, highlight=False, soft_wrap=True
     )
+
+
+@pytest.mark.parametrize("text", ["building: echo >/dev/null [/usr/x]", "job [bold]7[/]", "[link=x]", "\\["])
+def test_a_phase_is_no_markup(mocker: MockerFixture, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """(L3) A step of a build, a registry's line or a job's name."""
+    mocker.patch.object(sys.stderr, "isatty", return_value=True)
+    screen = Screen()
+    screen.phase("first")
+    screen.phase(text)
+    screen.done()
+    assert text in capsys.readouterr().err
 
 
 def test_quiet_has_no_live_line(mocker: MockerFixture) -> None:

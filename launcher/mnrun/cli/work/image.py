@@ -206,8 +206,9 @@ def _asked(name: str, **options: object) -> tuple[probe.Probe, str]:
     place = node_probe.image
     if not place:
         raise UsageError(f"{name} is not in {spec.container.image_cache}", f"mnrun image pull {name}")
-    if spec.hosts.local and place.startswith("/") and not os.path.exists(place):
-        raise UsageError(f"{place} does not exist", "name a file, a directory or a reference")
+    if spec.hosts.local and place.startswith("/") and not (os.path.isfile(place) or os.path.isdir(place)):
+        problem = "is neither a file nor a directory" if os.path.exists(place) else "does not exist"
+        raise UsageError(f"{place} {problem}", "name a file, a directory or a reference")
     return node_probe, place
 
 

@@ -1,0 +1,67 @@
+"""Looking at a job file, a template or an image of somebody else: what runs of it, as docs/security.md says."""
+
+from __future__ import annotations
+
+import pytest
+
+from .batch import of_modules
+from .reports import refusal
+from .stage import Cluster, Desk
+from .stranger import EVIL_IMAGE, Stranger, marks
+
+pytestmark = pytest.mark.live
+
+JOB = """\
+image = "/images/ompi5.sif"
+nodes = 1
+module = ["evil"]
+templates = "."
+command = ["true"]
+"""
+TEMPLATE = """\
+#!/bin/bash
+{{ cycler.__init__.__globals__.os.popen("touch DESK/ran").read() }}
+"""
+
+
+def test_a_dry_run_runs_nothing_of_a_job_file(cluster: Cluster, desk: Desk) -> None:
+    """S8: neither its template, which is refused, nor its modules. A plan on paper loads these, as the job would."""
+    desk.put("job.toml", JOB)
+    looks = (["mnrun", "submit", "--dry-run", "job.toml"], ["mnrun", "plan", "--format", "sbatch", "job.toml"])
+    with of_modules(cluster, {"evil/1": f"exec touch {desk.path}/ran\n"}):
+        for words in looks:
+            done = cluster.alice(["bash", "-lc", 'exec "$@"', "bash", *words], cwd=desk.path)
+            assert (done.code, desk.names()) == (0, ["job.toml"]), done
+        desk.put("slurm.sh", TEMPLATE.replace("DESK", desk.path))
+        for words in looks:
+            refusal(cluster.alice(words, cwd=desk.path), 2, "slurm.sh: ")
+            assert desk.names() == ["job.toml", "slurm.sh"]
+        done = cluster.alice(["bash", "-lc", "mnrun plan job.toml"], cwd=desk.path)
+        assert done.code == 0 and "ran" in desk.names(), done
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "charliecloud"])
+def test_an_image_that_is_inspected_is_contained(cluster: Cluster, desk: Desk, unmarked: None, runtime: str) -> None:
+    """S8: it sees no directory of the node: neither the home, nor /tmp, nor the one where the line is typed."""
+    Stranger(cluster, "alice").does(EVIL_IMAGE, f"{desk.path}/app", desk.path, node="login")
+    line = ["mnrun", "image", "inspect", "./app", "--runtime", runtime]
+    done = cluster.alice(line, cwd=desk.path)
+    assert marks(cluster, desk) == [], done
+
+
+# Files that a person may name by mistake. None of them has a byte to read.
+PIPES = {
+    "plan": (("plan", "--image", "./pipe", "--", "true"), 0),
+    "submit": (("submit", "--dry-run", "--image", "./pipe", "--", "true"), 0),
+    "inspect": (("image", "inspect", "./pipe"), 2),
+    "verify": (("image", "verify", "./pipe"), 2),
+    "local": (("--local", "--image", "./pipe", "--", "true"), 121),
+}
+
+
+def test_a_pipe_in_the_place_of_an_image(cluster: Cluster, desk: Desk) -> None:
+    """L4: nobody waits for somebody who writes to it."""
+    assert cluster.alice(["mkfifo", "pipe"], cwd=desk.path).code == 0
+    for verb, (words, code) in PIPES.items():
+        done = cluster.alice(["timeout", "-s", "KILL", "20", "mnrun", *words], cwd=desk.path)
+        assert done.code == code, f"{verb}: {done}"
