@@ -368,3 +368,18 @@ def test_submit_takes_what_slurm_takes(cluster: Cluster, desk: Desk, words: tupl
     desk.put("script", dry.out)
     tested = cluster.alice(["sbatch", "--test-only", f"{desk.path}/script"])
     assert tested.code == 0, tested
+
+
+def test_submit_of_a_mistyped_image(cluster: Cluster, desk: Desk) -> None:
+    """It takes no place in the queue, and a live run takes no nodes. With --force it is the user's own wish."""
+    words = ["-N", "1", "--image", "/images/omp5.sif", "--", "true"]
+    jobs = cluster.root(LOGIN, "squeue", "-h")
+    for verb in ("submit", "run"):
+        line = only_line(cluster.alice(["mnrun", verb, *words], cwd=desk.path), 2, "there is no image /images/omp5.sif")
+        assert "did you mean /images/ompi5.sif? --force" in line
+    only_line(cluster.alice(["mnrun", "submit", "--image", "./app.sif", "--", "true"], cwd=desk.path), 2, desk.path)
+    assert cluster.root(LOGIN, "squeue", "-h") == jobs
+    forced = cluster.alice(["mnrun", "submit", "--force", "--slurm", "--hold", *words], cwd=desk.path)
+    assert forced.code == 0, forced
+    cluster.alice(["scancel", forced.out.strip()])
+    forget(cluster)

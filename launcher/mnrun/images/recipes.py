@@ -45,7 +45,7 @@ def find(name: str) -> Recipe | None:
 def read(path: Path) -> Recipe:
     """Return the recipe in a file. Raises UsageError if the file cannot be read."""
     if not path.is_file():
-        raise UsageError(f"{path} is not a file", "name a recipe")
+        raise UsageError(f"cannot read {path}: it is not a file", "name a recipe")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

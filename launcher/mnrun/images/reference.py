@@ -13,7 +13,8 @@ import re
 from mnrun.errors import Impossible, UsageError
 
 SCHEMES = ("docker", "oras", "library")
-_PATH = re.compile(r"[/.~]|.*\.(sif|simg|sqsh|sqfs|squashfs|img)$")
+_FILE = r".*\.(sif|simg|sqsh|sqfs|squashfs|img)$"
+_PATH = re.compile(rf"[/.~]|{_FILE}")
 _HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+(?=:\d))(?::\d+)?"
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _NAME = re.compile(
@@ -38,6 +39,11 @@ def _has_host_or_tag(text: str) -> bool:
 def is_path(text: str) -> bool:
     """Return whether `text` is written as a path: from a directory, or with the ending of an image file."""
     return bool(_PATH.match(text))
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether `text` has the ending of an image file."""
+    return bool(re.match(_FILE, text))
 
 
 def is_reference(text: str, exists: bool) -> bool:

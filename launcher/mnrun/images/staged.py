@@ -10,11 +10,14 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from mnrun.errors import UsageError
 from mnrun.images import cache
+from mnrun.images.reference import is_file_name
+from mnrun.near import nearest
 
 CHUNK = 1 << 20
 
@@ -51,6 +54,24 @@ def source(path: str, image_cache: Path, glance: Callable[[], None] = lambda: No
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "name an image file that you can read") from None
     return Source(path, size, digest)
+
+
+def refuse_mistyped(path: str, home: Path) -> None:
+    """Raise UsageError if an image is not here, and its nodes cannot have it.
+
+    A directory below the home, and one with other images, is taken for the same on the nodes. Elsewhere, and where the
+    directory is not here either, nodes may have files of their own.
+    """
+    folder, name = os.path.split(path)
+    if not path or os.path.lexists(path):
+        return
+    with suppress(OSError):
+        names = sorted(os.listdir(folder))
+        images = [other for other in names if is_file_name(other)]
+        if images or home in (Path(folder), *Path(folder).parents):
+            near = nearest(name, images) or nearest(name, names)
+            meant = f"did you mean {os.path.join(folder, near)}? " if near else ""
+            raise UsageError(f"there is no image {path}", f"{meant}--force starts the job without it")
 
 
 def chunks(path: str) -> Iterator[bytes]:

@@ -92,7 +92,11 @@ def _prove(spec: JobSpec) -> None:
 
 
 def warn_of_files(spec: JobSpec) -> None:
-    """Show a warning about each file of the job that this machine lacks."""
+    """Show a warning about each file of the job that this machine lacks. Raises UsageError for a mistyped image."""
+    from mnrun.images import staged
+
+    if not spec.force:
+        staged.refuse_mistyped(spec.container.image_file, Path.home())
     for fault in needs.faults(spec, paths.fault):
         Screen().warn(fault.text)
 
@@ -369,12 +373,8 @@ def _read(path: str, option: str = "--env-file") -> str:
 
 
 def _plan(spec: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
-    if (
-        not spec.start.bind_to
-        and not spec.resources.no_gpu
-        and allocation is not None
-        and any(node.gpus for node in allocation.nodes)
-    ):
+    has_gpus = allocation is not None and any(node.gpus for node in allocation.nodes)
+    if has_gpus and not spec.start.bind_to and not spec.resources.no_gpu:
         # by default, mpirun binds each rank to one core
         spec = replace(spec, start=replace(spec.start, bind_to="none"))
     made = plan.make(spec, layout.lay_out(spec, allocation), f"{site.job}-{token()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import grp
+import io
 import os
 import pwd
 import select
@@ -11,7 +12,7 @@ import stat
 from pathlib import Path
 
 LARGEST = 1 << 26  # characters of a file that a person writes
-MOMENT = 10  # seconds
+MOMENT = 30  # seconds
 _piped: dict[tuple[int, int], str] = {}  # (device, inode) -> text of pipes that were read
 
 
@@ -42,7 +43,7 @@ def _is_image(path: str) -> bool:
     if not os.path.isfile(path):  # a pipe would wait for a writer
         return False
     try:
-        with open(path, "rb") as file:
+        with io.FileIO(path) as file:
             head = file.read(41)
     except OSError:
         return False

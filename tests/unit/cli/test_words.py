@@ -9,9 +9,9 @@ import pytest
 
 from mnrun.cli import main
 from mnrun.cli.words import answers, help, options
-from mnrun.cli.words.near import distance, nearest
 from mnrun.cli.words.tools import TOOLS, Tool
 from mnrun.config.options import BY_FLAG, BY_NAME, COMMON, OPTIONS
+from mnrun.near import distance, nearest
 from unit.typed import Launched, Terminal
 
 FLAGS = frozenset(BY_FLAG)

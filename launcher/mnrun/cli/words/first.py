@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from mnrun.cli.words.answers import VERBS
 from mnrun.cli.words.command import SLURM
 from mnrun.cli.words.foreign import CONTAINERS
-from mnrun.cli.words.near import nearest
 from mnrun.errors import UsageError
+from mnrun.near import nearest
 
 
 def refuse(word: str, verbs: Collection[str], exists: Callable[[str], bool]) -> None:

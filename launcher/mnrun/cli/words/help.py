@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from mnrun import __version__
-from mnrun.cli.words.near import nearest
 from mnrun.cli.words.verbs import VERBS
 from mnrun.config.options import BY_NAME, COMMON, OPTIONS, sections
 from mnrun.errors import UsageError
+from mnrun.near import nearest
 
 EXAMPLES = (
     ("mnrun --image app.sif -- ./app", "on the nodes of this Slurm job"),

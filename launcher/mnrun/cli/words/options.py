@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from mnrun.cli.words.answers import ANSWERS, CLUSTERS, OF_VERBS, SHORT
-from mnrun.cli.words.near import nearest
 from mnrun.cli.words.tools import NOT_OF_SALLOC, TOOLS, Tool
 from mnrun.config.options import BY_FLAG
 from mnrun.errors import UsageError
+from mnrun.near import nearest
 
 MPI = ("Open MPI", "MPICH")  # these also take a long option with one dash
 ENGINES = ("docker", "podman")
