@@ -34,10 +34,14 @@ except LaunchError as error:
 
 
 def test_a_job_from_python(cluster: Cluster, desk: Desk) -> None:
-    """A user's own program does what the verbs do."""
+    """A user's own program does what the verbs do. (S9) No process of mnrun's imports from the working directory."""
     path = desk.put("sweep.py", PROGRAM)
-    result = cluster.alice([PYTHON, path], cwd=desk.path)
+    cluster.alice(["mkdir", f"{desk.path}/data"])
+    for name in ("click", "mnrun", "shlex"):
+        desk.put(f"data/{name}.py", f"open('{desk.path}/imported', 'a').write('{name}')")
+    result = cluster.alice([PYTHON, path], cwd=f"{desk.path}/data")
     assert result.code == 0, result
+    assert "imported" not in desk.names(), result
     lines = result.out.splitlines()
     assert lines[0] == "planned [2, 2]", result
     assert sum(line.startswith("rank ") for line in lines) == 4, result

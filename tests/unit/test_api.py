@@ -20,6 +20,7 @@ from mnrun.jobs import records
 from mnrun.jobs.records import Begun, Ended
 from mnrun.running import session
 from mnrun.schedulers import at_hand
+from unit.conftest import Shell
 
 
 @pytest.fixture
@@ -58,9 +59,20 @@ def test_a_plan_is_that_of_the_verb(paper: Path) -> None:
 def test_a_script_calls_this_python(paper: Path) -> None:
     """And not the program that made the job."""
     script = job(nodes=2, time="1:00:00").script()
-    assert f"exec {sys.executable} -m mnrun run --as-given" in script
+    assert f"exec {sys.executable} -c " in script
+    assert " run --as-given" in script
     assert "by: mnrun.Job in sweep.py\n" in script
     assert "#SBATCH --time=1:00:00" in script
+
+
+def test_it_takes_no_module_from_the_working_directory(tmp_path: Path, mocker: MockerFixture, sh: Shell) -> None:
+    """(S9) Another user may be able to write there."""
+    mocker.patch.object(sys, "argv", ["sweep.py"])
+    for name in ("click", "mnrun", "shlex"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')")
+    found = {"PYTHONPATH": str(Path(mnrun.__file__).parents[1])}
+    assert sh('"$@"', *session.own_call(), "--version", environ=found).startswith(b"mnrun ")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_job_file_is_read(paper: Path) -> None:
