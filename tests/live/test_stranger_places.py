@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from .batch import forget
 from .cells import MPIRUN, OMPI5
-from .stage import LOGIN, Cluster, Desk
+from .reports import refusal
+from .stage import LOGIN, Cluster, Desk, Result
 from .stranger import BARE, FIRST, LAIR, SECOND, SRUN_HOST, Stranger
 
 pytestmark = pytest.mark.live
@@ -50,4 +54,77 @@ def test_stranger_is_in_no_working_directory(cluster: Cluster, bob: Stranger, de
         result = cluster.alice(line, cwd=desk.path)
         assert bob.ran() == [], result
         assert (result.code, "shared libraries" in result.err) == (0, False), result
-    cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
+    forget(cluster)
+
+
+# Records below a directory of several users
+
+# Directories of the next jobs, with links under the names of records.
+TRAPS = """
+cd "$1"
+for job in $(seq "$2" "$(($2 + 9))"); do
+  mkdir -p "$job/0"
+  for name in submitted .submitted.new script .script.new 0/begun 0/.begun.new 0/log 0/outcome 0/.outcome.new; do
+    ln -s "$3" "$job/$name"
+  done
+  chmod 777 "$job" "$job/0"
+done
+"""
+
+
+def submit(cluster: Cluster, desk: Desk, base: str, *words: str) -> Result:
+    options = ("--job-dir", base, *words, "-N1", "-w", FIRST, *BARE.words)
+    return cluster.alice(["mnrun", "submit", *options, "--", "sh", "-c", "echo ran >ran"], cwd=desk.path)
+
+
+@pytest.fixture
+def commons(cluster: Cluster) -> Iterator[str]:
+    """A directory of the site in which everybody may make directories."""
+    base = "/home/commons"
+    cluster.root(LOGIN, "install", "-d", "-m", "1777", base)
+    yield base
+    cluster.root(LOGIN, "rm", "-rf", base)
+    forget(cluster)
+
+
+def test_stranger_foretells_the_records(cluster: Cluster, bob: Stranger, desk: Desk, commons: str) -> None:
+    """(S6) The next jobs have directories of bob's there: nothing is written through his links, and nothing runs."""
+    desk.put("results", "results\n")
+    assert submit(cluster, desk, commons, "--wait").code == 0, "a directory with the sticky bit is fine"
+    assert desk.read("ran") == b"ran\n"
+    cluster.alice(["rm", f"{desk.path}/ran"])
+    (first,) = [path.name for path in cluster.path(commons).iterdir()]
+    bob.does(TRAPS, commons, str(int(first) + 1), f"{desk.path}/results", node=LOGIN)
+    refused = submit(cluster, desk, commons)
+    assert refused.code == 2, refused
+    assert f"{commons}/{int(first) + 1}: it belongs to another user" in refused.err, refused
+    job = str(int(first) + 2)  # handed in by hand, so that the node refuses
+    script = submit(cluster, desk, commons, "--dry-run").out
+    desk.put("job.sh", script)
+    line = ("sbatch", "-Q", "--wait", "-N1", "-w", FIRST, "-o", "out", "-e", "err", "job.sh")
+    assert cluster.alice(line, cwd=desk.path).code == 121, desk.read("err")
+    assert f"{commons}/{job}: it belongs to another user" in desk.read("err").decode()
+    assert desk.read("results") == b"results\n"
+    assert "ran" not in desk.names()
+    bob.does('cd "$1/$2" && rm 0/begun 0/outcome && echo "$3" | tee 0/begun >0/outcome', commons, job, LIE, node=LOGIN)
+    seen = cluster.alice(["mnrun", "status", "--job-dir", commons])
+    assert "a lie" not in seen.out, seen
+    assert cluster.alice(["mnrun", "wait", "--job-dir", commons, job]).code == 121
+
+
+LIE = '{"time": 4000000000, "code": 0, "why": "a lie"}'
+
+
+@pytest.mark.parametrize(("mode", "group"), [("2775", "proj"), ("777", "root")])
+def test_no_records_where_others_may_remove_them(
+    cluster: Cluster, desk: Desk, commons: str, mode: str, group: str
+) -> None:
+    """(S6) Without the sticky bit, members of the group could: mnrun refuses before there is a job."""
+    cluster.root(LOGIN, "install", "-d", "-m", mode, "-g", group, commons)
+    refusal(submit(cluster, desk, commons), 2, commons)
+    live = cluster.mnrun("-Q", "--job-dir", commons, *BARE.words, "--", "true", nodes=1, tasks=1)
+    refusal(live, 2, commons)
+    assert list(cluster.path(commons).iterdir()) == []
+    cluster.root(LOGIN, "install", "-d", "-m", "775", "-o", "alice", "-g", "alice", commons)
+    live = cluster.mnrun("-Q", "--job-dir", commons, *BARE.words, "--", "true", nodes=1, tasks=1)
+    assert live.code == 0, "alice's own group is nobody else"

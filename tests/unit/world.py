@@ -70,7 +70,9 @@ class World:
         elif event in SIGNALS and args[1] != 0:
             self._refuse(f"sent a signal ({event}: {args!r})", "fake it")
         elif event == "open" and isinstance(args[2], int) and args[2] & WRITES:
-            self._look(event, args[0], None)
+            # The event has no dir_fd. system/paths.py opens names in a directory that it has entered.
+            inside = args[2] & os.O_NOFOLLOW and isinstance(args[0], str) and not os.path.isabs(args[0])
+            self._look(event, args[0], 0 if inside else None)
         elif event in CHANGES:
             places, dir_fd = CHANGES[event]
             for place in places:

@@ -66,23 +66,17 @@ def _first_failure(folder: Path, lines: Sequence[str], code: int) -> RankEnd | N
 
     A rank of mpirun has no such line, and mpirun names it in the job's output.
     """
-    try:
-        text = (folder / records.LOG).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    text = archive.text(folder, records.LOG)
     if match := re.search(r"^ended (\S+) (\d+) ([1-9]\d*)$", text, re.MULTILINE | re.ASCII):
         return RankEnd(int(match[2]), match[1], int(match[3]))
-    started = archive.started(folder / records.LOG)
+    started = archive.started(folder)
     named = culprit(lines, {rank: node for node, ranks in started.items() for rank in ranks})
     return RankEnd(named.rank, named.node, code) if named is not None else None
 
 
 def _summary(folder: Path) -> str:
     """Return the line about the job's ranks and the network that they used, or "" if there is none."""
-    try:
-        return (folder / "summary").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    return archive.text(folder, "summary").strip()
 
 
 def of_kept(launch: LaunchRecord) -> EndedJob:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from mnrun.attach import enter
 from mnrun.errors import NodeError
+from mnrun.jobs import archive
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.nodes import kit
 from mnrun.system import commands
@@ -128,7 +129,4 @@ def alike(states: Iterable[RankState]) -> dict[tuple[str, ...], list[RankState]]
 
 def networks(target: LaunchRecord) -> list[str]:
     """Return the networks that mnrun has chosen for the ranks, with the reasons."""
-    try:
-        return (Path(target.folder) / "fabric").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+    return archive.text(Path(target.folder), "fabric").splitlines()

@@ -18,7 +18,7 @@ def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
 
     A run with --local on another machine counts only by its id.
     """
-    found = [one for one in launches.running(bases) if (one.has(identity) if identity else not one.away)]
+    found = [one for one in launches.running(bases, identity) if identity or not one.away]
     found = [one for one in found if SCHEDULERS[one.scheduler].runs(one.number)]
     if len(found) == 1:
         if found[0].away:
@@ -93,7 +93,7 @@ def _record(identity: str, bases: Sequence[Path]) -> JobRecord | None:
 
 def ranks(target: LaunchRecord) -> dict[int, str]:
     """Return rank -> its node, for the ranks that have started."""
-    by_node = archive.started(Path(target.folder, records.LOG))
+    by_node = archive.started(Path(target.folder))
     return dict(sorted((rank, name) for name, numbers in by_node.items() for rank in numbers))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,12 @@ from typing import Callable, TypeVar
 from mnrun.errors import UsageError
 from mnrun.jobs import records
 from mnrun.jobs.records import Ended, JobRecord, Submitted
+from mnrun.system.paths import content, entered
 
 T = TypeVar("T")
 
+OLD = 90 * 86400.0  # seconds, after which the records of an ended job go by themselves
+SAMPLE = 20  # records that are looked at for that, whenever one is added
 PLACES = "places"  # in ~/.mnrun: the directories of jobs beside the usual one, a line each
 
 
@@ -43,18 +47,17 @@ def places(home: Path) -> list[Path]:
     return [Path(line) for line in text.split("\n") if line.startswith("/")]
 
 
-def read(bases: Iterable[Path], ids: Iterable[str] = ()) -> dict[str, JobRecord]:
-    """Return id -> record of these jobs and of the tasks of these arrays. If `ids` is empty, the result has all
-    jobs. A task has the request of its array."""
+def read(bases: Iterable[Path], ids: Iterable[str] = (), since: float = 0) -> dict[str, JobRecord]:
+    """Return id -> record of these jobs and of the tasks of these arrays. A task has the request of its array.
+
+    If `ids` is empty, the result has all jobs whose directory has changed after `since`. It changes as a job is handed
+    in, begins and ends.
+    """
     names = set(ids)
     result: dict[str, JobRecord] = {}
     requests: dict[Path, Submitted | None] = {}
     for base in bases:
-        try:
-            folders = [name for name in os.listdir(base) if records.is_id(name)]
-        except OSError:
-            continue
-        selection = [name for name in folders if not names or name in names or name.partition("_")[0] in names]
+        selection = _named(base, names, since)
         job_records = (_job_record(base / name) for name in sorted(set(selection) - set(result)))
         for record in filter(None, job_records):
             array = base / record.array
@@ -64,18 +67,30 @@ def read(bases: Iterable[Path], ids: Iterable[str] = ()) -> dict[str, JobRecord]
     return result
 
 
+def _named(base: Path, names: Collection[str], since: float) -> list[str]:
+    """Return the names of directories of jobs in `base`. Without `since`, they are not looked at."""
+    try:
+        with os.scandir(base) as entries:
+            jobs = [entry for entry in entries if records.is_id(entry.name)]
+    except OSError:
+        return []
+    if names:
+        return [job.name for job in jobs if job.name in names or job.name.partition("_")[0] in names]
+    return [job.name for job in jobs if not since or _write_time(Path(job.path)) > since]
+
+
 def _job_record(path: Path) -> JobRecord | None:
     """Return the record of a job's last start, or None if the directory is no job's."""
     try:
-        starts = records.restarts(os.listdir(path))
+        with entered(path) as place:
+            starts = records.restarts(os.listdir(place))
+            asked = _record(place, records.SUBMITTED, records.submitted)
     except OSError:
         return None
-    asked = request(path)
     if not starts:
         return JobRecord(path.name, asked, folder=str(path)) if asked is not None else None
     last = path / str(starts[-1])
-    begun = _record(last / records.BEGUN, records.begun)
-    ended = outcome(last)
+    begun, ended = _in(last, records.BEGUN, records.begun), outcome(last)
     touched = max(_write_time(last), _write_time(last / records.LOG)) if ended is None else 0
     return JobRecord(path.name, asked, starts[-1], begun, ended, touched, str(path))
 
@@ -92,9 +107,18 @@ def _write_time(path: Path) -> float:
         return 0
 
 
-def _record(path: Path, parse: Callable[[str], T | None]) -> T | None:
+def _in(folder: Path, name: str, parse: Callable[[str], T | None]) -> T | None:
+    """Return the record in a file of a directory that is the user's alone."""
     try:
-        return parse(path.read_text(encoding="utf-8", errors="surrogateescape"))
+        with entered(folder) as place:
+            return _record(place, name, parse)
+    except OSError:
+        return None
+
+
+def _record(place: int, name: str, parse: Callable[[str], T | None]) -> T | None:
+    try:
+        return parse(content(place, name))
     except OSError:
         return None
 
@@ -116,27 +140,31 @@ def log(record: JobRecord) -> Path:
 
 def request(folder: Path) -> Submitted | None:
     """Return the request that was recorded in the directory of a job or an array, or None."""
-    return _record(folder / records.SUBMITTED, records.submitted)
+    return _in(folder, records.SUBMITTED, records.submitted)
 
 
 def outcome(folder: Path) -> Ended | None:
     """Return the end that was recorded in the directory of a start or of a live run, or None."""
-    return _record(folder / records.OUTCOME, records.outcome)
+    return _in(folder, records.OUTCOME, records.outcome)
+
+
+def text(folder: Path, name: str) -> str:
+    """Return the text of another file in the directory of a start or of a live run, or "" if there is none."""
+    return _in(folder, name, str) or ""
 
 
 def ranks(record: JobRecord) -> dict[str, set[int]]:
     """Return node -> the ranks that have started there in the job's last start."""
-    return started(log(record))
+    return started(last_start(record))
 
 
-def started(path: Path) -> dict[str, set[int]]:
-    """Return node -> the ranks that have started there, by the guards' lines in this file."""
+def started(folder: Path) -> dict[str, set[int]]:
+    """Return node -> the ranks that have started there, by the guards' lines in this directory of a start."""
     by_node: dict[str, set[int]] = {}
-    with suppress(OSError):
-        for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
-            words = line.split(" ")
-            if words[0] == "rank" and len(words) == 4 and words[2].isdecimal():
-                by_node.setdefault(words[1], set()).add(int(words[2]))
+    for line in text(folder, records.LOG).split("\n"):
+        words = line.split(" ")
+        if words[0] == "rank" and len(words) == 4 and words[2].isdecimal():
+            by_node.setdefault(words[1], set()).add(int(words[2]))
     return by_node
 
 
@@ -148,6 +176,15 @@ def rank_files(folder: str) -> dict[tuple[int, str], Path]:
         return {}
     files = {records.rank_of(name): Path(folder, name) for name in names}
     return dict(sorted((key, path) for key, path in files.items() if key is not None))
+
+
+def forget_some(base: Path, now: float) -> None:
+    """Remove some records of jobs that ended long ago. Each new record looks at a few, so that they do not pile up."""
+    names = _named(base, (), 0)
+    for name in random.sample(names, min(SAMPLE, len(names))):
+        record = _job_record(base / name) if 0 < _write_time(base / name) < now - OLD else None
+        if record is not None and record.over and record.time < now - OLD:
+            shutil.rmtree(base / name, ignore_errors=True)
 
 
 def remove(record: JobRecord) -> Path:

@@ -44,6 +44,7 @@ def views(
     ids: Sequence[str],
     records: Mapping[str, JobRecord],
     queue: Callable[[], Queue],
+    read: Callable[[Sequence[str]], Mapping[str, JobRecord]] = lambda ids: {},
     *,
     changed: float = 0.0,
     fresh: bool = False,
@@ -51,8 +52,9 @@ def views(
     """Return the jobs of these ids, the ids that nobody knows, and the time of the scheduler's answer,
     or 0 if the records tell all.
 
-    If `ids` is empty, the jobs are all of the last seven days. An answer from before `changed` or a record does not
-    count, nor does one that lacks a job of `ids`. `fresh` asks anew. Raises SchedulerError.
+    If `ids` is empty, the jobs are all of the last seven days, and `read` returns the records of those that have run
+    for longer. An answer from before `changed` or a record does not count, nor does one that lacks a job of `ids`.
+    `fresh` asks anew. Raises SchedulerError.
     """
     now = time.time()
     if ids and all(state.final(identity, records) is not None for identity in ids):
@@ -64,6 +66,9 @@ def views(
     if lost and answer.time < now:
         answer = scheduler.jobs(0)
         lost = _lost(ids, records, answer, now)
+    longer = [job.id for job in answer.jobs if job.active and job.id not in records]
+    if longer and not ids:
+        records = {**records, **read(longer)}
     history = scheduler.history(lost) if lost or not ids else ()
     return *state.gather(ids, _jobs(answer, records), history, records, now), answer.time
 

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from mnrun import versioned
-from mnrun.errors import BUG, LaunchError, NodeError, Requeued
-from mnrun.jobs import job_dir, records
+from mnrun.errors import BUG, LaunchError, NodeError, Requeued, UsageError
+from mnrun.jobs import archive, job_dir, records
 from mnrun.jobs.job_dir import Records
 from mnrun.jobs.records import REQUEUED, Begun, Submitted
 from mnrun.jobspec import JobSpec
@@ -26,7 +26,7 @@ from mnrun.model import Outcome
 from mnrun.schedulers import at_hand
 from mnrun.schedulers.model import BatchStart
 from mnrun.system import process
-from mnrun.system.paths import private
+from mnrun.system.paths import entered, private
 
 MOST_LOST = 5  # starts that may end without the record of a requeue, before mnrun gives the job up
 
@@ -76,13 +76,21 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     folder = Path(spec.job_dir) / start.batch.id
     start_records = Records(folder / str(start.batch.restart))
     try:
-        private(start_records.path)
-        for old in (records.OUTCOME, records.TIMELINE):  # of another job with this id, or of the script's line before
-            (start_records.path / old).unlink(missing_ok=True)
+        job_dir.make_base(folder.parent)
+        private(folder)
+        with entered(folder):
+            private(start_records.path)
+        with entered(start_records.path) as place:
+            # These are of another job with this id, or of the script's line before.
+            for old in (records.OUTCOME, records.TIMELINE):
+                with suppress(FileNotFoundError):
+                    os.unlink(old, dir_fd=place)
         start_records.write(records.BEGUN, versioned.text(_begun(spec, start.batch)))
     except OSError as error:
-        problem = f"cannot write to the job directory {start_records.path}: {error.strerror}"
+        problem = f"cannot write to the job directory {error.filename or start_records.path}: {error.strerror}"
         raise NodeError(problem, "name another with --job-dir") from None
+    except UsageError as error:
+        raise NodeError(error.message, error.remedy) from None
     _record(spec, start.batch)
     code, why = BUG, ""
     try:
@@ -99,6 +107,8 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     finally:
         start_records.close()
         start_records.ended(code, why)
+        with suppress(OSError):
+            os.utime(folder)  # archive.read looks at its time
 
 
 def _begun(spec: JobSpec, start: BatchStart) -> Begun:
@@ -114,7 +124,9 @@ def _begun(spec: JobSpec, start: BatchStart) -> Begun:
 
 def _record(spec: JobSpec, start: BatchStart) -> None:
     """Record a job that the user handed in by hand as `mnrun submit` records its own."""
-    if not (Path(spec.job_dir) / start.array / records.SUBMITTED).exists():
+    if (Path(spec.job_dir) / start.array / records.SUBMITTED).exists():
+        return
+    with suppress(UsageError):  # only the array's own directory can be another user's here
         job_dir.submitted(spec, Submitted(id=start.array, name=start.name, cluster=start.cluster, nodes=start.nodes))
 
 
@@ -123,11 +135,9 @@ def _refuse_more(folder: Path, restart: int) -> None:
     lost = 0
     for number in range(restart):
         before = folder / str(number)
-        with suppress(OSError):
-            text = (before / records.OUTCOME).read_text(encoding="utf-8", errors="replace")
-            ended = records.outcome(text)
-            if ended is not None and ended.why == REQUEUED:
-                continue
+        ended = archive.outcome(before)
+        if ended is not None and ended.why == REQUEUED:
+            continue
         lost += before.is_dir()
     if lost > MOST_LOST:
         raise NodeError(f"this is start number {restart + 1}: something ends this job again and again")

@@ -16,12 +16,12 @@ from mnrun import versioned
 from mnrun.errors import LaunchError, UsageError
 from mnrun.jobs import archive, launches, timeline
 from mnrun.jobs.launches import OWNER as OWNER
-from mnrun.jobs.records import OUTCOME, SCRIPT, SUBMITTED, TIMELINE, Ended, Submitted
+from mnrun.jobs.records import LOG, OUTCOME, SCRIPT, SUBMITTED, TIMELINE, Ended, Submitted
 from mnrun.jobs.timeline import Moments, NodeMoments, Timeline
 from mnrun.jobspec import JobSpec, gpu_count
 from mnrun.model import Plan, Site, Worker, job_name
 from mnrun.system.clock import Clock
-from mnrun.system.paths import private
+from mnrun.system.paths import entered, private, shared_badly
 from mnrun.system.screen import Screen
 from mnrun.system.signals import held
 
@@ -43,9 +43,11 @@ class Records:
 
     def write(self, name: str, text: str) -> None:
         """Write the file whole or not at all: beside its name, then renamed."""
-        beside = self.path / f".{name}.new"
-        self._put(beside, os.O_TRUNC, text)
-        os.replace(beside, self.path / name)
+        beside = f".{name}.new"
+        with entered(self.path) as place:
+            with self._opened(place, beside, os.O_TRUNC) as file:
+                file.write(text.encode("utf-8", "surrogateescape"))
+            os.replace(beside, name, src_dir_fd=place, dst_dir_fd=place)
 
     def log(self, line: str, word: str = "") -> None:
         """Write a line that the guards have sent. `word` is its first one, if that is a word of ours."""
@@ -53,7 +55,8 @@ class Records:
             self.clock.mark(word, line.split(" ", 2)[1])
         with suppress(OSError):  # a full disk must not end the job
             if self._log is None:
-                self._log = self._opened(self.path / "log", os.O_APPEND, buffering=0)
+                with entered(self.path) as place:
+                    self._log = self._opened(place, LOG, os.O_APPEND, buffering=0)
             self._log.write((line + "\n").encode("utf-8", "surrogateescape"))
 
     def close(self) -> None:
@@ -71,14 +74,11 @@ class Records:
             self.write(TIMELINE, versioned.text(found))
         return found
 
-    def _put(self, path: Path, how: int, text: str) -> None:
-        with self._opened(path, how) as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-
     @staticmethod
-    def _opened(path: Path, how: int, buffering: int = -1) -> IO[bytes]:
-        """Open a file with mode 0600 under any umask."""
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb", buffering)
+    def _opened(place: int, name: str, how: int, buffering: int = -1) -> IO[bytes]:
+        """Open a file in an open directory, with mode 0600 under any umask. A link is not followed."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
+        return os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb", buffering)
 
     def fabric(self, lines: Iterable[str]) -> None:
         """Record the networks chosen for the ranks, with the reasons. The log has the facts that the nodes reported."""
@@ -133,7 +133,7 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
     path = Path(parent) / job
     _clear(path.parent)
     try:
-        private(path.parent)
+        make_base(path.parent)
         path.mkdir()
         path.chmod(0o700)
         records = Records(path)
@@ -190,16 +190,23 @@ def _write(path: str, text: str) -> None:
 
 def _clear(parent: Path) -> None:
     """Remove the directories of launches on this machine that were killed before they could do so."""
-    for owner in parent.glob(f"*/{OWNER}"):
-        if launches.whereabouts(owner) == launches.GONE:
-            shutil.rmtree(owner.parent, ignore_errors=True)
+    for folder in launches.folders(parent):
+        if launches.whereabouts(folder) == launches.GONE:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_base(path: Path) -> None:
+    """Make the directory for the records of all jobs. Raises UsageError if others may change it, or OSError."""
+    private(path)
+    if fault := shared_badly(path):
+        raise UsageError(f"cannot keep records in {path}: {fault}", "name a directory of your own with --job-dir")
 
 
 def writable(base: str) -> None:
     """Make the directory for the records of all jobs. Raises UsageError if it cannot be written."""
     path = Path(base)
     try:
-        private(path)
+        make_base(path)
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b" ")
     except OSError as error:
@@ -207,16 +214,25 @@ def writable(base: str) -> None:
 
 
 def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
-    """Record a submitted job where the other verbs look for it. A failure to do so must not lose the job.
+    """Record a submitted job where the other verbs look for it. A full disk must not lose the job.
+
+    Raises UsageError if another user has made its directory.
 
     `record` needs no values that the job itself has: its command and its GPUs.
     """
     command = (spec.program.script, *spec.program.command) if spec.program.script else spec.program.command
     whole = replace(record, command=command, gpus=gpu_count(spec.resources.gpus), time=time.time())
-    records = Records(Path(spec.job_dir) / record.id)
-    with suppress(OSError):
+    base = Path(spec.job_dir)
+    records = Records(base / record.id)
+    try:
         private(records.path)
         if script:
             records.write(SCRIPT, script)
         records.write(SUBMITTED, versioned.text(whole))
-    archive.remember(Path.home(), Path(spec.job_dir))
+    except (PermissionError, NotADirectoryError) as error:
+        problem = f"its records cannot lie in {records.path}: {error.strerror}"
+        raise UsageError(problem, "name a directory of your own with --job-dir") from None
+    except OSError:
+        pass
+    archive.remember(Path.home(), base)
+    archive.forget_some(base, time.time())

@@ -8,20 +8,19 @@ A launch that was killed hard has left no record of its end. Its scheduler knows
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import platform
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from mnrun.jobs import archive, records
 from mnrun.jobs.records import JobRecord
 from mnrun.system import clock
+from mnrun.system.paths import content, entered
 
 LAUNCH = "launch.json"
 OWNER = "launcher"  # names host, pid and start of the launcher while a launch is under way
@@ -70,23 +69,37 @@ class LaunchRecord:
         return identity in (self.job, self.number, self.submitted)
 
 
+_FIELDS = tuple(field.name for field in fields(LaunchRecord))
+
+
 def is_name(word: str) -> bool:
     """Return whether a typed word is the id of a job, or the name of a launch."""
     return records.is_id(word) or _NAME.fullmatch(word) is not None
 
 
-def running(bases: Sequence[Path]) -> list[LaunchRecord]:
-    """Return the launches that have left no record of an end."""
-    found = [*live(bases), *(found for record in archive.read(bases).values() for found in of_job(record))]
+def running(bases: Sequence[Path], identity: str = "") -> list[LaunchRecord]:
+    """Return the launches of this id that have left no record of an end, or all of them if it is ""."""
+    runs = [launch for launch in live(bases) if not identity or launch.has(identity)]
+    if identity:
+        ids = [identity.partition("-")[0]]
+        named = [launch for launch in _submitted(bases, ids) if launch.has(identity)]
+        # The scheduler has a number of its own for a task of an array.
+        found = [*runs, *named] or [launch for launch in _submitted(bases) if launch.has(identity)]
+    else:
+        found = [*runs, *_submitted(bases)]
     by_name = {launch.job: launch for launch in found}
     return [by_name[name] for name in sorted(by_name)]
 
 
+def _submitted(bases: Sequence[Path], ids: Sequence[str] = ()) -> Iterator[LaunchRecord]:
+    for record in archive.read(bases, ids).values():
+        yield from of_job(record)
+
+
 def kept(bases: Sequence[Path], identity: str) -> list[LaunchRecord]:
     """Return the live runs of this id that have ended, and whose records --keep has kept."""
-    folders = [path.parent for base in bases for path in _each(base, LAUNCH)]
-    found = [launch for folder in folders if not (folder / OWNER).exists() for launch in read(folder)]
-    return [launch for launch in found if launch.has(identity)]
+    ended = [folder for base in bases for folder in folders(base) if not (folder / OWNER).exists()]
+    return [launch for folder in ended for launch in read(folder) if launch.has(identity)]
 
 
 def of_job(record: JobRecord) -> Iterator[LaunchRecord]:
@@ -100,32 +113,46 @@ def of_job(record: JobRecord) -> Iterator[LaunchRecord]:
 def live(bases: Iterable[Path]) -> Iterator[LaunchRecord]:
     """Yield the live runs whose launcher lives, or is on another machine."""
     for base in bases:
-        for owner in _each(base, OWNER):
-            if (place := whereabouts(owner)) in (HERE, ELSEWHERE):
-                yield from (replace(launch, near=place == HERE) for launch in read(owner.parent))
+        for folder in folders(base):
+            if (place := whereabouts(folder)) in (HERE, ELSEWHERE):
+                yield from (replace(launch, near=place == HERE) for launch in read(folder))
 
 
-def _each(base: Path, name: str) -> list[Path]:
-    """Return the files of this name in the directories of launches. A closed `base` has none."""
-    return sorted(map(Path, glob.glob(f"{glob.escape(str(base))}/*/{name}")))
+def folders(base: Path) -> list[Path]:
+    """Return the directories of live runs, by their names alone. A closed `base` has none."""
+    try:
+        return [base / name for name in sorted(os.listdir(base)) if "-" in name]
+    except OSError:
+        return []
 
 
-def mark() -> str:
-    """Return the line that names this launcher: its host, its process, and the start of that."""
-    return f"{platform.node()} {os.getpid()} {clock.ticks(os.getpid())}\n"
+def mark(pid: int = 0) -> str:
+    """Return the line that names a launcher, this one by default: process, its start, and where such a number counts."""
+    pid = pid or os.getpid()
+    return f"{pid} {clock.ticks(pid)} {_kernel()}\n"
 
 
-def whereabouts(owner: Path) -> str:
-    """Return where the launcher is that this file names: HERE, GONE or ELSEWHERE.
+def _kernel() -> str:
+    """Return the host, its boot and its process namespace, since a process has a number in one such namespace alone.
 
-    The result is "" if the file cannot be read, or if another user could have written it.
+    Machines may share a name, such as localhost. A container may have the name of its host.
     """
     try:
-        folder = owner.parent.lstat()
-        host, pid, start = owner.read_text(encoding="utf-8").split()
-        if not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.getuid() or folder.st_mode & 0o022:
-            return ""
-        if host != platform.node():
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{platform.node()} {boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return f"{platform.node()} unknown"
+
+
+def whereabouts(folder: Path) -> str:
+    """Return where the launcher of a live run is: HERE, GONE or ELSEWHERE.
+
+    The result is "" without a file that names it, or if another user could have written the file.
+    """
+    try:
+        with entered(folder) as place:
+            pid, start, kernel = content(place, OWNER).strip().split(" ", 2)
+        if kernel != _kernel() or kernel.endswith(" unknown"):
             return ELSEWHERE
         return HERE if clock.ticks(int(pid)) == int(start) > 0 else GONE
     except (OSError, ValueError):
@@ -133,10 +160,11 @@ def whereabouts(owner: Path) -> str:
 
 
 def read(folder: Path) -> Iterator[LaunchRecord]:
-    """Yield the record in a directory, if there is a whole one."""
+    """Yield the record in a directory, if there is a whole one. A newer mnrun may have written more of it."""
     try:
-        values: dict[str, Any] = json.loads((folder / LAUNCH).read_text(encoding="utf-8", errors="surrogateescape"))
-        values.pop("version", None)
-        yield LaunchRecord(**{**values, "nodes": tuple(values["nodes"]), "folder": str(folder)})
+        with entered(folder) as place:
+            values: dict[str, Any] = json.loads(content(place, LAUNCH))
+        known = {name: values[name] for name in _FIELDS if name in values}
+        yield LaunchRecord(**{**known, "nodes": tuple(values["nodes"]), "folder": str(folder)})
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return

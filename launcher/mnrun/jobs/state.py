@@ -16,6 +16,7 @@ from mnrun.schedulers.model import RUNNING
 from mnrun.schedulers.queue import Job, PartitionNode
 
 DAY = 86400.0
+SHOWN = 7 * DAY  # seconds for which jobs are shown after their last word
 SIGNALLED = 128  # codes from here on are a signal's, and the scheduler alone knows its sender
 
 # The states of ended jobs, as our exit codes.
@@ -215,7 +216,7 @@ def gather(
     names = sorted({*by_id, *alone}, key=_order)
     if not ids:
         views = [view(name, by_id.get(name), records.get(name), now) for name in names]
-        since = now - 7 * DAY
+        since = now - SHOWN
         return [v for v in views if _active(by_id.get(v.id)) or _last(by_id.get(v.id), records.get(v.id)) > since], []
     chosen, unknown = [], []
     for identity in ids:

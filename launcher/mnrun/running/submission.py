@@ -99,7 +99,10 @@ def followed(number: str, submission: Submission) -> str:
 
 
 def record(number: str, submission: Submission) -> Queue:
-    """Record the submitted job for the other verbs. Return the queue, which lists it from now on."""
+    """Record the submitted job for the other verbs. Return the queue, which lists it from now on.
+
+    Raises UsageError, and cancels the job, if another user has made the directory of its records.
+    """
 
     def absolute(path: str) -> str:
         return os.path.abspath(path) if path else ""
@@ -115,7 +118,11 @@ def record(number: str, submission: Submission) -> Queue:
         split_output=spec.program.split_output,
         tasks=array_size(spec.batch.text("array")),
     )
-    job_dir.submitted(spec, request, submission.script)
     queue = submission.scheduler.user_queue(os.environ, Path.home(), float(spec.slurm_poll))
+    try:
+        job_dir.submitted(spec, request, submission.script)
+    except UsageError as error:  # the job itself would refuse to run
+        queue.cancel([number], "", [])
+        raise UsageError(f"job {number} was cancelled: {error.message}", error.remedy) from None
     queue.forget()
     return queue

@@ -9,6 +9,8 @@ import os
 import pwd
 import select
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LARGEST = 1 << 26  # characters of a file that a person writes
@@ -101,6 +103,44 @@ def foreign(path: Path) -> str:
         return "can be written by other users (chmod go-w)"
     place = exposed(path)
     return f"is below {place}, where other users may write" if place else ""
+
+
+@contextmanager
+def entered(path: Path) -> Iterator[int]:
+    """Yield the open directory `path`, which is the user's alone. Raises OSError for a link, or another user's.
+
+    Files are opened by their names in it. So it does not matter who renames a directory above.
+    """
+    place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        state = os.fstat(place)
+        if state.st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
+        if others_write(path, state):
+            raise PermissionError(errno.EPERM, "other users may write to it (chmod go-w)", str(path))
+        yield place
+    finally:
+        os.close(place)
+
+
+def content(place: int, name: str) -> str:
+    """Return the text of a file in an open directory. A link is not followed. Raises OSError."""
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+    with open(handle, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def shared_badly(path: Path) -> str:
+    """Return why other users could remove this user's directories in `path`, or "" if they cannot.
+
+    A directory of several users needs the sticky bit, and only root may own it. Raises OSError.
+    """
+    for state in (path.lstat(), path.stat()):
+        if state.st_uid not in (0, os.getuid()):
+            return "it belongs to another user"
+    if state.st_mode & stat.S_ISVTX or not others_write(path, state):
+        return ""
+    return "other users may write to it, and it has no sticky bit"
 
 
 def exposed(path: Path) -> str:

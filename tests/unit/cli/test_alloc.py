@@ -381,5 +381,6 @@ def test_a_batch_script_that_was_submitted_in_a_step(
     """It has the variables of that step."""
     files = {"/proc/11/status": "Name:\tbash\nPPid:\t10\nTracerPid:\t0\n", "/proc/10/cmdline": title}
     monkeypatch.setenv("SLURM_TASK_PID", "11")
-    mocker.patch.object(Path, "read_text", lambda path, **_: files[str(path)])
+    read = Path.read_text
+    mocker.patch.object(Path, "read_text", lambda path, **how: files.get(str(path)) or read(path, **how))
     assert copies(*IMAGE, "./app").code == code

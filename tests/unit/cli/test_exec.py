@@ -153,7 +153,7 @@ def test_several_jobs_are_named(mnrun: Terminal, jobs: Path) -> None:
     """So are several launches in one job. A launch whose mnrun is dead does not count."""
     running(jobs)
     running(jobs, "12-ghijkm")
-    (running(jobs, "14-abcdef") / launches.OWNER).write_text(f"{platform.node()} 4194305 1\n")
+    (running(jobs, "14-abcdef") / launches.OWNER).write_text(launches.mark(4194305))
     assert mnrun("exec", "ps").err == "mnrun: 2 jobs of yours run; name one of 12-abcdef, 12-ghijkm\n"
     assert mnrun("exec", "12", "ps").err == "mnrun: job 12 has 2 launches; name one of 12-abcdef, 12-ghijkm\n"
 

@@ -158,12 +158,12 @@ def test_status_believes_no_record_by_its_name(
     mnrun: Terminal, slurm: Slurm, jobs: Path, tmp_path: Path, mocker: MockerFixture, what: str
 ) -> None:
     """The launcher is a process of that start, and nobody else could have written the record."""
-    host, pid, start = launches.mark().split()
-    marks = {"gone": f"{host} 4194305 {start}", "another process": f"{host} {pid} {int(start) + 1}"}
+    pid, start, kernel = launches.mark().split(" ", 2)
+    marks = {"gone": launches.mark(4194305), "another process": f"{pid} {int(start) + 1} {kernel}"}
     base = tmp_path / "elsewhere" if what == "a link" else jobs
     folder = lives(base, "hosts-abcdef", marks.get(what, launches.mark()))
     if what == "open to others":
-        folder.chmod(0o770)
+        folder.chmod(0o772)
     if what == "a link":
         jobs.mkdir(parents=True)
         (jobs / "hosts-abcdef").symlink_to(folder)

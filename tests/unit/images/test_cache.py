@@ -223,6 +223,17 @@ def test_a_first_answer_makes_a_private_cache(tmp_path: Path) -> None:
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o700, 0o700]
 
 
+def test_a_first_answer_makes_a_private_place_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(L9) ~/.mnrun has the records of jobs, too."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = os.umask(0)
+    try:
+        cache.remember(cache.fact(tmp_path / ".mnrun/cache", ("what",)), "an answer")
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()] == [0o700, 0o700, 0o700]
+
+
 def test_a_link_is_removed_and_not_what_it_names(tmp_path: Path) -> None:
     kept, link = tmp_path / "kept", tmp_path / "link"
     (kept / "folder").mkdir(parents=True)

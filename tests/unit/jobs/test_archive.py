@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.jobs import archive, state, waiting
+from mnrun.jobs import archive, launches, state, waiting
 from mnrun.jobs.tail import Tail
 from mnrun.schedulers.queue import Job, Snapshot
 
@@ -43,6 +44,43 @@ def test_what_lies_there(tmp_path: Path) -> None:
     assert sorted(archive.read([tmp_path], ["8"])) == ["8_1"]
     assert archive.read([tmp_path / "nowhere"]) == {}
     assert archive.log(kept["7"]) == tmp_path / "7" / "1" / "log"
+
+
+def test_only_what_is_asked_for_is_looked_at(tmp_path: Path, mocker: MockerFixture) -> None:
+    """(L10) There may be thousands of old records: those that a verb does not show cost nothing but their names."""
+    for job in range(1, 100):
+        os.utime(made(tmp_path, str(job), 0), (1000, 1000))
+    made(tmp_path, "100", 0)
+    read = mocker.spy(archive, "content")
+    assert list(archive.read([tmp_path], since=2000)) == ["100"]
+    assert read.call_count == 3
+    assert list(archive.read([tmp_path], ["7"])) == ["7"]
+    assert read.call_count == 6
+    assert launches.folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("how", ["a link", "open to others", "another user's"])
+def test_no_record_of_another_user_is_believed(tmp_path: Path, mocker: MockerFixture, how: str) -> None:
+    """(S6) Whose directory it is, and not its name, says whose job it is."""
+    job = made(tmp_path / "real", "7", 0)
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/7").symlink_to(job)
+    base = tmp_path / ("base" if how == "a link" else "real")
+    if how == "open to others":
+        job.chmod(0o777)
+    if how == "another user's":
+        mocker.patch("os.getuid", return_value=4711)
+    assert archive.read([base]) == {}
+    assert archive.request(base / "7") is None
+
+
+def test_records_of_jobs_that_ended_long_ago_go(tmp_path: Path) -> None:
+    """(L10) Whenever a job is added. A job without an end may still run."""
+    for job, code, age in (("1", 0, 91), ("2", 3, 91), ("3", None, 91), ("4", 0, 89)):
+        then = time.time() - age * state.DAY
+        os.utime(made(tmp_path, job, code, time=then), (then, then))
+    archive.forget_some(tmp_path, time.time())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4"]
 
 
 def test_files_of_ranks(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_another_job_had_this_number(tmp_path: Path) -> None:
 
 def test_records_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "7").write_text("")
-    with pytest.raises(NodeError, match=r"cannot write to the job directory .*/7/0: Not a directory; name another"):
+    with pytest.raises(NodeError, match=r"cannot write to the job directory .*/7: Not a directory; name another"):
         started(tmp_path, outcome=Outcome(0))
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     records = job_dir.Records(tmp_path)
     records.write("a", "before")
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
@@ -173,19 +174,29 @@ def test_a_file_in_its_place_is_one_line(tmp_path: Path) -> None:
 
 def test_what_a_killed_launch_left_goes_with_the_next(tmp_path: Path) -> None:
     """Its host was this one and its process is gone: nobody else would tidy up."""
-    dead = leave(tmp_path, "6-old", f"{platform.node()} 4194305 1\n")  # above the kernel's highest pid
+    dead = leave(tmp_path, "6-old", launches.mark(4194305))  # above the kernel's highest pid
     with job_dir.opened(str(tmp_path), "7-abc", keep=False):
         assert not dead.exists()
 
 
-@pytest.mark.parametrize(
-    "owner",
-    [launches.mark(), "another-host 4194305 1\n", "", "odd", "a b c\n", f"{platform.node()} 4194305\n"],
-    ids=["alive", "elsewhere", "empty", "odd", "no numbers", "too little"],
-)
+GONE = launches.mark(4194305)
+MARKS = {
+    "alive": launches.mark(),
+    "another host": GONE.replace(platform.node(), "another"),
+    "another machine of this name": re.sub(r"[0-9a-f-]{36}", "0" * 36, GONE),
+    "another process namespace": re.sub(r"pid:\[\d+\]", "pid:[1]", GONE),
+    "an unknown namespace": f"4194305 1 {platform.node()} unknown\n",
+    "empty": "",
+    "odd": "odd",
+    "no numbers": "a b c\n",
+    "too little": f"{platform.node()} 4194305\n",
+}
+
+
+@pytest.mark.parametrize("owner", MARKS)
 def test_what_may_be_under_way_stays(tmp_path: Path, owner: str) -> None:
-    """A living process, another host's, or a mark that cannot be read: it is not ours to remove."""
-    other = leave(tmp_path, "6-other", owner)
+    """(R5) A living process, one elsewhere, or a mark that cannot be read: it is not ours to remove."""
+    other = leave(tmp_path, "6-other", MARKS[owner])
     with job_dir.opened(str(tmp_path), "7-abc", keep=False):
         assert (other / "log").exists()
 

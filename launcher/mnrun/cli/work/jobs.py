@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,10 @@ def status(ids: tuple[str, ...], as_json: bool, fresh: bool, job_dir: str | None
 def _views(ids: Sequence[str], bases: Sequence[Path], fresh: bool) -> tuple[list[JobView], list[str], float]:
     """Return what asking.views does, and without a scheduler here, what the records say."""
     changed = archive.changed(bases)  # before the records are read
-    by_id = _read(bases, ids)
+    by_id = _read(bases, ids, time.time() - state.SHOWN)
     if ids or at_hand(os.environ).is_here():
-        return asking.views(ids, by_id, user_queue, changed=changed, fresh=fresh)
+        read = partial(_read, bases)
+        return asking.views(ids, by_id, user_queue, read, changed=changed, fresh=fresh)
     return *state.gather(ids, (), (), by_id, time.time()), 0.0
 
 
@@ -263,8 +265,8 @@ def standing(name: str) -> object:
     return load.standing(os.environ, str(Path.home()))[name].value
 
 
-def _read(bases: Sequence[Path], ids: Sequence[str] = ()) -> dict[str, JobRecord]:
-    return archive.read(bases, ids)
+def _read(bases: Sequence[Path], ids: Sequence[str], since: float = 0) -> dict[str, JobRecord]:
+    return archive.read(bases, ids, since)
 
 
 def _text(bases: Sequence[Path]) -> str:

@@ -137,17 +137,22 @@ def _timeline(name: str, bases: Sequence[Path]) -> Timeline:
         record = by_id.get(name)
         if record is None:
             raise UsageError(f"no records of job {name} in {archive.named(bases)}", "mnrun status shows your jobs")
-        path = Path(record.folder, str(record.restart), records.TIMELINE)
+        path = archive.last_start(record) / records.TIMELINE
+        found = timeline.parse(archive.text(path.parent, path.name))
         remedy = "mnrun writes it when the job has ended"
     else:
         path, remedy = Path(name), "name a job's ID, or a file that --timeline has written"
-    try:
-        found = timeline.parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        found = None
+        found = timeline.parse(_text(path))
     if found is None:
         raise UsageError(f"there is no timeline in {path}", remedy)
     return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 __all__ = ["report", "why"]
