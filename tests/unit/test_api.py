@@ -18,7 +18,7 @@ from mnrun.api import Job
 from mnrun.errors import UsageError
 from mnrun.jobs import records
 from mnrun.jobs.records import Begun, Ended
-from mnrun.running import session
+from mnrun.running import session, submission
 from mnrun.schedulers import at_hand
 from unit.conftest import Shell
 
@@ -71,7 +71,7 @@ def test_it_takes_no_module_from_the_working_directory(tmp_path: Path, mocker: M
     for name in ("click", "mnrun", "shlex"):
         (tmp_path / f"{name}.py").write_text("open('ran', 'w')")
     found = {"PYTHONPATH": str(Path(mnrun.__file__).parents[1])}
-    assert sh('"$@"', *session.own_call(), "--version", environ=found).startswith(b"mnrun ")
+    assert sh('"$@"', *submission.own_call(), "--version", environ=found).startswith(b"mnrun ")
     assert not (tmp_path / "ran").exists()
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -382,19 +380,6 @@ def _plan(spec: JobSpec, allocation: Allocation | None, site: Site) -> Plan:
         return made
     note = f"job {allocation.job} is heterogeneous, and mnrun uses the first of its {allocation.components} components"
     return replace(made, notes=(*made.notes, note))
-
-
-# `python -m` would look for modules in the job's working directory first, where another user may be able to write. -P is
-# of Python 3.11. PYTHONPATH stays, since mnrun may be found by it.
-_ENTRY = "import sys; sys.path[:] = filter(None, sys.path); from mnrun.__main__ import entry; entry()"
-
-
-def own_call() -> tuple[str, ...]:
-    """Return the words that start this mnrun again: its program, or Python for `python -m mnrun` and mnrun.Job."""
-    typed = shutil.which(sys.argv[0]) or sys.argv[0]
-    if os.path.basename(typed) != "mnrun":
-        return (sys.executable, "-c", _ENTRY)
-    return (os.path.abspath(typed),)
 
 
 def token() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -21,6 +22,10 @@ from mnrun.planning import layout, plan, script
 from mnrun.running import outputs, session
 from mnrun.schedulers import BatchScheduler, at_hand
 from mnrun.schedulers.queue import Queue, array_size
+
+# `python -m` would look for modules in the job's working directory first, where another user may be able to write.
+# Python has -P since 3.11. PYTHONPATH stays, since mnrun may be found by it.
+_ENTRY = "import sys; sys.path[:] = filter(None, sys.path); from mnrun.__main__ import entry; entry()"
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     paper = plan.make(spec, script.on_paper(ranks), "JOB")
     scheduler = at_hand(os.environ)
     source = f" on {time.strftime('%Y-%m-%d')} by: {_caller()}"
-    call = (spec.batch.mnrun,) if spec.batch.mnrun else session.own_call()
+    call = (spec.batch.mnrun,) if spec.batch.mnrun else own_call()
     gpus = str(layout.gpus(spec.resources, ranks) or "")
     text = script.write(paper, scheduler, call, source)
     resources = replace(spec.resources, nodes=None if ranks.open else ranks.nnodes, gpus=gpus)
@@ -64,6 +69,14 @@ def _caller() -> str:
 
 def _typed() -> list[str]:
     return environment.masked(sys.argv[1:])
+
+
+def own_call() -> tuple[str, ...]:
+    """Return the words that start this mnrun again: its program, or Python for `python -m mnrun` and mnrun.Job."""
+    typed = shutil.which(sys.argv[0]) or sys.argv[0]
+    if os.path.basename(typed) != "mnrun":
+        return (sys.executable, "-c", _ENTRY)
+    return (os.path.abspath(typed),)
 
 
 def hand_in(submission: Submission) -> tuple[str, str]:

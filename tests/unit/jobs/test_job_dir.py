@@ -95,6 +95,7 @@ def test_it_stays_where_it_is_kept(tmp_path: Path) -> None:
         "step": "3",
         "user": "",
         "image": "",
+        "master": 0,
     }
 
 

@@ -26,7 +26,7 @@ from mnrun.connect import CONNECTS
 from mnrun.model import Plan, Site
 from mnrun.nodes import kit
 from mnrun.planning import show
-from mnrun.running import probe, session
+from mnrun.running import probe, session, submission
 from mnrun.schedulers import SCHEDULERS
 from unit.samples import RECORDED, recorded
 from unit.texts import GOLDEN, Expected
@@ -136,7 +136,7 @@ def test_a_storys_script(
     """The whole batch script of a job that nobody holds nodes for; scripts/lint has shellcheck read it."""
     mocker.patch("time.strftime", return_value="2026-01-01")
     mocker.patch.object(sys, "argv", ["mnrun", *told.words])
-    mocker.patch.object(session, "own_call", return_value=("/usr/local/bin/mnrun",))
+    mocker.patch.object(submission, "own_call", return_value=("/usr/local/bin/mnrun",))
     words = ("plan", "--format", "sbatch", *told.words[1:])
     expected(GOLDEN / request.node.callspec.params["told"] / "script.sh", answer(replace(told, words=words)))
 
