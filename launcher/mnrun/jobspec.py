@@ -126,6 +126,7 @@ class Program:
     script: str = ""  # runs once in the master container instead of `command`
     once: bool = False  # the command starts its own ranks: mpirun ./app
     shell: str = ""  # a shell instead: "terminal", or "input" for commands from standard input
+    cwd: str = "/"  # where mnrun was started. A runtime starts there, with its relative paths
     chdir: str = "/"
     umask: str = "0022"
     env: tuple[Variable, ...] = ()  # variables of every rank
@@ -160,6 +161,8 @@ class ContainerOptions:
     podman_root: str = ""  # on the nodes
     binds: tuple[Mount, ...] = ()
     home: str = ""  # "" if it is not mounted
+    # (path, place) of each path that the container must have, where links lead from a mounted directory to elsewhere
+    places: tuple[tuple[str, str], ...] = ()
     nv: bool = False  # without effect, since nodes with the driver have it on
 
     @property

@@ -143,6 +143,11 @@ class Box:
     privileged: bool = False
     hardened: bool = False
 
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Return all mounts. The home directory comes first, so that the user's mounts can lie above it."""
+        return (Mount(self.home), *self.binds) if self.home else self.binds
+
 
 @dataclass(frozen=True)
 class Step:

@@ -5,7 +5,8 @@
 # the rules). It adds the job's mark, and sets TMPDIR to PLACE in the node directory. Then it becomes WORDS.
 # An ADVERB, `./NAME.sh`, changes the variables, or WORDS, which are its "$@". This shell sources it, which costs no
 # process.
-# WORDS start in the job's directory. Without a container, rank.sh returns to the directory of its starter.
+# A runtime starts where the user started mnrun, so that relative paths in its options and variables mean what they mean
+# there. Without a container, WORDS start in the job's directory, and rank.sh returns to the directory of its starter.
 mnrun_posix=(${POSIXLY_CORRECT+env "POSIXLY_CORRECT=$POSIXLY_CORRECT"}) # `set +o posix` unsets it, and it is for WORDS
 set -euo pipefail +o posix
 mnrun_context=$1 mnrun_place=$mnrun_here/$2
@@ -76,5 +77,7 @@ for mnrun_adverb in "${mnrun_adverbs[@]}"; do source "$mnrun_adverb"; done
 if [[ $mnrun_place == */hold ]]; then # for join_container.sh
   while read -r mnrun_name; do printf '%s=%s\0' "$mnrun_name" "${!mnrun_name}"; done < <(compgen -e) >hold.env
 fi
+# Where the node lacks that directory, a path is looked for in one in which no engine can make it.
+[[ $mnrun_context == *-bare ]] || cd -- "$mnrun_cwd" 2>/dev/null || cd /proc
 ((${#mnrun_odd[@]} == 0)) || set -- env "${mnrun_odd[@]}" "$@"
 exec "${mnrun_posix[@]}" "$@"

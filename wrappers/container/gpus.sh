@@ -1,8 +1,18 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # job.sh
 # clean_env.sh sources this adverb for Apptainer and Singularity. It gives the container the node's NVIDIA driver where
-# the node has one and the user does not hide it.
+# the node has one and the user does not hide it. It leaves out the home directory where the node has none.
 # CUDA_VISIBLE_DEVICES holds the GPUs that the scheduler has granted. It goes along by itself.
 source ./mps.sh
+if [[ -n $mnrun_home && ! -e $mnrun_home ]]; then # Apptainer skips a home that a node lacks, but no other mount
+  mnrun_words=()
+  while (($#)); do
+    if [[ $1 == --bind && $2 == "$mnrun_home:$mnrun_home" ]]; then shift; else mnrun_words+=("$1"); fi
+    shift
+  done
+  set -- "${mnrun_words[@]}"
+fi
+# Apptainer also mounts the directory in which it starts. The plan has all that the container gets.
+export APPTAINER_NO_MOUNT="${APPTAINER_NO_MOUNT:+$APPTAINER_NO_MOUNT,}cwd" SINGULARITY_NO_MOUNT="${SINGULARITY_NO_MOUNT:+$SINGULARITY_NO_MOUNT,}cwd"
 if [[ -n $mnrun_no_gpu ]]; then
   unset APPTAINER_NV SINGULARITY_NV
   export APPTAINER_NO_NV=1 SINGULARITY_NO_NV=1 # this overrides the site's own settings

@@ -56,7 +56,7 @@ mnrun_unpack() { # Write the files of the kit. Return false where there is no ro
   local count name size text damaged="the kit was damaged on its way to this node" # a size counts bytes, as in the C locale
   read -rt "${MNRUN_WAIT:-3600}" count || exit 1
   [[ $count =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
-  mkdir bin steady tmp serve hold heard || return 1
+  mkdir bin steady tmp shm serve hold heard || return 1
   for ((; count > 0; count--)); do
     # Under pdsh, a lease that breaks off does not end (lease.sh). So each read has a limit there. It has none under
     # Slurm, where bash would make two system calls for each byte.

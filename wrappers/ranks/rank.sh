@@ -122,7 +122,9 @@ if [ "$mnrun_starter" = mpirun ] && [ -n "${PRTE_LAUNCHED-}" ]; then
   TMOUT=0 read -r _ <"$mnrun_here/there" # with the user's TMOUT, bash would end it
 fi
 
-if [ "$mnrun_starter" = srun ]; then cd "$mnrun_chdir" || exit 1; fi
+# mpirun starts a rank by the physical path. Through a link, PWD has the path that the user typed.
+# shellcheck disable=SC3013  # dash, bash and busybox have -ef
+if [ "$mnrun_starter" = srun ] || [ . -ef "$mnrun_chdir" ]; then cd "$mnrun_chdir" || exit 1; fi
 if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi

@@ -237,6 +237,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
         {
             "mnrun_id": plan.job,
             "mnrun_nodes": ",".join(plan.layout.nodes),
+            "mnrun_cwd": spec.program.cwd,
             "mnrun_chdir": spec.program.chdir,
             "mnrun_begin": begin,
             "mnrun_inside": "1" if spec.start.mode == "inside-out" else "",
@@ -246,6 +247,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
             "mnrun_silence": SILENCE if spec.hosts.names or pulse else "",
             "mnrun_runtime": spec.container.runtime,
             "mnrun_image": _compared(plan),
+            "mnrun_home": spec.container.home,
             "mnrun_podman": spec.container.podman_root,
             "mnrun_hardened": "1" if spec.container.hardened else "",
             "mnrun_starter": plan.starter,
@@ -298,7 +300,8 @@ def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str
 def user_variables(plan: Plan) -> tuple[Variable, ...]:
     """Return the variables of the ranks: ours, then the user's. The user's PATH keeps our `ssh` and `mpirun` in
     front."""
-    ours = rank_settings(alone=plan.alone, shm=shm_dir(plan.node_dir))
+    shm = f"{plan.node_dir}/shm" if plan.spec.container.image else shm_dir(plan.node_dir)
+    ours = rank_settings(alone=plan.alone, shm=shm)
     front = f"{plan.node_dir}/bin:" if plan.spec.start.mode == "inside-out" else ""
     return (
         *ours,

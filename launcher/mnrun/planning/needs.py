@@ -59,11 +59,17 @@ def on_node(spec: JobSpec, path: str) -> str:
     return _behind(_binds(spec), path) or path
 
 
+def place(spec: JobSpec, path: str) -> str:
+    """Return the place outside of the mounted directories to which links in `path` lead, or `path` itself."""
+    return dict(spec.container.places).get(path, path)
+
+
 def shown(spec: JobSpec, path: str) -> str:
     """Return the node's path of what the container shows at `path`, or "" if the image has it."""
     if not RUNTIMES[spec.container.runtime].CONTAINED:
         return path
-    shared = {place: place for place in (spec.container.home, spec.program.chdir) if place not in ("", "/")}
+    chdir = place(spec, spec.program.chdir)
+    shared = {folder: folder for folder in (spec.container.home, chdir) if folder not in ("", "/")}
     return _behind({**shared, **_binds(spec)}, path)
 
 

@@ -6,6 +6,7 @@ outside-in = mpirun( container( command ) )
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -280,17 +281,19 @@ def _boxed(spec: JobSpec, here: str, context: str, place: str, words: Words, adv
 def _box(spec: JobSpec, here: str, job: str) -> Box:
     """Return the container. mnrun's mounts come first, so that a user's mounts can lie above them."""
     program, container = spec.program, spec.container
-    mounts = [Mount(here)]
+    # A container may have a /dev/shm of its own. Apptainer then can mount nothing below that.
+    mounts = [Mount(here), Mount(kit.shm_dir(here), f"{here}/shm")]
     if spec.start.mode == "inside-out" or RUNTIMES[container.runtime].USERS:
         mounts += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
-    in_home = container.home and (program.chdir + "/").startswith(container.home + "/")
-    if not in_home and program.chdir != "/" and needs.on_node(spec, program.chdir) == program.chdir:
-        mounts.append(_mounted(spec, "the working directory", program.chdir, "--chdir"))
-    folder = PurePosixPath(program.script).parent
-    if folder.parts[1:2] and folder.parts[1] not in OF_IMAGES and not needs.shown(spec, str(folder)):
-        mounts.append(_mounted(spec, "the directory of --script", str(folder), "--script"))
+    chdir, folder = (needs.place(spec, path) for path in (program.chdir, os.path.dirname(program.script)))
+    in_home = container.home and (chdir + "/").startswith(container.home + "/")
+    if not in_home and chdir != "/" and needs.on_node(spec, chdir) == chdir:
+        mounts.append(_mounted(spec, "the working directory", chdir, "--chdir"))
+    if folder.strip("/") and folder.split("/")[1] not in OF_IMAGES and not needs.shown(spec, folder):
+        mounts.append(_mounted(spec, "the directory of --script", folder, "--script"))
     if program.split_output:
-        mounts.append(_mounted(spec, "the directory of --split-output", program.split_output, "--split-output"))
+        split = needs.place(spec, program.split_output)
+        mounts.append(_mounted(spec, "the directory of --split-output", split, "--split-output"))
     return Box(
         image=container.image_name,
         binds=(*mounts, *_above(spec, here)),

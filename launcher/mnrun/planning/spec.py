@@ -38,6 +38,7 @@ from mnrun.planning.values import (
     mount,
     mpi_args,
     of_home,
+    place,
     ports,
     room,
 )
@@ -50,10 +51,10 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     values = Values(_without_gpus(settings), around)
     start = _start(values, command)
     program = _program(values, command, shell, start)
-    hosts = _hosts(values, start)
+    container, hosts = _container(values), _hosts(values, start)
     return JobSpec(
         program=program,
-        container=_container(values),
+        container=replace(container, places=_places(program, container, around)),
         resources=_resources(values, start.launcher),
         start=start,
         hosts=hosts,
@@ -105,6 +106,7 @@ def _program(values: Values, command: Sequence[str], shell: str, start: Start) -
         script=script,
         once=bool(command) and os.path.basename(command[0]) in starters.PROGRAMS,
         shell=shell,
+        cwd=around.cwd,
         chdir=absolute(values.text("chdir") or ".", around),
         umask=around.umask,
         env=variables.merged((*variables.of_the_job(values), *forwarded)),
@@ -134,9 +136,18 @@ def _container(values: Values) -> ContainerOptions:
         hardened=values.flag("hardened"),
         podman_root=values.path("podman_root"),
         binds=tuple(mount(word, values.around) for word in dict.fromkeys(values.words("bind"))),
-        home="" if values.flag("no_home") else values.around.home,
+        home="" if values.flag("no_home") or values.around.home == "/" else values.around.home,
         nv=values.flag("nv"),
     )
+
+
+def _places(program: Program, container: ContainerOptions, around: Surroundings) -> tuple[tuple[str, str], ...]:
+    """Return (path, place) of the directories that the container must have, if links in its mounts lead elsewhere."""
+    shared = [mount.source for mount in container.binds if mount.target == mount.source]
+    mounted = [folder for folder in (container.home, *shared) if folder]
+    folders = filter(None, (program.chdir, os.path.dirname(program.script), program.split_output))
+    found = {folder: place(folder, mounted, around) for folder in folders}
+    return tuple((path, there) for path, there in found.items() if there != path)
 
 
 def _resources(values: Values, launcher: str) -> Resources:

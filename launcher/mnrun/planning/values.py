@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from mnrun.config.layers import Settings
 from mnrun.errors import Impossible, UsageError
@@ -28,6 +29,7 @@ class Surroundings:
     batch: bool = False  # for a batch job, whose variables get their values in the job
     as_given: bool = False  # by a batch script
     there: Callable[[str], bool] = lambda path: False  # returns whether a path exists on this machine
+    link: Callable[[str], str] = lambda path: ""  # returns the target of a symbolic link here, else ""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,19 @@ class Values:
 def absolute(path: str, around: Surroundings) -> str:
     # Not realpath: the target of a link may differ on the node.
     return os.path.normpath(os.path.join(around.cwd, path))
+
+
+def place(path: str, mounted: Iterable[str], around: Surroundings) -> str:
+    """Return the first place outside of the `mounted` directories to which links below them lead, or `path` itself."""
+    now = path
+    for _ in range(40):  # Linux follows no more (path_resolution(7))
+        folder = max((folder for folder in mounted if now.startswith(f"{folder}/")), key=len, default=now)
+        steps = (*map(str, reversed(PurePosixPath(now).parents)), now)
+        link = next((step for step in steps if len(step) > len(folder) and around.link(step)), "")
+        if not link:
+            return now
+        now = os.path.normpath(os.path.join(os.path.dirname(link), around.link(link), now[len(link) + 1 :]))
+    return path
 
 
 def of_home(path: str, around: Surroundings) -> str:

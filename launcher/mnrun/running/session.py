@@ -286,6 +286,7 @@ def spec_of(
         batch=batch,
         as_given=frozen,
         there=os.path.exists,
+        link=paths.link,
     )
     if not shell:
         command = _command(command, sources.command, path, "script" in settings)

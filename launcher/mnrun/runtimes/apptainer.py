@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from mnrun.errors import LaunchError
@@ -39,7 +40,7 @@ def hold(box: Box) -> Words:
 
 
 def join(box: Box) -> Words:
-    return _exec(replace(box, binds=(), image="instance://sharens_instance_MNRUN_HOLDER"))
+    return (*_begin(box), "--pwd", box.chdir, *box.args, "instance://sharens_instance_MNRUN_HOLDER")
 
 
 def ask(box: Box) -> Words:
@@ -56,6 +57,17 @@ def address(reference: str) -> str:
 
 
 def _exec(box: Box, *flags: str) -> Words:
-    binds = [word for mount in box.binds for word in ("--bind", str(mount))]
-    home = () if box.home else ("--no-home",)
-    return (BINARY, "-q", "exec", *flags, *home, *binds, "--pwd", box.chdir, *box.args, box.image)
+    # A site (apptainer.conf), a variable (APPTAINER_CONTAIN) or an argument (--fakeroot) may turn off what Apptainer
+    # mounts by default.
+    mounts = box.binds if _has_own_home(box) else box.mounts
+    binds = [word for mount in mounts for word in ("--bind", str(mount))]
+    return (*_begin(box, *flags), *binds, "--pwd", box.chdir, *box.args, box.image)
+
+
+def _begin(box: Box, *flags: str) -> Words:
+    return (BINARY, "-q", "exec", *flags, *(() if box.home else ("--no-home",)))
+
+
+def _has_own_home(box: Box) -> bool:
+    """Return whether the arguments of the user choose the home directory, which a mount would hide."""
+    return any(re.match(r"--(no-)?home\b|-H", word) for word in box.args)

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from mnrun.errors import Impossible, LaunchError
 from mnrun.images import reference as names
-from mnrun.jobspec import Mount
 from mnrun.model import Box, Words
 
 BINARY = "ch-run"
@@ -52,12 +51,11 @@ def address(reference: str) -> str:
 
 
 def _run(box: Box, *flags: str) -> Words:
-    mounts = (Mount(box.home), *box.binds) if box.home else box.binds
-    for mount in mounts:
+    for mount in box.mounts:
         if mount.options == "ro":
             raise Impossible(
                 f"charliecloud cannot mount {mount.source} read-only", "leave :ro out, or use --runtime podman"
             )
-    binds = [word for mount in mounts for word in ("--bind", f"{mount.source}:{mount.target or mount.source}")]
+    binds = [word for mount in box.mounts for word in ("--bind", f"{mount.source}:{mount.target or mount.source}")]
     # --write-fake: ch-run can make mount points, and programs can write anywhere (ch-run(1))
     return (BINARY, "--write-fake", "--no-passwd", *flags, *binds, "--cd", box.chdir, *box.args, box.image, "--")

@@ -22,7 +22,7 @@ def run(binary: str, box: Box, *flags: str) -> Words:
 
     At the end of its input, worker.sh ends, and the container with it.
     """
-    mounts = [word for mount in _mounts(box) for word in ("--mount", _mount(mount))]
+    mounts = [word for mount in box.mounts for word in ("--mount", _mount(mount))]
     return (
         *(binary, "run", "--rm", "--interactive", f"--label=mnrun.job={box.job}", *flags),
         *("--network=host", "--ipc=host", "--uts=host"),
@@ -66,10 +66,6 @@ def tracing(box: Box) -> Words:
     capability alone. It reaches no process outside of that namespace.
     """
     return () if box.privileged or box.hardened else ("--cap-add=SYS_PTRACE",)
-
-
-def _mounts(box: Box) -> tuple[Mount, ...]:
-    return (Mount(box.home), *box.binds) if box.home else box.binds
 
 
 def _mount(mount: Mount) -> str:

@@ -38,6 +38,14 @@ def fault(kind: str, path: str) -> str:
     return ""
 
 
+def link(path: str) -> str:
+    """Return the target of a symbolic link, or "" for any other path."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
 def _is_image(path: str) -> bool:
     """Return whether guards would take the path for an image (is_image in guard.sh)."""
     if os.path.isdir(path):

@@ -121,6 +121,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
         "mnrun_nodes='node01,node02'\n"
+        "mnrun_cwd='/'\n"
         "mnrun_chdir='/it'\\''s here'\n"
         "mnrun_begin='/it'\\''s here'\n"
         "mnrun_inside='1'\n"
@@ -130,6 +131,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
         "mnrun_silence=''\n"
         "mnrun_runtime='apptainer'\n"
         "mnrun_image='/app.sif'\n"
+        "mnrun_home=''\n"
         "mnrun_podman=''\n"
         "mnrun_hardened=''\n"
         "mnrun_starter='auto'\n"
@@ -158,6 +160,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
         "mnrun_nodes='node01,node02'\n"
+        "mnrun_cwd='/'\n"
         "mnrun_chdir='/run'\n"
         "mnrun_begin='/run'\n"
         "mnrun_inside=''\n"
@@ -167,6 +170,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
         "mnrun_silence=''\n"
         "mnrun_runtime='apptainer'\n"
         "mnrun_image='/app.sif'\n"
+        "mnrun_home=''\n"
         "mnrun_podman=''\n"
         "mnrun_hardened=''\n"
         "mnrun_starter='srun'\n"
@@ -215,8 +219,8 @@ def test_variables_of_the_ranks() -> None:
     job = job_spec(command=("./app",), image="/app.sif", env=variables)
     assert kit.files(make(job, 1, 1), {})["user.env"] == (
         f"{kit.FABRIC}{kit.UNBUFFERED}"
-        "export OMPI_MCA_btl_sm_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
-        "export OMPI_MCA_btl_vader_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
+        "export OMPI_MCA_btl_sm_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
+        "export OMPI_MCA_btl_vader_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
         "export A='it'\\''s'\n"
         "export PATH='/tmp/mnrun.7-abcdef/bin:/opt/bin:/bin'\n"
         "unset B\n"
@@ -235,8 +239,8 @@ def test_variables_of_ranks_that_are_alone_in_their_containers() -> None:
     )
     assert kit.files(make(job, 2, 2), {})["user.env"] == (
         f"{kit.FABRIC}{kit.UNBUFFERED}"
-        "export OMPI_MCA_btl_sm_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
-        "export OMPI_MCA_btl_vader_backing_directory='/dev/shm/mnrun.7-abcdef'\n"
+        "export OMPI_MCA_btl_sm_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
+        "export OMPI_MCA_btl_vader_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
         "export OMPI_MCA_btl_vader_single_copy_mechanism='none'\n"
         "export UCX_POSIX_USE_PROC_LINK='n'\n"
         "export MV2_SMP_USE_CMA='0'\n"
@@ -424,7 +428,7 @@ def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str,
     assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
         "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
     )
-    assert files == ([] if old else ["bin", "guard.sh", "heard", "hold", "own", "serve", "steady", "tmp"])
+    assert files == ([] if old else ["bin", "guard.sh", "heard", "hold", "own", "serve", "shm", "steady", "tmp"])
     assert not old or not (tmp_path / "node").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 from mnrun.config import layers
 from mnrun.errors import Impossible, LaunchError, UsageError
 from mnrun.jobspec import JobSpec, Mount, Variable
-from mnrun.planning import spec
+from mnrun.planning import spec, values
 from mnrun.planning.values import Surroundings
 from mnrun.runtimes import RUNTIMES
 from unit.samples import build, job_spec, make, setting
@@ -29,6 +29,7 @@ def test_a_minimal_job() -> None:
         command=("./app", "-n", "2"),
         image="/home/alice/run/app.sif",
         home="/home/alice",
+        cwd="/home/alice/run",
         chdir="/home/alice/run",
         env=(Variable("PYTHONNOUSERSITE", "1"),),
         launcher="mpirun",
@@ -83,6 +84,7 @@ def test_a_maximal_job() -> None:
         per="rank",
         binds=(Mount("/data", "/data"), Mount("/home/alice/run/in", "/in", "ro")),
         home="/home/alice",
+        cwd="/home/alice/run",
         chdir="/home/alice/run/sub",
         env=(
             Variable("SLURM_JOB_ID", "7"),
@@ -548,3 +550,32 @@ def test_modules_are_not_the_hosts() -> None:
     job = spec.build(merged, ("./app",), Surroundings("/home/alice/run", "/home/alice", {}, {}))
     said = "module load apptainer: not done, since it would change only this machine"
     assert said in make(job, 1).notes
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        ("/home/alice/scratch/run", "/scratch/alice/run"),  # which is a link too, but no mount hides it
+        ("/home/alice/scratch", "/scratch/alice"),
+        ("/home/alice/inner/run", "/home/alice/data/run"),
+        ("/home/alice/relative/run", "/home/data/run"),
+        ("/home/alice/loop/run", "/home/alice/loop/run"),
+        ("/home/alice", "/home/alice"),
+        ("/proj/link/run", "/proj/link/run"),
+        ("/shared/link/run", "/elsewhere/run"),
+    ],
+)
+def test_a_directory_behind_a_link(path: str, there: str) -> None:
+    """F2: what a link in a mounted directory leads to is mounted, too."""
+    links = {
+        "/home/alice/scratch": "/scratch/alice",
+        "/scratch/alice": "/lustre/alice",
+        "/home/alice/inner": "data",
+        "/home/alice/relative": "../data",
+        "/home/alice/loop": "loop",
+        "/home/alice": "/export/alice",
+        "/proj/link": "/elsewhere",
+        "/shared/link": "/elsewhere",
+    }
+    around = Surroundings(path, "/home/alice", {}, {}, link=lambda name: links.get(name, ""))
+    assert values.place(path, ["/home/alice", "/shared"], around) == there

@@ -24,6 +24,7 @@ MAXIMAL = Box(
 BOXES = {"minimal": MINIMAL, "maximal": MAXIMAL}
 
 BINDS = ("--bind", "/tmp/mnrun.7-abc:/tmp/mnrun.7-abc", "--bind", "/x:/etc/passwd", "--bind", "/data dir:/in:ro")
+HOME = ("--bind", "/home/alice:/home/alice")
 REST = ("--pwd", "/it's here", "--writable-tmpfs", "--no-mount", "hostfs", "/images/a b.sif")
 
 
@@ -55,9 +56,27 @@ def engine(name: str) -> dict[tuple[str, str], Words]:
 
 HELD = "instance://sharens_instance_MNRUN_HOLDER"
 EXPECTED: dict[tuple[str, str, str], Words] = {
-    ("apptainer", "node", "minimal"): ("apptainer", "-q", "exec", "--pid", "--pwd", "/home/alice/run", "/app.sif"),
-    ("apptainer", "rank", "minimal"): ("apptainer", "-q", "exec", "--pwd", "/home/alice/run", "/app.sif"),
-    ("apptainer", "hold", "minimal"): ("apptainer", "-q", "exec", "--sharens", "--pwd", "/home/alice/run", "/app.sif"),
+    ("apptainer", "node", "minimal"): (
+        "apptainer",
+        "-q",
+        "exec",
+        "--pid",
+        *HOME,
+        "--pwd",
+        "/home/alice/run",
+        "/app.sif",
+    ),
+    ("apptainer", "rank", "minimal"): ("apptainer", "-q", "exec", *HOME, "--pwd", "/home/alice/run", "/app.sif"),
+    ("apptainer", "hold", "minimal"): (
+        "apptainer",
+        "-q",
+        "exec",
+        "--sharens",
+        *HOME,
+        "--pwd",
+        "/home/alice/run",
+        "/app.sif",
+    ),
     ("apptainer", "join", "minimal"): ("apptainer", "-q", "exec", "--pwd", "/home/alice/run", HELD),
     ("apptainer", "node", "maximal"): ("apptainer", "-q", "exec", "--pid", "--no-home", *BINDS, *REST),
     ("apptainer", "rank", "maximal"): ("apptainer", "-q", "exec", "--no-home", *BINDS, *REST),
@@ -154,3 +173,11 @@ def test_what_a_node_needs_of_a_runtime() -> None:
         "charliecloud": ("ch-run", True),
         "host": ("", False),
     }
+
+
+@pytest.mark.parametrize("word", ["--home=/scratch:/home/alice", "-H", "--no-home"])
+def test_the_users_own_home_is_not_hidden(word: str) -> None:
+    """F9: home is mounted whatever the site says of it, but not where the user's arguments choose another, or none."""
+    words = RUNTIMES["apptainer"].node(replace(MINIMAL, args=(word,)))
+    assert "/home/alice:/home/alice" not in words
+    assert word in words

@@ -85,7 +85,7 @@ def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> No
     mkdir hold; HOME=$PWD; name=.apptainer/instances/app/$(uname -n)/$(id -un)/sharens_instance_
     mkdir -p "$name$$" "${name}other"; echo 1 >"/dev/shm/sharens_instance_$$"
     mkdir "${name}999999998" "${name}999999999" "${name}1"; touch -d @0 "${name}other" "${name}999999999" "${name}1"
-    bash -p -c "$1" "$PWD" clean_env.sh mpirun hold cat holder | sed "s/^[0-9]* $$/- -/"
+    bash -p -c "$1" "$PWD" clean_env.sh mpirun hold cat "$PWD/holder" | sed "s/^[0-9]* $$/- -/"
     ls -d "$name"* /dev/shm/sharens_instance_$$
     """
     said = node.sh(f"cd {node.path}\n{script}\n:", kit.spoken(kit.INTO)).decode().splitlines()
