@@ -187,7 +187,7 @@ if ((tasks > 1)); then
     env "${clean[@]}" srun --quiet --overlap --nodes="$SLURM_STEP_NUM_NODES" --ntasks="$SLURM_STEP_NUM_NODES" \
       --ntasks-per-node=1 --nodelist="$SLURM_STEP_NODELIST" --mem=0 --cpu-bind=none --mpi=none --input=all \
       --kill-on-bad-exit=0 --wait=0 --chdir=/ \
-      bash -p -c "$herald" herald "$place" "${SLURM_STEP_TASKS_PER_NODE:-1}" "${SLURMD_NODENAME:-}"
+      bash --norc -p -c "$herald" herald "$place" "${SLURM_STEP_TASKS_PER_NODE:-1}" "${SLURMD_NODENAME:-}"
   )
   herald_pid=$!
 fi

@@ -65,6 +65,8 @@ RULES: tuple[Rule, ...] = (
         for name in OF_HOSTS
     ),
     *(Rule(name, (INSIDE,), "bash declares it read-only, so an image's sh cannot read it back") for name in READ_ONLY),
+    Rule("SSH_CLIENT", CONTEXTS, "by it, each `bash -c` of the program would read ~/.bashrc (bash, SSH_SOURCE_BASHRC)"),
+    Rule("SSH2_CLIENT", CONTEXTS, "as SSH_CLIENT"),
     Rule("HOSTNAME", CONTEXTS, "it names the machine where mnrun runs, and not the node"),
     Rule("PMI_*", _INNER_MPIRUN, "an MPI program would behave as a rank of the surrounding step"),
     Rule("PMI2_*", _INNER_MPIRUN, "as PMI_*"),

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from mnrun.errors import UsageError
 
+# The bash of our scripts. It reads no file of the user's: with -c below an sshd, bash reads ~/.bashrc even with -p.
+# -p ignores BASH_ENV, CDPATH, SHELLOPTS and exported functions, by which a user could change our scripts (bash(1)).
+BASH = ("bash", "--norc", "-p")
+
 _COMMENT = re.compile(r"^[ \t]*#( .*)?\n", re.MULTILINE)
 
 

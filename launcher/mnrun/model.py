@@ -192,6 +192,7 @@ class Command:
     argv: Words
     nodes: Words = ()
     lease_dir: str = ""  # on each node: a directory for the lease of a serving step, if it has no standard input
+    mark: str = ""  # a line that comes before its own output, and before its errors
 
 
 @dataclass(frozen=True)

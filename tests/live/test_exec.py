@@ -18,6 +18,8 @@ from .reports import only_line
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
 from .test_ends import SECONDS, clean_soon
+from .test_hostile_user import in_home
+from .test_startup_files import NASTY
 
 pytestmark = pytest.mark.live
 
@@ -225,7 +227,8 @@ def test_exec_on_hosts(cluster: Cluster, rsh: str) -> None:
     ]
     with cluster.running(words) as job:
         job.saying(lambda said: said.out.count("up\n") == 4, "up on all hosts")
-        enters(cluster, "--rank", "3", node=cluster.nodes[1])
+        with in_home(cluster, {".bashrc": NASTY, "readers": ""}):  # (F1)
+            enters(cluster, "--rank", "3", node=cluster.nodes[1])
         states = checked("why", cluster.alice(["mnrun", "why", "--json"]).out)["ranks"]
         assert [(rank["rank"], rank["node"], rank["program"]) for rank in states] == [
             *((rank, cluster.nodes[rank // 2], "sleep 3600") for rank in range(4)),

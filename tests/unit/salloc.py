@@ -84,7 +84,7 @@ class Salloc:
         errors: IO[bytes],
     ) -> Salloc:
         assert piped
-        tie, _, _, script, *argv = command.argv
+        tie, _, _, _, script, *argv = command.argv
         assert (tie, os.path.basename(script)) == ("tied", "withdraw.sh"), "it ends with us, and so does the job"
         self.argv, self.heard = tuple(argv), events
         errors.write(self.said.encode())

@@ -35,7 +35,7 @@ stack() { # RANK PID: Print the stack of a program, by a debugger of its contain
     esac
     command -v gdb >/dev/null &&
       gdb -nx -p "$1" -batch -ex "set print frame-arguments none" -ex "thread apply all bt" 2>/dev/null | grep -E "^(#[0-9]|Thread )"'
-  words=(bash -p -c "$mnrun_into" "$mnrun_here" enter.sh "$1" sh -c "$tool" sh "$inside")
+  words=(bash --norc -p -c "$mnrun_into" "$mnrun_here" enter.sh "$1" sh -c "$tool" sh "$inside")
   { timeout -k 1 20 "${words[@]}" || timeout -k 1 20 sh -c "$tool" sh "$2" || true; } 2>/dev/null </dev/null |
     while IFS= read -r line; do [[ -z $line ]] || say stack "$mnrun_node" "$1" "$2" "${line:0:300}"; done
 }

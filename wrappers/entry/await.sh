@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The launcher starts the head with this text on the first node, as `bash -p -c AWAIT DIR WORDS…`. It becomes head.sh.
+# The launcher starts the head with this text on the first node, as `bash --norc -p -c AWAIT DIR WORDS…`. It becomes head.sh.
 # It waits for DIR, the job's directory, which this node's guard makes, and enters it as into.sh does.
 # Then it waits for the file `open`. The guard makes it once it has found all it needs. Now a process takes the guard's
 # pipe `gate` by a rename. The head takes it to start, and the guard takes it to end without a head.

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2206  # the fields that are split are numbers
-# The launcher starts this text on each node, as one word of srun or ssh: `bash -p -c BOOT DIR [CONTAINER WORDS…]`.
+# The launcher starts this text on each node, as one word of srun or ssh: `bash --norc -p -c BOOT DIR [CONTAINER WORDS…]`.
 # It makes DIR, the job's directory, for the user alone (0700). It reads the kit from standard input, writes the job's
 # files into DIR, and becomes the guard. If the lease ends before that, it removes DIR.
 # It says `here NODE` on standard output, or `fail NODE WHY`.
@@ -46,7 +46,7 @@ echo "$0 $mnrun_node $$ ${mnrun_stat[19]} $mnrun_boot" >own || mnrun_fail "canno
 # The undertaker notices when this process, or the guard that it becomes, is killed. It reads a pipe that only this
 # process writes, and is no child of the step. Until the kit is here, the undertaker can only remove the directory.
 # shellcheck disable=SC2016  # the undertaker's own shell expands these words
-exec {mnrun_life}> >(exec setsid --fork bash -p -c '
+exec {mnrun_life}> >(exec setsid --fork bash --norc -p -c '
   trap "" HUP INT TERM USR1 USR2
   read -r _ && exec bash -p ./undertaker.sh "$0"
   [[ ! -O . || ! . -ef $0 ]] || rm -rf -- "$0" "$0.lease"

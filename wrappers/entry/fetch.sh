@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The launcher starts PREPARE with this text on a node, as `bash -p -c FETCH pull_image.sh WORDS…`.
+# The launcher starts PREPARE with this text on a node, as `bash --norc -p -c FETCH pull_image.sh WORDS…`.
 # It runs the script that comes down standard input, after a line with its size. It needs no file, so no file remains.
 # It says `here NODE` on standard output.
 unset TMOUT GREP_OPTIONS # as in boot.sh

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The launcher starts this text on a node under pdsh, as `bash -p -c LEASE DIRECTORY WORDS…`
+# The launcher starts this text on a node under pdsh, as `bash --norc -p -c LEASE DIRECTORY WORDS…`
 # (schedulers/hosts/pdsh.py). WORDS start the guard (boot.sh).
 # pdsh closes the standard input of its commands. So the lease is a FIFO in DIRECTORY, beside the job's directory.
 # The text opens the FIFO for reading and writing, so it has no end of file (fifo(7)).

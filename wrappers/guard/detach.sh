@@ -11,7 +11,7 @@ detach() { # WORDS: Run WORDS outside the scheduler's step, and set mnrun_code t
   # shellcheck disable=SC2016  # its own words
   mnrun_run='mnrun_in=$1 mnrun_out=$2 mnrun_code=0
     "${@:3}" <&"$mnrun_in" >&"$mnrun_out" {mnrun_in}<&- {mnrun_out}>&- || mnrun_code=$?; echo "$mnrun_code"'
-  read -r mnrun_code < <(exec setsid --fork bash -p -c "$mnrun_run" bash "$mnrun_in" "$mnrun_out" "$@") || true
+  read -r mnrun_code < <(exec setsid --fork bash --norc -p -c "$mnrun_run" bash "$mnrun_in" "$mnrun_out" "$@") || true
   mnrun_code=${mnrun_code:-137} # a killed shell has written no code
   ((mnrun_code <= 128)) || memory_note
 }

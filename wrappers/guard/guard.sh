@@ -421,7 +421,7 @@ if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then
     exec {mnrun_hold}> >(box "$@")
     mnrun_holder=$!
   fi
-  set -- bash -p -c "$mnrun_into" "$mnrun_here" clean_env.sh inside-bare serve sh -c "$mnrun_into" "$mnrun_here" worker.sh
+  set -- bash --norc -p -c "$mnrun_into" "$mnrun_here" clean_env.sh inside-bare serve sh -c "$mnrun_into" "$mnrun_here" worker.sh
 fi
 if [[ -n $mnrun_joined ]]; then # head.sh starts the container of this node, in which wait_go.sh starts worker.sh
   exec {mnrun_asks}<>asks

@@ -11,7 +11,7 @@ is_left() { # DIRECTORY: Enter it, and test whether it belongs to a job that has
   ! lives "$pid" "$start" || return 1
   if { read -r pid start <undertaker; } 2>/dev/null && lives "$pid" "$start"; then return 1; fi
   # In a container with pids of its own, those of an outer job are not to be seen. A guard holds `up` open.
-  [[ ! -p up ]] || ! timeout 0.5 bash -pc ': >up'
+  [[ ! -p up ]] || ! timeout 0.5 bash --norc -p -c ': >up'
 }
 
 remains() { # Remove the remains of ended jobs, and print each directory
@@ -21,7 +21,7 @@ remains() { # Remove the remains of ended jobs, and print each directory
     [[ $place == /tmp/* || ! -O /tmp/${place##*/} ]] || continue # it goes or stays with its directory in /tmp
     ( # the subshell enters the directory
       is_left "$place" || exit 0
-      [[ ! -e stop.sh ]] || bash -p -c "$mnrun_into" "$place" stop.sh
+      [[ ! -e stop.sh ]] || bash --norc -p -c "$mnrun_into" "$place" stop.sh
       [[ ! -O . || ! . -ef $place ]] || rm -rf -- "$place"
       echo "$place"
     ) </dev/null 2>/dev/null || true

@@ -149,7 +149,7 @@ fi
 spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
 [[ $kind != file ]] || name_it
 { mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with $roomy"
-exec {life}> >(setsid bash -p -c "$(declare -f clean end_marked marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
+exec {life}> >(setsid bash --norc -p -c "$(declare -f clean end_marked marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT
 trap 'trap "" TERM INT HUP; exit 143' TERM INT HUP

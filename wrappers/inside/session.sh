@@ -4,6 +4,7 @@
 # sshd gives it a bare environment. So it loads the container's environment and the job's, and enters the job's
 # working directory. Then it runs the command.
 mnrun_here=${0%/*}
+unset SSH_CLIENT SSH2_CLIENT # by them, each `bash -c` of the program would read ~/.bashrc (bash, SSH_SOURCE_BASHRC)
 . "$mnrun_here/session.env"
 . "$mnrun_here/user.env"
 . "$mnrun_here/job.sh"

@@ -50,7 +50,9 @@ LogLevel VERBOSE
 ForceCommand exec /bin/sh $here/session.sh
 END
   # Open MPI 5 loses its daemons without a full PATH, even if mpirun has an absolute path.
-  if since 7 8; then echo "SetEnv \"PATH=$here/bin:$PATH\""; fi
+  # The login shell of this node's user reads files by its HOME, which may print or change PATH. At an SHLVL of 1, bash
+  # reads none below an sshd (bash, SSH_SOURCE_BASHRC). session.sh restores both.
+  if since 7 8; then echo "SetEnv \"PATH=$here/bin:$PATH\" HOME=$here SHLVL=1"; fi
   # Without this, a few connections without a login lock the master out.
   if since 9 8; then echo "PerSourcePenalties no"; fi
   # The keyword is mandatory up to 7.5. Privilege separation wants directories of root.

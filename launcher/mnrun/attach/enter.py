@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.model import Words
+from mnrun.model import Command, Words
 from mnrun.nodes import kit
 from mnrun.schedulers import SCHEDULERS
 from mnrun.schedulers.model import Beside
 
 
-def command(target: LaunchRecord, node: str, rank: int | None, words: Sequence[str], terminal: bool) -> Words:
+def command(target: LaunchRecord, node: str, rank: int | None, words: Sequence[str], terminal: bool) -> Command:
     """Return the command that runs `words` in the container of a rank, or of the first rank on `node`."""
     inner = kit.enter(target.node_dir, "" if rank is None else str(rank), tuple(words))
     return on_nodes(target, [node], inner, terminal)[0]
 
 
-def on_nodes(target: LaunchRecord, nodes: Sequence[str], words: Words, terminal: bool = False) -> list[Words]:
+def on_nodes(target: LaunchRecord, nodes: Sequence[str], words: Words, terminal: bool = False) -> list[Command]:
     """Return the commands that run `words` on these nodes of a launch.
 
     They carry the job's mark from their first process on, by which the guard ends them with the job.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from mnrun.attach import enter
 from mnrun.errors import NodeError
 from mnrun.jobs import archive
 from mnrun.jobs.launches import LaunchRecord
+from mnrun.model import Command
 from mnrun.nodes import kit
 from mnrun.system import commands
 
@@ -78,8 +79,8 @@ def standing(target: LaunchRecord, environ: Mapping[str, str]) -> tuple[list[Ran
     words = kit.node(target.node_dir, "why.sh")
     calls = enter.on_nodes(target, target.nodes, words)
 
-    def ask(call: Sequence[str]) -> tuple[str, str]:
-        done = commands.run(call, SECONDS, environ, instead="go to a machine that has it")
+    def ask(call: Command) -> tuple[str, str]:
+        done = commands.run(call.argv, SECONDS, environ, instead="go to a machine that has it")
         return done.stdout, commands.last_line(done.stderr) if done.returncode else ""
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from mnrun.errors import Impossible, RuntimeFailed, UsageError
-from mnrun.files import wrappers
+from mnrun.files import BASH, wrappers
 from mnrun.images import FILES, builders
 from mnrun.images.cache import delete
 from mnrun.model import Command, Words
@@ -115,7 +115,7 @@ def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], s
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     screen.command(builders.typed(words))
-    words = process.tied(("bash", "-p", str(wrappers()["build_group.sh"]), str(directory), *words))
+    words = process.tied((*BASH, str(wrappers()["build_group.sh"]), str(directory), *words))
     begin, last = time.monotonic(), deque[str](maxlen=LINES)
     with Signals(events), process.starting(words[0]):
         child = process.start("build", Command(words), dict(environ), events, piped=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mnrun.errors import Impossible, UsageError
+from mnrun.files import BASH
 from mnrun.images import FILES
 from mnrun.model import Words
 from mnrun.nodes import kit
@@ -62,21 +63,21 @@ def to_store(builder: str, tag: str, context: Path, arguments: Mapping[str, str]
     `podman` is the place of Podman's store (--podman-root).
     """
     words = ("--force-rm", "--tag", tag, "--file", "-", *_build_arguments(arguments), str(context))
-    return ("bash", "-p", "-c", kit.with_engines("build_image.sh"), "build_image.sh", builder, podman, *words)
+    return (*BASH, "-c", kit.with_engines("build_image.sh"), "build_image.sh", builder, podman, *words)
 
 
 def conversion(store: str, program: str, podman: str, place: Path, what: str, source: str, target: str) -> Words:
     """Return the words that make a file of a store's image (`what` is "file"), or the other way round ("store")."""
     script = "convert_image.sh"
     words = (store, podman, program, str(place), what, source, target)
-    return ("bash", "-p", "-c", kit.with_engines(script), script, *words)
+    return (*BASH, "-c", kit.with_engines(script), script, *words)
 
 
 def typed(words: Words) -> str:
     """Return the command of a build as a person would type it, and one of a conversion by the name of its script."""
     if words[0] != "bash":
         return shlex.join(words)
-    return shlex.join((words[5], "build", *words[7:]) if words[4] == "build_image.sh" else words[4:])
+    return shlex.join((words[6], "build", *words[8:]) if words[5] == "build_image.sh" else words[5:])
 
 
 def _build_arguments(arguments: Mapping[str, str]) -> Words:

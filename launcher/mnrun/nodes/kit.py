@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from mnrun import environment, nodeset
-from mnrun.files import lean, wrapper, wrappers
+from mnrun.files import BASH, lean, wrapper, wrappers
 from mnrun.files import spoken as spoken
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Command, Layout, Phase, Plan, Words
@@ -75,23 +75,22 @@ def _quoted(line: str) -> str:
     return shlex.quote(line) if re.search(r'["$`\\!]', line) else f'"{line}"'
 
 
-# bash -p ignores CDPATH, SHELLOPTS and exported functions, by which a user could change our scripts (bash(1)).
 def guard(plan_dir: str, container: Words) -> Words:
-    return ("bash", "-p", "-c", spoken(BOOT), plan_dir, *container)
+    return (*BASH, "-c", spoken(BOOT), plan_dir, *container)
 
 
 def fetch(script: str, words: Words) -> Words:
-    return ("bash", "-p", "-c", spoken(FETCH), script, *words)
+    return (*BASH, "-c", spoken(FETCH), script, *words)
 
 
 def head(plan_dir: str, words: Words) -> Words:
-    return ("bash", "-p", "-c", spoken(AWAIT), plan_dir, *words)
+    return (*BASH, "-c", spoken(AWAIT), plan_dir, *words)
 
 
 def node(plan_dir: str, script: str, *words: str) -> Words:
     """Return the words that run `script` of the job's directory on a node, after a check that the directory is this
     job's."""
-    return ("bash", "-p", "-c", spoken(INTO), plan_dir, script, *words)
+    return (*BASH, "-c", spoken(INTO), plan_dir, script, *words)
 
 
 def enter(plan_dir: str, rank: str, words: Words) -> Words:

@@ -13,7 +13,7 @@ from pathlib import Path
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, Impossible, NodeError
 from mnrun.facts import parse
-from mnrun.files import spoken, wrapper
+from mnrun.files import BASH, spoken, wrapper
 from mnrun.images import staged
 from mnrun.jobspec import Image, ImageKind, JobSpec
 from mnrun.model import Allocation, Box, Site
@@ -100,7 +100,7 @@ def _has_sshd(spec: JobSpec, environ: Mapping[str, str]) -> bool:
 
 
 def _facts(transport: Transport, spec: JobSpec) -> dict[str, HostFacts]:
-    answers = transport.ask(("bash", "-p", "-s", "--", spec.container.image_name), kit.asking_of_host().encode())
+    answers = transport.ask((*BASH, "-s", "--", spec.container.image_name), kit.asking_of_host().encode())
     if spec.hosts.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
 
         def explained(host: str) -> Answer:
@@ -190,7 +190,7 @@ def _stage(transport: Transport, spec: JobSpec, image_cache: Path, screen: Scree
     path = source.copy(spec.container.stage_dir, spec.hosts.ssh_user or getpass.getuser())
     if look:
         return spec.with_image(Image(ImageKind.FILE, path))
-    script = ("bash", "-p", "-c", wrapper(kit.EXPOSED) + wrapper("store_image.sh"), "store_image.sh")
+    script = (*BASH, "-c", wrapper(kit.EXPOSED) + wrapper("store_image.sh"), "store_image.sh")
     seconds = spec.container.pull_timeout
     answers = _brought(transport.ask((*script, "look", path, source.digest, source.path), seconds=seconds), spec)
     wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from mnrun.errors import LaunchError
 from mnrun.facts import by_node, parse, values
+from mnrun.files import BASH
 from mnrun.images import cache
 from mnrun.jobspec import BUILT_IN, JobSpec, Layer
 from mnrun.model import Allocation, Box, Site, Words
@@ -98,7 +99,7 @@ class Probe:
             return []
         names = layout.lay_out(self.spec, self.allocation).nodes
         try:
-            answers = by_node(parse(self._answer(names, ("bash", "-p", "-c", kit.asking()))))
+            answers = by_node(parse(self._answer(names, (*BASH, "-c", kit.asking()))))
         except LaunchError:
             return []
         networks = {node: network_facts(facts) for node, facts in answers.items()}
@@ -110,8 +111,7 @@ class Probe:
     def _of_mpi(self) -> Words:
         spec = self.spec
         return (
-            "bash",
-            "-p",
+            *BASH,
             "-c",
             kit.asking_of_mpi(),
             kit.NODE,

@@ -43,7 +43,7 @@ class Scheduler(Protocol):
     ) -> str:
         """Return the output of a short command on these nodes. Raises SchedulerError."""
 
-    def beside(self, place: Beside, words: Words) -> list[Words]:
+    def beside(self, place: Beside, words: Words) -> list[Command]:
         """Return the commands that run `words` once on each of these nodes of a running job, beside its ranks."""
 
     def why_down(self, names: Sequence[str]) -> dict[str, str]:

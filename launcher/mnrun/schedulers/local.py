@@ -37,8 +37,8 @@ def command(step: Step, plan: Plan, site: Site) -> Command:
     return Command(step.argv)
 
 
-def beside(place: Beside, words: Words) -> list[Words]:
-    return [words]
+def beside(place: Beside, words: Words) -> list[Command]:
+    return [Command(words)]
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

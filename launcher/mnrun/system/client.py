@@ -7,11 +7,13 @@ import re
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import IO
 
-from mnrun.model import Words
+from mnrun.model import Command
 from mnrun.system.process import starting, tied
 
 # srun's line about a command that failed as its only task. The exit code says the same. prterun may leave a blank.
@@ -19,19 +21,42 @@ EXITED = re.compile(rb" *srun: error: \S+: task 0: Exited with exit code \d+")
 PASSED = (signal.SIGTERM, signal.SIGHUP)
 
 
-def run(words: Words, environ: Mapping[str, str], own: re.Pattern[bytes], output: int | None = None) -> int:
+def run(command: Command, environ: Mapping[str, str], own: re.Pattern[bytes], output: int | None = None) -> int:
     """Return the exit code of a command. Whole lines of its errors that match `own` are left out.
 
-    `output` is an open file in place of mnrun's output.
+    So is everything before its mark, until which it has no input. `output` is an open file in place of mnrun's output.
     """
+    words, mark = command.argv, f"{command.mark}\n".encode() if command.mark else b""
+    fed, heard = (subprocess.PIPE, subprocess.PIPE) if mark else (None, output)
     with starting(words[0]):
-        process = subprocess.Popen(tied(words), env=environ, stdout=output, stderr=subprocess.PIPE, bufsize=0)
+        process = subprocess.Popen(tied(words), env=environ, stdin=fed, stdout=heard, stderr=subprocess.PIPE, bufsize=0)
     assert process.stderr is not None
     with _patient(process):
-        for data in without(chunks(process.stderr.fileno()), own):
+        copier = threading.Thread(target=_copy, args=(process.stdin, process.stdout, output or 1, mark), daemon=True)
+        if mark:
+            copier.start()
+        for data in without(after(chunks(process.stderr.fileno()), mark), own):
             write(2, data)
+        if mark:
+            copier.join()
         code = process.wait()
     return 128 - code if code < 0 else code
+
+
+def _copy(target: IO[bytes], source: IO[bytes], output: int, mark: bytes) -> None:
+    """Copy a command's output from its mark on, and its input meanwhile."""
+    feeder = threading.Thread(target=_feed, args=(target,), daemon=True)
+    with source, suppress(BrokenPipeError):  # nobody reads any more, and the command learns it
+        for data in after(chunks(source.fileno()), mark):
+            if not feeder.ident:
+                feeder.start()
+            write(output, data)
+
+
+def _feed(target: IO[bytes]) -> None:
+    with suppress(OSError), target:  # the command reads no more, or there is no input
+        for data in chunks(0):
+            write(target.fileno(), data)
 
 
 def chunks(source: int) -> Iterator[bytes]:
@@ -48,6 +73,19 @@ def write(target: int, data: bytes) -> None:
             view = view[os.write(target, view) :]
         except BlockingIOError:
             select.select((), (target,), ())
+
+
+def after(parts: Iterator[bytes], mark: bytes) -> Iterator[bytes]:
+    """Yield the bytes after the first `mark`, or all of them at the end if there is none."""
+    before = b""
+    for data in parts:
+        before += data
+        _, found, rest = before.partition(mark) if mark else (b"", True, before)
+        if found:
+            yield rest
+            yield from parts
+            return
+    yield before
 
 
 def without(parts: Iterator[bytes], own: re.Pattern[bytes]) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -16,9 +17,10 @@ def load(names: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
     """
     if not names:
         return environ
-    argv = ("bash", "-c", spoken("modules.sh"), "mnrun", *names)
+    mark = os.urandom(8).hex()
+    argv = ("bash", "--norc", "-c", spoken("modules.sh"), mark, *names)
     done = subprocess.run(argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    output = done.stdout.decode("utf-8", "surrogateescape")
+    output = done.stdout.decode("utf-8", "surrogateescape").partition(f"{mark}\0")[2]
     if done.returncode:
         errors = " | ".join(done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:])
         raise Impossible(f"{output.strip()}" + (f": {errors}" if errors else ""), "see `module avail`")

@@ -24,7 +24,7 @@ from itertools import groupby
 from typing import IO, Optional, Protocol
 
 from mnrun.errors import NodeError, SchedulerError
-from mnrun.files import spoken, wrappers
+from mnrun.files import BASH, spoken, wrappers
 from mnrun.model import Command, Listed, Words
 from mnrun.system.terminal import background
 
@@ -105,7 +105,7 @@ class Child:
 
         Each later write must have at most PIPE_BUF bytes.
         """
-        self._words.put(("bash", "-p", "-c", spoken("pulse.sh")))
+        self._words.put((*BASH, "-c", spoken("pulse.sh")))
 
     def close(self) -> None:
         """End its input after all data was sent."""
@@ -266,7 +266,7 @@ def ask(argv: Words, seconds: float = PROBE) -> str:
 
 
 def _deaf(argv: Words) -> Words:
-    return ("bash", "-p", str(wrappers()["deaf.sh"]), *argv)
+    return (*BASH, str(wrappers()["deaf.sh"]), *argv)
 
 
 def tied(argv: Words) -> Words:

@@ -12,6 +12,7 @@ from mnrun import versioned
 from mnrun.cli.work import why
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
+from mnrun.model import Command
 from mnrun.schedulers import hosts, slurm
 from mnrun.schedulers.model import Trace
 from mnrun.schedulers.queue import Job
@@ -46,8 +47,8 @@ def became(mocker: MockerFixture) -> list[tuple[str, ...]]:
     """Return the list that gets the words of each command that enters a job."""
     commands: list[tuple[str, ...]] = []
 
-    def run(words: tuple[str, ...], environ: dict[str, str], own: object, output: int | None) -> int:
-        commands.append(words)
+    def run(command: Command, environ: dict[str, str], own: object, output: int | None) -> int:
+        commands.append(command.argv)
         return 0
 
     mocker.patch.object(client, "run", run)

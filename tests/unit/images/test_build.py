@@ -59,8 +59,8 @@ def test_the_words_of_builders() -> None:
         *(f"{place}/image.sif", f"{place}/image.def"),
     )
     words = builders.to_store("podman", "app:1", Path("/here"), {}, "/scratch")
-    assert words[:3] == ("bash", "-p", "-c")
-    assert words[4:7] == ("build_image.sh", "podman", "/scratch")
+    assert words[:4] == ("bash", "--norc", "-p", "-c")
+    assert words[5:8] == ("build_image.sh", "podman", "/scratch")
     assert builders.typed(words) == "podman build --force-rm --tag app:1 --file - /here"
 
 

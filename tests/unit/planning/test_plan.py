@@ -447,8 +447,11 @@ def test_a_plan_of_hosts_names_them() -> None:
         show.as_text(launch_plan, hosts.SITE, judgement, True),
         show.as_json(launch_plan, hosts.SITE, judgement),
     )
-    assert """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """ in text
-    assert """   ssh node01 "env MNRUN_NODE=node01 bash -p -c '<await.sh>' /tmp/mnrun.7-abcdef """ in text
+    assert (
+        """   pdsh -R ssh -w 'node[01-02]' "env MNRUN_NODE=%h bash --norc -p -c '<boot.sh>' /tmp/mnrun.7-abcdef """
+        in text
+    )
+    assert """   ssh node01 "env MNRUN_NODE=node01 bash --norc -p -c '<await.sh>' /tmp/mnrun.7-abcdef """ in text
     shown = {step["phase"]: step for step in checked("plan", data)["steps"]}
     assert [(shown[phase]["argv"], shown[phase]["nodes"]) for phase in ("serve", "await", "run")] == [
         (list(launch_plan.step(Phase.SERVE).argv), ["node01", "node02"]),

@@ -363,7 +363,15 @@ def test_guards_that_were_killed_are_swept_after(launch: Launcher, stage: Stage,
     with pytest.raises(NodeError):
         launch(Play(go=say(*RANKS) + ended("serve", 137), close=[]))
     assert stage.order == ["serve", "run", "sweep"]
-    assert stage.argv["sweep"][-6:] == ("bash", "-p", "-c", kit.spoken("into.sh"), "/tmp/mnrun.7-abcdef", "stop.sh")
+    assert stage.argv["sweep"][-7:] == (
+        "bash",
+        "--norc",
+        "-p",
+        "-c",
+        kit.spoken("into.sh"),
+        "/tmp/mnrun.7-abcdef",
+        "stop.sh",
+    )
     sweep = stage.started["sweep"].played
     assert sweep.stdin is not None
     assert sweep.stdin.closed

@@ -84,7 +84,7 @@ def test_outside_in_asks_once(node: Node, image: Path) -> None:
         assert (spec.start.launcher, spec.start.mpi, spec.start.undecided) == ("mpirun", "openmpi", ())
         assert verdict is not None
     (words,) = node.questions
-    assert words[:3] == ("bash", "-p", "-c")
+    assert words[:4] == ("bash", "--norc", "-p", "-c")
     assert words[-1] == str(image)
     image.write_text("another")
     resolve(of(image, mode="outside-in"))

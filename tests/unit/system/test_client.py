@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from mnrun.errors import SchedulerError
+from mnrun.model import Command
 from mnrun.system import client
 from mnrun.system.client import EXITED
 from unit.conftest import Shell
@@ -35,16 +36,27 @@ def test_the_clients_own_line_is_left_out(chunks: list[bytes], shown: list[bytes
 SCRIPT = """
 import os, re, sys
 from mnrun.system import client
-sys.exit(client.run(tuple(sys.argv[1:]), os.environ, re.compile(rb"srun: x")))
+from mnrun.model import Command
+sys.exit(client.run(Command(tuple(sys.argv[2:]), mark=sys.argv[1]), os.environ, re.compile(rb"srun: x")))
 """
 
 
 @pytest.mark.parametrize(("last", "code"), [("exit 7", 7), ("kill -TERM $$", 143)])
 def test_its_streams_and_its_code_are_the_commands(sh: Shell, last: str, code: int) -> None:
-    script = 'python=$1 text=$2; shift 2; PYTHONPATH=$1 "$python" -c "$text" sh -c "$2" 2>&1'
     inner = f"cat; echo 'srun: x' >&2; echo err >&2; {last}"
+    assert _run(sh, "", inner, code) == b"in\nerr\n"
+
+
+def test_what_a_login_shell_prints_before_the_mark_is_left_out(sh: Shell) -> None:
+    """(F1)"""
+    inner = "echo welcome; echo noise >&2; printf half; echo MARK; echo MARK >&2; cat; exec 1>&-; echo err >&2; exit 7"
+    assert _run(sh, "MARK", inner, 7) == b"in\nerr\n"
+
+
+def _run(sh: Shell, mark: str, inner: str, code: int) -> bytes:
+    script = 'python=$1 text=$2; shift 2; PYTHONPATH=$1 "$python" -c "$text" "$2" sh -c "$3" 2>&1'
     path = next(entry for entry in sys.path if entry.endswith("/launcher"))
-    assert sh(script, sys.executable, SCRIPT, path, inner, stdin=b"in\n", code=code) == b"in\nerr\n"
+    return sh(script, sys.executable, SCRIPT, path, mark, inner, stdin=b"in\n", code=code)
 
 
 def test_a_client_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,4 +67,4 @@ def test_a_client_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("subprocess.Popen", absent)
     with pytest.raises(SchedulerError, match="srun is not on PATH"):
-        client.run(("srun",), {}, re.compile(b""))
+        client.run(Command(("srun",)), {}, re.compile(b""))

@@ -15,6 +15,7 @@ from mnrun.cli.parsing import print_json
 from mnrun.config import load
 from mnrun.errors import Impossible, UsageError
 from mnrun.facts import by_node, parse
+from mnrun.files import BASH
 from mnrun.jobspec import JobSpec
 from mnrun.nodes import kit, survey
 from mnrun.nodes.survey import NO, OK, PART, Finding, Findings, NodeSurvey, node_survey
@@ -110,7 +111,7 @@ def _refuse(rows: list[Finding], view: session.View | None, login: bool) -> None
 
 def _surveys(spec: JobSpec) -> dict[str, NodeSurvey]:
     """Return node -> its survey. Raises LaunchError if a node does not answer."""
-    words = ("bash", "-p", "-c", kit.survey())
+    words = (*BASH, "-c", kit.survey())
     if spec.hosts.names:
         from mnrun.running import hosts
 

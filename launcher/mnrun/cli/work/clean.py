@@ -14,6 +14,7 @@ from mnrun import nodeset
 from mnrun.cli.work import jobs as verbs
 from mnrun.cli.work.jobs import bases_of, standing
 from mnrun.errors import UsageError
+from mnrun.files import BASH
 from mnrun.images import cache
 from mnrun.jobs import archive, state
 from mnrun.nodes import kit
@@ -50,7 +51,7 @@ def _refuse(what: str, **others: object) -> None:
 
 def _nodes() -> None:
     """Remove the directories of jobs that were killed outright. Directories of jobs that still run stay."""
-    words = ("bash", "-p", "-c", kit.remains())
+    words = (*BASH, "-c", kit.remains())
     scheduler = at_hand(os.environ)
     if scheduler.job(os.environ):
         allocation, _ = scheduler.current(os.environ)

@@ -17,6 +17,7 @@ from mnrun.cli.work.clean import age_of, cache_of, remove_images, size_of
 from mnrun.config import load
 from mnrun.errors import RuntimeFailed, UsageError
 from mnrun.facts import parse
+from mnrun.files import BASH
 from mnrun.images import FILES, STORES, TAGGERS, builders, cache, cosign, definitions, inspection, recipes, reference
 from mnrun.images import build as building
 from mnrun.jobspec import ImageKind, JobSpec
@@ -245,17 +246,8 @@ def verify(name: str, key: str, **options: object) -> None:
         digest = Path(place).stem.replace("-", ":")  # the cache names files by the digest of the image in the registry
         if in_registry := reference.by_digest(image.name, digest):
             signature, program = cosign.signature(in_registry, key), ""
-    words = (
-        "bash",
-        "-p",
-        "-c",
-        kit.verifying(),
-        kit.NODE,
-        node_probe.cache,
-        place,
-        os.path.abspath(key) if key else "",
-        program,
-    )
+    key = os.path.abspath(key) if key else ""
+    words = (*BASH, "-c", kit.verifying(), kit.NODE, node_probe.cache, place, key, program)
     answer = SCHEDULERS[node_probe.site.scheduler].on_each(allocation, names, words, os.environ)
     found = inspection.copies(parse(answer), names, signature)
     screen.table(("NODES", "DIGEST", "SIGNATURE"), inspection.table(found))

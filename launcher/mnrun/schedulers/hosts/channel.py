@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+FILES = "see the files that it reads there, such as ~/.bashrc"
 BROKEN = "the connection to it broke"
 GONE = 255  # for a command whose connection went before it could say how it ended
 
@@ -52,6 +53,63 @@ class Unopened:
 
     def cut(self) -> None:
         pass
+
+
+class Marked:
+    """A channel to a command that a login shell starts. It begins at a mark (login_shell.py).
+
+    Until then it drops the output, and holds the input back. The errors are those of the ssh client if no mark comes.
+    """
+
+    def __init__(self, channel: Channel, mark: str) -> None:
+        self._channel = channel
+        self._mark = f"{mark}\n".encode()
+        self._before = {1: b"", 2: b""}  # stream -> what came before its mark
+        self._begun = threading.Event()  # or the output has ended
+        self._marked = self._cut = False
+
+    def receive(self, stream: int) -> bytes:
+        while data := self._channel.receive(stream):
+            if stream not in self._before:
+                return data
+            _, found, rest = (self._before[stream] + data).partition(self._mark)
+            if not found:
+                self._before[stream] += data
+                continue
+            del self._before[stream]
+            if stream == 1:
+                self._marked = True
+                self._begun.set()
+            if rest:
+                return rest
+        if stream == 1:
+            self._begun.set()
+            return b""
+        before = self._before.pop(stream, None)
+        self._begun.wait()  # a user's file may have closed the errors
+        return b"" if before is None or self._marked else self._unbegun(before)
+
+    def send(self, data: bytes) -> None:
+        if data:
+            self._begun.wait()
+            self._channel.send(data)
+
+    def shut(self) -> None:
+        self._channel.shut()
+
+    def wait(self) -> int | None:
+        return self._channel.wait()
+
+    def cut(self) -> None:
+        self._cut = True
+        self._channel.cut()
+
+    def _unbegun(self, before: bytes) -> bytes:
+        """Return the errors of a command that has not begun: those of the ssh client, or the login shell's end."""
+        code = self._channel.wait()
+        if self._cut:
+            return f"its login shell did not begin in time: {FILES}".encode()
+        return before if code is None else f"its login shell ended with {code}: {FILES}".encode()
 
 
 def why(channel: Channel) -> str:

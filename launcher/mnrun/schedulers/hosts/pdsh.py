@@ -10,13 +10,14 @@ from __future__ import annotations
 import queue
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from mnrun.files import BASH
 from mnrun.jobspec import JobSpec
 from mnrun.model import Command, Words
 from mnrun.nodes import kit
 from mnrun.schedulers.hosts import login_shell
-from mnrun.schedulers.hosts.channel import BROKEN, GONE, Channel, Thread, lines, thread
+from mnrun.schedulers.hosts.channel import BROKEN, GONE, Channel, Marked, Thread, lines, thread
 from mnrun.schedulers.hosts.leases import Lease
 from mnrun.schedulers.hosts.transport import Transport
 from mnrun.system import process
@@ -54,8 +55,10 @@ class PdshTransport(Transport):
             "PDSH_SSH_ARGS_APPEND": " ".join([environ.get("PDSH_SSH_ARGS_APPEND", ""), *options]).strip(),
         }
 
-    def connect(self, node: str, argv: Words) -> ProcessChannel:
-        return ProcessChannel(("ssh", "-T", *self._options, "--", node, login_shell.line(argv)), lost=SSH_FAILED)
+    def connect(self, node: str, argv: Words) -> Marked:
+        mark = login_shell.mark()
+        ssh = ("ssh", "-T", *self._options, "--", node, login_shell.line(argv, mark))
+        return Marked(ProcessChannel(ssh, lost=SSH_FAILED), mark)
 
     def prompt(
         self, name: str, node: str, argv: Words, environ: dict[str, str], events: queue.SimpleQueue[Event]
@@ -69,15 +72,20 @@ class PdshTransport(Transport):
         """Start a command on its nodes, with a lease. A serving step has it by pdsh, and a FIFO on each node."""
         if not command.lease_dir:
             return super().lease(name, command, events)
-        argv = ("bash", "-p", "-c", kit.spoken(kit.LEASE), command.lease_dir, *command.argv)
+        argv = (*BASH, "-c", kit.spoken(kit.LEASE), command.lease_dir, *command.argv)
+        mark = login_shell.mark()
         with starting("pdsh"):
-            output = self.connect_all(command.nodes, argv)
-        return PdshLease(name, command.nodes, output, events, FifoWriter(self, command.lease_dir))
+            output = self.connect_all(command.nodes, argv, mark)
+        return PdshLease(name, command.nodes, output, events, FifoWriter(self, command.lease_dir), mark)
 
-    def connect_all(self, nodes: Sequence[str], argv: Words) -> ProcessChannel:
-        """Start a command on these hosts by one pdsh, without an input. Its output has the lines of all."""
+    def connect_all(self, nodes: Sequence[str], argv: Words, mark: str) -> ProcessChannel:
+        """Start a command on these hosts by one pdsh, without an input. Its output has the lines of all.
+
+        The lines of each host begin with `MARK.HOST`, on both streams.
+        """
         # pdsh replaces %h and its kin in the command. So %h stands in the open, and every other % is doubled.
-        line = f"exec env MNRUN_NODE=%h {login_shell.unpacking(argv).replace('%', '%%')}"
+        text = login_shell.unpacking(argv, mark).replace("%", "%%").replace(mark, f"{mark}.%h")
+        line = f"exec env MNRUN_NODE=%h {text}"
         # -f starts all at the same time. A serving step lives as long as its job, so a host beyond the fanout would
         # never begin.
         pdsh = ("pdsh", "-R", "ssh", "-S", "-N", "-f", str(len(nodes)), *self._user, "-w", ",".join(nodes), line)
@@ -99,7 +107,8 @@ class FifoWriter:
     def say(self, word: str, nodes: Sequence[str]) -> None:
         if not nodes:
             return
-        channel = self._transport.connect_all(nodes, ("sh", "-c", kit.spoken(kit.INTO), self._lease_dir, "say", word))
+        argv = ("sh", "-c", kit.spoken(kit.INTO), self._lease_dir, "say", word)
+        channel = self._transport.connect_all(nodes, argv, login_shell.mark())
         for stream in (1, 2):
             list(lines(channel, stream))
         channel.wait()
@@ -109,10 +118,17 @@ class PdshLease(Lease):
     """A lease with the output of one pdsh for all hosts, and a writer to each host's FIFO."""
 
     def __init__(
-        self, name: str, nodes: Sequence[str], output: Channel, events: queue.SimpleQueue[Event], writer: FifoWriter
+        self,
+        name: str,
+        nodes: Sequence[str],
+        output: Channel,
+        events: queue.SimpleQueue[Event],
+        writer: FifoWriter,
+        mark: str,
     ) -> None:
         super().__init__(name, nodes, events)
         self._output = output
+        self._mark = mark
         self._writer = writer
         self._input: queue.Queue[tuple[bytes, Sequence[str]]] = queue.Queue()
         self._lost: set[str] = set()  # an ssh to a lost host would hold up the others
@@ -157,7 +173,7 @@ class PdshLease(Lease):
                 self._writer.pour(data, nodes)
 
     def _read(self, kind: str, stream: int) -> None:
-        for line in lines(self._output, stream):
+        for line in begun(lines(self._output, stream), self._mark, self._nodes, errors=stream == 2):
             complaint = COMPLAINT.search(line)
             node, code = (complaint[1], int(complaint[2])) if complaint else ("", 0)
             if node in self._nodes and (not self._closed or code == SSH_FAILED):
@@ -170,3 +186,23 @@ class PdshLease(Lease):
             reader.join()
         code = self._output.wait()
         self._end(GONE if code is None else code)
+
+
+def begun(said: Iterable[str], mark: str, nodes: Iterable[str], errors: bool) -> Iterator[str]:
+    """Yield pdsh's own lines, and those of commands that have begun: a login shell may print before that.
+
+    A line may not tell its host. So such a line is dropped until all have begun. If one never begins, its ssh may have
+    said why, so the errors come at the end.
+    """
+    waiting, dropped = set(nodes), []
+    others = frozenset(waiting)
+    for line in said:
+        _, marked, host = line.partition(f"{mark}.")
+        if marked:
+            waiting.discard(host)
+        elif not waiting or COMPLAINT.search(line) or (*line.split(), "", "")[1] in others - waiting:
+            yield line
+        else:
+            dropped.append(line)
+    if waiting and errors:
+        yield from dropped

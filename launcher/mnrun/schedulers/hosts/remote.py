@@ -24,6 +24,7 @@ from mnrun.errors import NodeError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Command, Words
 from mnrun.schedulers.hosts import known_hosts, login_shell, unreachable
+from mnrun.schedulers.hosts.channel import Channel, Marked
 from mnrun.schedulers.hosts.names import jump
 from mnrun.schedulers.hosts.program import Program
 from mnrun.schedulers.hosts.transport import AT_ONCE, Transport, each, why_unopened
@@ -342,16 +343,18 @@ class ParamikoTransport(Transport):
         super().__init__(tuple(clients))
         self._clients = clients
 
-    def connect(self, node: str, argv: Words) -> ProcessChannel | SshChannel:
-        client = self._clients[node]
-        return ProcessChannel(_here(argv)) if client is None else SshChannel(_session(client), login_shell.line(argv))
+    def connect(self, node: str, argv: Words) -> Channel:
+        client, mark = self._clients[node], login_shell.mark()
+        if client is None:
+            return ProcessChannel((*_HERE, *argv))
+        return Marked(SshChannel(_session(client), login_shell.line(argv, mark)), mark)
 
     def prompt(
         self, name: str, node: str, argv: Words, environ: dict[str, str], events: queue.SimpleQueue[Event]
     ) -> Running:
         client = self._clients[node]
         if client is None:
-            return process.start(name, Command(_here(argv)), environ, events, piped=False, terminal=True)
+            return process.start(name, Command((*_HERE, *argv)), environ, events, piped=False, terminal=True)
         try:
             channel = PromptChannel(_session(client), login_shell.line(argv), environ.get("TERM", "dumb"))
         except Exception as error:  # the server allows no terminal, or is gone
@@ -359,9 +362,7 @@ class ParamikoTransport(Transport):
         return Program(name, node, channel, events)
 
 
-def _here(argv: Words) -> Words:
-    """Return the words for this machine. A missing program is an exit code, as on other hosts, and not an error."""
-    return ("sh", "-c", 'exec "$@"', "sh", *argv)
+_HERE = ("sh", "-c", 'exec "$@"', "sh")  # a missing program is an exit code, as on other hosts, and not an error
 
 
 def _session(client: paramiko.SSHClient) -> paramiko.Channel:

@@ -26,19 +26,22 @@ def command(step: Step, plan: Plan, site: Site) -> Command:
     return Command(step.argv, nodes, f"{plan.node_dir}.lease" if step.phase is Phase.SERVE else "")
 
 
-def beside(place: Beside, words: Words) -> list[Words]:
+def beside(place: Beside, words: Words) -> list[Command]:
     return [_on_host(place, name, words) for name in place.nodes]
 
 
-def _on_host(place: Beside, name: str, words: Words) -> Words:
+def _on_host(place: Beside, name: str, words: Words) -> Command:
     from mnrun.schedulers.hosts import login_shell, pdsh, remote  # imported here, since few verbs need them
 
     if remote.is_here(remote.place(name, place.user, place.port or None)):
-        return words
+        return Command(words)
+    # On a terminal, both streams are one, and a person reads it.
+    mark = "" if place.terminal else login_shell.mark()
     options = ("-tt", "-o", "LogLevel=ERROR") if place.terminal else ("-T",)
     user = ("-l", place.user) if place.user else ()
     port = ("-p", str(place.port)) if place.port else ()
-    return ("ssh", *options, *pdsh.OPTIONS, *port, *user, "--", name, login_shell.line(words))
+    ssh = ("ssh", *options, *pdsh.OPTIONS, *port, *user, "--", name, login_shell.line(words, mark))
+    return Command(ssh, mark=mark)
 
 
 def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import IO
 
 from mnrun.errors import LaunchError, SchedulerError
-from mnrun.files import wrappers
+from mnrun.files import BASH, wrappers
 from mnrun.jobspec import JobSpec
 from mnrun.model import Command, Fault, Words
 from mnrun.nodes import kit
@@ -56,7 +56,7 @@ def allocated(
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with tempfile.TemporaryFile() as errors:
         with starting(words[0]):
-            command = Command(tied(("bash", "-p", str(wrappers()["withdraw.sh"]), *argv)))
+            command = Command(tied((*BASH, str(wrappers()["withdraw.sh"]), *argv)))
             lease = start(words[0], command, dict(environ), events, piped=True, errors=errors)
         granted = Granted({})
         wait = Wait(events, user_queue, partial(options.doubts, spec, user_queue.nodes, environ))

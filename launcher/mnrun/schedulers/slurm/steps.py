@@ -73,14 +73,15 @@ def once_each(names: Sequence[str], gpus: int) -> Words:
     return (*client, *shape, *granted, "--mem=0", "--cpu-bind=none", "--mpi=none", APART)
 
 
-def beside(place: Beside, words: Words) -> list[Words]:
+def beside(place: Beside, words: Words) -> list[Command]:
     """Return one `srun …`: Slurm starts the command on all of the nodes."""
     client = ("srun", "--quiet", f"--jobid={place.job}", "--overlap", "--quit-on-interrupt")
     granted = (f"--gres=gpu:{place.gpus}",) if place.gpus else ()
     shape = _tasks(list(place.nodes), [1] * len(place.nodes))
     unbound = ("--cpu-bind=none",) if place.binds else ()  # _cpu_bind
     terminal = ("--pty",) if place.terminal else ()
-    return [(*client, *shape, *granted, "--mem=0", *unbound, "--mpi=none", APART, *terminal, *words)]
+    srun = (*client, *shape, *granted, "--mem=0", *unbound, "--mpi=none", APART, *terminal)
+    return [Command((*srun, *words))]
 
 
 def copying(source: str, target: str, step: str) -> Words:

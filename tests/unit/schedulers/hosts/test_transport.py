@@ -19,7 +19,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.model import Command, Words
 from mnrun.schedulers.hosts import channel, leases, names, pdsh, transport
-from mnrun.schedulers.hosts.channel import Answer, Channel
+from mnrun.schedulers.hosts.channel import Answer, Channel, Marked
 from mnrun.schedulers.hosts.leases import ChannelLease, Lease
 from mnrun.schedulers.hosts.pdsh import PdshTransport
 from mnrun.schedulers.hosts.program import Program
@@ -121,6 +121,57 @@ def test_every_host_is_asked() -> None:
     assert list(hosts.ask(("true",), only=("b",))) == ["b"]
     assert hosts.give(("cat",), lambda: iter((b"x", b"y")), ("a",), 10)["a"].code == 3
     assert opened["a"].heard == b"xy"
+
+
+def marked(played: Played) -> tuple[Answer, Played]:
+    """The answer of a command that a login shell starts, to an input."""
+    return channel.answer(Marked(played, "MARK"), (b"in",), 10), played
+
+
+def test_what_a_login_shell_prints_does_not_count() -> None:
+    """(F1) Neither its output nor its errors, however they are cut, and no newline is at their end."""
+    said, played = marked(Played(b"welcome\n4", b"2MA", b"RK\nout", b"MARK\n", err=b"noise\nMARK\nerr", code=7))
+    assert (said, played.heard) == (Answer(7, "outMARK\n", "err"), b"in")
+
+
+def test_a_login_shell_gets_no_input() -> None:
+    """(F1) Its files may read. So the input waits for the mark, and is not sent where there is none."""
+    waiting = Played(stays=True)
+    sender = channel.thread(Marked(waiting, "MARK").send, b"in")
+    sender.join(0.05)
+    assert sender.is_alive()
+    assert waiting.heard == b""
+
+
+@pytest.mark.parametrize(
+    ("played", "err"),
+    [
+        (Played(b"welcome\n", err=b"Permission denied (publickey).\n", code=None), "Permission denied (publickey).\n"),
+        (Played(b"welcome\n", err=b"noise\n", code=3), f"its login shell ended with 3: {channel.FILES}"),
+        (Played(b"MARK\nout", err=b"noise\n", code=3), ""),
+    ],
+)
+def test_a_login_shell_that_ends_itself(played: Played, err: str) -> None:
+    """(F1) `exit 3` in a file is told as that. ssh's own errors stay. A file may have closed the errors."""
+    said, _ = marked(played)
+    assert said.err == err
+    assert said.out in ("", "out")
+
+
+def test_a_login_shell_that_does_not_end() -> None:
+    """(F1)"""
+    said = channel.answer(Marked(Unending(), "MARK"), (b"in",), 0.1)
+    assert (said.late, said.err) == (True, f"its login shell did not begin in time: {channel.FILES}")
+
+
+def test_what_login_shells_print_under_pdsh() -> None:
+    """(F1) A line before the mark of its host is dropped, and errors come at the end if a host does not begin."""
+    nodes = ("a", "b")
+    said = ["welcome", "here b", "xMARK.a", "42", "here a", "here b", "MARK.b", "here b", "more"]
+    assert list(pdsh.begun(said, "MARK", nodes, errors=False)) == ["here a", "here b", "more"]
+    broken = ["ssh: no route", "pdsh@login: b: ssh exited with exit code 255", "MARK.a"]
+    assert list(pdsh.begun(broken, "MARK", nodes, errors=True)) == [broken[1], broken[0]]
+    assert list(pdsh.begun(broken[:1], "MARK", nodes, errors=False)) == []
 
 
 def test_a_host_that_answers_too_late() -> None:
@@ -371,7 +422,7 @@ def test_what_pdsh_is_told(sh: Shell, mocker: MockerFixture) -> None:
     # what the guard's own word finds there is known by the job's directory: so a script in its place says what it got
     said = sh(f'mkdir bin; printf %s "$1" >bin/bash; chmod 700 bin/bash; PATH=$PWD/bin:$PATH; {line}', TOLD).decode()
     assert said.split("\0")[-len(NASTY) - 1 : -1] == list(NASTY)
-    assert said.startswith("n1\0")
+    assert re.match(r"mnrun\.[0-9a-f]{16}\.n1\nn1\0", said)
     assert "StrictHostKeyChecking=yes" in started.call_args_list[0].kwargs["environ"]["PDSH_SSH_ARGS_APPEND"]
     (ssh,) = [call.args[0] for call in started.call_args_list if call.args[0][0] == "ssh"]
     assert "StrictHostKeyChecking=yes" in ssh
@@ -411,7 +462,7 @@ def test_what_goes_down_by_pdsh() -> None:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     output = Output(stays=True)
     fifos = Fifos(output)
-    lease = pdsh.PdshLease("serve", ("a", "b"), output, events, fifos)  # type: ignore[arg-type]
+    lease = pdsh.PdshLease("serve", ("a", "b"), output, events, fifos, "MARK")  # type: ignore[arg-type]
     for data, node in ((b"12\nkit", ""), (b"file x 1\nx", "b"), (b"go\n", ""), (b"signal USR1\n", "a")):
         lease.send(data, node)
     lease.close()
@@ -437,5 +488,5 @@ def test_what_pdsh_complains_of(said: bytes, why: str) -> None:
     """A host of ours that has ended, in our words; of others nothing is understood."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     output = Output(err=said)
-    pdsh.PdshLease("serve", ("a", "b"), output, events, Fifos(output))  # type: ignore[arg-type]
+    pdsh.PdshLease("serve", ("a", "b"), output, events, Fifos(output), "MARK")  # type: ignore[arg-type]
     assert str(next(heard(events))[2]) == why
