@@ -22,8 +22,10 @@ if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun
   shift
   set -- sh "$mnrun_here/bin/mpirun" "$@"
 fi
-if [ ! -e "$1" ] && ! command -v "$1" >/dev/null; then # the message of a failed exec would name this script
-  echo "sh: $1: not found" >&2
-  exit 127
+. "$mnrun_here/program.sh"
+mnrun_try "$1"
+if [ -n "$mnrun_why" ]; then
+  echo "$mnrun_why" >&2
+  exit "$mnrun_code"
 fi
 exec "$@"

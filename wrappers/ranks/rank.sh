@@ -23,7 +23,7 @@ fi
 mnrun_told=1 # whether the starter has told the rank its place
 case $mnrun_starter in # this precedes the user's variables, which may have these names
   env) mnrun_rank=$RANK mnrun_size=$WORLD_SIZE mnrun_local=$LOCAL_RANK ;;
-  torchrun) mnrun_rank=$NODE_RANK mnrun_size=$PET_NNODES mnrun_local=0 ;;
+  torchrun) mnrun_rank=$NODE_RANK mnrun_size=${PET_NNODES-1} mnrun_local=0 ;;
   *)
     mnrun_rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-${MV2_COMM_WORLD_RANK-${SLURM_PROCID-}}}}}
     mnrun_told=${mnrun_rank:+1} mnrun_rank=${mnrun_rank:-0}
@@ -129,10 +129,11 @@ if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi
 if [ -n "$mnrun_split" ]; then exec >"$mnrun_split/rank.$mnrun_rank.out" 2>"$mnrun_split/rank.$mnrun_rank.err"; fi
-# The message of a failed exec would name these scripts.
-if [ ! -e "$1" ] && ! command -v "$1" >/dev/null 2>&1; then
+. "$mnrun_here/program.sh"
+mnrun_try "$1"
+if [ -n "$mnrun_why" ]; then
   # shellcheck disable=SC2016  # its own words
-  set -- sh -c 'echo "sh: $0: not found" >&2; exit 127' "$1"
+  set -- sh -c 'echo "$0" >&2; exit "$1"' "$mnrun_why" "$mnrun_code"
 fi
 if [ "$mnrun_local" = 0 ]; then set -- sh "$mnrun_here/transport_debug.sh" "$@"; fi
 if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi

@@ -22,8 +22,13 @@ shift 2
 # shellcheck disable=SC2154  # job.sh
 if [ "$mnrun_starter" = torchrun ]; then
   # The variables stand for torchrun's options, and the user's options override them (torch.distributed.run).
-  export PET_NNODES="$mnrun_nnodes" PET_NODE_RANK="$mnrun_node" PET_NPROC_PER_NODE="$mnrun_count"
-  export PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT"
+  export PET_NPROC_PER_NODE="$mnrun_count"
+  case " $* " in
+    *' --standalone '*) ;; # each node has a group of its own, with --force
+    *)
+      export PET_NNODES="$mnrun_nnodes" PET_NODE_RANK="$mnrun_node"
+      export PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT" ;;
+  esac
   mnrun_first=$mnrun_node mnrun_count=1
 else
   export WORLD_SIZE="$mnrun_size" LOCAL_WORLD_SIZE="$mnrun_count"

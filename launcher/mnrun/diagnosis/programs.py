@@ -34,6 +34,43 @@ ENTRIES = (
         codes=(126,),
     ),
     Entry(
+        name="shell-interpreter",
+        pattern=r"^sh: (?P<program>.+): bad interpreter: (?P<interpreter>\S+): not found$",
+        cause="the first line of {program} (#!) names {interpreter}, which the container does not have",
+        remedy="correct that line, or install the interpreter in the image",
+        anchor="the-program-is-not-in-the-container",
+        codes=(127,),
+        bare=(
+            "the first line of {program} (#!) names {interpreter}, which the node does not have",
+            "correct that line",
+        ),
+    ),
+    Entry(
+        name="shell-line-ends",
+        pattern=r"^sh: (?P<program>.+): bad interpreter: its lines end in CR LF$",
+        cause="the lines of {program} end in CR LF, as Windows writes them",
+        remedy="convert the file: dos2unix {program}, or tr -d '\\r'",
+        anchor="the-program-is-not-in-the-container",
+        codes=(127,),
+    ),
+    Entry(
+        name="shell-here",
+        pattern=r"^sh: (?P<program>\S+): not found, but \./",
+        cause="there is no program {program} on PATH, but one in the current directory",
+        remedy="write ./{program}",
+        anchor="the-program-is-not-in-the-container",
+        codes=(127,),
+    ),
+    Entry(
+        name="shell-slurm",
+        pattern=r"^\S*sh: (?:(?:line )?\d+: )?(?:exec: )?(?P<program>srun|scontrol|s(?:batch|alloc|queue|info|acct)): "
+        r"(?:command )?not found",
+        cause="the container has no {program}, which is Slurm's",
+        remedy="leave it out: mnrun starts the ranks, and sets MASTER_ADDR and SLURM_JOB_NODELIST",
+        anchor="slurms-commands-in-a-container",
+        bare=("the node has no {program}, which is Slurm's", "leave it out: mnrun starts the ranks"),
+    ),
+    Entry(
         name="shell-permission",
         pattern=r"^(?:\S*sh|\S+\.sh): (?:line )?\d+: (?:exec: )?(?P<program>\S+): Permission denied",
         cause="{program} is not executable",

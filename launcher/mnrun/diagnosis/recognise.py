@@ -59,6 +59,19 @@ def diagnose(lines: Iterable[str], code: int | None = None, contained: bool = Tr
     return cause or consequence
 
 
+def exception(lines: Iterable[str], code: int) -> str:
+    """Return the last line of the traceback by which a Python program ended, or "" if there is none, or several."""
+    if code != 1:  # Python's for an exception that nobody handles
+        return ""
+    found, inside = set(), False
+    for line in map(plain, deque(lines, maxlen=LINES)):
+        inside = inside or line.startswith("Traceback (most recent call last):")
+        if inside and EXCEPTION.search(line):
+            found.add(line)
+            inside = False
+    return found.pop()[:200] if len(found) == 1 else ""
+
+
 def plain(line: str) -> str:
     """Return the text of a line without its label and terminal sequences. Of a progress bar the last state remains."""
     text = line.rstrip().rpartition("\r")[2][:WIDTH]

@@ -16,7 +16,7 @@ from mnrun.jobspec import ContainerOptions, Image, JobSpec, Mount, Start
 from mnrun.model import Box, Layout, Phase, Plan, Step, Where, Words
 from mnrun.nodes import kit
 from mnrun.nodeset import counted
-from mnrun.planning import needs
+from mnrun.planning import needs, starters
 from mnrun.runtimes import RUNTIMES, SHARING
 from mnrun.schedulers.hosts import login_shell
 
@@ -28,6 +28,7 @@ OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for nam
 
 def make(spec: JobSpec, layout: Layout, job: str) -> Plan:
     """Return the plan of one launch. `job` is its id, unique on every node."""
+    starters.check_numbers(spec, layout)
     plan = _plan(spec, layout, job)
     lines = [login_shell.line(step.argv) for step in plan.steps if step.argv and spec.hosts.names]
     if any(len(line) > login_shell.LONGEST - 1024 for line in lines):
@@ -156,7 +157,7 @@ def _inside(spec: JobSpec, layout: Layout) -> str:
 def _torchrun(spec: JobSpec) -> Words:
     """Return the command for torchrun: it runs a FILE.py or a -m MODULE by Python, and others by --no-python."""
     command = spec.program.command
-    if spec.start.launcher != "torchrun" or PurePosixPath(command[0]).name == "torchrun":
+    if spec.start.launcher != "torchrun" or starters.torchrun_words(command) is not None:
         return command
     python = command[0].startswith("-") or command[0].endswith(".py")
     return ("torchrun", *(() if python else ("--no-python",)), *command)

@@ -156,15 +156,19 @@ def _who_kills(roster: Roster) -> str:
 
 def last_line(outcome: Outcome, lines: Iterable[str], contained: bool = True) -> tuple[str, str]:
     """Return the rank, the node and the end of a program that failed, with the cause that its output names, and the
-    remedy. Without a known cause, there is no remedy. `contained` says whether it ran in a container.
+    remedy. Without a known cause, there is no remedy, and the exception of a Python program stands for the cause.
+    `contained` says whether it ran in a container.
     """
     culprit = outcome.culprit
     who = f"rank {culprit.rank} on {culprit.node}" if culprit is not None else "the program"
-    from mnrun.diagnosis.recognise import diagnose
+    from mnrun.diagnosis.recognise import diagnose, exception
 
+    lines = list(lines)
     diagnosis = diagnose(lines, outcome.code, contained)
     end = f"{who} {_how(outcome.code)}"
-    return (f"{end}: {diagnosis.cause}", diagnosis.remedy) if diagnosis is not None else (end, "")
+    if diagnosis is None:
+        return ": ".join(filter(None, (end, exception(lines, outcome.code)))), ""
+    return f"{end}: {diagnosis.cause}", diagnosis.remedy
 
 
 def _how(code: int) -> str:

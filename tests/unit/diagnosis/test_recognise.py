@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from mnrun.diagnosis.recognise import LINES, TABLE, diagnose
+from mnrun.diagnosis.recognise import LINES, TABLE, diagnose, exception
 from mnrun.model import ULIMITS
 
 TEXTS = Path(__file__).parent / "texts"
@@ -169,3 +169,25 @@ def test_a_remedy_names_a_limit_that_mnrun_takes() -> None:
     remedies = " ".join(entry.remedy for entry in TABLE)
     limits = re.findall(r"--ulimit (\w+)=", remedies)
     assert {"nofile", "fsize"} <= set(limits) <= set(ULIMITS)
+
+
+RAISED = """Traceback (most recent call last):
+  File "train.py", line 7, in <module>
+    load(17)
+ValueError: shard 17 is missing
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (RAISED, 1, "ValueError: shard 17 is missing"),
+        (RAISED * 2, 1, "ValueError: shard 17 is missing"),
+        (RAISED + RAISED.replace("17", "18"), 1, ""),
+        (RAISED, 3, ""),
+        ("ValueError: shard 17 is missing\n", 1, ""),
+    ],
+)
+def test_the_exception_of_a_program(text: str, code: int, said: str) -> None:
+    """The one by which it ended. Several would be of several ranks, or were dealt with."""
+    assert exception(text.splitlines(), code) == said

@@ -91,6 +91,27 @@ def test_a_program_that_is_not_there_is_one_line(node: Node, launcher: str, rank
     assert (f"ended {rank} 127" in node.said) == (launcher == "srun")
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("text", "word", "said", "code"),
+    [
+        ("#!/bin/bash\r\ntrue\r\n", "./run", "bad interpreter: its lines end in CR LF", 127),
+        ("#! /no/python3 -u\nx\n", "./run", "bad interpreter: /no/python3: not found", 127),
+        ("#!/bin/sh\ntrue\n", "run", "not found, but ./run is there", 127),
+    ],
+)
+def test_a_script_that_cannot_start(node: Node, text: str, word: str, said: str, code: int, shell: str) -> None:
+    """(F13) The reason, from each starter, and no path of mnrun's."""
+    node.fill(1, 1, runtime="podman", chdir=str(node.path))
+    (node.path / "stdin").touch()
+    (node.path / "run").write_bytes(text.encode())
+    (node.path / "run").chmod(0o700)
+    os.mkfifo(node.path / "go")
+    for wrapper in ("rank.sh", "wait_go.sh"):
+        before = f"exec 2>&1; cd {node.path}; exec 9<>go; echo go >&9\n"
+        assert node.run(wrapper, word, before=before, code=code, shell=shell).decode() == f"sh: {word}: {said}\n"
+
+
 @pytest.mark.parametrize(("rank", "read"), [("0", b"a\0b\n"), ("1", b"")])
 def test_standard_input_goes_to_rank_0_alone(node: Node, rank: str, read: bytes) -> None:
     """From the node's own pipe, since mpirun would lose it."""

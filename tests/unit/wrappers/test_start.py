@@ -124,7 +124,7 @@ def test_an_image_that_has_only_a_shell_and_cat(sh: Shell, tmp_path: Path, shell
     """(R1) Its ranks run, and a failed one ends the other. No line names a program that is not there."""
     os.mkfifo(tmp_path / "never")
     waits = f"exec cat {tmp_path}/never" if ends == "exit 3" else "exit 0"
-    script = f"echo $RANK; [ $RANK = 0 ] || {waits}; until [ -e {tmp_path}/mnrun.7-abcdef/pid.1 ]; do :; done; {ends}"
+    script = f"echo $RANK; : >{tmp_path}/$RANK; [ $RANK = 0 ] || {waits}; until [ -e {tmp_path}/1 ]; do :; done; {ends}"
     path = path_of(tmp_path / "few", {"sh", "cat", shell})
     said = start(sh, tmp_path, script, nodes=1, ranks=2, shell=shell, path=path, code=int(ends[-1]))
     assert sorted(said.split()) == ["0", "1"]
@@ -135,7 +135,8 @@ def test_an_image_that_has_only_a_shell_and_cat(sh: Shell, tmp_path: Path, shell
 def test_an_image_that_lacks_one_program(sh: Shell, tmp_path: Path, lacks: str) -> None:
     """(R1) Two nodes, which need some of them for the pipe alone."""
     path = path_of(tmp_path / "few", {*NEEDED, "od", "stdbuf"} - {lacks})
-    assert start(sh, tmp_path, "echo done", nodes=2, path=path) == "done\ndone\n"
+    nodes = 1 if lacks == "grep" else 2  # without grep, each node ends the ranks of its directory, which is one here
+    assert start(sh, tmp_path, "echo done", nodes=nodes, path=path) == "done\n" * nodes
     assert (tmp_path / "errors").read_text() == ""
 
 
