@@ -224,6 +224,7 @@ class Outcome:
     why: str = field(default="", compare=False)  # reason of a failure, or of an end by somebody else
     culprit: Culprit | None = field(default=None, compare=False)  # known where ranks report their ends
     places: Mapping[int, str] = field(default_factory=dict, compare=False)  # node of each rank that reported
+    silent: tuple[str, ...] = field(default=(), compare=False)  # nodes that have not said that nothing is left there
 
 
 def job_name(spec: JobSpec) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import signal
 import time
@@ -141,6 +142,31 @@ def test_end_of_a_node(variant: Callable[..., Cluster], how: str, start_as: str)
             assert done.code == 0, done
         # Slurm repeats its end of the job on a cut node after up to a minute. The guard ends itself after two.
         clean_soon(cluster, time.monotonic(), seconds=180 if how == "cut" else SECONDS)
+
+
+def test_end_of_a_node_that_is_started_anew(cluster: Cluster, desk: Desk) -> None:
+    """Slurm calls it well, and ends the step on the others: no other node is blamed (4.2)."""
+    words = (
+        "-Q",
+        "--runtime",
+        "host",
+        "--launcher",
+        "env",
+        "--",
+        "sh",
+        "-c",
+        f"touch {desk.path}/$RANK; exec sleep 600",
+    )
+    first, second = cluster.nodes[:2]
+    with cluster.running(cluster.launch(*words, nodes=2, tasks=1)) as job:
+        wait_for(lambda: len(desk.names()) == 2, "all there")
+        cluster.tool("kill", second)
+        cluster.tool("heal", second)
+        result = job.end()
+    line = mine(result)[-1]
+    assert result.code == 121, result
+    assert re.match(rf"lost while the job ran: {second}: started anew at \d\d:\d\d:\d\d", line), result
+    assert first not in line, result
 
 
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)

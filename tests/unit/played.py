@@ -194,6 +194,7 @@ class Slurm:
     """What the real one would answer."""
 
     thoughts: dict[str, str] = field(default_factory=dict)
+    anew: dict[str, str] = field(default_factory=dict)
     ending: str = ""
     ended_steps: list[str] = field(default_factory=list)
     runs: bool = True
@@ -203,6 +204,7 @@ class Slurm:
 def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
     mocker.patch("mnrun.schedulers.slurm.why_down", side_effect=lambda names: answers.thoughts)
+    mocker.patch("mnrun.schedulers.slurm.started_anew", side_effect=lambda names, since, environ: answers.anew)
     mocker.patch("mnrun.schedulers.slurm.ending", side_effect=lambda site: answers.ending)
     mocker.patch("mnrun.schedulers.slurm.time_limit", return_value="00:05:00")
     mocker.patch("mnrun.schedulers.slurm.preempted", side_effect=lambda job: answers.ending == "PREEMPTED")

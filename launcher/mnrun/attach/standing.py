@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mnrun import nodeset
 from mnrun.attach import enter
 from mnrun.errors import NodeError
 from mnrun.jobs import archive
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.model import Command
 from mnrun.nodes import kit
+from mnrun.schedulers import SCHEDULERS, lost
 from mnrun.system import commands
+from mnrun.system.client import EXITED
 
 SECONDS = 90  # seconds for all nodes: a stack takes 40 at most
 # In stacks of py-spy and gdb: addresses, and the numbers of threads and processes.
@@ -81,14 +84,17 @@ def standing(target: LaunchRecord, environ: Mapping[str, str]) -> tuple[list[Ran
 
     def ask(call: Command) -> tuple[str, str]:
         done = commands.run(call.argv, SECONDS, environ, instead="go to a machine that has it")
-        return done.stdout, commands.last_line(done.stderr) if done.returncode else ""
+        words = "\n".join(line for line in done.stderr.splitlines() if not EXITED.fullmatch(line.encode()))
+        return done.stdout, (commands.last_line(words) or f"exit code {done.returncode}") if done.returncode else ""
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(ask, calls))
     found = parse(line for text, _ in answers for line in text.splitlines())
     complaints = list(dict.fromkeys(complaint for _, complaint in answers if complaint))
     if complaints and not found:
-        raise NodeError(f"no node of job {target.name} answered: {complaints[0]}", "see mnrun status")
+        states = lost(SCHEDULERS[target.scheduler], target.nodes, target.begun, environ)
+        why = nodeset.folded(states) if states else complaints[0]
+        raise NodeError(f"no node of job {target.name} answered: {why}", "see mnrun status")
     return found, complaints
 
 

@@ -19,7 +19,7 @@ from functools import partial
 
 from mnrun import nodeset
 from mnrun.connect import CONNECTS
-from mnrun.errors import LaunchError, NodeError
+from mnrun.errors import LaunchError
 from mnrun.jobs.job_dir import Records
 from mnrun.jobs.records import REQUEUED
 from mnrun.model import Allocation, Command, Outcome, Phase, Plan, Site, Where
@@ -62,7 +62,7 @@ class Launch:
         self.environ = dict(self.scheduler.client_environment(environ, plan))
         self.records, self.screen, self.starter = records, screen, starter
         self.forwarded = forwarded  # the signals that go on to the program
-        self.reasons = reasons.Reasons(plan, site, self.scheduler)
+        self.reasons = reasons.Reasons(plan, site, self.scheduler, self.environ)
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
@@ -357,13 +357,13 @@ class Launch:
         unsure = self.plan.spec.start.mode == "outside-in" if self.code else self.silent
         if self.cut_off or self._is_over() or (unsure and not self.scheduler.runs(self.site.job)):
             raise self._why_cut_off()
-        if self.code and self.silent and not self.serving_ended:
-            raise NodeError(f"{nodeset.fold(self.silent)}: lost while the job ran")
+        if self.silent and (reason := self.reasons.silent(self.silent, self.code != 0 and not self.serving_ended)):
+            raise reason
         if self.code == 0:
             transport.check(self.plan, self.roster)
         # after one rank failed, srun's exit code is that of the ranks that it ended
         code = self.code and (self.roster.first_bad or self.code)
-        return Outcome(code, self.roster.counts, culprit=self.roster.culprit, places=self.roster.places)
+        return Outcome(code, self.roster.counts, "", self.roster.culprit, self.roster.places, self.silent)
 
     def _not_ready(self, late: bool = False) -> Broken:
         """Return the reason why nodes are not ready, by the facts that are known now."""

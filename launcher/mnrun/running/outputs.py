@@ -24,10 +24,10 @@ from mnrun.errors import Impossible, UsageError
 from mnrun.jobs import archive
 from mnrun.jobs.records import NO_ARRAY
 from mnrun.jobspec import JobSpec, Layer
-from mnrun.model import Culprit, Phase, Plan, Site, Where, job_name
+from mnrun.model import Culprit, Plan, Site, job_name
 from mnrun.schedulers import SCHEDULERS, at_hand
 from mnrun.system.client import EXITED
-from mnrun.system.copied import NOTHING, PART, Copied, is_file
+from mnrun.system.copied import PART, Copied, is_file
 from mnrun.system.process import Starter, start
 from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals
@@ -51,8 +51,7 @@ def opened(
         if not spec.program.shell:
             # srun(1), --error: without it, errors go to the file of --output
             given = ((out, files.get(out, 1)), (err or out, files.get(err or out, 2)))
-            # The step's only task on the first node is mnrun's own. Of srun's ranks, it is the first.
-            copies = _copies(given, EXITED if plan.step(Phase.RUN).where is Where.HEAD else NOTHING)
+            copies = _copies(given)
         ends = {stream: copy.copied.end for copy in copies for stream in copy.streams}
         output = (ends.get(1, files.get(out)), ends.get(2, files.get(err or out)))
         written = Written((*Signals.OUTPUTS, *files.values()), copies, spec.program.split_output)
@@ -74,15 +73,15 @@ class Copy(NamedTuple):
     copied: Copied
 
 
-def _copies(files: tuple[tuple[str, int], tuple[str, int]], own: re.Pattern[bytes]) -> list[Copy]:
+def _copies(files: tuple[tuple[str, int], tuple[str, int]]) -> list[Copy]:
     """Return the copies for the name and the open file of each stream: a regular file, and errors that cannot be read
     again. One file of both streams has one copy, which keeps their order."""
     (out, output), (err, errors) = files
     if is_file(output) and is_file(errors) and os.path.samestat(os.fstat(output), os.fstat(errors)):
-        return [Copy((1, 2), out, Copied(output, own))]
+        return [Copy((1, 2), out, Copied(output, EXITED))]
     copies = [Copy((1,), out, Copied(output))] if is_file(output) else []
     if is_file(errors) or not _can_be_read(errors):
-        copies.append(Copy((2,), err, Copied(errors, own)))
+        copies.append(Copy((2,), err, Copied(errors, EXITED)))
     return copies
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from mnrun import nodeset
@@ -23,11 +24,13 @@ from mnrun.errors import (
 from mnrun.jobspec import JobSpec
 from mnrun.model import Outcome, Plan, Site
 from mnrun.nodes.status import KILLED, LESS, Roster
-from mnrun.schedulers import Scheduler
+from mnrun.schedulers import Scheduler, lost
 from mnrun.system.screen import Screen
 
 TASK_KILLED = re.compile(r"srun: error: (\S+): tasks? [\d,-]+: Killed")  # wording of srun
 NOT_LAUNCHED = re.compile(r"srun: error: Task launch for .* failed")
+CANCELLED = re.compile(r"error: \*\*\* STEP \S+ ON \S+ CANCELLED AT ")  # wording of slurmstepd
+NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
 SRUN_KILLED = "the srun that serves the nodes was killed by signal 9 (KILL)"
 GUARD_KILLED = "its guard was killed"
 WHO_KILLS = "look there for what kills processes: the kernel (dmesg), an administrator, a clean-up script"
@@ -46,8 +49,9 @@ class Broken(Exception):
 class Reasons:
     """The reasons of one launch. `scheduler` answers questions about its job."""
 
-    def __init__(self, plan: Plan, site: Site, scheduler: Scheduler) -> None:
+    def __init__(self, plan: Plan, site: Site, scheduler: Scheduler, environ: Mapping[str, str]) -> None:
         self._plan, self._job, self._site, self._scheduler = plan, site.job, site, scheduler
+        self._environ, self._since = environ, time.time()
 
     def not_ready(self, roster: Roster, messages: Sequence[str], code: int, late: bool) -> LaunchError:
         """Return the error for the nodes that are not ready, by their reports and the scheduler's opinion of them.
@@ -102,10 +106,10 @@ class Reasons:
         over = self._over(state)
         if over is not None:
             return over
-        lost = self._scheduler.why_down(self._plan.layout.nodes)
-        if lost:
-            states = nodeset.folded({node: f"Slurm says {state}" for node, state in lost.items()})
-            return NodeError(f"lost while the job ran: {states}", LEAVE_OUT.format(nodeset.fold(lost)))
+        if missing := self.silent(self._plan.layout.nodes):
+            return missing
+        if failed := [match[1] for line in messages if (match := NODE_FAILED.match(line))]:
+            return NodeError(f"lost while the job ran: {nodeset.fold(failed)}", LEAVE_OUT.format(nodeset.fold(failed)))
         if state == "NODE_FAIL":
             return NodeError(f"a node of job {self._job} failed")
         words = " | ".join(messages[-3:]) or "without a message"
@@ -114,6 +118,13 @@ class Reasons:
         if not messages and code == KILLED:
             return NodeError(SRUN_KILLED)
         return NodeError(f"the step with the containers ended while the program ran ({words})")
+
+    def silent(self, nodes: Sequence[str], sure: bool = False) -> NodeError | None:
+        """Return the error for nodes that say nothing, if the scheduler has lost one of them, or if it is `sure`."""
+        if states := lost(self._scheduler, nodes, self._since, self._environ):
+            problem = f"lost while the job ran: {nodeset.folded(states)}"
+            return NodeError(problem, LEAVE_OUT.format(nodeset.fold(states)))
+        return NodeError(f"{nodeset.fold(nodes)}: lost while the job ran") if sure else None
 
     def _over(self, state: str) -> LaunchError | None:
         return job_over(self._plan.spec, self._job, state, self._scheduler)
@@ -135,10 +146,11 @@ def job_over(spec: JobSpec, job: str, state: str, scheduler: Scheduler) -> Launc
 def killed(line: str, messages: Sequence[str]) -> tuple[str, ...]:
     """Return the nodes on which a task was killed, by this line of srun's.
 
-    If srun could not start a task, by one of `messages`, it ends all others itself.
+    By one of `messages`, srun could not start a task, and ends all others itself, or Slurm has ended the step.
     """
     match = TASK_KILLED.match(line)
-    return nodeset.expand(match[1]) if match and not any(map(NOT_LAUNCHED.match, messages)) else ()
+    others = any(NOT_LAUNCHED.match(each) or CANCELLED.search(each) for each in messages)
+    return nodeset.expand(match[1]) if match and not others else ()
 
 
 def failure(roster: Roster) -> LaunchError:
@@ -152,6 +164,12 @@ def failure(roster: Roster) -> LaunchError:
 def _who_kills(roster: Roster) -> str:
     """Return the remedy where guards were killed."""
     return WHO_KILLS if GUARD_KILLED in roster.lost.values() else ""
+
+
+def refuse_lost(outcome: Outcome, lines: Iterable[str]) -> None:
+    """Raise NodeError if mpirun, whose output has these lines, has lost a silent node. It may exit with 0 then."""
+    if any(line.rstrip().endswith("has lost communication with a remote daemon.") for line in lines):
+        raise NodeError(f"{nodeset.fold(outcome.silent)}: lost while the job ran")
 
 
 def last_line(outcome: Outcome, lines: Iterable[str], contained: bool = True) -> tuple[str, str]:

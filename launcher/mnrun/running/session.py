@@ -148,7 +148,7 @@ def _launch(
     request: LaunchRequest, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()
 ) -> Outcome:
     from mnrun.jobs import job_dir
-    from mnrun.running import execute, outputs
+    from mnrun.running import execute, outputs, reasons
 
     allocation, site = request.allocation, request.site
     request.clock.mark("held")
@@ -164,6 +164,8 @@ def _launch(
             outcome = execute.execute(
                 launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
             )
+        if outcome.silent and not outcome.code:
+            reasons.refuse_lost(outcome, written.lines())
         if lost and not outcome.code:
             outcome = replace(outcome, code=Impossible.code, why=lost[0])
         if spec.keep:

@@ -49,6 +49,9 @@ class Scheduler(Protocol):
     def why_down(self, names: Sequence[str]) -> dict[str, str]:
         """Return node -> state, for the nodes that are not well."""
 
+    def started_anew(self, names: Sequence[str], since: float, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return node -> the time of its start, for the nodes that were started anew since that time."""
+
     def runs(self, job: str) -> bool:
         """Return whether the job goes on, or its state is unknown."""
 
@@ -148,6 +151,13 @@ class BatchScheduler(Scheduler, Protocol):
 
 BATCH: dict[str, BatchScheduler] = {"slurm": slurm}
 SCHEDULERS: dict[str, Scheduler] = {**BATCH, "hosts": hosts, "local": local}
+
+
+def lost(scheduler: Scheduler, names: Sequence[str], since: float, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return node -> a few words, for the nodes that are not well, or were started anew since that time."""
+    down = {node: f"Slurm says {state}" for node, state in scheduler.why_down(names).items()}
+    anew = scheduler.started_anew(names, since, environ)
+    return {**down, **{node: f"started anew at {time}" for node, time in anew.items()}}
 
 
 def at_hand(environ: Mapping[str, str]) -> BatchScheduler:

@@ -10,7 +10,18 @@ from mnrun import environment
 from mnrun.jobspec import Variable
 from mnrun.model import Allocation, Command, Node, Plan, Site, Step, Words
 from mnrun.schedulers.model import Beside
-from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, time_limit, why_down
+from mnrun.schedulers.unwatched import (
+    ENDS,
+    end,
+    ending,
+    name,
+    on_each,
+    preempted,
+    runs,
+    started_anew,
+    time_limit,
+    why_down,
+)
 
 DRIVER = Path("/proc/driver/nvidia")
 CLIENT = SIGNALS = LIMITS = NUMBERS = False
@@ -53,4 +64,4 @@ def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, s
 
 __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "allocation", "beside", "client_environment", "command"]
 __all__ += ["launch_environment"]
-__all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "time_limit", "why_down"]
+__all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "started_anew", "time_limit", "why_down"]

@@ -16,8 +16,8 @@ from typing import IO
 from mnrun.model import Command
 from mnrun.system.process import starting, tied
 
-# srun's line about a command that failed as its only task. The exit code says the same. prterun may leave a blank.
-EXITED = re.compile(rb" *srun: error: \S+: task 0: Exited with exit code \d+")
+# srun's line about tasks that failed, or that it has ended. mnrun's last line says more. prterun may leave a blank.
+EXITED = re.compile(rb" *srun: error: \S+: tasks? [\d,-]+: (Exited with exit code \d+|Terminated)")
 PASSED = (signal.SIGTERM, signal.SIGHUP)
 
 

@@ -217,6 +217,31 @@ def test_a_program_that_leaves_with_0_as_its_node_is_lost(launch: Launcher, slur
         launch(play)
 
 
+def test_a_node_that_was_started_anew(launch: Launcher, stage: Stage, slurm: Slurm) -> None:
+    """Slurm ends the step on the nodes that are well: no guard of theirs was killed by anybody else (4.2)."""
+    slurm.anew = {"node02": "02:44:25"}
+    words = "slurmstepd-node01: error: *** STEP 7.0 ON node01 CANCELLED AT 2026-11-27T02:44:25 ***"
+    killed = "srun: error: node01: task 0: Killed"
+    for play in (
+        Play(go=say(*RANKS) + noise(words, killed) + ended("serve", 137), close=[]),
+        Play(close=say(BYE[0])),  # mpirun may exit with 0 as it loses a node
+    ):
+        with pytest.raises(NodeError) as raised:
+            launch(play)
+        line = "lost while the job ran: node02: started anew at 02:44:25; leave it out with --exclude node02"
+        assert str(raised.value) == line
+    slurm.anew = {}
+    with pytest.raises(NodeError, match=r"^the step with the containers ended while the program ran \(slurmstepd"):
+        launch(Play(go=say(*RANKS) + noise(words, killed) + ended("serve", 137), close=[]))
+
+
+@pytest.mark.parametrize("first", ["node01", "node02"])
+def test_a_node_that_failed_by_srun(launch: Launcher, first: str) -> None:
+    words = f"srun: error: Node failure on {first}"
+    with pytest.raises(NodeError, match=rf"^lost while the job ran: {first}; leave it out with --exclude {first}"):
+        launch(Play(go=say(*RANKS) + noise(words) + ended("serve", 143), close=[]))
+
+
 def test_a_program_that_slurm_ends_before_it_warns(launch: Launcher, slurm: Slurm) -> None:
     """Outside-in, the program is a step of Slurm's own: its code is not the reason where the job is over."""
     play = Play(go=say(*RANKS) + ended("run", 250))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mnrun.errors import NodeError
 from mnrun.model import Culprit, Outcome
 from mnrun.running import reasons
 
@@ -43,3 +44,11 @@ def test_the_cause_of_an_end_without_a_container() -> None:
 
 def test_a_cause_that_does_not_fit_the_exit_code() -> None:
     assert reasons.last_line(Outcome(3, culprit=RANK), [MISSING]) == ("rank 5 on node03 exited with 3", "")
+
+
+@pytest.mark.parametrize("tool", ["PRTE", "ORTE"])
+def test_an_mpirun_that_ends_with_0_as_it_loses_a_node(tool: str) -> None:
+    outcome = Outcome(0, silent=("node02",))
+    reasons.refuse_lost(outcome, ["a line"])
+    with pytest.raises(NodeError, match=r"^node02: lost while the job ran"):
+        reasons.refuse_lost(outcome, ["a line", f"{tool} has lost communication with a remote daemon."])

@@ -10,8 +10,19 @@ from mnrun.schedulers.hosts.steps import (
     command,
     launch_environment,
 )
-from mnrun.schedulers.unwatched import ENDS, end, ending, name, on_each, preempted, runs, time_limit, why_down
+from mnrun.schedulers.unwatched import (
+    ENDS,
+    end,
+    ending,
+    name,
+    on_each,
+    preempted,
+    runs,
+    started_anew,
+    time_limit,
+    why_down,
+)
 
 __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command"]
 __all__ += ["launch_environment"]
-__all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "time_limit", "why_down"]
+__all__ += ["ENDS", "end", "ending", "name", "on_each", "preempted", "runs", "started_anew", "time_limit", "why_down"]

@@ -26,6 +26,7 @@ from mnrun.schedulers.slurm.cluster import (
     settings,
     site,
     start,
+    started_anew,
     step,
     submit,
     time_limit,
@@ -78,6 +79,17 @@ def user_queue(environ: Mapping[str, str], home: Path, poll: float) -> Queue:
 __all__ = ["CLIENT", "LIMITS", "NUMBERS", "SIGNALS", "beside", "client_environment", "command", "launch_environment"]
 __all__ += ["copying", "with_gpus"]
 __all__ += ["ENDS", "SUBMIT", "current", "end", "ending", "is_here", "job", "name", "on_each", "preempted", "runs"]
-__all__ += ["partition", "settings", "site", "start", "step", "submit", "time_limit", "trace", "why_down"]
+__all__ += [
+    "partition",
+    "settings",
+    "site",
+    "start",
+    "started_anew",
+    "step",
+    "submit",
+    "time_limit",
+    "trace",
+    "why_down",
+]
 __all__ += ["TEMPLATE", "directives", "doubts", "output", "refuse", "request"]
 __all__ += ["TITLE", "allocated", "user_queue"]

@@ -210,6 +210,16 @@ def why_down(names: Sequence[str]) -> dict[str, str]:
     return {n: s for n, s in states.items() if s.endswith("*") or s.startswith(("down", "fail", "drain"))}
 
 
+def started_anew(names: Sequence[str], since: float, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return node -> the time of its start, for the nodes that Slurm has started anew since that time."""
+    seconds = {**environ, "SLURM_TIME_FORMAT": "%s"}  # not local times
+    try:
+        text = _ask("scontrol", "-o", "show", "node", nodeset.for_slurm(names), environ=seconds)
+    except SchedulerError:
+        return {}
+    return scontrol.started_anew(text, since)
+
+
 def _shown(job: str) -> str:
     """Return the line that Slurm shows of a job, or "" if it does not answer."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 
 from mnrun import nodeset
@@ -26,6 +27,20 @@ def of_job(job: str, text: str) -> str:
     """Return the job's own line in the output of `scontrol -o show job ID`, or the whole output without such a line.
     Where the id is also an array's, scontrol prints a line for each task that began."""
     return next((line for line in text.split("\n") if line.startswith(f"JobId={job} ")), text)
+
+
+def started_anew(text: str, since: float) -> dict[str, str]:
+    """Return node -> the time of its start, for those that `scontrol -o show node` says began after `since`.
+
+    A node's slurmd counts, too: containers share the time at which their kernel began.
+    """
+    found = {}
+    for line in text.splitlines():
+        node = re.match(r"NodeName=(\S+) ", line)
+        times = [number(value) for value in re.findall(r"\b(?:BootTime|SlurmdStartTime)=(\d+)\b", line, re.ASCII)]
+        if node and times and max(times) >= since:
+            found[node[1]] = time.strftime("%H:%M:%S", time.localtime(max(times)))
+    return found
 
 
 def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) -> Allocation:

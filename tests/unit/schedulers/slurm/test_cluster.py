@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable
@@ -188,7 +189,20 @@ def test_what_slurm_thinks_of_nodes(slurm: dict[str, str]) -> None:
 def test_a_reason_is_never_a_second_failure(slurm: dict[str, str]) -> None:
     """Where sinfo itself fails there is no reason to tell, and that is all."""
     slurm["sinfo"] = "!cannot contact slurmctld"
+    slurm["scontrol"] = "!cannot contact slurmctld"
     assert cluster.why_down(["node01"]) == {}
+    assert cluster.started_anew(["node01"], 0, {}) == {}
+
+
+def test_nodes_that_were_started_anew(slurm: dict[str, str]) -> None:
+    """By their kernel's start, or their slurmd's. One of which Slurm knows neither is not named."""
+    slurm["scontrol"] = (
+        "NodeName=node01 Arch=x86_64 BootTime=100 SlurmdStartTime=150 State=IDLE\n"
+        "NodeName=node02 Arch=x86_64 BootTime=100 SlurmdStartTime=250 State=IDLE\n"
+        "NodeName=node03 BootTime=None SlurmdStartTime=None State=DOWN\n"
+    )
+    since = time.strftime("%H:%M:%S", time.localtime(250))
+    assert cluster.started_anew(["node01", "node02", "node03"], 200.0, {}) == {"node02": since}
 
 
 @pytest.mark.parametrize(
