@@ -73,6 +73,15 @@ def test_env_of_a_rank_misleads_no_mpi(cluster: Cluster, desk: Desk, image: str)
     assert (result.code, result.out.count("rank 0 of 1")) == (0, 2), result
 
 
+def test_env_of_a_python_program_that_waits(cluster: Cluster) -> None:
+    """What it has printed is there while it runs, and is not lost when the job is cancelled."""
+    code = "import time; print('hello'); time.sleep(600)"
+    words = cluster.launch("-Q", *INSIDE.words, "--", "python3", "-c", code, nodes=1, tasks=1)
+    with cluster.running(words) as job:
+        job.saying(lambda result: result.out == "hello\n", "heard")
+        job.process.terminate()
+
+
 def test_env_of_a_script(cluster: Cluster, desk: Desk) -> None:
     """(F14) One that starts its own ranks has Slurm's variables of a batch script."""
     script = desk.put("own", f'#!/bin/sh\nmpirun -np $SLURM_NTASKS {HELLO}; echo "$SLURM_CPUS_PER_TASK"\n', 0o755)

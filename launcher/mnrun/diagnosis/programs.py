@@ -72,7 +72,7 @@ ENTRIES = (
     ),
     Entry(
         name="shell-permission",
-        pattern=r"^(?:\S*sh|\S+\.sh): (?:line )?\d+: (?:exec: )?(?P<program>\S+): Permission denied",
+        pattern=r"^(?:\S*sh|\S+\.sh): (?:(?:line )?\d+: )?(?:exec: )?(?P<program>\S+): Permission denied",
         cause="{program} is not executable",
         remedy="use chmod +x, and a file system that is not mounted noexec",
         anchor="the-program-cannot-be-executed",
