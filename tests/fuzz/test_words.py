@@ -75,7 +75,7 @@ def test_words_come_back_from_any_login_shell(sh: Shell, shell: str, words: list
 def test_words_come_back_from_the_file_of_other_nodes(sh: Shell, shell: str, words: list[str]) -> int:
     """start.sh quotes them, and start_node.sh reads them."""
     text = wrapper("start.sh")
-    quoted = text[text.index("quoted() {") : text.index("\nmnrun_port=")]
+    quoted = text[text.index("quoted() {") :].partition("\n}\n")[0] + "\n}"
     script = f"""{quoted}
 line=$(quoted "$@"; echo .)
 eval "set -- ${{line%.}}"

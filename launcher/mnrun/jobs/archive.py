@@ -181,7 +181,7 @@ def rank_files(folder: str) -> dict[tuple[int, str], Path]:
 def forget_some(base: Path, now: float) -> None:
     """Remove some records of jobs that ended long ago. Each new record looks at a few, so that they do not pile up."""
     names = _named(base, (), 0)
-    for name in random.sample(names, min(SAMPLE, len(names))):
+    for name in random.SystemRandom().sample(names, min(SAMPLE, len(names))):
         record = _job_record(base / name) if 0 < _write_time(base / name) < now - OLD else None
         if record is not None and record.over and record.time < now - OLD:
             shutil.rmtree(base / name, ignore_errors=True)

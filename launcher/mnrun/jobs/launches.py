@@ -127,7 +127,7 @@ def folders(base: Path) -> list[Path]:
 
 
 def mark(pid: int = 0) -> str:
-    """Return the line that names a launcher, this one by default: process, its start, and where such a number counts."""
+    """Return the line that names a launcher, this one by default: process, start, and where such a number counts."""
     pid = pid or os.getpid()
     return f"{pid} {clock.ticks(pid)} {_kernel()}\n"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import replace
-from pathlib import PurePosixPath
 
 from mnrun import environment, mpi
 from mnrun.errors import Impossible, UsageError
