@@ -14,6 +14,7 @@ if command -v docker >/dev/null; then
   done
 fi
 # Everybody may make such names: only directories of the job's own user are taken away, and links are not followed.
-# Podman's containers lie there, too; their processes are the job's own.
-find /tmp /dev/shm -mindepth 1 -maxdepth 1 -name "mnrun.$SLURM_JOB_ID-*" -user "$SLURM_JOB_UID" -type d -exec rm -rf {} +
+# Podman's containers lie there, too; their processes are the job's own. A file system that a user has mounted there
+# stays, since it may not answer.
+find /tmp /dev/shm -mindepth 1 -maxdepth 1 -name "mnrun.$SLURM_JOB_ID-*" -user "$SLURM_JOB_UID" -type d -exec timeout 120 rm -rf --one-file-system {} +
 exit 0 # whatever happened: another code takes the node out of service

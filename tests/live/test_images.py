@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -40,10 +41,10 @@ def cache(cluster: Cluster, registry: None) -> Iterator[str]:
 
 
 def files(cluster: Cluster) -> list[str]:
-    """What of images is in the cache, but for the folders; what nodes said of them lies in facts/."""
+    """What of images is in the cache, but for the folders; what is known of them lies in facts/ and sums/."""
     cache = cluster.path(CACHE)
     paths = (path.relative_to(cache) for path in sorted(below(cache)) if path.is_file())
-    return [str(path) for path in paths if path.parts[0] != "facts"]
+    return [str(path) for path in paths if path.parts[0] not in ("facts", "sums")]
 
 
 def small(cluster: Cluster, *words: str, reference: str = f"{OPEN}/small:1", nodes: int = 4, **more: object) -> Result:
@@ -83,6 +84,39 @@ def test_images_of_a_tag_that_moves(cluster: Cluster) -> None:
     assert len(held) == 3, held
     same = small(cluster, "--pull", "always", reference=tag)
     assert same.out.split() == ["2"] * 4 and files(cluster) == held, same
+
+
+def damage(path: Path, begin: int) -> None:
+    """Overwrite a file from there on, as a disk may."""
+    with open(path, "r+b") as file:
+        file.seek(begin)
+        file.write(bytes(path.stat().st_size - begin))
+
+
+@pytest.mark.parametrize("reference", ["tag", "digest"])
+def test_images_that_are_damaged(cluster: Cluster, reference: str) -> None:
+    """R4: --pull always finds it by its sum. So does the launch after one whose container cannot start."""
+    name = f"{OPEN}/small:1"
+    if reference == "digest":
+        tag = ("skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{name}")
+        name = f"{OPEN}/small@{cluster.root(LOGIN, *tag).strip()}"
+    pull = ["mnrun", "image", "pull", "-Q", name]
+    done = cluster.alice(pull)
+    file = cluster.path(done.out.strip())
+
+    def whole() -> bool:
+        wanted = (file.parent / "sums" / file.name).read_text().split()[0]
+        return file.read_bytes()[32:41] == b"SIF_MAGIC" and sha256(file.read_bytes()).hexdigest() == wanted
+
+    damage(file, 40960)
+    assert cluster.alice([*pull, "--pull", "always"]).out == done.out and whole()
+    damage(file, 0)
+    job = ("--mode", "inside-out", "--launcher", "env", "--image", name, *VERSION)
+    refusal(cluster.mnrun("-Q", *job, nodes=1, tasks=1), 121, "is not a container image", "the next launch checks")
+    again = cluster.mnrun("-Q", *job, nodes=1, tasks=1)
+    assert (again.code, again.out) == (0, "1\n") and whole(), again
+    made = file.stat().st_ino
+    assert cluster.alice([*pull, "--pull", "always"]).code == 0 and file.stat().st_ino == made
 
 
 def test_images_in_a_batch_script(cluster: Cluster, desk: Desk) -> None:

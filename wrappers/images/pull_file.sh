@@ -4,6 +4,8 @@
 # PROGRAM converts the image once for each digest, for all nodes that share the directory.
 #     sha256-DIGEST.sif   An image. A tag that has moved makes another file. The file's time is the last use by a job.
 #     sha256-DIGEST.sqfs  The same for Charliecloud.
+#     sums/FILE           The SHA-256 of an image, as it was converted.
+#     sums/FILE.doubt     A container of this image has not started, so the next job checks it.
 #     refs/NAME           The result for a reference: the digest, the runtime's own key for it, the job that asked, and
 #                         the reference itself.
 #     refs/NAME.lock/     The lock of a node that converts it. It holds the owner, a counter as a sign of life, and all
@@ -28,7 +30,8 @@ mine() { # Exit with an error unless the cache belongs to the user alone
 
 known() { # Test whether the reference has been converted, and its file exists
   if [[ $reference == *@sha256:* ]]; then # a digest means the same image under any name
-    digest=${reference##*@} key='' by=$job
+    digest=${reference##*@} key=- by=''
+    [[ ! -e $ref ]] || read -r _ key by _ <"$ref" || return 1
     [[ ! -s $cache/${digest/:/-}.$ending ]] || return 0
   fi
   [[ -e $ref ]] || return 1
@@ -38,7 +41,13 @@ known() { # Test whether the reference has been converted, and its file exists
 
 will_do() { # Test whether the file in the cache is usable
   # With --pull always, this job must have asked the registry for it.
-  known && [[ $policy != always || $by == "$job" ]]
+  known && [[ $policy != always || $by == "$job" ]] && [[ $policy == never || ! -e $cache/sums/${digest/:/-}.$ending.doubt ]]
+}
+
+sound() { # FILE: Test whether an image is what was converted. REPLY is it then
+  local wanted sum
+  [[ -s $1 ]] && { read -r wanted _ <"$cache/sums/${1##*/}"; } 2>/dev/null || return 1
+  run sums "$1" && read -r sum _ <"$lock/sum" && [[ $sum == "$wanted" ]] && REPLY=$1
 }
 
 ours() { [[ $(cat "$lock/owner" 2>/dev/null) == "$owner" ]]; } # Test whether this process holds the lock
@@ -101,6 +110,7 @@ unfinished() { # Keep the complete layers for the next pull, except on a full di
 }
 
 sums() { # FILE: Write the digest of a file, which may be large
+  echo "reads the image"
   sha256sum <"$1" >"$lock/sum"
 }
 
@@ -158,15 +168,27 @@ squash() { # Pull the image to a directory, and make a file of that
   ch-image "${auth[@]}" pull "$reference" && ch-convert -i ch-image -o squash "$reference" "$lock/new.sqfs"
 }
 
-convert() { # Convert the image into the cache, and record the reference
-  local file
-  case $ending in
-    sif) by_apptainer ;;
-    sqfs) by_charliecloud ;;
-  esac || return 1
+convert() { # Convert the image into the cache, unless it is there undamaged. Record the reference
+  local file good='' REPLY=''
+  if known; then
+    file=$cache/${digest/:/-}.$ending
+    if sound "$file"; then good=$REPLY; else rm -f -- "$file"; fi
+    rm -f -- "$cache/sums/${file##*/}.doubt"
+  fi
+  if [[ -z $good || ($policy == always && $reference != *@sha256:*) ]]; then # a digest has nothing newer
+    case $ending in
+      sif) by_apptainer ;;
+      sqfs) by_charliecloud ;;
+    esac || return 1
+    file=$cache/${digest/:/-}.$ending
+    if [[ $good != "$file" ]] && ! sound "$file"; then
+      { run sums "$lock/new.$ending" && mkdir -p "$cache/sums"; } || unpulled
+      ours || return 1
+      mv "$lock/sum" "$cache/sums/${file##*/}"
+      mv "$lock/new.$ending" "$file"
+    fi
+  fi
   ours || return 1
-  file=$cache/${digest/:/-}.$ending
-  [[ -s $file ]] || mv "$lock/new.$ending" "$file"
   echo "$digest $key $job $reference" >"$lock/ref"
   mv "$lock/ref" "$ref"
   rm -rf "$layers"

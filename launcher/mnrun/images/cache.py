@@ -2,6 +2,8 @@
 
 sha256-DIGEST.sif   an image. A job that takes it touches it first
 sha256-DIGEST.sqfs  the same for Charliecloud, whose references have no scheme
+sums/FILE           the SHA-256 of an image as it was converted
+sums/FILE.doubt     the next job that takes this image compares it with that
 refs/NAME           the digest of a reference, and at the end of the line the reference
 facts/KEY           a node's report of an image's MPI (running/probe.py)
 facts/sum-KEY       the digest of an image file that is staged (staged.py)
@@ -25,7 +27,7 @@ from mnrun.errors import UsageError
 from mnrun.schedulers.queue import Job
 from mnrun.system.paths import foreign, private
 
-FACTS = "facts"
+FACTS, SUMS = "facts", "sums"
 HOUR = 3600.0
 BEATING = 600.0  # seconds: a lock without a heartbeat for as long belongs to nobody
 
@@ -99,6 +101,13 @@ def find(cache: Path, reference: str) -> Path | None:
     return None
 
 
+def doubt(image: Path) -> None:
+    """Make the next job compare an image with its SHA-256 before it takes it."""
+    with suppress(OSError):
+        if not fault(image.parent):
+            (image.parent / SUMS / f"{image.name}.doubt").touch()
+
+
 def unneeded(before: float, jobs: Iterable[Job], query_time: float) -> float:
     """Return a time such that no job has an image that was last used before it. The time is `before`, or earlier.
 
@@ -134,6 +143,10 @@ def tidy(cache: Path, before: float) -> None:
     for path in _files(cache / FACTS):
         with suppress(OSError):
             if path.stat().st_mtime < before:
+                path.unlink()
+    for path in _files(cache / SUMS):
+        if not (cache / path.name.replace(".doubt", "")).exists():
+            with suppress(OSError):
                 path.unlink()
     for path in _files(refs):
         words = _record(path)

@@ -13,14 +13,15 @@ import queue
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed
-from mnrun.jobspec import Image, ImageKind
+from mnrun.jobspec import Image, ImageKind, JobSpec
 from mnrun.model import Command, Layout, Phase, Plan, Site
 from mnrun.nodes import kit
 from mnrun.nodes.status import Roster
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 MOMENT = 3.0  # seconds that the other nodes have to report their own failures
 FAREWELL = 10.0  # seconds that the nodes have to remove unfinished images
+# The guard's words for a container that has not started.
+_NO_START = re.compile(r"its container ended with|is not a container image|input/output error", re.IGNORECASE)
+FATAL = 255  # of Apptainer that cannot start a rank's container
+IN_DOUBT = "the next launch checks the image in the cache for damage"
 UNSTAGED = "--no-stage makes the nodes read the image where it is"
 
 
@@ -66,6 +71,37 @@ def prepare(
     if work.told:
         screen.say(f"{plan.spec.container.image} is {image}, after {time.monotonic() - work.begin:.0f} s")
     return planner.with_image(plan, image)
+
+
+@contextmanager
+def doubting(plan: Plan) -> Iterator[None]:
+    """Enclose a launch. If its container cannot start, the image in the cache may be damaged, and is in doubt."""
+    try:
+        yield
+    except (NodeError, RuntimeFailed) as error:
+        if not _NO_START.search(error.message) or not doubt(plan.spec):
+            raise
+        remedy = "; ".join(filter(None, (error.remedy, IN_DOUBT)))
+        raise type(error)(error.message, remedy, *error.more) from None
+
+
+def doubt(spec: JobSpec) -> bool:
+    """Put the image of a job in doubt. Return whether it is one of the cache."""
+    container = spec.container
+    if not container.by_reference or RUNTIMES[container.runtime].NAMED:
+        return False
+    from mnrun.images import cache
+
+    file = cache.find(Path(container.image_cache), container.image_name)
+    if file:
+        cache.doubt(file)
+    return file is not None
+
+
+def doubt_fatal(spec: JobSpec, code: int, screen: Screen) -> None:
+    """Put the image of a job in doubt if `code` is that of a runtime that could not start a rank's container."""
+    if code == FATAL and doubt(spec):
+        screen.say(IN_DOUBT)
 
 
 class _Bringing:

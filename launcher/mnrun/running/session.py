@@ -148,7 +148,7 @@ def _launch(
     request: LaunchRequest, screen: Screen, transport: Transport | None = None, notes: Sequence[str] = ()
 ) -> Outcome:
     from mnrun.jobs import job_dir
-    from mnrun.running import execute, outputs, reasons
+    from mnrun.running import execute, outputs, prepare, reasons
 
     allocation, site = request.allocation, request.site
     request.clock.mark("held")
@@ -160,12 +160,14 @@ def _launch(
     begin = outputs.opened(launch_plan, site, os.environ, request.starter)
     with begin as (starter, written), request.records(launch_plan.job) as records:
         records.launched(launch_plan, site)
-        with job_dir.timed(request.clock, launch_plan, records, screen), written.telling(screen) as lost:
+        timed = job_dir.timed(request.clock, launch_plan, records, screen)
+        with prepare.doubting(launch_plan), timed, written.telling(screen) as lost:
             outcome = execute.execute(
                 launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
             )
         if outcome.silent and not outcome.code:
             reasons.refuse_lost(outcome, written.lines())
+        prepare.doubt_fatal(spec, outcome.code, screen)
         if lost and not outcome.code:
             outcome = replace(outcome, code=Impossible.code, why=lost[0])
         if spec.keep:

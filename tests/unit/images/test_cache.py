@@ -61,7 +61,12 @@ def test_images_of_charliecloud(place: Path) -> None:
     held = {image.path.name: image.names for image in cache.images(place)}
     assert held["sha256-1.sqfs"] == ("site/app:1",) and held["sha256-1.sif"] == ("docker://a", "docker://b")
     (place / "sha256-1.sif").unlink()
+    (place / cache.SUMS).mkdir()
+    for image in ("sha256-1.sif", "sha256-1.sqfs"):
+        (place / cache.SUMS / image).touch()
+        cache.doubt(place / image)
     cache.tidy(place, NOW - DAY)
+    assert {path.name for path in (place / cache.SUMS).iterdir()} == {"sha256-1.sqfs", "sha256-1.sqfs.doubt"}
     assert {path.name for path in (place / "refs").iterdir()} == {"c", "site_app_1-7"}
 
 

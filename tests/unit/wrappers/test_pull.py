@@ -157,14 +157,19 @@ def test_podmans_login_is_told_where_nodes_see_it(node: Node) -> None:
 
 def test_a_digest_that_is_there_is_not_converted_again(node: Node) -> None:
     """Whatever name it came by, and whoever is to be asked for it."""
-    node.program("apptainer", "echo asked >asked; exit 1")
+    node.program("apptainer", f"echo asked >{node.place}/asked; exit 1")
     (node.place / "cache").mkdir()
     held = node.place / "cache" / f"{DIGEST.replace(':', '-')}.sif"
     held.write_text("an image")
+    (held.parent / "sums").mkdir()
+    (held.parent / "sums" / held.name).write_text(f"{hashlib.sha256(b'an image').hexdigest()}  -\n")
     for policy in ("missing", "always", "never"):
         words = ("file", f"docker://other/name@{DIGEST}", policy, str(held.parent), node.job, "apptainer")
-        assert node.pull(*words) == [f"image node01 {DIGEST} {held}"]
+        assert node.pull(*words)[-1] == f"image node01 {DIGEST} {held}"
     assert not (node.place / "asked").exists()
+    held.write_text("an imag")
+    node.pull("file", f"docker://other/name@{DIGEST}", "always", str(held.parent), f"{node.job}.2", "apptainer")
+    assert (node.place / "asked").exists(), "(R4) a damaged one was believed"
 
 
 def test_a_lease_that_ends_while_a_node_cleans_up(node: Node) -> None:
