@@ -203,6 +203,17 @@ def test_env_current_directory_by_a_link(cluster: Cluster, desk: Desk) -> None:
         assert result.out in (f"{desk.path}/link\n" * 2, f"{desk.path}/real\n" * 2), result
 
 
+@pytest.mark.parametrize("place", ["/tmp", "/no/such/" + "long/" * 30])
+@pytest.mark.parametrize("image", ["ompi5", "ompi4", "mpich"])
+def test_env_a_tmpdir_of_the_users(cluster: Cluster, desk: Desk, image: str, place: str) -> None:
+    """F4: ranks have it, and mpirun's daemons do not: jobs whose daemons have equal pids would meet there."""
+    line = "echo $TMPDIR; ls /tmp >>$0; exit 7"
+    words = [*Way("inside", image).words, "-x", f"TMPDIR={place}", "-x", "XDG_RUNTIME_DIR=/no/such", "--", "sh", "-c"]
+    result = cluster.mnrun(*words, line, f"{desk.path}/seen", nodes=2, tasks=1)
+    assert (result.code, set(result.out.split())) == (7, {place}), result
+    assert not re.search("^(prte|ompi|pmix)", desk.read("seen").decode(), re.MULTILINE)
+
+
 @each(5)
 def test_env_binds(cluster: Cluster, way: Way) -> None:
     """--bind SRC:DST:ro is there and cannot be written to; SRC:DST can; SRC alone is where it was."""

@@ -27,6 +27,8 @@ def environment(places: Places) -> tuple[Variable, ...]:
         "OMPI_MCA_orte_keep_fqdn_hostnames": "0",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "0",
     }
+    # In the user's TMPDIR, daemons of two jobs with equal pids in their namespaces would share a directory.
+    settings |= {"OMPI_MCA_orte_tmpdir_base": places.tmp, "PRTE_MCA_prte_tmpdir_base": places.tmp}
     settings.update(ranks(places))
     return tuple(Variable(name, value) for name, value in settings.items())
 

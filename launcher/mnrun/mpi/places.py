@@ -11,6 +11,7 @@ class Places:
 
     agent: str  # a program, called as `agent NODE COMMAND`
     hostfile: str
+    tmp: str  # a directory of this job alone, for the files of mpirun and its daemons
     bind_to: str = ""
     cores: int = 1  # cores of each rank that is bound to cores
     oversubscribe: bool = False

@@ -356,6 +356,7 @@ def _places(plan: Plan) -> Places:
     return Places(
         agent=f"{plan.node_dir}/bin/ssh",
         hostfile=f"{plan.node_dir}/hostfile",
+        tmp=f"{plan.node_dir}/tmp",  # nosec B108 # in the job's own directory
         bind_to=plan.spec.start.bind_to,
         cores=plan.spec.resources.cpus_per_task or 1,
         oversubscribe=plan.spec.force,

@@ -9,8 +9,8 @@ from mnrun.jobspec import Variable
 from mnrun.mpi import MPIS, Places
 from mnrun.mpi.openmpi import ranks
 
-PLAIN = Places(agent="/d/bin/ssh", hostfile="/d/hostfile")
-BOUND = Places(agent="/d/bin/ssh", hostfile="/d/hostfile", bind_to="core", oversubscribe=True)
+PLAIN = Places(agent="/d/bin/ssh", hostfile="/d/hostfile", tmp="/d/tmp")
+BOUND = Places(agent="/d/bin/ssh", hostfile="/d/hostfile", tmp="/d/tmp", bind_to="core", oversubscribe=True)
 
 THREADS = {"OMPI_MCA_odls_base_max_threads": "0", "PRTE_MCA_odls_base_max_threads": "0"}
 OPENMPI = {
@@ -24,6 +24,8 @@ OPENMPI = {
     "PRTE_MCA_prte_default_hostfile": "/d/hostfile",
     "OMPI_MCA_orte_keep_fqdn_hostnames": "0",
     "PRTE_MCA_prte_keep_fqdn_hostnames": "0",
+    "OMPI_MCA_orte_tmpdir_base": "/d/tmp",
+    "PRTE_MCA_prte_tmpdir_base": "/d/tmp",
     **THREADS,
 }
 OPENMPI_BOUND = {
@@ -75,15 +77,15 @@ def test_all_mpis_are_told_at_once() -> None:
 @pytest.mark.parametrize("version", ["OMPI", "PRTE"])
 def test_both_families_of_open_mpi_are_told_the_same(version: str) -> None:
     """Version 4 ignores PRTE_MCA_*, version 5 ignores OMPI_MCA_orte_*: each setting has a twin."""
-    assert len([name for name in {**OPENMPI, **OPENMPI_BOUND} if name.startswith(version)]) == 8
+    assert len([name for name in {**OPENMPI, **OPENMPI_BOUND} if name.startswith(version)]) == 9
 
 
 @pytest.mark.parametrize(
     ("places", "names"),
     [
-        (Places("", ""), set()),
-        (Places("", "", bind_to="none"), {k for k in OPENMPI_BOUND if "hwloc" in k}),
-        (Places("", "", oversubscribe=True), {k for k in OPENMPI_BOUND if "rmaps" in k}),
+        (Places("", "", ""), set()),
+        (Places("", "", "", bind_to="none"), {k for k in OPENMPI_BOUND if "hwloc" in k}),
+        (Places("", "", "", oversubscribe=True), {k for k in OPENMPI_BOUND if "rmaps" in k}),
     ],
 )
 def test_ranks_of_the_hosts_mpirun(places: Places, names: set[str]) -> None:
@@ -108,15 +110,17 @@ def test_what_a_rank_knows_of_where_it_runs(alone: bool) -> None:
 
 def test_a_rank_of_several_cores_is_bound_to_all_of_them() -> None:
     """-c with --bind-to core; of other units there is one anyway, and Open MPI 5 takes no such variable."""
-    two = Places("", "", bind_to="core", cores=2)
+    two = Places("", "", "", bind_to="core", cores=2)
     assert ranks(two)["OMPI_MCA_rmaps_base_mapping_policy"] == "slot:PE=2"
     assert not [name for name in ranks(two) if name.startswith("PRTE") and "mapping" in name]
     assert MPIS["mpich"].environment(two)[-1] == Variable("HYDRA_BINDING", "core:2")
-    assert MPIS["mpich"].environment(Places("", "", bind_to="numa", cores=2))[-1] == Variable("HYDRA_BINDING", "numa")
+    assert MPIS["mpich"].environment(Places("", "", "", bind_to="numa", cores=2))[-1] == Variable(
+        "HYDRA_BINDING", "numa"
+    )
 
 
 def test_libraries_that_bind_by_themselves_are_told_not_to() -> None:
     """mpirun's own words do not reach them."""
-    free = Places("", "", bind_to="none")
+    free = Places("", "", "", bind_to="none")
     told = [MPIS[name].environment(free)[-1] for name in ("mvapich2", "intelmpi")]
     assert told == [Variable("MV2_ENABLE_AFFINITY", "0"), Variable("I_MPI_PIN", "0")]

@@ -274,6 +274,8 @@ def test_what_a_plain_mpirun_finds_inside() -> None:
         "export PRTE_MCA_prte_default_hostfile='/tmp/mnrun.7-abcdef/hostfile'\n"
         "export OMPI_MCA_orte_keep_fqdn_hostnames='0'\n"
         "export PRTE_MCA_prte_keep_fqdn_hostnames='0'\n"
+        "export OMPI_MCA_orte_tmpdir_base='/tmp/mnrun.7-abcdef/tmp'\n"
+        "export PRTE_MCA_prte_tmpdir_base='/tmp/mnrun.7-abcdef/tmp'\n"
         "export OMPI_MCA_odls_base_max_threads='0'\n"
         "export PRTE_MCA_odls_base_max_threads='0'\n"
         "export OMPI_MCA_hwloc_base_binding_policy='none'\n"
