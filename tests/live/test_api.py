@@ -52,3 +52,27 @@ def test_a_job_from_python(cluster: Cluster, desk: Desk) -> None:
     assert "cancelled 143" in lines, result
     assert lines[-1] == "refused 123", result
     forget(cluster)
+
+
+# A copy of mnrun, which the program takes away, as an upgrade does with the files of the old one.
+REPLACED = """
+mkdir lib && cp -r /opt/mnrun/venv/lib/python3*/site-packages/mnrun lib/
+PYTHONPATH=$PWD/lib "$@" -- sh -c 'mv lib/mnrun lib/away || exit 99; exit 3'
+code=$?
+test -d lib/away || exit 98
+rm -r lib
+exit $code
+"""
+
+
+@pytest.mark.parametrize("how", ["run", "submit"])
+def test_mnrun_is_replaced_while_a_job_runs(cluster: Cluster, desk: Desk, how: str) -> None:
+    """(R3) The end needs no file of mnrun's any more: the code is the program's, and the reason is told."""
+    words = {"run": ["run", "--local"], "submit": ["submit", "--wait", "-N1", "-w", cluster.nodes[0], "-e", "err"]}
+    line = ["mnrun", *words[how], "--runtime", "host", "--launcher", "env"]
+    result = cluster.alice(["sh", "-c", REPLACED, "test", *line], cwd=desk.path)
+    assert result.code == 3, result
+    said = result.err if how == "run" else desk.read("err").decode()
+    assert "exited with 3" in said, said
+    assert "Traceback" not in said + result.err, said
+    forget(cluster)

@@ -299,6 +299,11 @@ def test_stranger_has_a_daemon_of_mps(cluster: Cluster, bob: Stranger) -> None:
     look = ("--", "sh", "-c", "ls -d /tmp/nvidia-mps; cat /proc/self/mountinfo")
     result = cluster.mnrun(*SRUN.words, "--container-args=--no-mount tmp", *look, nodes=1, tasks=1)
     assert "/tmp/nvidia-mps" not in result.out, result
+    cluster.alice(["sh", "-c", "mkdir -p /tmp/hers && touch /tmp/hers/control"], node=FIRST)
+    bob.does("rm -r /tmp/nvidia-mps && ln -s /tmp/hers /tmp/nvidia-mps")  # (L7) later it may lead elsewhere
+    result = cluster.mnrun(*SRUN.words, "--container-args=--no-mount tmp", *look, nodes=1, tasks=1)
+    cluster.alice(["rm", "-r", "/tmp/hers"], node=FIRST)
+    assert "/tmp/nvidia-mps" not in result.out, result
 
 
 def test_stranger_cannot_foretell_ports(cluster: Cluster, bob: Stranger) -> None:

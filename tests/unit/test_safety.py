@@ -151,6 +151,12 @@ def test_wrappers_name_only_known_places_of_all_users() -> None:
     assert not [name for name, path in wrappers().items() if re.search(r"mktemp\s+(-\w*u|--dry)", path.read_text())]
 
 
+def test_wrappers_look_for_processes_by_their_owner_or_parent() -> None:
+    """(L8) Every user can give a process any name."""
+    looked = re.compile(r"\b(?:pgrep|pkill|pidof|killall)\b(?![^;|)]* -[uP] )")
+    assert not [name for name, path in wrappers().items() if looked.search(commands(path.read_text()))]
+
+
 def test_each_return_of_a_wrapper_has_its_code() -> None:
     """In a trap, a bare `return` has the code of the command before the trap (bash(1), return).
 

@@ -36,7 +36,7 @@ user() { # Set the user of the container, because docker would run it as root
 
 limits() { # Raise the limits of locked memory, for InfiniBand, and of the stack, as far as dockerd may
   local pid locked
-  pid=$(cat "$mnrun_dockerd" 2>/dev/null || pgrep -ox dockerd) || return 0
+  pid=$(cat "$mnrun_dockerd" 2>/dev/null || pgrep -ox -u "0,$EUID" dockerd) || return 0
   [[ -r /proc/$pid/limits ]] || return 0
   if (($(printf %d "0x$(awk '/^CapEff/ { print $2 }' "/proc/$pid/status")") >> 24 & 1)) && [[ ! -e rootless ]]; then
     mnrun_flags+=(--ulimit=memlock=-1 --ulimit=stack=67108864:-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,13 @@ def json_option(verb: Callable[..., None]) -> Callable[..., None]:
         verb(*words, as_json=as_json or form == "json", **options)
 
     return run
+
+
+def print_text(text: str) -> None:
+    """Print lines with words of others: a file, an image or a job. A terminal gets no control characters of theirs."""
+    from mnrun.errors import one_line
+
+    click.echo("\n".join(map(one_line, text.split("\n"))) if sys.stdout.isatty() else text)
 
 
 def print_json(answer: object) -> None:

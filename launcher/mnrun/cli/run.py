@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from mnrun.cli.parsing import COMMAND, JobVerb, job_options
+from mnrun.cli.parsing import COMMAND, JobVerb, job_options, print_text
 
 FORMATS = ("steps", "sbatch", "json")
 
@@ -41,10 +41,10 @@ def plan(command: tuple[str, ...], form: str, commands: bool, as_json: bool, **o
 
     form = "json" if as_json else form
     if form == "sbatch":
-        click.echo(submission.make(command, options).script, nl=False)
+        print_text(submission.make(command, options).script.rstrip("\n"))
         return
     view = session.look(command, options)
     if form == "json":
         click.echo(show.as_json(view.plan, view.site, view.judgement), nl=False)
     else:
-        click.echo(show.as_text(view.plan, view.site, view.judgement, commands), nl=False)
+        print_text(show.as_text(view.plan, view.site, view.judgement, commands).rstrip("\n"))

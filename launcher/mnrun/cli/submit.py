@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from mnrun.cli.parsing import COMMAND, JobVerb, job_options
+from mnrun.cli.parsing import COMMAND, JobVerb, job_options, print_text
 
 
 @click.command(cls=JobVerb, context_settings=COMMAND)
@@ -25,7 +25,7 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
 
     batch = submission.make(command, options)
     if dry_run:
-        click.echo(batch.script, nl=False)
+        print_text(batch.script.rstrip("\n"))
         return
     number, messages = submission.hand_in(batch)
     click.echo(number)  # printed first: the job is submitted, whether or not a later line fails

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# The end of a launch needs these two. By then, another mnrun may have replaced this one on the disk.
+import mnrun.diagnosis.culprit
+import mnrun.diagnosis.recognise  # noqa: F401
 from mnrun.connect import CONNECTS
 from mnrun.jobs.job_dir import Records
 from mnrun.model import Plan

@@ -173,7 +173,10 @@ def _launch(
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
         if outcome.code and not outcome.why and not spec.program.shell:
-            outcome = _explained(outcome, written, spec, screen)
+            try:
+                outcome = _explained(outcome, written, spec, screen)
+            except Exception as error:  # a reason that cannot be told must not change the code of the program
+                screen.warn(f"the reason of this end is unknown: {error!r}")
         if spec.keep and not spec.as_given:  # a submitted job's record comes last, after its nodes are clean
             records.ended(outcome.code, outcome.why)
     return outcome

@@ -24,7 +24,7 @@ from itertools import groupby
 from typing import IO, Optional, Protocol
 
 from mnrun.errors import NodeError, SchedulerError
-from mnrun.files import BASH, spoken, wrappers
+from mnrun.files import BASH, spoken
 from mnrun.model import Command, Listed, Words
 from mnrun.system.terminal import background
 
@@ -266,7 +266,7 @@ def ask(argv: Words, seconds: float = PROBE) -> str:
 
 
 def _deaf(argv: Words) -> Words:
-    return (*BASH, str(wrappers()["deaf.sh"]), *argv)
+    return (*BASH, "-c", spoken("deaf.sh"), "deaf.sh", *argv)
 
 
 def tied(argv: Words) -> Words:

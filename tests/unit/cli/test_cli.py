@@ -14,6 +14,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun import __version__
+from mnrun.cli.parsing import print_text
 from mnrun.errors import LaunchError, NodeError
 from mnrun.running import execute
 from mnrun.schedulers import slurm
@@ -452,3 +453,13 @@ def test_hosts_are_no_rivals_of_a_false_local(mnrun: Terminal, monkeypatch: pyte
     monkeypatch.setenv("MNRUN_LOCAL", "false")
     answer = mnrun("submit", "--dry-run", "--hosts", "node01", "--image", "/app.sif", "--", "./app")
     assert "a job with --hosts cannot be submitted" in answer.err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_no_control_characters_of_others(
+    mocker: MockerFixture, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    """(L12) A job file may hold a title for the terminal. In a file, a script is as it is."""
+    mocker.patch.object(sys.stdout, "isatty", return_value=terminal)
+    print_text("a\x1b]0;title\x07\nb")
+    assert capsys.readouterr().out == ("a?]0;title?\nb\n" if terminal else "a\x1b]0;title\x07\nb\n")

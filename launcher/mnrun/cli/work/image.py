@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from mnrun.cli.parsing import print_text
 from mnrun.cli.work.clean import age_of, cache_of, remove_images, size_of
 from mnrun.config import load
 from mnrun.errors import RuntimeFailed, UsageError
@@ -221,9 +222,9 @@ def inspect(name: str, **options: object) -> None:
         raise RuntimeFailed(f"no container of {name} answers: {facts.silent if facts else node_probe.origin}")
     width = max(len(label) for label, _ in inspection.rows(facts))
     for label, value in inspection.rows(facts):
-        click.echo(f"{label.ljust(width)}  {value}")
+        print_text(f"{label.ljust(width)}  {value}")
     for line in show.Judgement(node_probe.judge(facts), node_probe.origin, node_probe.spec).lines:
-        click.echo(line)
+        print_text(line)
 
 
 def verify(name: str, key: str, **options: object) -> None:

@@ -11,7 +11,7 @@ import click
 from mnrun import environment
 from mnrun.attach import history, standing, target
 from mnrun.attach.standing import RankState, Running
-from mnrun.cli.parsing import print_json
+from mnrun.cli.parsing import print_json, print_text
 from mnrun.cli.work.jobs import bases_of, user_queue
 from mnrun.errors import UsageError
 from mnrun.jobs import archive, asking, launches, page, records, state, timeline
@@ -64,19 +64,19 @@ def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
     if as_json:
         print_json(Running(launch.name, "RUNNING", tuple(states), tuple(networks)))
         return
-    click.echo(f"job {launch.name} runs on {counted(len(launch.nodes), 'node')}; CPU is of one second")
+    print_text(f"job {launch.name} runs on {counted(len(launch.nodes), 'node')}; CPU is of one second")
     table(("RANK", "NODE", "PID", "STATE", "CPU", "WAITS IN", "PROGRAM"), [_row(one) for one in states])
     for stack, members in standing.alike(states).items():
-        click.echo(f"\nstack of {_ranks(members)}:")
+        print_text(f"\nstack of {_ranks(members)}:")
         for line in stack:
-            click.echo(f"  {line}")
+            print_text(f"  {line}")
     if states and not any(one.stack for one in states):
-        click.echo("\nno stacks: neither the image nor a node has py-spy or gdb that may look at these programs")
+        print_text("\nno stacks: neither the image nor a node has py-spy or gdb that may look at these programs")
         words = f"mnrun exec {launch.name} --rank {states[0].rank} -- sh -c '{SPY} dump --pid $MNRUN_RANK_PID'"
-        click.echo(f"for Python, install py-spy in your home directory: {INSTALL}")
-        click.echo(f"then: {words}")
+        print_text(f"for Python, install py-spy in your home directory: {INSTALL}")
+        print_text(f"then: {words}")
     for line in networks:
-        click.echo(f"network: {line}")
+        print_text(f"network: {line}")
 
 
 def _row(one: RankState) -> tuple[str, ...]:
@@ -103,17 +103,17 @@ def _show(end: history.EndedJob, as_json: bool) -> None:
         print_json(end)
         return
     code = "" if end.code is None else f", with code {end.code}"
-    click.echo(f"job {end.job}: {state.words(end.state)}{code}{f': {end.why}' if end.why else ''}")
+    print_text(f"job {end.job}: {state.words(end.state)}{code}{f': {end.why}' if end.why else ''}")
     if end.first is not None:
-        click.echo(f"rank {end.first.rank} on {end.first.node} failed first, with code {end.first.code}")
+        print_text(f"rank {end.first.rank} on {end.first.node} failed first, with code {end.first.code}")
     if end.cause and end.cause.partition(";")[0] not in end.why:
-        click.echo(f"cause: {end.cause}")
+        print_text(f"cause: {end.cause}")
     if end.summary:
-        click.echo(end.summary)
+        print_text(end.summary)
     if end.output:
-        click.echo("last lines of its output:")
+        print_text("last lines of its output:")
     for line in end.output:
-        click.echo(f"  {line}")
+        print_text(f"  {line}")
 
 
 def report(name: str, as_html: bool, as_json: bool, job_dir: str | None) -> None:
@@ -124,9 +124,9 @@ def report(name: str, as_html: bool, as_json: bool, job_dir: str | None) -> None
     elif as_html:
         click.echo(page.html(found), nl=False)
     else:
-        click.echo(f"launch {found.job}: {counted(len(found.nodes), 'node')}, {found.whole:.3f} s")
+        print_text(f"launch {found.job}: {counted(len(found.nodes), 'node')}, {found.whole:.3f} s")
         table(("PHASE", *(f"{level} %" for level in timeline.LEVELS), "SLOWEST"), timeline.rows(found))
-        click.echo(timeline.LEGEND)
+        print_text(timeline.LEGEND)
 
 
 def _timeline(name: str, bases: Sequence[Path]) -> Timeline:
