@@ -8,4 +8,13 @@ address() { # HOST: Set REPLY to the address where other nodes reach this one, w
   done < <(getent ahostsv4 "$1")
   # Slurm passes the variable of the login node on.
   [[ -n ${SLURM_JOB_ID-} ]] || read -r _ _ REPLY _ <<<"${SSH_CONNECTION-}"
+  # At some sites, names do not resolve, and Slurm knows the nodes by NodeAddr alone (slurm.conf(5)).
+  [[ -n $REPLY || -z ${SLURM_LAUNCH_NODE_IPADDR-} ]] || towards "$SLURM_LAUNCH_NODE_IPADDR"
+}
+
+towards() { # ADDRESS: Set REPLY to this node's own address on the route to ADDRESS, or to nothing
+  local PATH=$PATH:/usr/sbin:/sbin
+  REPLY=$(ip -o -4 route get "$1" 2>/dev/null) || REPLY=''
+  REPLY=${REPLY#* src } REPLY=${REPLY%% *}
+  [[ $REPLY != 127.* ]] || REPLY=''
 }

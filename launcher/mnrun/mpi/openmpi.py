@@ -23,9 +23,10 @@ def environment(places: Places) -> tuple[Variable, ...]:
         "PRTE_MCA_ras": "^slurm",
         "PRTE_MCA_plm_ssh_agent": places.agent,
         "PRTE_MCA_prte_default_hostfile": places.hostfile,
-        # The hostfile has short names. By default, PRRTE on a host with a long name uses ssh to reach itself.
-        "OMPI_MCA_orte_keep_fqdn_hostnames": "0",
-        "PRTE_MCA_prte_keep_fqdn_hostnames": "0",
+        # Slurm's names of nodes are often short. By default, PRRTE on a host with a long name uses ssh to reach itself.
+        # Names that differ after their first dot alone would be one node.
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1" if places.alike else "0",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "1" if places.alike else "0",
     }
     # In the user's TMPDIR, daemons of two jobs with equal pids in their namespaces would share a directory.
     settings |= {"OMPI_MCA_orte_tmpdir_base": places.tmp, "PRTE_MCA_prte_tmpdir_base": places.tmp}

@@ -15,3 +15,4 @@ class Places:
     bind_to: str = ""
     cores: int = 1  # cores of each rank that is bound to cores
     oversubscribe: bool = False
+    alike: bool = False  # some nodes have the same name up to its first dot

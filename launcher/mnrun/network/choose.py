@@ -1,7 +1,7 @@
 """Choose the words for NCCL, UCX, libfabric and the MPIs by the networks and adapters of a job's nodes. Reads no file.
 
-There is no choice with one node, or with one network and no adapter. UCX_TLS is never set: UCX finds by itself which of
-its transports work, and a list switches off each that it does not name.
+There is no choice with one node, and hardly one with one network and no adapter. UCX_TLS is never set: UCX finds by
+itself which of its transports work, and a list switches off each that it does not name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Network:
 
 
 # Variables for data, and for the starters' own messages. For the latter, the known route is enough.
-_DATA = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "FI_TCP_IFACE")
+# The libraries of the first two look up the node's own name, for which Debian writes 127.0.1.1. Hydra's mpiexec gives
+# its own name to the other nodes, which may not know it. So these are set without a choice, too.
+_BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_DATA = (*_BY_NAME, "FI_TCP_IFACE")
 _OPENMPI_DATA = ("OMPI_MCA_btl_tcp_if_include",)
 _OPENMPI_CONTROL = ("OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include")  # ORTE's, PRRTE's
 
@@ -140,7 +143,12 @@ def _common(nodes: Nodes, net: str) -> Network | None:
 def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
     """Yield the choice of a NIC for each library that would try them all. NICs of containers and virtual machines
     lead nowhere."""
-    if network is None or not _others(nodes, network):
+    if network is None:
+        return
+    iface = _by_name(nodes, network, "HYDRA_IFACE")
+    hydra = [] if iface.apart else [iface]  # Hydra takes one name for all nodes
+    if not _others(nodes, network):
+        yield from (*(_by_name(nodes, network, name) for name in _BY_NAME), *hydra)
         return
     data = data_network(nodes, network)
     names = {node: nic.name for node, nic in data.nics.items()}
@@ -151,9 +159,7 @@ def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
         yield _by_name(nodes, data, name)
     if not any(facts.usable for facts in nodes.values()):
         yield _by_name(nodes, data, "UCX_NET_DEVICES")
-    iface = _by_name(nodes, network, "HYDRA_IFACE")  # Hydra takes one name for all nodes
-    if not iface.apart:
-        yield iface
+    yield from hydra
     for name in (*_OPENMPI_DATA, *_OPENMPI_CONTROL):
         choice = _by_name(nodes, data if name in _OPENMPI_DATA else network, name)
         where = (data if name in _OPENMPI_DATA else network).cidr if choice.apart else choice.value
@@ -166,7 +172,8 @@ def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> C
     names = {node: nic.name for node, nic in network.nics.items()}
     first = next(iter(names.values()))
     place = f" ({network.cidr})" if network.cidr else ""
-    why = f"{first} {network.why}{place}; not {', '.join(_others(nodes, network))}"
+    others = _others(nodes, network)
+    why = f"{first} {network.why}{place}" + (f"; not {', '.join(others)}" if others else "")
     return Choice(variable, mark + first, why, {node: mark + name for node, name in names.items() if name != first})
 
 

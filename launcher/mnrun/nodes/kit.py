@@ -353,6 +353,7 @@ def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
 
 
 def _places(plan: Plan) -> Places:
+    short = {name.partition(".")[0] for name in plan.layout.nodes}
     return Places(
         agent=f"{plan.node_dir}/bin/ssh",
         hostfile=f"{plan.node_dir}/hostfile",
@@ -360,6 +361,7 @@ def _places(plan: Plan) -> Places:
         bind_to=plan.spec.start.bind_to,
         cores=plan.spec.resources.cpus_per_task or 1,
         oversubscribe=plan.spec.force,
+        alike=len(short) < len(plan.layout.nodes),
     )
 
 

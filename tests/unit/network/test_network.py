@@ -81,6 +81,9 @@ def test_machines(name: str, expected: Expected) -> None:
     expected(TREES / f"{name}.choices", f"fast: {facts.fast(nodes['node11'])}\n" + "".join([*said, *warned]))
 
 
+OWN_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HYDRA_IFACE")
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_one_node_needs_no_network(name: str) -> None:
     assert choose.choose({"node11": machine(name)}, {"node11": "10.0.0.1"}) == ()
@@ -93,9 +96,12 @@ def test_the_facts_of_nodes_make_room_for_their_networks() -> None:
     assert reports == {}
 
 
-def test_one_network_leaves_nothing_to_choose() -> None:
-    """A plain cluster is left as it is."""
-    assert two(node(1), node(2)) == {}
+def test_one_network_is_named_to_what_looks_up_its_own_name() -> None:
+    """(F5, F10) Debian writes 127.0.1.1 for it, and other nodes may not know it. All else is left as it is."""
+    found = two(node(1), node(2))
+    assert {name: one.value for name, one in found.items()} == dict.fromkeys(OWN_NAME, "eth0")
+    assert {one.why for one in found.values()} == {"eth0 carries the route between the nodes (10.77.0.0/24)"}
+    assert list(two(node(1), node(2, "eth1"))) == list(OWN_NAME[:2])  # Hydra takes one name for all nodes
 
 
 @pytest.mark.parametrize("addresses", [("10.77.0.1", "10.77.0.2"), ("", ""), ("10.77.0.1", "10.77.0.1")])
@@ -171,7 +177,7 @@ VERBS = "feature verbs"
 def test_nodes_of_different_adapters(other: tuple[str, ...], why: str) -> None:
     """NCCL would mix them, and hang."""
     found = two(node(1, "eth0", "10.77.0", HCA, VERBS), node(2, "eth0", "10.77.0", *other))
-    assert list(found) == ["NCCL_IB_DISABLE"]
+    assert list(found) == [*OWN_NAME, "NCCL_IB_DISABLE"]
     assert found["NCCL_IB_DISABLE"].why.startswith(why)
 
 
