@@ -37,6 +37,8 @@ CHANGES = (
     (r"\b([Jj]ob|STEP|JOB|allocation) \d+(\.\d+)?", r"\1 ID"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME"),
     (r"\b\d+:\d\d(:\d\d)?\b", "TIME"),
+    (r"(?<=logs -f )\d+", "ID"),
+    (r"(?<=\S) {2,}", "  "),  # columns are as wide as their widest word
 )
 FILES = {
     # interrupted FILE COMMAND…: press Ctrl-C once FILE is there

@@ -80,9 +80,9 @@ def enters(cluster: Cluster, *words: str, node: str, boxed: bool = True) -> None
 @pytest.mark.parametrize("way", some(ALONE, [*MAIN, SSH, HOST]), ids=str)
 def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None:
     with under_way(cluster, *way.words):
-        enters(cluster, "--rank", "3", node=cluster.nodes[1], boxed=way != HOST)
-        enters(cluster, "--node", cluster.nodes[1], node=cluster.nodes[1], boxed=way != HOST)
-        enters(cluster, node=cluster.nodes[0], boxed=way != HOST)
+        enters(cluster, "--rank", "3", node=cluster.nodes[1], boxed=way.image != "host")
+        enters(cluster, "--node", cluster.nodes[1], node=cluster.nodes[1], boxed=way.image != "host")
+        enters(cluster, node=cluster.nodes[0], boxed=way.image != "host")
         assert runs(cluster) == [("sh", "RUNNING", "node[01-02]")]
         program = cluster.alice(["mnrun", "exec", "--rank", "2", "--", "sh", "-c", "cat /proc/$MNRUN_RANK_PID/cmdline"])
         assert program.raw == b"sleep\0003600\0", program

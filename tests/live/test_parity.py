@@ -48,7 +48,7 @@ SLURMS = {"ENVIRONMENT", "SLURM_JOB_END_TIME"}
 FIRST = {"APPTAINER_SHARENS_MASTER", "SINGULARITY_SHARENS_MASTER"}
 # Numbers and names of this job, this step, these processes and connections, and of the shells around them.
 EACH = re.compile(
-    r"(CALLS|SHLVL|MNRUN_JOB_ID|(APPTAINER|SINGULARITY)_INSTANCE|(SLURM|PMIX|SSH)_.*|OMPI_(ARGV|FILE_LOCATION)"
+    r"(CALLS|SHLVL|MNRUN_JOB_ID|MASTER_PORT|(APPTAINER|SINGULARITY)_INSTANCE|(SLURM|PMIX|SSH)_.*|OMPI_(ARGV|FILE_LOCATION)"
     r"|OMPI_MCA_(mca_base_env_list|orte_precondition_transports|plm_slurm_args))\Z"
 )
 

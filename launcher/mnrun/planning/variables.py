@@ -47,7 +47,8 @@ def _of_files(values: Values) -> Iterator[tuple[int, Variable]]:
             if around.batch and entry.value is None and entry.name not in around.environ:
                 continue  # the job reports it if it has none either
             option = f"--env-file {path}"
-            named = replace(COMMAND_LINE, text=option)
+            # a pipe of the shell has no name of its own (bash(1), Process Substitution)
+            named = COMMAND_LINE if path.startswith("/dev/fd/") else replace(COMMAND_LINE, text=option)
             yield origin.level, _value_of(entry.name, entry.value, around, option, named)
 
 
