@@ -20,7 +20,7 @@ exposed() { # PATH: Test whether another user could put another directory in the
   # A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
   # The directories are those of the name, and those that its links lead to. PATH need not be there yet.
   local mode gid place above=()
-  for place in "$1" "$({ cd -P -- "$1" && echo "$PWD" || cd -P -- "${1%/*}/" && echo "$PWD/."; } 2>/dev/null)"; do
+  for place in "$1" "$({ if cd -P -- "$1"; then echo "$PWD"; else cd -P -- "${1%/*}/" && echo "$PWD/."; fi; } 2>/dev/null)"; do
     while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
   done
   while read -r mode gid REPLY; do
