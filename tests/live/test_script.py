@@ -132,16 +132,16 @@ def test_ranks_reach_nodes_by_ssh(cluster: Cluster, desk: Desk, way: Way) -> Non
 
 @pytest.mark.parametrize("way", one(0, INSIDE_IMAGES[:2]), ids=str)
 def test_script_has_the_job_and_mpirun_has_not(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """The script has SLURM_JOB_ID and what else ranks get back; mpirun itself, the ranks' parent, sees no Slurm."""
+    """The script has what a batch script of Slurm's has; mpirun itself, the ranks' parent, sees no Slurm."""
     text = """
-        echo "$SLURM_JOB_ID $SLURM_JOB_NAME ${SLURM_PROCID-no}"
+        echo "$SLURM_JOB_ID $SLURM_JOB_NAME ${SLURM_PROCID-unset}"
         mpirun -n 1 sh -c 'tr "\\0" "\\n" </proc/$PPID/environ'
     """
     result = run(cluster, desk, text, way=way, salloc=("-J", "name"))
     assert result.code == 0, result
     script, *mpirun = result.out.splitlines()
     job, *rest = script.split()
-    assert (job.isdecimal(), rest) == (True, ["name", "no"]), result
+    assert (job.isdecimal(), rest) == (True, ["name", "0"]), result
     names = {line.partition("=")[0] for line in mpirun}
     assert "HOME" in names, result
     assert [name for name in names if name.startswith(("SLURM_", "PMI_", "PMI2_", "PMIX_RANK"))] == [], result
