@@ -76,7 +76,9 @@ def found(cluster: Cluster, place: str, rank: int) -> dict[str, str]:
 
 
 def common(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if not EACH.match(name)}
+    """What is the same in every launch. ENVLIST has names in any order."""
+    same = {name: value for name, value in variables.items() if not EACH.match(name)}
+    return {**same, **({"ENVLIST": ",".join(sorted(same["ENVLIST"].split(",")))} if "ENVLIST" in same else {})}
 
 
 def said(text: str) -> list[str]:
