@@ -21,7 +21,7 @@ BESIDE = "/usr/bin/mpiexec.hydra:/opt/mpich/bin/mpiexec.hydra"  # the node's, as
 
 def told(text: str) -> list[str]:
     """The lines of a plan's verdict."""
-    verdict = re.split(r"\n(?=note: |\n)", text[text.index("verdict: ") :])[0]
+    verdict = re.split(r"\n(?=note: |networks:|\n)", text[text.index("verdict: ") :])[0]
     return [line.strip() for line in verdict.splitlines()]
 
 
