@@ -17,6 +17,21 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return near[1] if near[0] <= FARTHEST and 2 * near[0] < letters else ""
 
 
+def shortened(word: str, words: Iterable[str]) -> str:
+    """Return the shortest word of which a text has the first three letters or more, in their order, or "".
+
+    The first letter must be right: `--img` is `--image`, and no typing error.
+    """
+    begin = len(word) - len(word.lstrip("-")) + 1
+    meant = [other for other in words if word[:begin] == other[:begin] and _within(word, other)]
+    return min(meant, key=len, default="") if len(word) > begin + 1 else ""
+
+
+def _within(word: str, other: str) -> bool:
+    letters = iter(other)
+    return all(letter in letters for letter in word)
+
+
 def distance(a: str, b: str) -> int:
     """Return how many letters are wrong, missing, too many, or swapped with their neighbour."""
     if abs(len(a) - len(b)) > FARTHEST:

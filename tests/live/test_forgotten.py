@@ -59,7 +59,7 @@ def test_a_job_that_slurm_has_forgotten(cluster: Cluster, desk: Desk) -> None:
     assert "said\n" in cluster.alice(["mnrun", "logs", "-f", job]).out
     assert cluster.alice(["mnrun", "wait", job]).code == 3
     anew = ["env", "MNRUN_SLURM_POLL=1s", "mnrun"]
-    assert f"removed /home/alice/.mnrun/jobs/{job}: " in cluster.alice([*anew, "clean", "--older", "0m"]).out
+    assert f"removed /home/alice/.mnrun/jobs/{job}: " in cluster.alice([*anew, "clean", "--older", "0d"]).out
     gone = cluster.alice([*anew, "status", job])
     assert (gone.code, f"no job {job} of yours" in gone.err) == (123, True), gone
     forget(cluster)

@@ -116,7 +116,7 @@ def clean(terminals: Terminals) -> Terminals:
     count = {user: sum(line.records for t in terminals if t.user == user for line in t.lines) for user in USERS}
     says = {user: {f"records of {number} of {number} jobs? removed": 1} for user, number in count.items() if number}
     return tuple(
-        Terminal(user, (Line("MNRUN_SLURM_POLL=1s mnrun clean --older 0m", wanted),)) for user, wanted in says.items()
+        Terminal(user, (Line("MNRUN_SLURM_POLL=1s mnrun clean --older 0d", wanted),)) for user, wanted in says.items()
     )
 
 

@@ -76,7 +76,7 @@ usable() { # Test whether the job's runtime is usable here. Print the reason whe
   case $said in # warnings may stand beside an answer
     *'"ServerVersion":"'[0-9]*) if [[ $said != *name=rootless* ]] || rootless "$said"; then return 0; fi ;;
     *'permission denied while'* | *'connect: permission denied'*) echo "$(id -un) may not use docker here: an administrator adds them to its group (usermod -aG docker $(id -un)), or use --runtime podman" ;;
-    *'annot connect'* | *'ailed to connect'* | *'daemon running'*) echo 'dockerd is not running on this node: systemctl start docker, or use another --runtime' ;;
+    *'annot connect'* | *'ailed to connect'* | *'daemon running'*) echo 'dockerd is not running on this node: an administrator starts it, or use another --runtime' ;;
     *)
       if ((code == 124 || code == 137)); then echo 'dockerd does not answer on this node'; else said=${said##*$'\n'} && echo "docker: ${said:0:200}"; fi
       ;;

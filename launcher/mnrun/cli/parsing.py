@@ -16,6 +16,7 @@ from mnrun.errors import NoImageError
 
 if TYPE_CHECKING:
     from mnrun.cli.words.line import Flags
+    from mnrun.errors import UsageError
 
 COMMAND = {
     "ignore_unknown_options": False,
@@ -70,7 +71,21 @@ class JobVerb(click.Command):
         try:
             return super().invoke(ctx)
         except NoImageError as error:
-            raise command.options_behind(ctx.obj) or error from None
+            raise self._verb_behind(ctx) or command.options_behind(ctx.obj) or error from None
+
+    def _verb_behind(self, ctx: click.Context) -> UsageError | None:
+        """Return the error for `mnrun --job-dir DIR logs 7`, a line whose first word is no program."""
+        from mnrun.cli.words import command
+
+        line = ctx.obj
+        group = ctx.parent.command if ctx.parent is not None else None
+        if not line.plain or line.verb != "run" or not line.options or not isinstance(group, click.Group):
+            return None
+        verb = group.get_command(ctx, line.command[0]) if line.command else None
+        if verb is None:
+            return None
+        options = (param for param in verb.get_params(ctx) if isinstance(param, click.Option))
+        return command.verb_behind(line, str(verb.name), {flag for option in options for flag in option.opts})
 
     def _flags(self, ctx: click.Context) -> Flags:
         from mnrun.cli.words.line import Flags

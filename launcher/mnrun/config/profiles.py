@@ -61,10 +61,8 @@ def sheet(name: str, path: str, page: jobfile.Page) -> Sheet:
     """Return a file's tables, and the places that it is for. Raises UsageError with the file and line of an error."""
     tables = jobfile.load(page)
     for special in jobfile.PROFILE_TABLES:
-        if not isinstance(tables.get(special, {}), dict):
-            raise UsageError(
-                f"{page.at((special,))}: {special} is a table here", f"write resources.{special} for the key"
-            )
+        if special != "partition" and not isinstance(tables.get(special, {}), dict):
+            raise UsageError(f"{page.at((special,))}: {special} is a table here", f"write [{special}]")
     match = tables.pop("match", {})
     if match and not name:
         raise UsageError(f"{page.at(('match',))}: match is allowed only in a profile", "move it to profiles/NAME.toml")
@@ -113,7 +111,9 @@ def parse(sheet: Sheet | None) -> Content:
     if sheet is None:
         return Content()
     page, tables = sheet.page, dict(sheet.tables)
-    special: dict[str, dict[str, Any]] = {name: tables.pop(name, {}) for name in ("site", "policy", "partition")}
+    special: dict[str, dict[str, Any]] = {name: tables.pop(name, {}) for name in ("site", "policy")}
+    # as in a job file, partition = "main" is the option
+    special["partition"] = tables.pop("partition") if isinstance(tables.get("partition"), dict) else {}
     whys: dict[str, dict[str, str]] = {}
     plain, whys[""] = _with_whys(tables)
     partitions = {}

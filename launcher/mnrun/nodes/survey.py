@@ -158,7 +158,7 @@ def _gpus(facts: Values) -> Iterator[Row]:
 
 
 def _no_gpus() -> Row:
-    return "GPUs", OK, "none"
+    return "GPUs", OK, "none for this job", "nodes that have some give them to jobs with --gpus-per-node N"
 
 
 def _mpi(facts: Values) -> Iterator[Row]:

@@ -198,7 +198,8 @@ def test_init_never_overwrites(mnrun: Terminal, tmp_path: Path) -> None:
 
 
 def test_profile_list(mnrun: Terminal, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that there are, where, when they are chosen, and which one is."""
+    """All that there are, where, when they are chosen, and which one is. Without any, it says so."""
+    assert mnrun("profile", "list").err.startswith("mnrun: no profiles: ")
     own = tmp_path / ".config/mnrun/profiles"
     own.mkdir(parents=True)
     write(site / "profiles/here.toml", 'match.cluster = "cluster1"')

@@ -152,6 +152,13 @@ def test_a_name_that_is_none() -> None:
         chosen(name="z")
 
 
+@pytest.mark.parametrize("key", ["partition", "resources.partition"])
+def test_a_default_partition_is_written_as_in_a_job_file(key: str) -> None:
+    content = profiles.parse(sheet(f"{key} = 'main'", "here"))
+    assert content.settings["partition"].value == "main"
+    assert not content.partitions
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -159,7 +166,6 @@ def test_a_name_that_is_none() -> None:
         ("match.cluster = 7", "profile here line 1: match.cluster is not valid; "),
         ("match.hostname = []", "profile here line 1: match.hostname is not valid; "),
         ("match = 'x'", "profile here line 1: match is a table here; "),
-        ("partition = 'gpu'", "profile here line 1: partition is a table here; write resources.partition for the key"),
         ("partition.gpu = 'x'", "profile here line 1: partition.gpu is not a table; "),
         ("[partition.gpu]\nnodez = 1", "profile here line 2: unknown key nodez; did you mean nodes (a number)?"),
         ("site.module = ['x']", "profile here line 1: unknown key site.module; use one of modules, jobs, ports, "),

@@ -76,7 +76,7 @@ def test_docker(known: dict[str, str], expected: str, found: str) -> None:
 
 
 def test_what_a_job_would_hear_is_what_is_wrong_and_what_to_do() -> None:
-    said = "dockerd is not running on this node: systemctl start docker, or use another --runtime"
+    said = "dockerd is not running on this node: an administrator starts it, or use another --runtime"
     refused = state("docker", docker="26", docker_refuses=said)
     assert ": ".join(refused[1:]) == said
 
@@ -98,7 +98,7 @@ def test_podman_and_charliecloud_need_namespaces() -> None:
 
 def test_gpus_mpi_and_fabric() -> None:
     nvidia = {"nvidia": "550.54", "gpus": "4"}
-    assert state("GPUs") == (OK, "none", "")
+    assert state("GPUs") == (OK, "none for this job", "nodes that have some give them to jobs with --gpus-per-node N")
     assert state("GPUs", **nvidia)[:2] == (OK, "4 NVIDIA, driver 550.54")
     assert state("GPUs", amd="yes")[0] == PART
     assert state("MPI", mpirun="mpirun (Open MPI) 5.0.7")[:2] == (OK, "Open MPI 5.0.7")

@@ -184,13 +184,16 @@ SHORT = {
 CLUSTERS = {"-it": "tty", "-ti": "tty", "-dit": "detach", "-itd": "detach", "-di": "detach", "-id": "detach"}
 # A verb of another tool -> the action to take.
 VERBS = {
+    "attach": "use mnrun exec ID for a command in the job, or mnrun logs -f ID for its output",
     "batch": "use mnrun submit",
     "build": "use mnrun image build RECIPE",
     "config": "use mnrun profile show",
     "delete": "use mnrun cancel ID, or mnrun clean for old records",
     "describe": "use mnrun status ID",
+    "doctor": "use mnrun check",
     "down": "use mnrun cancel ID",
     "execute": "use mnrun --image app.sif -- ./app",
+    "history": "use mnrun status",
     "images": "use mnrun image ls",
     "info": "use mnrun check for nodes, or mnrun status ID for a job",
     "inspect": "use mnrun plan for a job, or mnrun status ID",
@@ -199,6 +202,8 @@ VERBS = {
     "launch": "use mnrun run",
     "list": "use mnrun status",
     "log": "use mnrun logs ID",
+    "ls": "use mnrun status for jobs, or mnrun image ls",
+    "migrate": "begin the old line of srun, mpirun or docker with mnrun, and its answer is the new line",
     "partitions": "use mnrun nodes",
     "profiles": "use mnrun profile list",
     "ps": "use mnrun status",
@@ -209,10 +214,13 @@ VERBS = {
     "sinfo": "use mnrun nodes",
     "squeue": "use mnrun status",
     "scancel": "use mnrun cancel ID",
+    "ssh": "use mnrun exec ID for a command on a node of the job",
     "start": "use mnrun run, or mnrun submit",
     "stop": "use mnrun cancel ID",
     "tail": "use mnrun logs -f ID",
+    "top": "use mnrun why ID, which shows the CPU time of each rank",
     "validate": "use mnrun plan",
+    "watch": "use mnrun logs -f ID, or watch mnrun status",
 }
 # A verb of mnrun's own and an option that it lacks -> the action to take.
 OF_VERBS = {

@@ -59,12 +59,23 @@ def refuse(line: Line, verbs: Collection[str]) -> None:
     if not line.command or line.has("--script"):
         return
     if line.plain:
+        _refuse_unquoted(line)
         _refuse_verb(line, verbs)
         _refuse_job_file(line)
         _refuse_image(line)
         _refuse_batch_script(line)
     _refuse_container_tool(line)
     _refuse_quoted(line)
+
+
+def verb_behind(line: Line, verb: str, flags: Collection[str]) -> UsageError:
+    """Return the error for a line in which a verb stands after options. The verb has these flags of its own."""
+    parts = [(words, option is not None and bool({*option.flags} & {*flags})) for option, words in _parts(line.options)]
+    kept = [word for words, known in parts if known for word in words]
+    left_out = [" ".join(words) for words, known in parts if not known]
+    right = shlex.join(("mnrun", verb, *kept, *line.command[1:]))
+    without = f"; {verb} has no {', '.join(left_out)}" if left_out else ""
+    return UsageError(f"{verb} is a verb after options, and the verb comes first", f"write {right}{without}")
 
 
 def options_behind(line: Line) -> UsageError | None:
@@ -177,6 +188,19 @@ def _refuse_verb(line: Line, verbs: Collection[str]) -> None:
     raise UsageError(problem, f"for a program of that name: mnrun {line.verb} -- {word}")
 
 
+def _refuse_unquoted(line: Line) -> None:
+    """Raise UsageError for `-x NAME=a b -- ./app`: without quotes, b would be the program."""
+    behind = line.command[line.command.index("--") + 1 :] if "--" in line.command else ()
+    *_, flag, value = ("", "", *line.options)
+    if flag not in ("-x", "--env") or "=" not in value or not behind or behind[0].startswith("-"):
+        return
+    words = line.command[: line.command.index("--")]
+    if any(word.startswith("-") for word in words):
+        return
+    whole = shlex.quote(" ".join((value, *words)))
+    raise UsageError(f"{words[0]} after {flag} {value} would be the program", f"quote the value: {flag} {whole}")
+
+
 def _refuse_job_file(line: Line) -> None:
     word = line.command[0]
     if word.endswith(".toml"):
@@ -194,7 +218,10 @@ def _refuse_image(line: Line) -> None:
     image = word if "://" in word or ":" not in word else f"docker://{word}"
     if image.partition("://")[0] not in SCHEMES and "://" in image:
         return
-    right = line.with_words("--image", image, command=() if line.verb == "shell" else command or ("./app",))
+    charliecloud = ("--runtime", "charliecloud") if image.endswith(foreign.SQUASHFS) else ()
+    right = line.with_words(
+        *charliecloud, "--image", image, command=() if line.verb == "shell" else command or ("./app",)
+    )
     raise UsageError(f"{word} is an image, and no program", right)
 
 

@@ -18,6 +18,8 @@ CONTAINERS = {
     "docker": ("run", "exec"),
     "podman": ("run", "exec"),
     "enroot": ("start", "exec"),
+    "podman-hpc": ("run", "exec"),
+    "shifter": (),  # its words begin with the options
 }
 # Programs that start ranks or containers -> the tools whose options they have. The first one stands for the others.
 SRUN, MPI = ("srun", "sbatch", "pyxis"), ("Open MPI", "MPICH")
@@ -26,7 +28,8 @@ OWNERS = {
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "orterun"), MPI),
     **dict.fromkeys(("apptainer", "singularity"), ("apptainer",)),
     "enroot": ("enroot",),
-    **dict.fromkeys(("docker", "podman"), ("docker", "podman")),
+    **dict.fromkeys(("docker", "podman", "podman-hpc"), ("docker", "podman")),
+    "shifter": ("shifter",),
 }
 # Options of one letter -> the long ones. Those of srun and mpirun that are not here are mnrun's, too.
 LETTERS = {
@@ -39,13 +42,14 @@ LETTERS = {
         *("detach", "label"),
     ))),
     "enroot": {"c": "conf", "e": "env", "m": "mount", "r": "root", "w": "rw"},
+    "shifter": {"i": "image", "V": "volume", "w": "workdir", "e": "env", "m": "module"},
     "srun": {"x": "exclude", "B": "extra-node-info", "H": "hold"},
     "Open MPI": {"N": "npernode", "c": "np", "f": "machinefile", "H": "host", "n": "np", "x": "env"},
 }  # fmt: skip
 # Options that mnrun has by this name, with another meaning.
 DIFFERENT = {
     *(("apptainer", "workdir"), ("docker", "label"), ("docker", "mount"), ("apptainer", "mount")),
-    *(("Open MPI", "output"), ("Open MPI", "hostfile"), ("srun", "export")),
+    *(("Open MPI", "output"), ("Open MPI", "hostfile"), ("srun", "export"), ("shifter", "module")),
 }
 # Options whose work mnrun does by itself.
 NEEDLESS = {("srun", "mpi"), ("docker", "gpus"), ("apptainer", "nv"), ("apptainer", "rocm")}
@@ -55,10 +59,12 @@ LISTS = {
     ("srun", "container-mounts"): ",",
     ("apptainer", "bind"): ",",
     ("apptainer", "env"): r",(?=\w+=)",
+    ("shifter", "volume"): ";",
 }
+SQUASHFS = (".sqsh", ".sqfs", ".squashfs")
 RAISED = ("memlock", "stack", "nofile")  # limits that mnrun raises itself (clean_env.sh)
 PAIRS = ("mca", "gmca", "omca", "gomca", "prtemca", "pmixmca", "genv")  # options with two values
-_OWNED = (*tools.TOOLS, tools.ENROOT)
+_OWNED = (*tools.TOOLS, tools.ENROOT, tools.SHIFTER)
 _OWN = re.compile(r"use (--?[\w-]+) [A-Z:]+")  # an answer that names mnrun's option for a value
 _WORDS = re.compile(r"use ((?:--?[\w-]+ ?)+1?)(?:\(Apptainer\))?")  # an answer that has the words
 
@@ -100,8 +106,8 @@ class Translation:
         alike = (owner, name) not in DIFFERENT
         named = _OWN.fullmatch(answer)
         own = BY_FLAG.get(f"--{name}") or (BY_FLAG.get(named[1]) if named else None)
-        if name == "container-image":
-            self.image = of_registry(value)
+        if name == "container-image" or (owner, name) == ("shifter", "image"):
+            self.image = of_registry(value.removeprefix("docker:") if owner == "shifter" else value)
         elif (owner, name) == ("docker", "entrypoint") and not value.startswith("["):
             self.entry = (value,) if value else ()
         elif (owner, name) == ("docker", "ulimit"):
@@ -133,15 +139,20 @@ def translation(words: Sequence[str], given: Collection[str]) -> Translation:
     rest = list(words)
     while rest and rest[0] in OWNERS and not result.contained:
         tool, verb = rest[0], rest[1] if len(rest) > 1 else ""
-        result.contained = verb in CONTAINERS.get(tool, ())
+        begins = tool == "shifter"
+        result.contained = begins or verb in CONTAINERS.get(tool, ())
         if tool in CONTAINERS and not result.contained:
             break
-        result.tools.append(f"{tool} {verb}" if result.contained else tool)
-        rest = result.take(OWNERS[tool], rest[2 if result.contained else 1 :])
-        if result.contained and rest:
+        result.tools.append(f"{tool} {verb}" if result.contained and not begins else tool)
+        rest = result.take(OWNERS[tool], rest[2 if result.contained and not begins else 1 :])
+        if result.contained and rest and not begins:
             named = rest.pop(0)  # enroot's is the name of an unpacked image
-            result.image = "" if tool == "enroot" else of_registry(named) if tool in ("docker", "podman") else named
+            result.image = (
+                "" if tool == "enroot" else named if tool in ("apptainer", "singularity") else of_registry(named)
+            )
     result.command = (*result.entry, *rest)
+    if result.image.endswith(SQUASHFS) and "runtime" not in given:
+        result.options += ["--runtime", "charliecloud"]  # Apptainer takes SIF files
     return result
 
 

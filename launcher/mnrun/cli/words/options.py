@@ -10,7 +10,7 @@ from mnrun.cli.words.answers import ANSWERS, CLUSTERS, OF_VERBS, SHORT
 from mnrun.cli.words.tools import NOT_OF_SALLOC, TOOLS, Tool
 from mnrun.config.options import BY_FLAG
 from mnrun.errors import UsageError
-from mnrun.near import nearest
+from mnrun.near import nearest, shortened
 
 MPI = ("Open MPI", "MPICH")  # these also take a long option with one dash
 ENGINES = ("docker", "podman")
@@ -111,7 +111,7 @@ def _to_slurm(name: str, word: str, context: Context) -> str:
 
 
 def _guess(flag: str, value: str, context: Context) -> UsageError:
-    near = nearest(flag, context.flags)
+    near = nearest(flag, context.flags) or shortened(flag, context.flags)
     if near:
         return UsageError(f"there is no option {flag}", f"did you mean {near}?")
     if context.job_file:

@@ -185,6 +185,8 @@ TOOLS = (
 )
 # enroot start, of enroot 3.5. Only its own line has these words.
 ENROOT = _tool("enroot", "conf env mount rc", "root rw")
+# shifter(1), of Shifter 18.03. Only its own line has these words.
+SHIFTER = _tool("shifter", "image volume workdir env env-file module", "clearenv entrypoint verbose")
 # Options of sbatch that salloc(1) lacks.
 NOT_OF_SALLOC = _words(
     """

@@ -121,7 +121,9 @@ def size_of(size: int) -> str:
 
 def age_of(text: str) -> float:
     """Return the seconds of a time such as 30d. Raises UsageError."""
-    match = re.fullmatch(r"(\d+)(m|h|d|w)", text, re.ASCII)
+    match = re.fullmatch(r"(\d+)(h|d|w)", text, re.ASCII)
+    if re.fullmatch(r"\d+m", text, re.ASCII):
+        raise UsageError(f"--older {text} may be minutes or months", "write 1h, 30d or 4w")
     if not match:
         raise UsageError(f"--older {text!r} is not a time", "write 30d, 12h or 4w")
-    return int(match[1]) * {"m": 60.0, "h": 3600.0, "d": state.DAY, "w": 7 * state.DAY}[match[2]]
+    return int(match[1]) * {"h": 3600.0, "d": state.DAY, "w": 7 * state.DAY}[match[2]]

@@ -38,6 +38,8 @@ def list_() -> None:
         sheet = load.usual(shelf, os.environ)
     except (SchedulerError, profiles.TwoMatchError) as error:
         Screen().warn(str(error))
+    if not shelf.profiles:
+        Screen().say("no profiles: mnrun uses NAME.toml in /etc/mnrun/profiles and ~/.config/mnrun/profiles")
     for profile in shelf.profiles:
         when = [f"cluster={name}" for name in profile.cluster] + [f"hostname={name}" for name in profile.hostname]
         click.echo("  ".join(["*" if profile is sheet else " ", profile.name, profile.path, *when]))
