@@ -331,3 +331,27 @@ def test_stranger_has_a_comma_in_a_name(engines: Cluster, bob: Stranger, desk: D
         bob.does('for step in 0 1 2 3; do mkdir "/tmp/spmix_appdir_,bogus=1,$1.$step"; done', number)
         desk.put("go", "")
         check(job.end(), FIRST, tasks=1)
+
+
+# The name of the container that the ranks of a node share
+
+
+NAMES = """
+pid=$(cut -d' ' -f5 /proc/loadavg)
+seq $((pid + 1)) $((pid + 6000)) | sed 's:^:/dev/shm/sharens_instance_:' | xargs touch
+"""
+
+
+def test_stranger_takes_the_names_of_shared_containers(cluster: Cluster, bob: Stranger) -> None:
+    """L5: with names of the next processes taken, the ranks of a node share their container, and it can be entered."""
+    bob.does(NAMES)
+    try:
+        words = [*Way("mpirun", "ompi5").words, "--", "sh", "-c", "readlink /proc/self/ns/mnt; exec sleep 3600"]
+        with cluster.running(cluster.launch(*words, nodes=1, salloc=("-w", FIRST))) as job:
+            said = job.saying(lambda said: said.out.count("mnt") == 2, "up")
+            entered = cluster.alice(["mnrun", "exec", "--rank", "1", "--", "readlink", "/proc/self/ns/mnt"])
+            kill(found(cluster, "sleep", "3600"))
+            job.end()
+    finally:
+        cluster.root(FIRST, "sh", "-c", "find /dev/shm -name 'sharens_instance_*' -user bob -delete")
+    assert len({*said.out.split(), *entered.out.split()}) == 1, (said, entered)

@@ -20,12 +20,20 @@ source ./processes.sh
 # so that session is not noted.
 session
 [[ $mnrun_shell == terminal && ${REPLY% *} != "$$" ]] || echo "$REPLY" >>sessions
-if [[ $mnrun_place == */hold ]]; then # Apptainer names the shared instance by the second pid
+if [[ $mnrun_place == */hold ]]; then # Apptainer names the shared instance by the second pid, if there is one
   echo "$$ $PPID" >holder
   source ./sweep.sh
   source ./leftovers.sh
   unname "$PPID" # a power failure of the node may have left one
   ghosts >/dev/null
+  if [[ -e /dev/shm/sharens_instance_$PPID || -L /dev/shm/sharens_instance_$PPID ]]; then
+    # Another user has made the name. Without it, the ranks join by nsenter.
+    echo "$$" >holder
+    for mnrun_word; do
+      shift
+      [[ $mnrun_word == --sharens ]] || set -- "$@" "$mnrun_word"
+    done
+  fi
 fi
 
 # A killed srun leaves a directory of PMIx in this step's place.

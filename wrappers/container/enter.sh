@@ -77,7 +77,7 @@ if ((${#mnrun_boxes[@]})); then
 fi
 apart "$mnrun_pid"
 if ((${#mnrun_flags[@]} == 0)); then exec "${mnrun_clean[@]}" "${mnrun_command[@]}"; fi
-if [[ $mnrun_runtime != charliecloud ]] && { read -r _ mnrun_parent <holder; } 2>/dev/null; then
+if [[ $mnrun_runtime != charliecloud ]] && { read -r _ mnrun_parent <holder; } 2>/dev/null && [[ -n $mnrun_parent ]]; then
   # This container has a name, by which every Apptainer enters it (join_container.sh).
   exec "${mnrun_clean[@]}" ${APPTAINER_CONFIGDIR+"APPTAINER_CONFIGDIR=$APPTAINER_CONFIGDIR"} \
     "$mnrun_runtime" -q exec "instance://sharens_instance_$mnrun_parent" "${mnrun_command[@]}"

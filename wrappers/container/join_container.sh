@@ -41,6 +41,10 @@ if [[ $mnrun_runtime == charliecloud ]] || ! by_nsenter "$@"; then
     case $mnrun_word in
       --join-pid=MNRUN_HOLDER) mnrun_word=--join-pid=$mnrun_pid ;;
       instance://sharens_instance_MNRUN_HOLDER)
+        if [[ -z $mnrun_parent ]]; then
+          echo "fail another user has made the name in /dev/shm that this container needs: use --container-per rank" 1<>up
+          exit 125
+        fi
         mnrun_word=instance://sharens_instance_$mnrun_parent
         # Apptainer has written the name once this file is not empty.
         until [[ -s /dev/shm/sharens_instance_$mnrun_parent ]]; do sleep 0.02; done ;;
