@@ -20,6 +20,7 @@ program's own.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 BUG = 120
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -75,6 +76,14 @@ class NoAnswerError(SchedulerError):
     def __init__(self, message: str, remedy: str = "", heard: str = "") -> None:
         super().__init__(message, remedy)
         self.heard = heard
+
+
+class NotYours(SchedulerError):
+    """An error for ids that are no jobs of this user's."""
+
+    def __init__(self, message: str, ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.ids = tuple(ids)
 
 
 class DeadlineError(LaunchError):

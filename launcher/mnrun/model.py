@@ -127,6 +127,7 @@ class Site:
     overcommit: bool = False  # whether there are more ranks than CPUs
     restart: int = 0  # number of earlier starts by the scheduler
     inside: bool = False  # whether mnrun is a process of the job, so that the job cannot end before it
+    script: str = ""  # id of the job, as people type it, if mnrun is in its batch script, and in no step
     step: bool = False  # whether mnrun is a task of one of the job's steps, so that a signal to all steps reaches it
 
 

@@ -58,20 +58,20 @@ def test_alloc_from_nothing_to_nothing(cluster: Cluster, way: Way) -> None:
 
 
 def test_why_of_runs_that_left_no_job_of_ours(cluster: Cluster, desk: Desk) -> None:
-    """A live run, one with --keep, and a batch script with a plain line: mnrun says where each has left its words."""
+    """A live run, one with --keep, and a batch script with a plain line: mnrun says where each has left its words, or
+    shows them."""
     fails = ["mnrun", *PLAIN, "--", "sh", "-c", "exit 4"]
     assert cluster.alice([*fails[:1], "-N1", *fails[1:]]).code == 4
     assert cluster.alice([*fails[:1], "-w", "node01", "--keep", *fails[1:]]).code == 4
     script = ["sbatch", "--wait", "-N1", "-o", f"{desk.path}/out.%j", "--wrap", shlex.join(fails)]
     assert cluster.alice(script, cwd=desk.path).code == 4
-    live, kept, batch = sorted(map(int, cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-o", "%i").split()))[-3:]
+    live, kept, batch = sorted(map(int, cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-o", "%A").split()))[-3:]
     left = "has ended, and left no records: only mnrun submit, and runs with --keep, leave records"
-    for job, where in (
-        (live, "its messages went to its terminal"),
-        (batch, f"its output is in {desk.path}/out.{batch}"),
-    ):
-        answer = cluster.alice(["mnrun", "why", str(job)])
-        assert (answer.code, mine(answer)) == (2, [f"job {job} {left}; {where}"]), answer
+    answer = cluster.alice(["mnrun", "why", str(live)])
+    assert (answer.code, mine(answer)) == (2, [f"job {live} {left}; its messages went to its terminal"]), answer
+    answer = cluster.alice(["mnrun", "why", str(batch)])
+    assert (answer.code, answer.out.splitlines()[0]) == (0, f"job {batch}: failed, with code 4"), answer
+    assert "exited with 4" in answer.out, answer
     answer = cluster.alice(["mnrun", "why", str(kept)])
     assert re.match(rf"job {kept}-\w{{6}}: failed, with code 4: rank 0 on node\d\d exited with 4\n", answer.out), answer
     cluster.root("node01", "sh", "-c", "rm -rf /tmp/mnrun.* /dev/shm/mnrun.*")

@@ -91,7 +91,7 @@ class Queue:
 
     def code(self, *ids: str) -> int:
         done = self.mnrun("wait", *ids)
-        assert done.err == "", done
+        assert all(line.startswith("mnrun: job ") for line in done.err.splitlines()), done
         return done.code
 
     def asked(self) -> list[str]:
@@ -141,6 +141,8 @@ def test_the_life_of_jobs(queue: Queue) -> None:
 
 def _follows_to_the_end(queue: Queue, talk: str) -> None:
     """From before it begins until its outcome is there, without a question to Slurm."""
+    begun = queue.cluster.path(f"{queue.desk.path}/.mnrun/jobs/{talk}/0/begun")
+    wait_for(begun.exists, "begun")  # Slurm is asked why a job waits
     before = len(queue.asked())
     with queue.following("logs", "-f", talk, poll="10m") as job:
         job.saying(lambda said: "line 1\n" in said.out, "telling as the job runs")
@@ -152,10 +154,10 @@ def _follows_to_the_end(queue: Queue, talk: str) -> None:
     assert [line for line in done.out.splitlines() if line.startswith("[1]")] == [
         f"[1] rank 1 says {i}" for i in (1, 2, 3)
     ]
-    assert done.err == "[1] careful\n"
+    assert done.err == f"[1] careful\nmnrun: job {talk}: done, with code 0\n"
     assert queue.mnrun("logs", talk, "--rank", "0").out == "rank 0 says 1\nrank 0 says 2\nrank 0 says 3\n"
     assert queue.mnrun("logs", talk, "--rank", "0", "-n", "1").out == "rank 0 says 3\n"
-    assert queue.mnrun("logs", "4711").code == 2
+    assert queue.mnrun("logs", "4711").code == 123
 
 
 def _ends_of_short_jobs(queue: Queue) -> None:
@@ -207,6 +209,65 @@ def test_logs_of_a_job_that_was_killed_outright(queue: Queue) -> None:
     assert (done.code, "before" in done.out) == (0, True), done
     assert queue.asked(), "it cannot know"
     assert queue.code(killed) == 137
+
+
+# Scripts of one's own. The first ends as mnrun does, and the shell of the other goes on.
+EXEC = """#!/bin/bash
+#SBATCH -N2 -J own
+exec mnrun -Q --launcher env --runtime host -- sh -c 'echo hello $RANK; until [ -e go ]; do sleep 0.1; done; exit 3'
+"""
+PLAIN = """#!/bin/bash
+#SBATCH -N1 -J plain -a 1-2 -e plain.%a
+mnrun -Q --launcher env --runtime host -- sh -c 'echo hello; echo bad >&2; until [ -e go ]; do sleep 0.1; done; exit 4'
+"""
+
+
+def test_scripts_of_ones_own_are_followed(queue: Queue) -> None:
+    """While they run and after their end: the output, the end, the ranks, and one row for each."""
+    ids = []
+    for name, text in (("a.sh", EXEC), ("b.sh", PLAIN)):
+        queue.desk.put(name, text)
+        home = f"HOME={queue.desk.path}"
+        ids.append(queue.cluster.alice(["env", home, "sbatch", "--parsable", name], cwd=queue.desk.path).out.strip())
+    own, task = ids[0], f"{ids[1]}_2"
+    whole = queue.cluster.path(f"{queue.desk.path}/slurm-{own}.out")
+    part = queue.cluster.path(f"{queue.desk.path}/plain.2")
+    wait_for(lambda: whole.exists() and whole.read_text().count("hello") == 2, "running")
+    wait_for(lambda: part.exists() and "bad" in part.read_text(), "running")
+    shown = queue.status(*ids)
+    assert list(shown) == [own, f"{ids[1]}_1", task]
+    for name, words, errors in ((own, ["hello 0", "hello 1"], ""), (task, ["hello"], "bad\n")):
+        seen = queue.mnrun("logs", name)
+        assert (sorted(seen.out.splitlines()), seen.err) == (words, errors), seen
+        assert "RANK" in queue.mnrun("why", name).out
+        entered = queue.mnrun("exec", "--rank", "0", name, "--", "printenv", "RANK")
+        assert (entered.code, entered.out) == (0, "0\n"), entered
+    assert queue.mnrun("logs", ids[1]).code == 2, "an array has no output of its own"
+    with queue.following("logs", "-f", "--exit-status", own) as job:
+        job.saying(lambda said: "hello 1" in said.out, "telling as the job runs")
+        queue.desk.put("go", "")
+        done = job.end()
+    assert (done.code, f"job {own}: failed, with code 3" in done.err) == (3, True), done
+    assert queue.mnrun("wait", own, *ids[1:]).code == 4
+    assert f"job {own}: failed, with code 3" in queue.mnrun("why", own).out
+    assert queue.mnrun("report", own).out.startswith(f"launch {own}-")
+    assert "bad" in queue.mnrun("logs", task).err
+    assert queue.status(task)[task]["code"] == 4
+
+
+def test_a_job_of_somebody_else(queue: Queue) -> None:
+    """One answer of every verb, with the owner's name."""
+    job = queue.cluster.alice(["sbatch", "-H", "--parsable", "--wrap", "true"], user="bob", cwd="/tmp").out.strip()
+    try:
+        said = {
+            (done.code, done.err)
+            for verb in ("status", "logs", "why", "wait", "report", "cancel")
+            for done in [queue.mnrun(verb, job)]
+        }
+        assert said == {(123, f"mnrun: job {job} is bob's; mnrun status shows your jobs\n")}
+        assert queue.cluster.root(LOGIN, "squeue", "-h", "-o", "%i", "-j", job).split() == [job], "it is not harmed"
+    finally:
+        queue.cluster.root(LOGIN, "scancel", job)
 
 
 def test_slurmctld_is_asked_seldom(queue: Queue) -> None:

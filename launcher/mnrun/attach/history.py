@@ -89,9 +89,13 @@ def of_kept(launch: LaunchRecord) -> EndedJob:
     return ended(view, Path(launch.folder), ())
 
 
-def last_lines(record: JobRecord) -> list[str]:
-    """Return the last lines of the job's output and errors."""
-    files = record.begun.files if record.begun is not None else ()
+def last_lines(record: JobRecord, user: str) -> list[str]:
+    """Return the last lines of the output and errors of this user's job."""
+    request = record.submitted
+    if record.begun is not None:
+        files = record.begun.files
+    else:
+        files = request.files(record.id, user) if request is not None else ()
     return [line for path in files for line in _tail(path)]
 
 

@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from mnrun import nodeset
-from mnrun.errors import NodeError, UsageError
-from mnrun.jobs import archive, launches, records
+from mnrun.errors import LaunchError, NodeError, UsageError
+from mnrun.jobs import archive, asking, launches, records
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.jobs.records import JobRecord
+from mnrun.jobs.records import JobRecord, Submitted
 from mnrun.schedulers import BATCH, SCHEDULERS
 
 
 def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
-    """Return the running launch of this id, or the only one if `identity` is "". Raises UsageError.
+    """Return the running launch of this id, or the only one if `identity` is "". Raises LaunchError.
 
     A run with --local on another machine counts only by its id.
     """
@@ -48,19 +48,29 @@ def array(identity: str, tasks: Sequence[str]) -> UsageError:
 
 
 def without_start(identity: str, bases: Sequence[Path]) -> JobRecord | None:
-    """Return the request as the record of a task that has no directory yet: it waits, or its setup lines run.
+    """Return a record of a job that has left none, by the scheduler's word.
 
-    The result is None for other jobs, and for a task that the scheduler does not know.
+    It is a task that waits, or whose setup lines run, with the request of its array. Or it is a batch script of the
+    user's own. The result is None for other jobs. Raises UsageError for an array of scripts.
     """
+    traces = (scheduler.trace(identity) for scheduler in BATCH.values() if records.is_id(identity))
+    trace = next(filter(None, traces), None)
+    if trace is None or trace.owner:
+        return None
     whole, _, task = identity.partition("_")
     for base in bases if task else ():
         request = archive.request(base / whole)
-        if request is not None and any(scheduler.trace(identity) for scheduler in BATCH.values()):
+        if request is not None:
             return JobRecord(identity, request, folder=str(base / identity))
-    return None
+    if not trace.output:
+        return None
+    if trace.tasks:
+        raise array(identity, trace.tasks)
+    request = Submitted(whole, output=trace.output, error=trace.error, own=True)
+    return JobRecord(identity, request, folder=str(bases[0] / identity))
 
 
-def absence(identity: str, bases: Sequence[Path]) -> UsageError:
+def absence(identity: str, bases: Sequence[Path]) -> LaunchError:
     """Return the error for a job without a launch that runs."""
     record = _record(identity, bases)
     if record is None:
@@ -72,15 +82,14 @@ def absence(identity: str, bases: Sequence[Path]) -> UsageError:
     return UsageError(f"job {identity} does not run", f"see mnrun status {identity}")
 
 
-def _without_records(identity: str, bases: Sequence[Path]) -> UsageError:
+def _without_records(identity: str, bases: Sequence[Path]) -> LaunchError:
     """Return the error for a job without records: a live run, or a batch script with a plain line of mnrun."""
     number = identity.partition("-")[0]
     traces = (scheduler.trace(number) for scheduler in BATCH.values() if records.is_id(number))
     trace = next(filter(None, traces), None)
     only = "only mnrun submit, and runs with --keep, leave records"
-    if trace is None:
-        problem = f"{archive.named(bases)} has no records of job {identity}: {only}"
-        return UsageError(problem, "mnrun status shows your jobs; --job-dir names another place for records")
+    if trace is None or trace.owner:
+        return asking.unknown([identity], bases)
     if trace.active:
         return UsageError(f"mnrun runs nothing in job {identity} now", f"see mnrun status {identity}")
     where = f"its output is in {trace.output}" if trace.output else "its messages went to its terminal"

@@ -81,6 +81,7 @@ def wait(**given: Any) -> None:
     "--node", default="", metavar="N", help="Show the output of the ranks on this node (of a job with --split-output)."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show mnrun's own lines about the nodes, too.")
+@click.option("--exit-status", is_flag=True, help="With -f, exit with the job's code at its end.")
 @job_dir_option
 def logs(**given: Any) -> None:
     """Show the output of a job. It is read from files, so Slurm is seldom asked."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from mnrun.cli.parsing import COMMAND, JobVerb, job_options, print_text
 @job_options
 def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) -> None:
     """Submit the job as a batch script, and print its id."""
-    from mnrun.errors import SchedulerError
-    from mnrun.jobs import archive, asking, waiting
+    from mnrun.cli.work.jobs import tell_ends
+    from mnrun.jobs import waiting
     from mnrun.running import submission
     from mnrun.system.screen import Screen
 
@@ -38,8 +37,7 @@ def submit(command: tuple[str, ...], dry_run: bool, wait: bool, **options: Any) 
         Screen().warn(fault.text)
     if wait:
         records = [Path(batch.spec.job_dir)]
-        code = waiting.wait((number,), records, queue)
-        with suppress(SchedulerError):
-            for view in asking.views([number], archive.read(records, [number]), lambda: queue)[0]:
-                Screen(batch.spec.quiet).say(view.line)
+        screen = Screen(batch.spec.quiet)
+        code = waiting.wait((number,), records, queue, screen.say)
+        tell_ends([number], records, queue, screen)
         sys.exit(code)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from mnrun import nodeset
+from mnrun.errors import SchedulerError
 from mnrun.jobs import state
 from mnrun.jobs.launches import LaunchRecord
-from mnrun.jobs.records import JobRecord
+from mnrun.jobs.records import JobRecord, is_id
 from mnrun.jobs.state import JobView
+from mnrun.schedulers import BATCH
 from mnrun.schedulers.model import RUNNING
 from mnrun.schedulers.queue import Job, Queue, Snapshot
 
@@ -19,8 +22,10 @@ SOON = 2.0  # seconds: changes of the records do not make the questions more fre
 def live(launches: Iterable[LaunchRecord], ids: Collection[str], jobs: Collection[JobView]) -> list[JobView]:
     """Return the live runs of these ids, or all of them.
 
-    The launcher of each was seen on this machine, or its job is among `jobs` and goes on.
+    The launcher of each was seen on this machine, or its job is among `jobs` and goes on. A launch of a batch script is
+    left out where the script's job is shown.
     """
+    shown = {job.id for job in jobs}
     left = {job.id: job.left for job in jobs if job.state in RUNNING}
     return [
         JobView(
@@ -37,6 +42,7 @@ def live(launches: Iterable[LaunchRecord], ids: Collection[str], jobs: Collectio
         )
         for launch in launches
         if (launch.near or launch.number in left) and (not ids or any(map(launch.has, ids)))
+        if launch.script not in shown or launch.job in ids
     ]
 
 
@@ -81,6 +87,18 @@ def _lost(ids: Sequence[str], records: Mapping[str, JobRecord], answer: Snapshot
 def _jobs(answer: Snapshot, records: Mapping[str, JobRecord]) -> list[Job]:
     """Return the jobs of an answer, without those that have recorded a later end."""
     return [job for job in answer.jobs if not (job.active and _ended_since(records.get(job.id), answer.time))]
+
+
+def unknown(ids: Sequence[str], bases: Iterable[Path]) -> SchedulerError:
+    """Return the error for ids that are no jobs of this user's: another user's job, or nobody's."""
+    for identity in ids:
+        traces = (scheduler.trace(identity) for scheduler in BATCH.values() if is_id(identity))
+        owner = next((trace.owner for trace in traces if trace is not None and trace.owner), "")
+        if owner:
+            return SchedulerError(f"job {identity} is {owner}'s", "mnrun status shows your jobs")
+    names, places = ", ".join(ids), ", ".join(map(str, bases))
+    remedy = "mnrun status shows your jobs; --job-dir names another place for records"
+    return SchedulerError(f"no job {names} of yours: neither Slurm nor {places} knows it", remedy)
 
 
 def _ended_since(record: JobRecord | None, time: float) -> bool:

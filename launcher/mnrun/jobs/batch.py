@@ -58,9 +58,30 @@ def current(environ: Mapping[str, str]) -> Start:
     return Start(at_hand(environ).start(environ))
 
 
+def own(spec: JobSpec, environ: Mapping[str, str]) -> Start | None:
+    """Return the start of the job if this launch writes the job's records, and None for a live run.
+
+    The launch of `mnrun submit` does, and so does one that has replaced the shell of a batch script (exec). The shell
+    of another script goes on after the launch: only the files of its output are recorded.
+    """
+    start = current(environ)
+    if spec.as_given or (start.batch.scripted and start.is_script and not spec.hosts.local):
+        return start
+    if start.batch.scripted:
+        output, error = (_file_of(start.batch.script, number) for number in (1, 2))
+        _record(spec, start.batch, Submitted(id=start.batch.id, output=output, error=error))
+    return None
+
+
+def _file_of(process: str, number: int) -> str:
+    """Return the file behind a descriptor of a process, as a pattern of Slurm's, or "" if it cannot be told."""
+    path = os.path.realpath(f"/proc/{process}/fd/{number}")
+    return "" if path.startswith("/proc/") else path.replace("%", "%%")
+
+
 def apart(spec: JobSpec, start: Start) -> JobSpec:
     """Return the job with a directory of --split-output of its own for this task and this start."""
-    if not spec.program.split_output:
+    if not spec.program.split_output or not spec.as_given:
         return spec
     again = f"start.{start.batch.restart}" if start.batch.restart else ""
     folder = os.path.join(spec.program.split_output, *filter(None, (start.batch.task, again)))
@@ -91,10 +112,11 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
         raise NodeError(problem, "name another with --job-dir") from None
     except UsageError as error:
         raise NodeError(error.message, error.remedy) from None
-    _record(spec, start.batch)
+    _record(spec, start.batch, Submitted(id=start.batch.array))
     code, why = BUG, ""
     try:
-        _refuse_more(folder, start.batch.restart)
+        if spec.as_given:
+            _refuse_more(folder, start.batch.restart)
         yield start_records
         assert start.outcome is not None
         code, why = start.outcome.code, start.outcome.why
@@ -122,12 +144,13 @@ def _begun(spec: JobSpec, start: BatchStart) -> Begun:
     )
 
 
-def _record(spec: JobSpec, start: BatchStart) -> None:
+def _record(spec: JobSpec, start: BatchStart, request: Submitted) -> None:
     """Record a job that the user handed in by hand as `mnrun submit` records its own."""
-    if (Path(spec.job_dir) / start.array / records.SUBMITTED).exists():
+    if (Path(spec.job_dir) / request.id / records.SUBMITTED).exists():
         return
-    with suppress(UsageError):  # only the array's own directory can be another user's here
-        job_dir.submitted(spec, Submitted(id=start.array, name=start.name, cluster=start.cluster, nodes=start.nodes))
+    known = replace(request, name=start.name, cluster=start.cluster, nodes=start.nodes, own=not spec.as_given)
+    with suppress(UsageError):  # another user's directory, which the launch itself refuses if it needs it
+        job_dir.submitted(spec, known)
 
 
 def _refuse_more(folder: Path, restart: int) -> None:

@@ -102,6 +102,7 @@ class Records:
             title=job_name(plan.spec),
             begun=time.time(),
             runtime=plan.spec.container.runtime,
+            script=site.script,
         )
         with suppress(OSError):
             self.write(launches.LAUNCH, versioned.text(record))

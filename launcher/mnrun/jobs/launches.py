@@ -35,7 +35,8 @@ class LaunchRecord:
     `job` is mnrun's own name of it, and `number` its scheduler's. `gpus` holds node -> GPUs of the job there.
     `binds` says whether Slurm binds tasks to CPUs. `ssh_port` is 0 without one. `title` is the job's name, and `begun`
     the time of the launch. `runtime` is the one of its ranks. `folder` is the record's directory, and `submitted` the
-    id of a submitted job. `near` says that its launcher was seen alive on this machine.
+    id of a submitted job. `script` is the id of the job whose batch script has started it, or "". `near` says that its
+    launcher was seen alive on this machine.
     """
 
     job: str
@@ -52,6 +53,7 @@ class LaunchRecord:
     runtime: str = ""
     folder: str = ""
     submitted: str = ""
+    script: str = ""
     near: bool = False
 
     @property
@@ -66,7 +68,7 @@ class LaunchRecord:
 
     def has(self, identity: str) -> bool:
         """Return whether a typed id means this launch."""
-        return identity in (self.job, self.number, self.submitted)
+        return identity in (self.job, self.number, self.submitted, self.script) and identity != ""
 
 
 _FIELDS = tuple(field.name for field in fields(LaunchRecord))

@@ -14,6 +14,7 @@ epoch. Functions here touch no file.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Submitted:
     """The request. `nodes` and `gpus` (in all) are 0 if the request has none.
 
     `tasks` is the size of an array, and 0 for other jobs.
+    `own` says that the job is a batch script of the user's own, with a line of mnrun in it.
     `output` and `error` are Slurm's patterns, and `split_output` is a directory. All three are absolute, or "".
     """
 
@@ -46,6 +48,12 @@ class Submitted:
     error: str = ""
     split_output: str = ""
     tasks: int = 0
+    own: bool = False
+
+    def files(self, identity: str, user: str) -> tuple[Path, ...]:
+        """Return the files of the output and the errors of job `identity`, each once, as far as its id tells them."""
+        names = [named(pattern, identity, self.name, user) for pattern in (self.output, self.error)]
+        return tuple(dict.fromkeys(Path(os.path.realpath(name)) for name in names if name))
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,7 @@ def submitted(text: str) -> Submitted | None:
         error=_text(values, "error"),
         split_output=_text(values, "split_output"),
         tasks=_number(values, "tasks"),
+        own=values.get("own") is True,
     )
 
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from mnrun.errors import SchedulerError
-from mnrun.jobs import archive, state
+from mnrun.jobs import archive, asking, state
 from mnrun.jobs.records import JobRecord
-from mnrun.schedulers.queue import Job, Queue, Snapshot
+from mnrun.schedulers.queue import NEW, Job, Queue, Snapshot
 
 LOOK = 0.5  # seconds between two looks at the directories
 # Seconds until the next question once a job seems to have ended. The pause then doubles, up to `poll`.
 PROMPT = 1.0
+Say = Callable[[str], None]
 PATIENCE = 10  # questions in a row without an answer of the scheduler, after its first answer
 
 
-def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
-    """Wait until all jobs have ended, and return the largest of their exit codes.
+def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say = lambda text: None) -> int:
+    """Wait until all jobs have ended, and return the largest of their exit codes. Meanwhile, say why they wait.
 
     Raises SchedulerError if nobody knows one of the jobs, or its end.
     """
     begun, last, pause = time.time(), 0.0, queue.poll
     codes: dict[str, int] = {}
-    memory = _Memory(queue)
+    memory, reasons = _Memory(queue), Reasons(say)
     fresh, killed = False, 0
     while True:
         records = archive.read(bases, _open(ids, codes))
@@ -34,6 +36,7 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
             answer = memory.ask(pause)
             last = answer.time if answer is not None else time.time()
             pause = min(2 * pause, queue.poll)
+            reasons.tell(waited, memory.jobs)
             ended, lost = _ends(waited, records, memory.jobs, queue)
             now = answer is not None and answer.time >= begun
             fresh = fresh or now
@@ -52,32 +55,57 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue) -> int:
         time.sleep(LOOK)
 
 
-class Silence:
-    """The silence of a job: a killed job may leave no record of its end.
+class Watch:
+    """Watches a job for those who follow its output: it tells why the job waits, and that it has ended.
 
-    mnrun asks the scheduler after a silence as long as the time between two questions.
+    A killed job may leave no record of its end. The scheduler is asked while the job waits, and after a silence as long
+    as the time between two questions.
     """
 
-    def __init__(self, identity: str, bases: Sequence[Path], queue: Queue) -> None:
+    def __init__(self, identity: str, bases: Sequence[Path], queue: Queue, say: Say) -> None:
         self._id, self._bases, self._queue = identity, bases, queue
-        self._since = time.time()
+        self._reasons = Reasons(say)
+        self._age, self._next = asking.SOON, 0.0
 
-    def is_the_end(self, broken: bool) -> bool:
+    def is_the_end(self, waits: bool, broken: bool) -> bool:
         """Return whether the job has ended by the scheduler's word.
 
-        `broken`: the silence has just been broken, and begins anew. The result is False if the scheduler does not
-        answer, or does not know the job.
+        `waits`: it has no output yet. `broken`: the silence has just been broken, and begins anew. The result is False
+        if the scheduler does not answer, or does not know the job.
         """
-        if broken:
-            self._since = time.time()
-        if time.time() - self._since < self._queue.poll:
+        now = time.time()
+        if broken or not (waits or self._next):
+            self._next = now + self._queue.poll
+        if now < self._next:
             return False
-        self._since = time.time()
+        self._next = now + self._queue.poll
         records = archive.read(self._bases, [self._id])
         try:
-            return bool(_ends([self._id], records, self._queue.jobs().jobs, self._queue)[0])
+            jobs = self._queue.jobs(self._age).jobs
+            self._reasons.tell([self._id], jobs)
+            return bool(_ends([self._id], records, jobs, self._queue)[0])
         except SchedulerError:
             return False
+        finally:
+            self._age = math.inf
+
+
+class Reasons:
+    """Tells why jobs wait, each reason once."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._told: dict[str, str] = {}
+
+    def tell(self, ids: Sequence[str], jobs: Collection[Job]) -> None:
+        """Tell why these jobs wait now."""
+        for job in jobs:
+            if job.state != "PENDING" or job.reason == NEW or not any(map(job.covers, ids)):
+                continue
+            if self._told.get(job.id) != job.reason:
+                self._told[job.id] = job.reason
+                waits = job.reason if job.reason.startswith("waits ") else f"waits: {job.reason}"
+                self._say(f"job {job.id} {waits}")
 
 
 def _open(ids: Sequence[str], codes: Mapping[str, int]) -> list[str]:
@@ -131,4 +159,4 @@ def _nobody_knows(lost: Sequence[str], records: Mapping[str, JobRecord], bases: 
             f"the end of job {which} is unknown: Slurm no longer knows it, and there is no record in {base}",
             "look at its output: it was probably killed",
         )
-    return SchedulerError(f"no job {which} of yours: neither Slurm nor {base} knows it")
+    return asking.unknown(lost, bases)

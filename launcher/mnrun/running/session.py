@@ -29,6 +29,7 @@ from mnrun.system.signals import Signals, cleaning_up
 if TYPE_CHECKING:
     from mnrun.config.layers import Settings
     from mnrun.config.load import Scope
+    from mnrun.jobs.batch import Start
     from mnrun.jobs.job_dir import Records
     from mnrun.planning.show import Judgement
     from mnrun.running.outputs import Written
@@ -116,11 +117,11 @@ def _launch_here(spec: JobSpec, clock: Clock, allocated: bool = False) -> int:
 
     `allocated` says that mnrun got the nodes for this very job.
     """
-    from mnrun.jobs import job_dir
+    from mnrun.jobs import batch, job_dir
 
     screen = Screen(spec.quiet, spec.verbose)
-    if spec.as_given and nodes.in_job():
-        return _launch_in_batch(spec, clock, screen)
+    if nodes.in_job() and (start := batch.own(spec, os.environ)):
+        return _launch_in_batch(spec, start, clock, screen)
     opened = partial(job_dir.opened, spec.job_dir, keep=spec.keep)
     if spec.hosts.names:
         with nodes.connected(spec, screen) as hosts:
@@ -130,17 +131,16 @@ def _launch_here(spec: JobSpec, clock: Clock, allocated: bool = False) -> int:
     return _launch(request, screen, notes=_ineffective(spec, allocated)).code
 
 
-def _launch_in_batch(spec: JobSpec, clock: Clock, screen: Screen) -> int:
-    """Carry out a submitted job in its batch script, and return its exit code. Other verbs read its records."""
+def _launch_in_batch(spec: JobSpec, start: Start, clock: Clock, screen: Screen) -> int:
+    """Carry out a job in its batch script, and return its exit code. Other verbs read its records."""
     from mnrun.jobs import batch
 
-    start = batch.current(os.environ)
     spec = batch.apart(spec, start)
     with batch.recorded(spec, start) as records:
         request = LaunchRequest(spec, *nodes.current(spec), clock, lambda _: nullcontext(records))
-        if start.is_script:
+        if spec.as_given and start.is_script:
             request = replace(request, starter=batch.start, forwarded=batch.FORWARDED)
-        start.outcome = _launch(request, screen)
+        start.outcome = _launch(request, screen, notes=() if spec.as_given else _ineffective(spec))
     return start.outcome.code
 
 

@@ -103,7 +103,7 @@ class BatchScheduler(Scheduler, Protocol):
         """Return the partition of the job that this process is in, or ""."""
 
     def trace(self, job: str) -> Trace | None:
-        """Return what the scheduler still knows of a job of this user's, or None if that is nothing."""
+        """Return what the scheduler still knows of a job, or None if that is nothing."""
 
     # Before there is a job
 

@@ -34,10 +34,17 @@ class Beside:
 
 @dataclass(frozen=True)
 class Trace:
-    """A job as its scheduler still remembers it. `output` is the file of a batch script, or "" for other jobs."""
+    """A job as its scheduler still remembers it.
+
+    `output` and `error` are the files of a batch script, or "" for other jobs. `owner` is the name of another user, if
+    the job is theirs. `tasks` has the ids of the tasks of an array.
+    """
 
     active: bool
     output: str
+    error: str = ""
+    owner: str = ""
+    tasks: tuple[str, ...] = ()
 
 
 @dataclass
@@ -66,7 +73,8 @@ class BatchStart:
     """One start of a job, as the environment of its script tells.
 
     `id` is 123, or 123_4 for a task of an array. `restart` counts the earlier starts. `script` is the process number of
-    the script, or "". `nodelist` is folded (node[01-04]), and `head` is the first of the nodes, or "".
+    the script, or "". `nodelist` is folded (node[01-04]), and `head` is the first of the nodes, or "". `scripted` says
+    that this process is in the script, and in no step.
     """
 
     id: str
@@ -77,6 +85,7 @@ class BatchStart:
     nodes: int
     nodelist: str
     head: str
+    scripted: bool = False
 
     @property
     def array(self) -> str:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from mnrun.schedulers.model import ACTIVE
 
+NEW = "was submitted just now"  # of a job at which its scheduler has not looked
+
 
 @dataclass(frozen=True)
 class Job:

@@ -16,9 +16,10 @@ from pytest_mock import MockerFixture
 from mnrun import versioned
 from mnrun.cli import main
 from mnrun.cli.work import jobs as verbs
-from mnrun.errors import SchedulerError
+from mnrun.errors import NotYours, SchedulerError
 from mnrun.jobs import launches
 from mnrun.jobs.launches import LaunchRecord
+from mnrun.jobs.records import Submitted
 from mnrun.schedulers.model import Trace
 from mnrun.schedulers.queue import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers
@@ -203,7 +204,21 @@ def test_status_of_a_job_that_nobody_knows(mnrun: Terminal, slurm: Slurm, jobs: 
     done = mnrun("status", "8", "4711")
     assert done.code == 123
     assert "running" in done.out
-    assert done.err == f"mnrun: no job 4711 of yours: neither Slurm nor {jobs} knows it\n"
+    assert done.err.startswith(f"mnrun: no job 4711 of yours: neither Slurm nor {jobs} knows it; ")
+
+
+@pytest.mark.parametrize("verb", ["status", "logs", "exec", "why", "wait", "report", "cancel"])
+@pytest.mark.parametrize("whose", ["nobody's", "alice's"])
+def test_an_id_that_is_no_job_of_yours(
+    mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture, verb: str, whose: str
+) -> None:
+    """The same answer and code of each verb, with the other user's name."""
+    trace = Trace(True, "/x", owner="alice") if whose == "alice's" else None
+    mocker.patch("mnrun.schedulers.slurm.trace", return_value=trace)
+    mocker.patch.object(slurm, "cancel", side_effect=NotYours("", ["65"]))
+    done = mnrun(verb, "65", *(["true"] if verb == "exec" else []))
+    first = "job 65 is alice's; " if trace else f"no job 65 of yours: neither Slurm nor {jobs} knows it; "
+    assert (done.code, done.out, done.err[: len(first) + 7]) == (123, "", f"mnrun: {first}")
 
 
 def test_status_of_a_job_that_is_newer_than_the_answer(mnrun: Terminal, slurm: Slurm) -> None:
@@ -370,7 +385,7 @@ def test_a_closed_directory_of_records(mnrun: Terminal, slurm: Slurm) -> None:
     closed = ("--job-dir", "/" + "x" * 300)
     assert mnrun("status", *closed).code == 0
     done = mnrun("why", "7", *closed)
-    assert done.code == 2 and "has no records of job 7" in done.err
+    assert done.code == 123 and "no job 7 of yours" in done.err
 
 
 @pytest.mark.parametrize(
@@ -430,8 +445,59 @@ def test_logs_follows_to_the_end(mnrun: Terminal, slurm: Slurm, jobs: Path, mock
             (path / "1" / "outcome").write_text('{"time": 5, "code": 0}')
 
     mocker.patch("time.sleep", side_effect=sleep)
+    slurm.known = (Job("7", "x", "PENDING", "other jobs are before it"),)
     done = mnrun("logs", "-f", "7")
     assert (done.code, done.out) == (0, "one\ntwo\nhalf")
+    assert done.err == "mnrun: job 7 waits: other jobs are before it\nmnrun: job 7: done, with code 0\n"
+
+
+def test_the_code_of_a_job_that_was_followed(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Its end is said, and its code is that of the command on request."""
+    logged(jobs, 3)
+    done = mnrun("logs", "-f", "7")
+    assert (done.code, done.out, done.err) == (0, "one\ntwo\n", "mnrun: job 7: failed, with code 3\n")
+    assert mnrun("logs", "-f", "--exit-status", "7").code == 3
+    waited = mnrun("wait", "7")
+    assert (waited.code, waited.err) == (3, "mnrun: job 7: failed, with code 3\n")
+    refused = mnrun("logs", "--exit-status", "7")
+    assert (refused.code, refused.out) == (2, "")
+
+
+def test_the_output_of_a_script_of_ones_own(mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture) -> None:
+    """By Slurm's word before mnrun begins there, and by its record after that; with its errors, if apart."""
+    (out, err) = (jobs.parent / "slurm-8.out", jobs.parent / "slurm-8.err")
+    jobs.mkdir(parents=True)
+    out.write_text("one\n")
+    err.write_text("careful\n")
+    slurm.known = (Job("8", "own", "RUNNING"),)
+    mocker.patch("mnrun.schedulers.slurm.trace", return_value=Trace(True, str(out), str(err)))
+    done = mnrun("logs", "8")
+    assert (done.code, done.out, done.err) == (0, "one\n", "careful\n")
+    mocker.patch("mnrun.schedulers.slurm.trace", return_value=None)
+    (jobs / "8").mkdir()
+    request = Submitted(id="8", output=str(out).replace("%", "%%"), own=True)
+    (jobs / "8" / "submitted").write_text(versioned.text(request))
+    assert mnrun("logs", "8").out == "one\n"
+    slurm.known = (Job("8", "own", "FAILED", code=3),)
+    done = mnrun("logs", "-f", "--exit-status", "8")
+    assert (done.code, done.out, done.err) == (3, "one\n", "mnrun: job 8: failed, with code 3\n")
+    mocker.patch("mnrun.cli.work.why.user_queue", return_value=slurm)
+    assert "last lines of its output:\n  one\n" in mnrun("why", "8").out
+    assert "job 8 has no timeline, since its script goes on after mnrun; " in mnrun("report", "8").err
+    out.unlink()
+    assert f"{out} is not there; look where the output was moved" in mnrun("logs", "8").err
+    assert mnrun("cancel", "-s", "USR1", "8").code == 0
+    assert slurm.asked[-1] == "cancel 8 USR1", "its shell must not get the signal alone"
+
+
+def test_status_shows_a_script_and_its_launch_once(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """The launch of a script is the script's job for a person, who may name it by that."""
+    slurm.known = (Job("8", "own", "RUNNING", nodes=2, nodelist="n[1-2]"),)
+    run = lives(jobs, "8-abcdef", launches.mark())
+    record = json.loads((run / launches.LAUNCH).read_text())
+    (run / launches.LAUNCH).write_text(json.dumps({**record, "script": "8"}))
+    assert [line.split()[0] for line in mnrun("status").out.splitlines()] == ["JOB", "8"]
+    assert [line.split()[0] for line in mnrun("status", "8-abcdef").out.splitlines()] == ["JOB", "8-abcdef"]
 
 
 def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
@@ -450,13 +516,14 @@ def test_logs_of_a_job_that_ends_before_it_begins(mnrun: Terminal, slurm: Slurm,
 def test_logs_of_a_task_without_a_directory(mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture) -> None:
     """It waits among others, then runs its setup lines. Slurm is asked once whether there is such a task."""
     (made(jobs, "7") / "submitted").write_text(json.dumps({"id": "7", "output": str(jobs / "out.%A_%a"), "tasks": 9}))
-    assert f"{jobs} has no records of job 7_4: only mnrun submit," in mnrun("logs", "-f", "7_4").err
+    assert f"no job 7_4 of yours: neither Slurm nor {jobs} knows it; " in mnrun("logs", "-f", "7_4").err
     trace = mocker.patch("mnrun.schedulers.slurm.trace", return_value=Trace(True, ""))
     slurm.known = (Job("7_[0-8]", "x", "PENDING"),)
     assert "job 7_4 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "7_4").err
     slurm.known = (Job("7_[0-8]", "x", "CANCELLED"),)
     assert "job 7_4 was cancelled before it started" in mnrun("logs", "7_4").err
     trace.reset_mock()
+    slurm.known = (Job("7_[0-8]", "x", "PENDING", "other jobs are before it"),)
 
     def sleep(seconds: float) -> None:
         if not (jobs / "out.7_4").exists():
@@ -468,6 +535,7 @@ def test_logs_of_a_task_without_a_directory(mnrun: Terminal, slurm: Slurm, jobs:
     mocker.patch("time.sleep", side_effect=sleep)
     done = mnrun("logs", "-f", "7_4")
     assert (done.code, done.out) == (0, "loading\n")
+    assert done.err == "mnrun: job 7_[0-8] waits: other jobs are before it\nmnrun: job 7_4: done, with code 0\n"
     trace.assert_called_once()
 
 
@@ -497,7 +565,7 @@ def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
 
 def test_logs_that_cannot_be_shown(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     """Each with what to do."""
-    assert f"{jobs} has no records of job 7: only mnrun submit," in mnrun("logs", "7").err
+    assert f"no job 7 of yours: neither Slurm nor {jobs} knows it; " in mnrun("logs", "7").err
     made(jobs, "8")
     slurm.down = True
     assert "job 8 has not started, and has no output yet; wait for it with -f" in mnrun("logs", "8").err

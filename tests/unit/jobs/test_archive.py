@@ -279,6 +279,7 @@ def test_a_restart_of_slurmctld_is_no_end(tmp_path: Path, mocker: MockerFixture)
 
 def test_an_end_of_which_nobody_knows(tmp_path: Path, mocker: MockerFixture) -> None:
     """It says so, rather than wait for ever."""
+    mocker.patch("mnrun.schedulers.slurm.trace", return_value=None)
     made(tmp_path, "7", None)
     with pytest.raises(SchedulerError, match="the end of job 7 is unknown: Slurm no longer knows it"):
         wait(FakeQueue(mocker, []), tmp_path, "7")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def started(
 ) -> dict[str, Any]:
     """One start of a job, and the record of its end."""
     whole = {**JOB, **environ}
-    job, start = build("./app", job_dir=str(base), gpus="a100:4"), batch.current(whole)
+    job, start = replace(build("./app", job_dir=str(base), gpus="a100:4"), as_given=True), batch.current(whole)
     start.outcome = outcome if isinstance(outcome, Outcome) else None
     try:
         with batch.recorded(job, start):
@@ -125,6 +126,6 @@ def test_records_that_cannot_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_each_task_and_start_has_files_of_its_own(environ: dict[str, str], folder: str) -> None:
-    job = build("./app", split_output="out")
+    job = replace(build("./app", split_output="out"), as_given=True)
     assert batch.apart(job, batch.current({**JOB, **environ})).program.split_output == f"/home/alice/run/{folder}"
     assert batch.apart(build("./app"), batch.current(JOB)).program.split_output == ""

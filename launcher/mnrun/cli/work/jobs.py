@@ -16,7 +16,7 @@ from mnrun import nodeset
 from mnrun.attach import target
 from mnrun.cli.parsing import print_json
 from mnrun.config import layers
-from mnrun.errors import SchedulerError, UsageError
+from mnrun.errors import NotYours, SchedulerError, UsageError
 from mnrun.jobs import archive, asking, launches, records, state
 from mnrun.jobs.records import JobRecord
 from mnrun.jobs.state import JobView
@@ -46,7 +46,7 @@ def status(ids: tuple[str, ...], as_json: bool, fresh: bool, job_dir: str | None
     if asked and time.time() - asked > asking.SOON and not as_json:
         Screen().say(f"as of {time.strftime('%H:%M:%S', time.localtime(asked))}; --fresh asks Slurm again")
     if unknown:
-        raise SchedulerError(f"no job {', '.join(unknown)} of yours: neither Slurm nor {_text(bases)} knows it")
+        raise asking.unknown(unknown, bases)
 
 
 def _views(ids: Sequence[str], bases: Sequence[Path], fresh: bool) -> tuple[list[JobView], list[str], float]:
@@ -98,7 +98,10 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
     if scripts and not layers.passed(signal):
         problem = f"--signal {signal}: mnrun does not forward this signal to programs"
         raise UsageError(problem, f"use one of {', '.join(layers.PASSED)}, or end the job without -s")
-    ended = user_queue().cancel(ids, signal, scripts)
+    try:
+        ended = user_queue().cancel(ids, signal, scripts)
+    except NotYours as error:
+        raise asking.unknown(error.ids, bases_of(job_dir)) from None
     for identity in dict.fromkeys((*ended, *ids)):
         done = "has ended already" if identity in ended else f"was sent {signal}" if signal else "was cancelled"
         Screen().say(f"job {identity} {done}")
@@ -106,7 +109,8 @@ def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:
 
 def _with_records(bases: Sequence[Path], ids: Sequence[str]) -> list[str]:
     """Return the jobs that mnrun submit has handed in."""
-    arrays = {record.array for record in _read(bases, [identity.partition("_")[0] for identity in ids]).values()}
+    known = _read(bases, [identity.partition("_")[0] for identity in ids]).values()
+    arrays = {record.array for record in known if record.submitted is None or not record.submitted.own}
     return [identity for identity in ids if identity.partition("_")[0] in arrays]
 
 
@@ -117,7 +121,22 @@ def wait(ids: tuple[str, ...], job_dir: str | None) -> None:
     _check(ids)
     from mnrun.jobs import waiting
 
-    sys.exit(waiting.wait(ids, bases_of(job_dir), user_queue()))
+    bases, queue, screen = bases_of(job_dir), user_queue(), Screen()
+    code = waiting.wait(ids, bases, queue, screen.say)
+    tell_ends(ids, bases, queue, screen)
+    sys.exit(code)
+
+
+def tell_ends(ids: Sequence[str], bases: Sequence[Path], queue: Queue, screen: Screen) -> int | None:
+    """Show how jobs have ended, and return the largest of their codes, or None if nobody knows one."""
+    try:
+        views, unknown, _ = asking.views(ids, _read(bases, ids), lambda: queue)
+    except SchedulerError:
+        return None
+    for view in views:
+        screen.say(view.line)
+    codes = [view.code for view in views if view.code is not None]
+    return max(codes) if len(codes) == len(views) > 0 and not unknown else None
 
 
 def logs(
@@ -127,6 +146,7 @@ def logs(
     rank: int | None,
     node: str,
     verbose: bool,
+    exit_status: bool,
     job_dir: str | None,
 ) -> None:
     """Show the output of a job. It is read from files, so Slurm is seldom asked."""
@@ -137,10 +157,12 @@ def logs(
     _check([identity])
     if rank is not None and node:
         raise UsageError("--rank and --node together", "choose one")
+    if exit_status and not following:
+        raise UsageError("--exit-status without -f", "add -f, or use mnrun wait")
     bases = bases_of(job_dir)
     tails: dict[tuple[Path, bool], Tail] = {}
     first, record = True, None
-    silence = _silence(identity, bases) if following else None
+    watch = _watch(identity, bases) if following else None
     while True:
         record = _record(bases, identity, record)
         sources = _sources(record, rank, node, verbose)
@@ -151,7 +173,7 @@ def logs(
                 tails[path, error] = Tail(path, prefix, lines if first else None, only)
         first = first and not tails
         some = _drain(tails)
-        if silence is None or record.over or silence.is_the_end(some):
+        if watch is None or record.over or watch.is_the_end(record.begun is None and not tails, some):
             break
         time.sleep(LOOK)
     if record.begun is None and not tails:
@@ -165,14 +187,29 @@ def logs(
     if not any(path.exists() for path, _ in tails):
         names = ", ".join(str(path) for path, _ in tails) or f"the output of job {identity}"
         raise UsageError(f"{names} is not there", "look where the output was moved")
+    if following:
+        _end_of(identity, bases, exit_status)
+
+
+def _end_of(identity: str, bases: Sequence[Path], exit_status: bool) -> None:
+    """Show how a job that was followed has ended, and exit with its code if that is asked for."""
+    code = tell_ends([identity], bases, user_queue(), Screen())
+    if exit_status and code is None:
+        raise SchedulerError(f"the end of job {identity} is unknown", f"see mnrun status {identity}")
+    if exit_status:
+        sys.exit(code)
 
 
 def _without_start(record: JobRecord) -> UsageError:
     """Return the error for a job without output, by the scheduler's answer, if there is one."""
     ends: set[str] = set()
+    waits = False
     with suppress(SchedulerError):
         views, _, _ = asking.views([record.id], {record.id: record}, user_queue)
         ends = {"" if view.code is None else view.state for view in views}
+        waits = any(view.state == "PENDING" for view in views)
+    if record.submitted is not None and record.submitted.own and not waits:
+        return UsageError(f"{record.submitted.output} is not there", "look where the output was moved")
     if ends == {"CANCELLED"}:
         return UsageError(f"job {record.id} was cancelled before it started")
     if not ends or "" in ends:
@@ -180,10 +217,10 @@ def _without_start(record: JobRecord) -> UsageError:
     return UsageError(f"job {record.id} ended before it started", f"mnrun status {record.id} shows the reason")
 
 
-def _silence(identity: str, bases: Sequence[Path]) -> Any:
+def _watch(identity: str, bases: Sequence[Path]) -> Any:
     from mnrun.jobs import waiting
 
-    return waiting.Silence(identity, bases, user_queue())
+    return waiting.Watch(identity, bases, user_queue(), Screen().say)
 
 
 def _drain(tails: dict[tuple[Path, bool], Any], last: bool = False) -> bool:
@@ -214,8 +251,8 @@ def _sources(record: JobRecord, rank: int | None, node: str, verbose: bool) -> l
     """Return (file, prefix of its lines, whether it is standard error, a word that its lines must contain)."""
     begun, request = record.begun, record.submitted
     if begun is None:  # its modules are still loading, or failed to load
-        path = records.named(request.output, record.id, request.name, os.environ.get("USER", "")) if request else ""
-        return [(Path(path), b"", False, "")] if path and os.path.exists(path) else []
+        asked = request.files(record.id, os.environ.get("USER", "")) if request is not None else ()
+        return [(path, b"", number > 0, "") for number, path in enumerate(asked) if path.exists()]
     apart = begun.split_output or (request.split_output if request is not None else "")
     ranks = _ranks_on(record, node) if node else set()
     if not apart and (rank is not None or (node and not verbose)):
@@ -267,10 +304,6 @@ def standing(name: str) -> object:
 
 def _read(bases: Sequence[Path], ids: Sequence[str], since: float = 0) -> dict[str, JobRecord]:
     return archive.read(bases, ids, since)
-
-
-def _text(bases: Sequence[Path]) -> str:
-    return archive.named(bases)
 
 
 def _poll() -> float:

@@ -13,7 +13,7 @@ from mnrun.attach import history, standing, target
 from mnrun.attach.standing import RankState, Running
 from mnrun.cli.parsing import print_json, print_text
 from mnrun.cli.work.jobs import bases_of, user_queue
-from mnrun.errors import UsageError
+from mnrun.errors import LaunchError, UsageError
 from mnrun.jobs import archive, asking, launches, page, records, state, timeline
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.records import JobRecord
@@ -34,13 +34,13 @@ def why(identity: str, as_json: bool, job_dir: str | None) -> None:
     by_id = archive.read(bases, [identity]) if identity else {}
     target.no_array(identity, by_id)
     record = by_id.get(identity) or target.without_start(identity, bases)
-    if record is not None and not _runs(record):
+    if record is not None and not _runs(identity, bases):
         _tell_end(record, as_json)
         return
     kept = launches.kept(bases, identity) if identity else []
     try:
         launch = target.launch(identity, bases)
-    except UsageError:
+    except LaunchError:
         if len(kept) != 1:
             raise
         _show(history.of_kept(kept[0]), as_json)
@@ -48,9 +48,10 @@ def why(identity: str, as_json: bool, job_dir: str | None) -> None:
     _tell_standing(launch, as_json)
 
 
-def _runs(record: JobRecord) -> bool:
-    """Return whether the job of these records runs. A job that was killed hard has left no record of its end."""
-    return any(SCHEDULERS[launch.scheduler].runs(launch.number) for launch in launches.of_job(record))
+def _runs(identity: str, bases: Sequence[Path]) -> bool:
+    """Return whether a launch of this job runs. A job that was killed hard has left no record of its end."""
+    own = [launch for launch in launches.running(bases) if launch.has(identity)]
+    return any(SCHEDULERS[launch.scheduler].runs(launch.number) for launch in own)
 
 
 def _tell_standing(launch: LaunchRecord, as_json: bool) -> None:
@@ -95,7 +96,10 @@ def _tell_end(record: JobRecord, as_json: bool) -> None:
     views, _, _ = asking.views([record.id], {record.id: record}, user_queue)
     if len(views) != 1:
         raise target.array(record.id, [view.id for view in views])
-    _show(history.ended(views[0], archive.last_start(record), history.last_lines(record)), as_json)
+    _show(
+        history.ended(views[0], archive.last_start(record), history.last_lines(record, os.environ.get("USER", ""))),
+        as_json,
+    )
 
 
 def _show(end: history.EndedJob, as_json: bool) -> None:
@@ -136,7 +140,10 @@ def _timeline(name: str, bases: Sequence[Path]) -> Timeline:
         target.no_array(name, by_id)
         record = by_id.get(name)
         if record is None:
-            raise UsageError(f"no records of job {name} in {archive.named(bases)}", "mnrun status shows your jobs")
+            raise target.absence(name, bases)
+        if record.restart < 0 and record.submitted is not None and record.submitted.own:
+            problem = f"job {name} has no timeline, since its script goes on after mnrun"
+            raise UsageError(problem, "end the script with exec mnrun, or write a file with --timeline")
         path = archive.last_start(record) / records.TIMELINE
         found = timeline.parse(archive.text(path.parent, path.name))
         remedy = "mnrun writes it when the job has ended"

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mnrun import environment, nodeset
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.jobspec import JobSpec
 from mnrun.model import Allocation, Site
-from mnrun.schedulers.model import ACTIVE, RUNNING, BatchStart, StepTask, Trace, number
+from mnrun.schedulers.model import RUNNING, BatchStart, StepTask, Trace, number
 from mnrun.schedulers.slurm import options, scontrol, steps
 from mnrun.system import commands
 from mnrun.system.process import PROBE
@@ -57,6 +58,7 @@ def start(environ: Mapping[str, str]) -> BatchStart:
         nodes=_number(environ, "SLURM_JOB_NUM_NODES"),
         nodelist=environ.get("SLURM_JOB_NODELIST", ""),
         head=environ.get("SLURMD_NODENAME", ""),
+        scripted=_in_script(environ),
     )
 
 
@@ -105,7 +107,7 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     binds, here = _binds(release, environ), start(environ)
     inside, step = here.script != "", not scripted and scontrol.in_step(environ)
     found = Site("slurm", allocation.job, release, extra, gpus, binds, restart=here.restart, inside=inside, step=step)
-    return allocation, found
+    return allocation, replace(found, script=here.id if scripted else "")
 
 
 def site(environ: Mapping[str, str]) -> Site:
@@ -270,14 +272,12 @@ def ending(site: Site) -> str:
 
 
 def trace(job: str) -> Trace | None:
-    """Return what slurmctld still knows of a job of this user's. It forgets a job some minutes after its end."""
-    line = _shown(job)
-    state = re.search(r"\bJobState=(\w+)", line)
-    owner = re.search(r"\bUserId=[^( ]*\((\d+)\)", line)
-    if state is None or owner is None or int(owner[1]) != os.getuid():
+    """Return what slurmctld still knows of a job. It forgets a job some minutes after its end."""
+    try:
+        done = _run(("scontrol", "-o", "show", "job", job))
+    except SchedulerError:
         return None
-    output = re.search(r"\bStdOut=(.*?) *(?: [A-Z]\w*=|$)", line)
-    return Trace(state[1] in ACTIVE, output[1] if output else "")
+    return scontrol.trace(job, done.stdout, os.getuid()) if done.returncode == 0 else None
 
 
 def time_limit(job: str) -> str:

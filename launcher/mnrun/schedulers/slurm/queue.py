@@ -21,7 +21,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, TypeVar
 
-from mnrun.errors import SchedulerError, UsageError
+from mnrun.errors import NotYours, SchedulerError, UsageError
 from mnrun.schedulers.queue import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import answers, pyslurm, reasons, scontrol
 from mnrun.system import commands
@@ -92,6 +92,9 @@ class UserQueue:
             raise UsageError(f"--signal {signal} is not a signal", "write USR1, TERM or 15")
         failures = re.findall(r"error on job id (\S+): (.*)", errors)
         ended = [job for job, why in failures if "already completing or completed" in why]
+        foreign = [job for job, why in failures if re.search("Invalid job id|Access/permission denied", why)]
+        if foreign:
+            raise NotYours(f"no job {', '.join(foreign)} of yours", foreign)
         wrong = [f"job {job}: {why}" for job, why in failures if job not in ended]
         if wrong or (done.returncode and not ended):
             raise SchedulerError("; ".join(wrong) or f"scancel: {errors or done.returncode}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mnrun.schedulers.model import span
-from mnrun.schedulers.queue import Job
+from mnrun.schedulers.queue import NEW, Job
 
 # The reasons by their beginnings.
 _REASONS = (
@@ -20,7 +20,7 @@ _REASONS = (
     ("launch failed requeued held", "could not be started on its nodes, and is held"),
     ("BeginTime", "its start time has not come"),
     ("JobArrayTaskLimit", "its array's limit of running tasks is reached"),
-    ("None", "was submitted just now"),
+    ("None", NEW),
     ("NonZeroExitCode", "will be started again, since its last start failed"),
     ("PartitionTimeLimit", "asks for more time than the partition allows"),
     ("PartitionNodeLimit", "asks for more nodes than the partition has or allows"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mnrun import nodeset
 from mnrun.errors import SchedulerError, UsageError
 from mnrun.model import Allocation, Node
-from mnrun.schedulers.model import RUNNING, number
+from mnrun.schedulers.model import ACTIVE, RUNNING, Trace, number
 
 # SLURM_STEP_ID in salloc's shell, in the batch script, and in a step that waits for its nodes (slurm.h)
 _NO_STEPS = ("4294967290", "4294967291", "4294967293")
@@ -43,6 +43,30 @@ def started_anew(text: str, since: float) -> dict[str, str]:
     return found
 
 
+def trace(job: str, text: str, uid: int) -> Trace | None:
+    """Return a job from the output of `scontrol -o show job ID`, or None if it names no job and owner."""
+    lines = [_nameless(line) for line in text.split("\n")]
+    tasks = [match for line in lines if (match := re.search(r"\bArrayJobId=(\d+) ArrayTaskId=(\d+)\b", line))]
+    line = _nameless(of_job(job, text).split("\n")[0])
+    state, owner = re.search(r"\bJobState=(\w+)", line), re.search(r"\bUserId=(.*?)\((\d+)\)", line)
+    if state is None or owner is None:
+        return None
+    files = [re.search(rf"\b{name}=(.*?) *(?: [A-Z]\w*=|$)", line) for name in ("StdOut", "StdErr")]
+    output, error = (match[1] if match else "" for match in files)
+    return Trace(
+        active=state[1] in ACTIVE,
+        output=output,
+        error=error if error != output else "",
+        owner="" if int(owner[2]) == uid else owner[1],
+        tasks=tuple(f"{task[1]}_{task[2]}" for task in tasks) if "_" not in job else (),
+    )
+
+
+def _nameless(text: str) -> str:
+    """Return a job's line without its name, which may hold anything."""
+    return re.sub(r"JobName=.*?( UserId=\S+\(\d+\) GroupId=)", r"\1", text)
+
+
 def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) -> Allocation:
     """Return a job from the output of `scontrol show job -d -o ID` and the variables of salloc or sbatch.
 
@@ -50,7 +74,7 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
     and GPUs. A batch script is no step (`scripted`), though it may have the variables of the one it was handed in from.
     """
     text = text.split("\n")[0]  # of a heterogeneous job, the first component
-    text = re.sub(r"JobName=.*?( UserId=\S+\(\d+\) GroupId=)", r"\1", text)  # a name may hold anything
+    text = _nameless(text)
     fields: dict[str, str] = {}
     for name, value in re.findall(r"(\S+?)=(\S*)", text):
         fields.setdefault(name, value)  # a comment may hold anything

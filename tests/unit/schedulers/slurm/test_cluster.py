@@ -245,12 +245,21 @@ SHOWN = "JobId=7 JobName=x UserId=alice({uid}) JobState={state} {rest}Power="
         (f"JobId=7 UserId=alice({os.getuid()}) JobState=TIMEOUT StdOut=/home/a/out ", Trace(False, "/home/a/out")),
         (SHOWN.format(uid=os.getuid(), state="FAILED", rest=""), Trace(False, "")),
         (SHOWN.format(uid=os.getuid(), state="PENDING", rest=""), Trace(True, "")),
-        (SHOWN.format(uid=os.getuid() + 1, state="FAILED", rest="StdOut=/x "), None),
+        (SHOWN.format(uid=os.getuid() + 1, state="FAILED", rest="StdOut=/x "), Trace(False, "/x", owner="alice")),
+        (
+            SHOWN.format(uid=os.getuid(), state="FAILED", rest="StdErr=/e StdIn=/dev/null StdOut=/x "),
+            Trace(False, "/x", "/e"),
+        ),
+        (
+            f"JobId=9 ArrayJobId=7 ArrayTaskId=0 JobName=x UserId=alice({os.getuid()}) JobState=RUNNING StdOut=/x-9 \n"
+            f"JobId=7 ArrayJobId=7 ArrayTaskId=1 JobName=x UserId=alice({os.getuid()}) JobState=RUNNING StdOut=/x-7 ",
+            Trace(True, "/x-7", tasks=("7_0", "7_1")),
+        ),
         ("!Invalid job id specified", None),
     ],
 )
 def test_what_slurm_still_knows_of_a_job(slurm: dict[str, str], said: str, trace: Trace | None) -> None:
-    """Of this user's alone."""
+    """Another user's has a name."""
     slurm["scontrol"] = said
     assert cluster.trace("7") == trace
 

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.errors import SchedulerError, UsageError
+from mnrun.errors import NotYours, SchedulerError, UsageError
 from mnrun.schedulers.slurm import answers, reasons
 from mnrun.schedulers.slurm.queue import UserQueue
 from mnrun.system import commands
@@ -238,8 +238,9 @@ def test_cancelling(slurm: Slurm, tmp_path: Path) -> None:
     assert UserQueue({}, tmp_path, 30).cancel(["6", "7"]) == ["6"]
     assert slurm.asked == [["scancel", "-v", "6", "7"]]
     slurm.answers["scancel"] = (0, "scancel: error: Kill job error on job id 4711: Invalid job id specified\n")
-    with pytest.raises(SchedulerError, match="job 4711: Invalid job id specified"):
+    with pytest.raises(NotYours) as wrong:
         UserQueue({}, tmp_path, 30).cancel(["4711"])
+    assert wrong.value.ids == ("4711",)
 
 
 def test_sending_a_signal(slurm: Slurm, tmp_path: Path) -> None:
