@@ -7,4 +7,6 @@ set +o posix # in posix mode, bash 4.4 and 5.0 have no process substitution
 [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0
 echo "here ${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}"
 umask 077
-read -r mnrun_size && mnrun_text=$(head -c "$mnrun_size") && eval "$mnrun_text"
+mnrun_whole() { local LC_ALL=C && ((${#mnrun_text} == mnrun_size + 1)); } # a size counts bytes, as in the C locale
+read -r mnrun_size && mnrun_text=$(head -c "$mnrun_size" && echo .) && mnrun_whole || exit 1
+eval "${mnrun_text%.}"

@@ -403,6 +403,18 @@ def test_a_script_that_a_node_fetches_has_all_of_bash(sh: Shell) -> None:
     assert said == b"here node01\nx.sh a b\n"
 
 
+@pytest.mark.parametrize("lost", range(1, 26, 4))
+def test_a_script_that_breaks_off_on_its_way(sh: Shell, lost: int) -> None:
+    """Nothing of it runs, wherever it ends."""
+    script = "echo é\necho ö\necho evil\n".encode()
+    words = ('exec "$@"', *kit.fetch("x.sh", ()))
+    given = b"%d\n%s" % (len(script), script)
+    for locale in ("C", "C.UTF-8"):
+        environ = {**HERE, "LC_ALL": locale}
+        assert sh(*words, stdin=given, environ=environ).decode() == "here node01\né\nö\nevil\n"
+        assert sh(*words, stdin=given[:-lost], environ=environ, code=1) == b"here node01\n"
+
+
 @pytest.mark.parametrize(
     "damaged", [b"evil\n", b"a[$(echo evil >/proc/$$/fd/1)]\n", b"1\necho evil\n", b"1\n../evil 4\nevil"]
 )
