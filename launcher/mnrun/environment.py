@@ -261,12 +261,10 @@ def masked(words: Iterable[str]) -> list[str]:
     before_command = True
     for word in words:
         before_command = before_command and word != "--"
-        option, variable = re.fullmatch(r"(-x|--env=)?(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
-        name, equals, _ = variable.partition("=")
+        option = next((option for option in ("-x", "--env=") if word.startswith(option)), "")
+        name, equals, _ = word[len(option) :].partition("=")
         is_value = option or (result and result[-1] in ("-x", "--env"))
-        result.append(
-            f"{option or ''}{name}=…" if before_command and equals and NAME.match(name) and is_value else word
-        )
+        result.append(f"{option}{name}=…" if before_command and equals and NAME.match(name) and is_value else word)
     return result
 
 

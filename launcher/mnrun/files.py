@@ -60,7 +60,6 @@ def render(template: str, before: str = "", **values: object) -> str:
         raise UsageError(f"--templates {before} is not a directory", "name a directory that holds slurm.sh")
 
     environment = ImmutableSandboxedEnvironment(
-        autoescape=False,  # nosec B701 # the texts are for a shell, and come quoted (planning/script.py)
         loader=FileSystemLoader([*([before] if before else []), folder("sbatch_templates")]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,

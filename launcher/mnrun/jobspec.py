@@ -125,7 +125,7 @@ class Program:
     command: tuple[str, ...] = ()
     script: str = ""  # runs once in the master container instead of `command`
     once: bool = False  # the command starts its own ranks: mpirun ./app
-    shell: str = ""  # a shell instead: "terminal", or "input" for commands from standard input
+    prompt: str = ""  # a shell instead, at a "terminal", or with commands from standard "input"
     cwd: str = "/"  # where mnrun was started. A runtime starts there, with its relative paths
     chdir: str = "/"
     umask: str = "0022"
@@ -139,7 +139,7 @@ class Program:
     @property
     def direct(self) -> bool:
         """Return whether mnrun starts the ranks, and not the command, a script or a shell."""
-        return not (self.once or self.script or self.shell)
+        return not (self.once or self.script or self.prompt)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154  # job.sh, engines.sh and into.sh
+# shellcheck shell=bash
 # into.sh runs `enter.sh RANK [WORDS…]` on the node, in the job's directory. It runs WORDS in the container of RANK, or
 # of the first rank here if RANK is empty. Without WORDS, it runs a shell.
 # WORDS have the environment of RANK. Without RANK, they have the environment of the node's container. MNRUN_RANK_PID is

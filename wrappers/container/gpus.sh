@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154  # job.sh
+# shellcheck shell=bash
 # clean_env.sh sources this adverb for Apptainer and Singularity. It gives the container the node's NVIDIA driver where
 # the node has one and the user does not hide it. It leaves out the home directory where the node has none.
 # CUDA_VISIBLE_DEVICES holds the GPUs that the scheduler has granted. It goes along by itself.

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154  # names of job.sh's, and $mnrun_here
+# shellcheck shell=bash
 # The guard, its undertaker and stop.sh source this file, on the node. It defines the functions that end all processes
 # of a job and remove the job's directory.
 # The caller's working directory is the job's directory, and the caller has proven its ownership. So files in it are

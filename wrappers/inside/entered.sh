@@ -3,7 +3,7 @@
 # USER is 1 if FILE is the environment of the node's container and not of a rank. Then the user's variables come from
 # user.env.
 # It becomes WORDS in the job's working directory, or a shell.
-# shellcheck disable=SC1090,SC2154  # enter.sh writes that file, and into.sh and job.sh have set names
+# shellcheck disable=SC1090  # enter.sh writes that file
 . ./job.sh
 mnrun_user=$2
 . "./$1" # nothing but exports of variables

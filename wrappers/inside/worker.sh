@@ -11,7 +11,7 @@ set -eu
 PATH=$mnrun_here/bin:$PATH
 export PATH
 # bash cannot read these back, although an image's ENV may have them.
-# shellcheck disable=SC3028,SC3045,SC3054  # bash has these
+# shellcheck disable=SC3045  # bash has these
 if [ -n "${BASH_VERSINFO-}" ]; then export -n BASHOPTS BASH_VERSINFO EUID PPID SHELLOPTS UID; fi
 export -p >session.env
 mnrun_namespace

@@ -40,7 +40,6 @@ route() { # Route the guard's present line, which is for this node
 exec < <(
   deaf
   exec {mnrun_life}>&- {mnrun_up}>&- {mnrun_go}>&-
-  # shellcheck disable=SC2016  # awk's own
   LC_ALL=C exec awk -W interactive -v node="$mnrun_node" '
     function say(what) { print $1, $2, $3, $4, what; fflush() }
     function forget(stream) { if (stream in file) close(file[stream]); delete end[stream]; delete slot[stream]; delete file[stream] }

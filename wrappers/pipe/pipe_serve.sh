@@ -44,7 +44,6 @@ lose() { # Tell that a part of the command's input is missing
 
 if [ "$input" = 0 ]; then input=''; fi
 # In the C locale, a program reads no files of a locale, which a container may have on a slow file system.
-# shellcheck disable=SC2086  # two names, or none
 LC_ALL=C mkfifo "$box.out" "$box.err" "$box.room.out" "$box.room.err" ${input:+"$box.in" "$box.stdin"} 2>/dev/null ||
   refuse "cannot write to $here"
 feeder='' source=/dev/null

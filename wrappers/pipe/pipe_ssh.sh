@@ -65,7 +65,6 @@ while read -r name others; do
 done <"$here/nodes"
 if [ -z "$node" ]; then
   . "$here/job.sh"
-  # shellcheck disable=SC2154  # job.sh
   fail "$host is not a node of this job, which has $mnrun_nodes"
 fi
 # A standard input that is closed, or is /dev/null, has nothing to forward.

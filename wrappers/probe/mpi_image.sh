@@ -1,5 +1,4 @@
 #!/bin/sh
-# shellcheck disable=SC1091  # mpis.sh stands in front of this
 # mpi_node.sh runs this as `mpi_image.sh node|image` on the node, and in a container of the image. nodes/kit.py puts
 # mpis.sh in front of it. It prints the MPI facts in lines `node|image NAME VALUE`. It judges nothing.
 subject=$1
@@ -34,7 +33,6 @@ fact compat "$(ls -d /usr/local/cuda/compat/libcuda.so.1 2>/dev/null)"
 fact users "$(readlink /proc/self/ns/user)"
 [ "$subject" = node ] || {
   fact arch "$(uname -m)" # the kernel's, which is also the image's, since its programs run
-  # shellcheck disable=SC1091
   fact system "$(. /etc/os-release 2>/dev/null && echo "$PRETTY_NAME")"
   # ssh is of the same version. sshd itself has had an option for it only since 9.3.
   PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin

@@ -44,7 +44,6 @@ exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # each open waits for its reader
 # The inner shell notes its own pid, so that signals reach the program and not this shell. Standard error is /dev/null
 # here, so that this shell does not print `Terminated`.
 {
-  # shellcheck disable=SC2016  # its own words
   sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; read -r _ _ mnrun_names <"$1"; mnrun_noted "$1" "$mnrun_names"; shift 2; exec "$@"' \
     "$mnrun_here" "$mnrun_here/pid.$mnrun_rank" "$mnrun_pipe" "$@"
 } 2>/dev/null

@@ -123,7 +123,6 @@ if [ "$mnrun_starter" = mpirun ] && [ -n "${PRTE_LAUNCHED-}" ]; then
 fi
 
 # mpirun starts a rank by the physical path. Through a link, PWD has the path that the user typed.
-# shellcheck disable=SC3013  # dash, bash and busybox have -ef
 if [ "$mnrun_starter" = srun ] || [ . -ef "$mnrun_chdir" ]; then cd "$mnrun_chdir" || exit 1; fi
 if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
@@ -149,7 +148,6 @@ trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_term=1 TERM
 mnrun_term=''
 if [ "${PMI_FD-}" != 9 ]; then exec 9>&2 2>/dev/null; fi # Slurm's pmi2 chooses the number of its open file
-# shellcheck disable=SC2016  # its own words
 sh -c '[ "${PMI_FD-}" = 9 ] || exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_noted "$0/pid.$1"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
 mnrun_code=$?
 echo "ended $mnrun_rank $mnrun_code${mnrun_term:+ told}" 1<>"$mnrun_here/up"

@@ -24,7 +24,6 @@ quoted() { # WORDS: Print WORDS quoted for a shell
 }
 
 if ! { read -r mnrun_address mnrun_port <"$mnrun_here/master"; } 2>/dev/null; then
-  # shellcheck disable=SC2154  # job.sh
   echo "fail no free port in $mnrun_ports for the ranks' MASTER_PORT" 1<>"$mnrun_here/up"
   exit 1
 fi

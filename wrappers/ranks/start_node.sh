@@ -19,7 +19,6 @@ export MASTER_ADDR="$1" MASTER_PORT="$2" NODE_RANK="$mnrun_node"
 shift 2
 
 : >"$mnrun_here/without_mpi" # the guard passes a signal on to the ranks, and not to an mpirun
-# shellcheck disable=SC2154  # job.sh
 if [ "$mnrun_starter" = torchrun ]; then
   # The variables stand for torchrun's options, and the user's options override them (torch.distributed.run).
   export PET_NPROC_PER_NODE="$mnrun_count"

@@ -289,7 +289,7 @@ def parse(option: Option, raw: object, origin: str) -> Value:
     if option.kind == "flag":
         return _flag(name, raw, origin)
     if option.repeats:
-        words = [raw] if isinstance(raw, str) else [str(word) for word in raw]  # type: ignore[attr-defined]
+        words = [str(word) for word in (raw if isinstance(raw, (list, tuple)) else (raw,))]
         if option.name in ("slurm", "module", "ulimit"):
             _refuse_control(name, words, origin)
         if option.name == "slurm":

@@ -215,7 +215,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option("--pull-timeout", "seconds", "Time limit for bringing the image.", _BOX, metavar="TIME", default="30m"),
     _option("--stage", "flag", "Copy the image file to each node that lacks it, which then reads its copy.", _BOX),
-    _option("--stage-dir", "text", "Directory for copies on nodes.", _BOX, metavar="DIR", default="/var/tmp"),  # nosec B108
+    _option("--stage-dir", "text", "Directory for copies on nodes.", _BOX, metavar="DIR", default="/var/tmp"),
     _option("--stage-limit", "text", "Room for copies: 50G, or 20% of the disk.", _BOX, metavar="SIZE", default="20%"),
     _option("--image-cache", "text", "Directory for pulled images.", _BOX, metavar="DIR", default="~/.mnrun/cache"),
     _option(

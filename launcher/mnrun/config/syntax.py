@@ -48,7 +48,8 @@ def refuse(option: str, text: str, origin: str) -> None:
 
 def long_option(word: str, origin: str) -> str:
     """Return a word of --slurm without its leading dashes. Raises UsageError if it is no long option of sbatch."""
-    taken, bare = re.fullmatch(r"(!?)-*(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
+    taken = word[: word.startswith("!")]
+    bare = word[len(taken) :].lstrip("-")
     dashes = len(word) - len(taken) - len(bare)
     if dashes == 1 or not re.match(r"[a-z][a-z0-9-]+(=|$)", bare):
         raise UsageError(f"--slurm {word!r} is not a long option of sbatch ({origin})", "write it as comment=test")

@@ -233,7 +233,7 @@ class Need:
 _NEEDS = {
     "stack": Need("the stack is", 8 << 20, "STACK"),
     "nofile": Need("open files are", 4096, "NOFILE"),
-    "shm": Need("/dev/shm is", 1 << 30, ""),  # nosec B108 # a sentence
+    "shm": Need("/dev/shm is", 1 << 30, ""),
 }
 
 

@@ -204,7 +204,7 @@ def _idle(plan: Plan) -> Iterator[str]:
         yield from ("gpu_closest.sh", "gpu_numa.sh")
     if not plan.spec.program.label:
         yield "label.sh"
-    if not plan.spec.program.shell:
+    if not plan.spec.program.prompt:
         yield "shell.sh"
 
 
@@ -264,7 +264,7 @@ def values(plan: Plan, pulse: bool = False) -> str:
             "mnrun_limited": " ".join(limit.partition("=")[0] for limit in spec.batch.ulimit),
             "mnrun_keep": "1" if spec.keep else "",
             "mnrun_into": spoken(INTO),
-            "mnrun_shell": spec.program.shell,
+            "mnrun_shell": spec.program.prompt,
         }
     )
 
@@ -313,7 +313,7 @@ def user_variables(plan: Plan) -> tuple[Variable, ...]:
 
 def shm_dir(node_dir: str) -> str:
     """Return the job's directory in the node's shared memory. The guard makes and removes it."""
-    return f"/dev/shm/{node_dir.rpartition('/')[2]}"  # nosec B108 # the guard checks its owner
+    return f"/dev/shm/{node_dir.rpartition('/')[2]}"
 
 
 def pack(contents: Mapping[str, str]) -> bytes:
@@ -344,7 +344,7 @@ def launch_files(plan: Plan) -> dict[str, str]:
 
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     """Return launch.env of outside-in: the variables that the host's mpirun must see, the scheduler's first."""
-    variables = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]  # nosec B108 # in the job's own directory
+    variables = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
     if plan.connect:  # no scheduler starts mpirun's daemons
         variables += mpi_environment(_places(plan))
     else:
@@ -357,7 +357,7 @@ def _places(plan: Plan) -> Places:
     return Places(
         agent=f"{plan.node_dir}/bin/ssh",
         hostfile=f"{plan.node_dir}/hostfile",
-        tmp=f"{plan.node_dir}/tmp",  # nosec B108 # in the job's own directory
+        tmp=f"{plan.node_dir}/tmp",
         bind_to=plan.spec.start.bind_to,
         cores=plan.spec.resources.cpus_per_task or 1,
         oversubscribe=plan.spec.force,

@@ -314,7 +314,8 @@ def satisfied(require: str, have: Mapping[str, str]) -> bool:
     """Return whether NVIDIA_REQUIRE_CUDA holds. Blanks mean or, commas mean and. Unknown terms hold."""
 
     def holds(term: str) -> bool:
-        name, sign, value = (re.fullmatch(r"(\w+)([<>]?=|[<>])(.*)", term) or re.fullmatch(r"()()()", "")).groups()  # type: ignore[union-attr]
+        found = re.fullmatch(r"(\w+)([<>]?=|[<>])(.*)", term)
+        name, sign, value = found.groups() if found else ("", "", "")
         version = have.get(name, "")
         if not version or not sign:
             return True

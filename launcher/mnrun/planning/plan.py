@@ -54,7 +54,7 @@ def _plan(spec: JobSpec, layout: Layout, job: str) -> Plan:
 
 def node_dir(job: str) -> str:
     """Return the job's own directory on each node: a short path (for Unix sockets), local, mode 0700."""
-    return f"/tmp/mnrun.{job}"  # nosec B108 # boot.sh and into.sh check its owner
+    return f"/tmp/mnrun.{job}"
 
 
 def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
@@ -98,14 +98,14 @@ def _is_joined(spec: JobSpec) -> bool:
 
     An engine passes no open file on, which head.sh needs. A prompt starts only after its node is ready.
     """
-    return not RUNTIMES[spec.container.runtime].NAMED and spec.program.shell != "terminal"
+    return not RUNTIMES[spec.container.runtime].NAMED and spec.program.prompt != "terminal"
 
 
 def _master_words(spec: JobSpec, layout: Layout, here: str) -> Words:
     """Return the words that run in the master container."""
     program = spec.program
-    if program.shell:
-        return ("sh", f"{here}/shell.sh", program.shell)
+    if program.prompt:
+        return ("sh", f"{here}/shell.sh", program.prompt)
     if program.script:
         return (program.script, *program.command)
     if program.once:
@@ -138,9 +138,9 @@ def _reached(connect: str) -> str:
 
 def _inside(spec: JobSpec, layout: Layout) -> str:
     """Return the content of the master container, in words."""
-    if spec.program.shell == "terminal":
+    if spec.program.prompt == "terminal":
         return "a shell on your terminal"
-    if spec.program.shell:
+    if spec.program.prompt:
         return "a shell, for the commands on standard input"
     if spec.program.script:
         return "the script, once"

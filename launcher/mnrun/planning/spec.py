@@ -47,7 +47,7 @@ from mnrun.schedulers.hosts import names
 
 
 def build(settings: Settings, command: Sequence[str], around: Surroundings, shell: str = "") -> JobSpec:
-    """Return the job that is asked for, or a `shell` (Program.shell) in its place. Raises UsageError or Impossible."""
+    """Return the job that is asked for, or a `shell` (Program.prompt) in its place. Raises UsageError or Impossible."""
     values = Values(_without_gpus(settings), around)
     start = _start(values, command)
     program = _program(values, command, shell, start)
@@ -101,11 +101,11 @@ def _program(values: Values, command: Sequence[str], shell: str, start: Start) -
     elif not script and not command:
         raise UsageError("no command", "write it after the options: mnrun --image app.sif -- ./app")
     forwarded, explicit = variables.given(values)
-    return Program(  # nosec B604 # Program.shell is a word of a job
+    return Program(
         command=tuple(command),
         script=script,
         once=bool(command) and os.path.basename(command[0]) in starters.PROGRAMS,
-        shell=shell,
+        prompt=shell,
         cwd=around.cwd,
         chdir=absolute(values.text("chdir") or ".", around),
         umask=around.umask,

@@ -27,6 +27,6 @@ def of_plan(plan: Plan) -> str:
     if program.once:
         start = f"{program.command[0]} starts its own ranks"
     elif not program.direct:
-        start = "a shell in the master container" if program.shell else "the script in the master container"
+        start = "a shell in the master container" if program.prompt else "the script in the master container"
     how = f"{plan.spec.start.mode}, {plan.spec.container.runtime}, {start}"
     return f"{size(layout)} ({layout.why_ranks}) on {nodes} ({layout.why_nodes}); {how}"

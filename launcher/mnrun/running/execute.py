@@ -66,7 +66,7 @@ class Launch:
         # A signal handler may call SimpleQueue.put during another put: it is reentrant (Python's queue manual).
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.roster = Roster(plan.layout.nodes)
-        self.prompt = plan.spec.program.shell == "terminal"
+        self.prompt = plan.spec.program.prompt == "terminal"
         script = forwarded != Signals.PROGRAMS
         # whether mnrun receives signals to all steps, and the guards leave them to it
         self.step = site.step and plan.connect != "" and not self.prompt

@@ -48,7 +48,7 @@ def opened(
     files = {path: _open(path) for path in dict.fromkeys(filter(None, (out, err)))}
     copies: list[Copy] = []
     try:
-        if not spec.program.shell:
+        if not spec.program.prompt:
             # srun(1), --error: without it, errors go to the file of --output
             given = ((out, files.get(out, 1)), (err or out, files.get(err or out, 2)))
             copies = _copies(given)
@@ -99,7 +99,7 @@ def live_files(spec: JobSpec) -> dict[str, str]:
     def here(option: str) -> bool:
         origin = spec.origins.get(option)
         live = {Layer.COMMAND_LINE, Layer.VARIABLE}
-        return not spec.program.shell and origin is not None and bool(origin.layers & live)
+        return not spec.program.prompt and origin is not None and bool(origin.layers & live)
 
     return {f"--{o}": spec.batch.text(o) if here(o) else "" for o in ("output", "error")}
 

@@ -172,7 +172,7 @@ def _launch(
             outcome = replace(outcome, code=Impossible.code, why=lost[0])
         if spec.keep:
             screen.say(f"kept: {records.path}, and {launch_plan.node_dir} on the nodes")
-        if outcome.code and not outcome.why and not spec.program.shell:
+        if outcome.code and not outcome.why and not spec.program.prompt:
             try:
                 outcome = _explained(outcome, written, spec, screen)
             except Exception as error:  # a reason that cannot be told must not change the code of the program

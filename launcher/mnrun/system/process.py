@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import groupby
@@ -292,8 +292,8 @@ def _setpriv() -> str:
     return path if known and not known.returncode else ""
 
 
-def _thread(target: object, *args: object) -> threading.Thread:
-    thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+def _thread(target: Callable[..., object], *args: object) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, daemon=True)
     thread.start()
     return thread
 

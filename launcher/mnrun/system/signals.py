@@ -10,7 +10,9 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from types import FrameType
+from typing import Any
 
 from mnrun.system.process import Event
 
@@ -71,7 +73,7 @@ class Signals:
     def __init__(self, events: queue.SimpleQueue[Event], forward: Collection[signal.Signals] = ()) -> None:
         self._events = events
         self._forward = forward
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
         self._over = threading.Event()
 
     def __enter__(self) -> Signals:
@@ -91,7 +93,7 @@ class Signals:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         for signum, handler in self._before.items():
-            signal.signal(signum, handler)  # type: ignore[arg-type]
+            signal.signal(signum, handler)
 
     def _watch(self) -> None:
         polls = {fd: select.poll() for fd in self.OUTPUTS}

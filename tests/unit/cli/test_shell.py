@@ -126,7 +126,7 @@ def test_the_verb_allocates_and_gives_back(outside: Terminal, salloc: Salloc, gr
     assert set(salloc.argv[1:-3]) == {*asked, "--account=abc", "--wait-all-nodes=1", "--job-name=mnrun"}
     assert salloc.done == [b"7\n", "close"], "the job ends with our code"
     job = granted.plan.spec
-    assert job.program.shell == "input"
+    assert job.program.prompt == "input"
     assert "exited with" not in answer.err, "the code of the shell's last command is no failure"
     assert {v.name: v.value for v in job.program.env}["SLURM_JOB_ID"] == "8", "its programs know their job"
 
@@ -141,7 +141,7 @@ def test_the_verb_in_an_allocation(
     assert answer.code == 7, answer
     assert answer.err.count("--mem: no effect here") == 1
     assert salloc.argv == ()
-    assert granted.plan.spec.program.shell == "terminal"
+    assert granted.plan.spec.program.prompt == "terminal"
 
 
 def test_the_verb_refuses_before_it_allocates(outside: Terminal, salloc: Salloc) -> None:

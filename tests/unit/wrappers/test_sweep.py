@@ -221,6 +221,14 @@ def test_the_directory_goes_with_the_jobs_processes(
     assert scripts(f"{script} || :", job=job, into=kit.spoken(kit.INTO)) == ["0", "137"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make it somebody else's")
+def test_a_directory_beside_it_that_is_somebody_elses_stays(scripts: Scripts, job: str) -> None:
+    """Though root could take it away."""
+    script = """cd "mnrun.$job"; mkdir mine theirs; ln -s mine link; chown 1501 theirs; mnrun_here=$PWD
+    source ./sweep.sh; for each in mine theirs link; do ! beside "$each" || echo "$each"; done"""
+    assert scripts(script, job=job) == ["mine"]
+
+
 def test_numbers_of_sessions_end_with_the_boot(scripts: Scripts, tmp_path: Path) -> None:
     """A node that has started anew gives the numbers of an earlier job's sessions to other processes of the user's."""
     job = fill(own(tmp_path / f"mnrun.7-{os.getpid()}"), runtime="apptainer")

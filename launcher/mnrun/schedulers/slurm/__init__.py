@@ -63,7 +63,7 @@ def allocated(
 
     refuse(spec, Site("slurm", "", version()))
     # by default, salloc names the job after its command, and begins while nodes boot (salloc(1))
-    name = "mnrun" if spec.program.shell else job_name(spec)
+    name = "mnrun" if spec.program.prompt else job_name(spec)
     named = () if spec.batch.text("job_name") else (f"--job-name={name}",)
     queue = user_queue(environ, Path.home(), float(spec.slurm_poll))
     return allocate.allocated((*request(spec, options), "--wait-all-nodes=1", *named), spec, environ, screen, queue)

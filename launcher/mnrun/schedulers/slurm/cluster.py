@@ -189,7 +189,7 @@ def _outside(environ: Mapping[str, str]) -> dict[str, str]:
     # The surrounding job's mark would end the new job with it. Its temporary directory goes with it, too.
     for mark in ("MNRUN_JOB_ID", "MNRUN_JOB_START"):
         clean.pop(mark, None)
-    if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):  # nosec B108 # a comparison
+    if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
         del clean["TMPDIR"]
     return clean
 

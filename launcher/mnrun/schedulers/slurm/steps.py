@@ -91,7 +91,7 @@ def copying(source: str, target: str, step: str) -> Words:
 
 
 def _input(where: Where, spec: JobSpec) -> str:
-    if where is Where.HEAD and spec.program.shell == "terminal":
+    if where is Where.HEAD and spec.program.prompt == "terminal":
         return "--pty"  # srun refuses all other options for input or output beside it
     return "--input=all" if where is Where.ALL else "--input=0"
 
