@@ -44,19 +44,21 @@ sys.exit(client.run(Command(tuple(sys.argv[2:]), mark=sys.argv[1]), os.environ, 
 @pytest.mark.parametrize(("last", "code"), [("exit 7", 7), ("kill -TERM $$", 143)])
 def test_its_streams_and_its_code_are_the_commands(sh: Shell, last: str, code: int) -> None:
     inner = f"cat; echo 'srun: x' >&2; echo err >&2; {last}"
-    assert _run(sh, "", inner, code) == b"in\nerr\n"
+    assert _run(sh, "", inner, code) == [b"err", b"in"]
 
 
 def test_what_a_login_shell_prints_before_the_mark_is_left_out(sh: Shell) -> None:
     """(F1)"""
     inner = "echo welcome; echo noise >&2; printf half; echo MARK; echo MARK >&2; cat; exec 1>&-; echo err >&2; exit 7"
-    assert _run(sh, "MARK", inner, 7) == b"in\nerr\n"
+    assert _run(sh, "MARK", inner, 7) == [b"err", b"in"]
 
 
-def _run(sh: Shell, mark: str, inner: str, code: int) -> bytes:
+def _run(sh: Shell, mark: str, inner: str, code: int) -> list[bytes]:
+    """Return the lines of both streams, sorted: each stream is passed on by a thread of its own."""
     script = 'python=$1 text=$2; shift 2; PYTHONPATH=$1 "$python" -c "$text" "$2" sh -c "$3" 2>&1'
     path = next(entry for entry in sys.path if entry.endswith("/launcher"))
-    return sh(script, sys.executable, SCRIPT, path, mark, inner, stdin=b"in\n", code=code)
+    said = sh(script, sys.executable, SCRIPT, path, mark, inner, stdin=b"in\n", code=code)
+    return sorted(said.splitlines())
 
 
 def test_a_client_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
