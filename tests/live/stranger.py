@@ -112,7 +112,7 @@ def lair(cluster: Cluster, name: str = "bob") -> Iterator[Stranger]:
 EVIL_IMAGE = """
     set -eu
     umask 022
-    mkdir -p "$1/bin" "$1/mnt" "$1/tmp"
+    mkdir -p "$1/bin" "$1/dev" "$1/etc" "$1/home" "$1/mnt" "$1/proc" "$1/root" "$1/sys" "$1/tmp" "$1/var/tmp"
     for file in /bin/dash $(ldd /bin/dash | grep -o '/[^ ]*'); do
         mkdir -p "$1${file%/*}" && cp -L "$file" "$1$file"
     done

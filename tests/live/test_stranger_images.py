@@ -1,4 +1,4 @@
-"""What bob can do where alice's images lie: A3, A8 and A9 of the review of test_stranger.py, and S3 and S5."""
+"""What bob and carol can do where alice's images lie: A3 of test_stranger.py, S3 and S5. See also test_promises.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from .cells import OMPI5, SRUN
+from .cells import SRUN
 from .reports import refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
-from .stranger import ALICE, EVIL_IMAGE, FIRST, LAIR, PULL, SECOND, Stranger, bystander, marks, planted, project
+from .stranger import EVIL_IMAGE, FIRST, PULL, SECOND, Stranger, bystander, lair, marks, planted, project
 
 pytestmark = pytest.mark.live
 
@@ -64,23 +64,6 @@ def test_stranger_takes_the_name_of_a_pull(cluster: Cluster, bob: Stranger, regi
             cluster.root(node, "rm", "-rf", "/var/tmp/own")
 
 
-@pytest.mark.parametrize("verb", ["plan", "run"])
-def test_stranger_has_made_podmans_store(cluster: Cluster, bob: Stranger, verb: str) -> None:
-    """A8: podman is not asked about images in a directory that others could fill, nor is anything written there."""
-    store = f"/tmp/mnrun-podman.{ALICE}"
-    words = ["mnrun", verb, "--mode", "outside-in", "--runtime", "podman", "--image", "localhost/ompi5", "--", "true"]
-    saved = f"{store}.saved"
-    cluster.root(FIRST, "sh", "-c", f"[ ! -e {store} ] || mv {store} {saved}")
-    try:
-        bob.does(f"mkdir -m 777 {store} && chmod 777 {store}")
-        result = cluster.alice(["salloc", "-Q", "-N1", "-w", FIRST, *words])
-        inside = sorted(path.name for path in cluster.path(store, FIRST).rglob("*"))
-    finally:
-        cluster.root(FIRST, "sh", "-c", f"rm -rf {store}; [ ! -e {saved} ] || mv {saved} {store}")
-    assert inside == [], result
-    assert f"{store} does not belong to you" in result.out + result.err, result
-
-
 def planted_cache(stranger: Stranger, place: str, reference: str, desk: str, node: str) -> None:
     """A cache in which a reference is known, by an image of somebody's choice."""
     digest = "b" * 64
@@ -92,43 +75,6 @@ def planted_cache(stranger: Stranger, place: str, reference: str, desk: str, nod
     """
     stranger.does(script, place, digest, reference, name, node=node)
     stranger.does(EVIL_IMAGE, f"{place}/sha256-{digest}.sif", desk, node=node)
-
-
-# Every way to the image of a cache, with the code of the refusal.
-READERS = {
-    "run": (("salloc", "-Q", "-N1", "-w", FIRST, "mnrun", "-Q"), 121),
-    "submit": (("mnrun", "submit", "--wait", "-N1", "-w", FIRST, "-o", "out", "-e", "out"), 121),
-    "local": (("mnrun", "-Q", "--local"), 121),
-    "hosts": (("mnrun", "-Q", "--hosts", FIRST), 121),
-    "plan": (("salloc", "-Q", "-N1", "-w", FIRST, "mnrun", "plan"), 0),
-    "inspect": (("salloc", "-Q", "-N1", "-w", FIRST, "mnrun", "image", "inspect"), 2),
-    "verify": (("mnrun", "image", "verify"), 2),
-    "pull": (("mnrun", "image", "pull"), 121),
-    "ls": (("mnrun", "image", "ls"), 2),
-}
-
-
-@pytest.mark.parametrize("by", ["tag", "digest"])
-def test_stranger_has_filled_the_cache(cluster: Cluster, bob: Stranger, desk: Desk, unmarked: None, by: str) -> None:
-    """A9, S3: no image of somebody else's cache runs, by whatever verb, nor is anything of it believed."""
-    place = f"{LAIR}/cache"
-    reference = f"docker://{OPEN}/small:1" if by == "tag" else f"docker://{OPEN}/small@sha256:{'b' * 64}"
-    for node in (LOGIN, FIRST):
-        planted_cache(bob, place, reference, desk.path, node)
-    job = ("--mode", "outside-in", "--launcher", "srun", "-B", f"{desk.path}:/mnt", "--image", reference)
-    jobs = ("run", "submit", "local", "hosts", "plan")
-    for verb in READERS if by == "tag" else ("run", "inspect"):
-        words, code = READERS[verb]
-        more: tuple[str, ...] = job if verb in jobs else () if verb == "ls" else (reference,)
-        if verb in ("local", "hosts"):
-            more = tuple(word.replace("srun", "mpirun") for word in more)
-        line = [*words, *more, "--image-cache", place, *(("--", "true") if verb in jobs else ())]
-        result = cluster.alice(line, cwd=desk.path)
-        assert marks(cluster, desk) == [], f"{verb}: {result}"
-        assert result.code == code, f"{verb}: {result}"
-        if verb not in ("plan", "submit"):
-            assert place in refusal(result, code, "--image-cache"), result
-    cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
 
 
 def test_stranger_has_filled_the_cache_of_a_node(cluster: Cluster, bob: Stranger, desk: Desk, unmarked: None) -> None:
@@ -145,22 +91,35 @@ def test_stranger_has_filled_the_cache_of_a_node(cluster: Cluster, bob: Stranger
         assert f"{place} does not belong to you" in result.out + result.err, result
 
 
-@pytest.mark.parametrize("what", ["cache", "copies"])
-def test_stranger_may_write_where_images_are(cluster: Cluster, stranger: Stranger, what: str) -> None:
-    """A9, S5: a directory of alice's, whose name everybody or a member of her group could give to another."""
-    with project(cluster, stranger.name) as shared:
-        place = f"{shared}/alice"
-        assert cluster.alice(["mkdir", "-m", "700", place]).code == 0
-        stranger.does('mv "$1" "$1.away" && mv "$1.away" "$1"', place)  # so they can
-        if what == "cache":
-            words = ["--image-cache", place, "--image", f"{OPEN}/small:1"]
-        else:
-            words = ["--stage", "--stage-dir", place, "--image", OMPI5]
-        result = cluster.mnrun("-Q", *SRUN.words[:4], *words, "--", "true", nodes=2, tasks=1)
-        refusal(
-            result, 121, f"other users may write to {shared}", "--image-cache" if what == "cache" else "--stage-dir"
-        )
-        assert list(cluster.path(place).iterdir()) == [], "something was written there"
+# Takes the name of whatever somebody makes in this directory, and gives it a recipe whose steps run on the node.
+SWAP = """\
+import os, shutil, sys
+print("watching", flush=True)
+while True:
+    for name in set(os.listdir()) - {"twin", "away", "app.sif"}:
+        try:
+            os.rename(name, f"away/{name}")
+            shutil.copytree("twin", name)
+        except OSError:
+            continue
+"""
+RECIPE = "Bootstrap: localimage\nFrom: /images/bare.sif\n%setup\n{}\n"
+
+
+def test_stranger_may_write_where_an_image_is_made(cluster: Cluster, desk: Desk) -> None:
+    """What a build needs does not lie where a member of the group could put another recipe, or a link, in its place."""
+    with lair(cluster, "carol") as carol, project(cluster, "carol") as shared:
+        for place in ("twin", "away"):
+            carol.does('mkdir -m 2775 "$1"', f"{shared}/{place}", node=LOGIN)
+        carol.does('printf %s "$2" >"$1"', f"{shared}/twin/image.def", RECIPE.format("id >/tmp/evil"), node=LOGIN)
+        desk.put("app.def", RECIPE.format(": >/tmp/good"))
+        words = ["sh", "-c", 'cd "$0" && exec python3 -c "$1"', shared, SWAP]
+        with cluster.running(words, user="carol") as watcher:
+            watcher.saying(lambda said: "watching" in said.out, "watching")
+            done = cluster.alice(["mnrun", "image", "build", "app.def", "-o", f"{shared}/app.sif"], cwd=desk.path)
+        ran = [name for name in ("good", "evil") if cluster.path(f"/tmp/{name}").exists()]
+        cluster.root(LOGIN, "rm", "-f", "/tmp/good", "/tmp/evil")
+        assert (done.code, ran) == (0, ["good"]), done
 
 
 def test_a_group_of_ones_own_is_nobody_else(cluster: Cluster, registry: None, desk: Desk) -> None:

@@ -147,6 +147,7 @@ if [[ $kind == file ]]; then # Apptainer heeds its own variables before TMPDIR
   for name in SINGULARITY_TMPDIR APPTAINER_TMPDIR; do [[ -z ${!name-} ]] || { roomy=$name base=${!name}; }; done
 fi
 spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
+! exposed "$spare" || fail "other users may write to $REPLY, which is to contain $spare: name another directory with $roomy"
 [[ $kind != file ]] || name_it
 { mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with $roomy"
 exec {life}> >(setsid bash --norc -p -c "$(declare -f clean end_marked marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")

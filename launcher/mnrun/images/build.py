@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import math
 import os
 import queue
+import shutil
 import signal
 import stat
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -22,6 +25,7 @@ from mnrun.images import FILES, builders
 from mnrun.images.cache import delete
 from mnrun.model import Command, Words
 from mnrun.system import clock, process
+from mnrun.system.paths import exposed
 from mnrun.system.process import Child, Event, Stopped
 from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals, cleaning_up
@@ -39,9 +43,11 @@ def refuse_root(builder: str, uid: int) -> None:
 
 @contextmanager
 def workshop(target: Path, force: bool) -> Iterator[Path]:
-    """Yield an empty directory beside an image that is to be made. It is removed at the end.
+    """Yield an empty directory for an image that is to be made. It is removed at the end.
 
-    Raises UsageError if the image exists and is not to be replaced, or if another process makes it.
+    It is beside the image. But where another user could give its name to another directory, it is a temporary one, and
+    the image comes to its place as a whole. Raises UsageError if the image exists and is not to be replaced, or if
+    another process makes it.
     """
     if target.is_dir() or (target.exists() and not force):
         raise UsageError(f"{target} exists", "name another, or replace a file with --force")
@@ -49,7 +55,10 @@ def workshop(target: Path, force: bool) -> Iterator[Path]:
     with ExitStack() as stack:
         stack.enter_context(cleaning_up())
         try:
-            _make(place)
+            if exposed(place):
+                place = stack.enter_context(sheltered("mnrun-build."))
+            else:
+                _make(place)
             lock = stack.enter_context(open(place / "lock", "w", encoding="utf-8"))
             _lock(lock)
             os.stat(place / "lock")  # a process that has just ended may have removed it
@@ -64,6 +73,22 @@ def workshop(target: Path, force: bool) -> Iterator[Path]:
             yield place
         finally:
             delete(place)
+
+
+@contextmanager
+def sheltered(prefix: str) -> Iterator[Path]:
+    """Yield a temporary directory that only this user can rename. It is removed at the end. Raises UsageError."""
+    try:
+        place = Path(tempfile.mkdtemp(prefix=prefix))
+    except OSError as error:
+        raise UsageError(f"cannot make a temporary directory: {error.strerror}", "name another with TMPDIR") from None
+    try:
+        if found := exposed(place):
+            problem = f"other users may write to {found}, which is to contain temporary files"
+            raise UsageError(problem, "name another directory with TMPDIR")
+        yield place
+    finally:
+        delete(place)
 
 
 def _make(place: Path) -> None:
@@ -161,6 +186,25 @@ def _end(child: Child) -> None:
 def keep(made: Path, target: Path) -> None:
     """Give a whole image its name. Raises UsageError if that is impossible."""
     try:
-        os.replace(made, target)
+        try:
+            os.replace(made, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _carry(made, target)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}", "name another with -o") from None
+
+
+def _carry(made: Path, target: Path) -> None:
+    """Give an image of another file system its name, once it is there as a whole. Raises OSError."""
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    beside = io.BufferedWriter(io.FileIO(part, "x"))  # a link of that name is an error (open(2), O_EXCL)
+    with io.FileIO(made) as source, beside as copy:
+        try:
+            shutil.copyfileobj(source, copy, 1 << 20)
+            copy.flush()
+            os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(source.fileno()).st_mode))
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)

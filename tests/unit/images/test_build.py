@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -175,6 +177,37 @@ def test_a_workshop_of_others(tmp_path: Path, kind: str) -> None:
     with pytest.raises(UsageError, match=said), build.workshop(tmp_path / "app.sif", force=False):
         pass
     assert (home / "thesis").exists() and place.exists()
+
+
+def test_an_image_where_others_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture
+) -> None:
+    """The work is done in a temporary directory, which no other user can rename; the image comes as a whole."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for place in (shared, own):
+        place.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
+    target, renamed = shared / "app.sif", os.replace
+
+    def replace(old: Path, new: Path) -> None:
+        if old.parent != new.parent:  # another file system
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        renamed(old, new)
+
+    mocker.patch.object(os, "replace", replace)
+    with build.workshop(target, force=False) as place:
+        assert (place.parent, list(shared.iterdir())) == (own, [])
+        (place / "image.sif").write_text("whole")
+        (place / "image.sif").chmod(0o755)
+        build.keep(place / "image.sif", target)
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("whole", 0o755)
+    assert [*shared.iterdir(), *own.iterdir()] == [target]
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    said = f"other users may write to {shared}, .*; name another directory with TMPDIR"
+    with pytest.raises(UsageError, match=said), build.workshop(target, force=True):
+        pass
+    assert list(shared.iterdir()) == [target]
 
 
 def test_a_file_system_without_locks(tmp_path: Path, mocker: MockerFixture) -> None:

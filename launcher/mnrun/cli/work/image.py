@@ -6,7 +6,6 @@ import os
 import queue
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -285,10 +284,7 @@ def _file_of(source: str, target: Path, programs: tuple[str, str], force: bool, 
 
 
 def _store_of(source: Path, tag: str, programs: tuple[str, str], shown: Screen) -> None:
-    place = Path(tempfile.mkdtemp(prefix="mnrun-convert."))
-    try:
+    with building.sheltered("mnrun-convert.") as place:
         words = builders.conversion(*programs, _podman_root(), place, "store", str(source), tag)
         building.run(tag, words, place, os.environ, shown)
-    finally:
-        cache.delete(place)
     click.echo(tag)
