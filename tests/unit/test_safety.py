@@ -54,7 +54,7 @@ PLACES = {
     "/dev/shm/sharens_instance_": "test_stranger_takes_the_names_of_shared_containers",
     "/tmp/": "test_what_is_left_of_somebody_elses_job_stays",
     "/tmp/mnrun.": "test_what_is_left_of_somebody_elses_job_stays",
-    "/tmp/mnrun-podman.": "test_stranger_has_made_podmans_store",
+    "/tmp/mnrun-podman.": "test_a_place_that_others_may_write_to",
     "/tmp/mnrun.door.": "test_stranger_waits_at_the_door",
     "/tmp/nvidia-mps": "test_stranger_has_a_daemon_of_mps",
     "/tmp/spmix_appdir_": "test_a_directory_beside_it_that_is_somebody_elses_stays",
