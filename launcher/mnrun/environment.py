@@ -29,6 +29,9 @@ SHELL_VARIABLES = (
 # Variables of the wrappers around a program, and the mark of a job's processes.
 MNRUN_VARIABLES = ("mnrun_", "MNRUN_JOB_ID")
 
+# The number of a scheduler's job. A process with another one is another job's (processes.sh has these names, too).
+JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+
 INSIDE = "inside"  # inside-out: the containers of the serving step and the master container
 MPIRUN = "mpirun"  # outside-in: a rank started by the host's mpirun
 SRUN = "srun"  # outside-in: a rank started by srun, whose SLURM_* describe its own step
@@ -120,6 +123,17 @@ RULES: tuple[Rule, ...] = (
     Rule("BASH_FUNC_*", CONTEXTS, _MODULE, True),
 )
 
+# The variables that tell a rank its place, and a script of the older tools the nodes (place.sh, start_node.sh, kit.py).
+PLACES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "PET_*"),
+    *("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "HOROVOD_*RANK", "HOROVOD_*SIZE"),
+    *("hostlist", "np", "ENVLIST"),
+)
+# The variables of a job that another one must not get, if a program hands it in. The others are those of the rules.
+OWN = ("MNRUN_JOB_ID", "MNRUN_JOB_START", "MNRUN_RANK_PID", *PLACES)
+# The variables that match a rule, and are settings.
+SETTINGS = ("SLURM_CONF*", "SLURM_CLUSTER*", "PMIX_MCA_*")
+
 # The variables that docker and podman get, by name. All others in their containers are the image's own. A variable
 # that a rule above removes does not come back here.
 PASSED = (
@@ -188,6 +202,30 @@ def _contexts(rule: Rule) -> tuple[str, ...]:
     return rule.contexts if rule.boxed else (*rule.contexts, *(context + BARE for context in rule.contexts))
 
 
+def _leaking() -> tuple[str, ...]:
+    """Return the patterns of variables that another job must not get: those of a surrounding scheduler or MPI."""
+    rules = (rule for rule in RULES if rule.contexts in (_INNER_MPIRUN, (INSIDE, MPIRUN)) and not rule.boxed)
+    return (*OWN, *(rule.pattern for rule in rules if rule.pattern not in READ_ONLY))
+
+
+def for_another_job(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` without what belongs to the job around it, if that is one of mnrun's: its mark, its place, and
+    its directories, which end with it."""
+    if "MNRUN_JOB_ID" not in environ:
+        return dict(environ)
+    place = f"/mnrun.{environ['MNRUN_JOB_ID']}"  # the end of its directories' names
+    path = [part for part in environ.get("PATH", "").split(":") if place not in part]
+    rest = {n: v for n, v in environ.items() if not _leaks(n) and place not in v.partition(":")[0]}
+    return {**rest, **({"PATH": ":".join(path)} if "PATH" in environ else {})}
+
+
+def _leaks(name: str) -> bool:
+    def matches(patterns: Iterable[str]) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+    return matches(_leaking()) and not matches(SETTINGS)
+
+
 def for_srun(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` without srun's inputs: they leak from the surrounding job and would shape mnrun's steps."""
 
@@ -216,8 +254,8 @@ def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
 
 
 def rules_script() -> str:
-    """Return two functions for bash. `removed` sets the pattern of the variables that a context loses, and `passed`
-    tests a name."""
+    """Return functions for bash. `removed` sets the pattern of the variables that a context loses, and `passed` tests a
+    name. `leaks`, which any sh may call, tests whether another job must not get the variable of a name."""
     patterns: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     for rule in RULES:
         patterns.setdefault((rule.contexts, rule.boxed), []).append(rule.pattern)
@@ -232,7 +270,10 @@ def rules_script() -> str:
         lines.append(f"  case $1 in {names}) mnrun_removed+='|{'|'.join(group)}' ;; esac")
     lines += ['  mnrun_removed="@(${mnrun_removed#?})"', "}", ""]
     lines += ["passed() { # NAME, into docker's and podman's containers", "  case $1 in"]
-    return "\n".join([*lines, f"    {' | '.join(PASSED)}) ;;", "    *) return 1 ;;", "  esac", "}", ""])
+    lines += [f"    {' | '.join(PASSED)}) ;;", "    *) return 1 ;;", "  esac", "}", ""]
+    lines += ["leaks() { # NAME, into a job that a program hands in", "  case $1 in"]
+    lines += [f"    {' | '.join(SETTINGS)}) return 1 ;;", f"    {' | '.join(_leaking())}) ;;", "    *) return 1 ;;"]
+    return "\n".join([*lines, "  esac", "}", ""])
 
 
 def quote(value: str) -> str:

@@ -52,24 +52,37 @@ def test_neighbours_in_one_allocation(cluster: Cluster) -> None:
         assert sum(line.startswith(f"rank {rank} of 8 ") for line in lines) == 4, result
 
 
-@pytest.mark.parametrize("how", ["sbatch", "mnrun submit"])
-def test_neighbours_that_were_handed_in_from_a_job(cluster: Cluster, desk: Desk, how: str) -> None:
-    """B1: a job that a job hands in, on the same node, is not ended with it; where mnrun hands it in, its TMPDIR is
-    its own (sbatch takes that of the first along)."""
-    desk.put("next", "#!/bin/sh\nsleep 4; echo lived >lived; rm -v $(mktemp)\n", 0o755)
-    words = {
+@pytest.mark.parametrize(
+    ("first", "how"),
+    [
+        (["-N1", "-w", "node01"], "sbatch"),
+        (["-N1", "-w", "node01"], "mnrun submit"),
+        (["-N1", "-w", "node01", "--mode", "outside-in", "--launcher", "srun"], "sbatch"),
+        (["--local"], "sbatch"),
+        (["--hosts", "node01"], "sbatch"),
+    ],
+    ids=" ".join,
+)
+def test_neighbours_that_were_handed_in_from_a_job(cluster: Cluster, desk: Desk, first: list[str], how: str) -> None:
+    """(B1, R2) A job that a job hands in, on the same node, is not ended with it. It knows nothing of the first one: it
+    has a place for its files, and looks for programs in no directory that has gone."""
+    seen = 'env | grep -e "/mnrun.$(cat first.id)" -e "=$(cat first.id)"'
+    lives = f"until [ -e over ]; do sleep 0.1; done; {seen}; rm -v $(mktemp) && echo lived >lived"
+    desk.put("next", f"#!/bin/sh\n{lives}\n", 0o755)
+    hands = {
         "sbatch": f"sbatch -Q -w node01 -o {desk.path}/next.out next",
         "mnrun submit": f"mnrun submit -Q --nodelist node01 -o {desk.path}/next.out --runtime host -- {desk.path}/next",
     }
-    desk.put(
-        "first", f"#!/bin/sh\n{words[how]} && until squeue -h -t R -n next | grep -q .; do sleep 0.2; done\n", 0o755
-    )
-    run = ["--runtime", "host", "--launcher", "env", "--", "./first"]
-    result = cluster.mnrun(*run, nodes=1, tasks=1, salloc=["-w", "node01"], cwd=desk.path)
+    waits = "until squeue -h -t R -n next | grep -q .; do sleep 0.2; done"
+    desk.put("first", f"#!/bin/sh\necho $MNRUN_JOB_ID >first.id; {hands[how]} && {waits}\n", 0o755)
+    run = ["mnrun", "-Q", "--runtime", "host", "--launcher", "env", *first, "--", "./first"]
+    result = cluster.alice(run, cwd=desk.path, node="node01" if "--local" in first else LOGIN)
     assert result.code == 0, result
+    desk.put("over", "")
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h", "-n", "next"), "ended")
-    assert "lived" in desk.names(), desk.read("next.out")
-    assert how == "sbatch" or b"/tmp/mnrun." in desk.read("next.out"), desk.read("next.out")
+    said = desk.read("next.out").decode()
+    assert "lived" in desk.names() and len(said.splitlines()) == 1, said
+    assert how == "sbatch" or "/tmp/mnrun." in said, said
     forget(cluster)
 
 

@@ -218,3 +218,20 @@ def test_an_env_file_that_is_none(text: str, said: str) -> None:
     with pytest.raises(UsageError) as wrong:
         environment.read_file(text, "f")
     assert str(wrong.value) == said
+
+
+def test_another_job_gets_nothing_of_the_one_that_hands_it_in() -> None:
+    """("R2") Nor does a job that no job of mnrun's hands in lose anything."""
+    kept = {
+        "HOME": "/h",
+        "PMIX_MCA_gds": "hash",
+        "SLURM_CONF": "/c",
+        "MNRUN_IMAGE": "/a.sif",
+        "HOROVOD_FUSION_THRESHOLD": "1",
+    }
+    path = {"PATH": "/tmp/mnrun.7-abcdef/out:/a:/tmp/mnrun.7-abcdef/bin:/b"}
+    ours = {"TMPDIR": "/tmp/mnrun.7-abcdef/tmp", "OMPI_MCA_btl_sm_backing_directory": "/dev/shm/mnrun.7-abcdef"}
+    place = {"RANK": "0", "PMI_RANK": "0", "SLURM_JOB_ID": "7", "HOROVOD_RANK": "0", "OMPI_MCA_plm": "rsh"}
+    inner = {**kept, **ours, **place, **path}
+    assert environment.for_another_job({**inner, "MNRUN_JOB_ID": "7-abcdef"}) == {**kept, "PATH": "/a:/b"}
+    assert environment.for_another_job(inner) == inner

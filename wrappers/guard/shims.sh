@@ -15,15 +15,15 @@ shims() { # Make shims in steady/ for the programs by which a runtime keeps imag
   done
 }
 
-executable() { # DIR: Make the programs of bin/ and steady/ executable
+executable() { # DIR: Make the programs of bin/, out/ and steady/ executable
   # If they cannot be executed here (noexec), they are moved to DIR and linked. If DIR is noexec too, worker.sh fails
   # with a message.
   local place
   shopt -s nullglob
-  chmod 700 bin/* steady/*
+  chmod 700 bin/* out/* steady/*
   shopt -u nullglob
   [[ ! -x bin/ssh ]] || return 0 # the kernel says whether it can be executed
-  for place in bin steady; do
+  for place in bin out steady; do
     cp -r "$place" "$1"
     rm -r "$place"
     ln -s "$1/$place" "$place"

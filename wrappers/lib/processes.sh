@@ -23,12 +23,14 @@ lives() { # PID BEGAN: Test whether that very process lives
 }
 
 marked() { # ID [PROC]: Print the processes that have this job's mark in their environment, in any session
-  # A process of another Slurm job does not count. sbatch forwards the environment, and with it the mark, to a job
-  # that was submitted from within this one.
+  # A process of another job of a scheduler does not count. sbatch forwards the environment, and with it the mark, to a
+  # job that was submitted from within this one. A job is another if it is neither the one around this shell, nor the
+  # one whose number the ranks were given (mnrun_jobs of job.sh).
   # In the middle of execve(2) the environment of a process is empty, and its startcode is 0 (proc(5), stat). Such a
   # process may be one that podman leaves behind, so this waits for it, at most a second. An empty environment counts
   # after a second look at it, because the process may have got to its program before its startcode was read.
-  exec awk -v mark="MNRUN_JOB_ID=$1" -v job="${SLURM_JOB_ID-}" '
+  exec awk -v mark="MNRUN_JOB_ID=$1" \
+    -v own="SLURM_JOB_ID=${SLURM_JOB_ID-} PBS_JOBID=${PBS_JOBID-} LSB_JOBID=${LSB_JOBID-} ${mnrun_jobs-}" '
     function begins(pid,   file, text, f) {
       file = proc "/" pid "/stat"
       getline text < file
@@ -40,13 +42,15 @@ marked() { # ID [PROC]: Print the processes that have this job's mark in their e
       mine = other = 0
       for (; (got = getline variable < file) > 0; variables++) {
         if (variable == mark) mine = 1
-        if (job != "" && variable ~ /^SLURM_JOB_ID=/ && variable != "SLURM_JOB_ID=" job) other = 1
+        if (variable ~ /^(SLURM_JOB_ID|PBS_JOBID|LSB_JOBID)=./ && !(variable in ours)) other = 1
       }
       close(file)
       return variables || got < 0
     }
     BEGIN {
       RS = "\0"
+      split(own, parts, " ")
+      for (i in parts) ours[parts[i]]
       proc = ARGV[1]
       for (i = 2; i < ARGC; i++) {
         split(substr(ARGV[i], length(proc) + 2), parts, "/")

@@ -38,6 +38,10 @@ if [ -n "$mnrun_inside" ]; then # Open MPI 4 puts its own directories in front
   . "$mnrun_here/path.sh"
   PATH=$mnrun_here/bin:$PATH
 fi
+case :$PATH: in
+  *":$mnrun_here/out:"*) ;;
+  *) if command -v sbatch >/dev/null; then PATH=$mnrun_here/out:$PATH; fi ;;
+esac
 
 # An MPI that lacks the starter's protocol does not fail. Each of its ranks is "0 of 1".
 served() { # KIND: Test whether the starter has given the variables that this kind of MPI needs

@@ -72,15 +72,18 @@ each() { # SIGNAL: Signal the ranks of this node, as far as they have noted them
 }
 
 all() { # SIGNAL: Signal the ranks of this node and all their descendants
-  # A process of another Slurm job does not count, although it may have inherited the mark.
+  # A process of another job of a scheduler does not count, although it may have inherited the mark.
   # The guard ends descendants with the job, where the image has no grep to find them.
   command -v grep >/dev/null || { each "$1"; return $?; }
   mnrun_pids=''
   # shellcheck disable=SC2013  # no blanks in them
   for mnrun_environ in $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ); do
-    mnrun_job=$(tr '\0' '\n' <"$mnrun_environ" | sed -n 's/^SLURM_JOB_ID=//p')
+    for mnrun_job in $(tr '\0' '\n' <"$mnrun_environ" | grep -E '^(SLURM_JOB_ID|PBS_JOBID|LSB_JOBID)=.'); do
+      # shellcheck disable=SC2154  # job.sh
+      case " SLURM_JOB_ID=${SLURM_JOB_ID-} $mnrun_jobs " in *" $mnrun_job "*) ;; *) continue 2 ;; esac
+    done
     mnrun_environ=${mnrun_environ#/proc/}
-    case $mnrun_job in '' | "${SLURM_JOB_ID-}") mnrun_pids="$mnrun_pids ${mnrun_environ%/environ}" ;; esac
+    mnrun_pids="$mnrun_pids ${mnrun_environ%/environ}"
   done 2>/dev/null
   # shellcheck disable=SC2086  # pids
   [ -n "$mnrun_pids" ] && kill -s "$1" $mnrun_pids

@@ -184,10 +184,10 @@ def prepare_input(
 def node_wrappers(connect: Iterable[str]) -> dict[str, str]:
     """Return name -> text of the wrappers that a node gets. `connect`: the ways between nodes that they serve."""
     texts = {name: lean(path.read_text(encoding="utf-8")) for name, path in wrappers(*SENT, *connect).items()}
-    programs = {name: texts.pop(name) for name in ("ssh", "mpirun")}
+    programs, sbatch = {name: texts.pop(name) for name in ("ssh", "mpirun")}, texts.pop("sbatch")
     programs["ssh"] = texts.pop("pipe_ssh.sh", programs["ssh"])
     programs.update(dict.fromkeys(("mpiexec", "prterun"), '#!/bin/sh\n. "${0%/*}/mpirun"\n'))
-    return {**texts, **{f"bin/{name}": text for name, text in programs.items()}}
+    return {**texts, "out/sbatch": sbatch, **{f"bin/{name}": text for name, text in programs.items()}}
 
 
 def _idle(plan: Plan) -> Iterator[str]:
@@ -235,6 +235,9 @@ def values(plan: Plan, pulse: bool = False) -> str:
     return "# shellcheck shell=sh disable=SC2016,SC2034\n" + environment.assignments(
         {
             "mnrun_id": plan.job,
+            "mnrun_jobs": " ".join(
+                f"{v.name}={v.value}" for v in spec.program.env if v.name in environment.JOB_IDS and v.value
+            ),
             "mnrun_nodes": ",".join(plan.layout.nodes),
             "mnrun_cwd": spec.program.cwd,
             "mnrun_chdir": spec.program.chdir,

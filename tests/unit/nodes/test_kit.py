@@ -72,11 +72,11 @@ def test_a_file_that_got_in_by_mistake_is_noticed() -> None:
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to such a folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(job_spec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
-    shell = set(wrappers(*kit.SENT, "pipe")) - {"ssh", "mpirun", "pipe_ssh.sh"} - OTHERS
+    shell = set(wrappers(*kit.SENT, "pipe")) - {"ssh", "mpirun", "pipe_ssh.sh", "sbatch"} - OTHERS
     assert {"guard.sh", "rank.sh", "worker.sh", "pipe_serve.sh"} < shell
     assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & shell
     ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
-    assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun"}
+    assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun", "out/sbatch"}
     assert all(files[name] == lean(wrapper(name)) for name in shell)
     assert files["bin/mpirun"] == lean(wrapper("mpirun"))
     assert files["bin/mpiexec"] == files["bin/prterun"] == '#!/bin/sh\n. "${0%/*}/mpirun"\n'
@@ -120,6 +120,7 @@ def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
     assert kit.values(make(job, 2, 1)) == (
         "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
+        "mnrun_jobs=''\n"
         "mnrun_nodes='node01,node02'\n"
         "mnrun_cwd='/'\n"
         "mnrun_chdir='/it'\\''s here'\n"
@@ -159,6 +160,7 @@ def test_what_the_wrappers_know_of_an_outside_in_job() -> None:
     assert kit.values(make(job, 2, 1)) == (
         "# shellcheck shell=sh disable=SC2016,SC2034\n"
         "mnrun_id='7-abcdef'\n"
+        "mnrun_jobs=''\n"
         "mnrun_nodes='node01,node02'\n"
         "mnrun_cwd='/'\n"
         "mnrun_chdir='/run'\n"
@@ -442,7 +444,7 @@ def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str,
     assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
         "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
     )
-    assert files == ([] if old else ["bin", "guard.sh", "heard", "hold", "own", "serve", "shm", "steady", "tmp"])
+    assert files == ([] if old else ["bin", "guard.sh", "heard", "hold", "out", "own", "serve", "shm", "steady", "tmp"])
     assert not old or not (tmp_path / "node").exists()
 
 

@@ -29,12 +29,13 @@ class Node:
         plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
         if plan.spec.start.mode == "outside-in":
             self._by_into = (*BY_INTO, "rank.sh")
-        (own(self.path) / "bin").mkdir()
+        for folder in ("bin", "out"):
+            (own(self.path) / folder).mkdir()
         made = {"launch.env": launch, "up": "", "index": "0\n", "master": "127.0.0.1 20000\n"}
         files = kit.files(plan, made)
         for name, text in files.items():
             (self.path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
-        for program in (self.path / "bin").iterdir():
+        for program in (*self.path.glob("bin/*"), *self.path.glob("out/*")):
             program.chmod(0o700)
 
     def run(self, wrapper: str, *words: str, shell: str = "sh", before: str = "", **how: Any) -> bytes:

@@ -108,6 +108,32 @@ def test_plain_mpirun_inside_is_the_images_own(node: Node, tmp_path: Path, name:
     assert said == f"{environ['KEPT']}<-n><2><./a b>{path}\nPMIX_MCA_gds=hash\n"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_sbatch_hands_on_nothing_of_the_job(node: Node, tmp_path: Path, shell: str) -> None:
+    """("R2") The new job outlives it. It would look in directories that have gone, and take itself for a rank."""
+    node.fill(1)
+    seen = "env -0 | grep -zvE '^(SHLVL|OLDPWD|_)=' | LC_ALL=C sort -z | tr '\\0' '|'"
+    executable(tmp_path / "image/sbatch", f'printf "<%s>" "$@"; {seen}')
+    path = f"{tmp_path}/image:{os.environ['PATH']}"
+    bare = {"HOME": "/h", "A": "two\nRANK=8\nTMPDIR='x'", "PMIX_MCA_gds": "hash", "SLURM_CONF": "/c", "SBATCH_QOS": "q"}
+    ours = {
+        "MNRUN_JOB_ID": "7-abcdef",
+        "TMPDIR": f"{node.path}/tmp",
+        "PMIX_RANK": "0",
+        "SLURM_JOB_ID": "7",
+        "RANK": "0",
+    }
+    ours |= {"OMPI_MCA_x_directory": f"/dev/shm/{node.path.name}", "HOROVOD_LOCAL_RANK": "0", "PET_NNODES": "1"}
+
+    def handed_in(sbatch: str, environ: Mapping[str, str]) -> bytes:
+        line = f"cd /; exec {shell.replace('bash', 'bash --posix')} {sbatch} -N2 'a b'"
+        return node.sh(line, environ=environ)
+
+    inner = {**bare, **ours, "PATH": f"{node.path}/out:{node.path}/bin:{path}"}
+    outer = {**bare, "PATH": path}
+    assert handed_in(f"{node.path}/out/sbatch", inner) == handed_in(f"{tmp_path}/image/sbatch", outer)
+
+
 def mpirun(node: Node, real: Path, words: str, environ: Mapping[str, str], shell: str = "sh") -> str:
     """What the image's mpirun says, a link to `real`, when `mpirun WORDS` is called in the container."""
     (real.parent / "mpirun").symlink_to(real.name)

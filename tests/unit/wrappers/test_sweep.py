@@ -144,10 +144,14 @@ SLURM_JOB_ID=8"
     assert scripts(SWEEP + script, job=job, SLURM_JOB_ID="7") == ["mine", "bare", "odd"]
 
 
-def test_without_slurm_the_mark_is_enough(scripts: Scripts, job: str) -> None:
-    """A process may have had its own variables of Slurm's, from a login in a job, say."""
-    script = """stay mine "MNRUN_JOB_ID=$job"; stay odd "MNRUN_JOB_ID=$job" SLURM_JOB_ID=8; tell alive mine odd"""
-    assert scripts(SWEEP + script, job=job) == ["mine", "odd"]
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"])
+def test_a_job_of_a_scheduler_is_another_job(scripts: Scripts, job: str, name: str) -> None:
+    """A run with --local or --hosts has no job of a scheduler's, or passes on the number of the one around it (R2)."""
+    script = """echo "mnrun_jobs='X=1 $name=7'" >>job.sh
+    stay mine "MNRUN_JOB_ID=$job"; stay given "MNRUN_JOB_ID=$job" "$name=7"
+    stay empty "MNRUN_JOB_ID=$job" "$name="; stay other "MNRUN_JOB_ID=$job" "$name=8"; tell alive mine given empty other
+    echo mnrun_jobs= >>job.sh; tell alive mine given other"""
+    assert scripts(SWEEP + script, job=job, name=name) == ["mine", "given", "empty", "mine"]
 
 
 def test_a_noted_session_is_the_jobs_for_as_long_as_it_is_that_very_one(scripts: Scripts, job: str) -> None:

@@ -185,13 +185,8 @@ def _outside(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of sbatch. All options are in the script: none comes from SBATCH_*, and a surrounding job
     hands nothing on."""
     ours = ("SLURM_CONF", "SLURM_CLUSTER")
-    clean = {n: v for n, v in environ.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(ours)}
-    # The surrounding job's mark would end the new job with it. Its temporary directory goes with it, too.
-    for mark in ("MNRUN_JOB_ID", "MNRUN_JOB_START"):
-        clean.pop(mark, None)
-    if clean.get("TMPDIR", "").startswith("/tmp/mnrun."):
-        del clean["TMPDIR"]
-    return clean
+    clean = environment.for_another_job(environ)
+    return {n: v for n, v in clean.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(ours)}
 
 
 def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:
