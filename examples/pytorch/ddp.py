@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before init_process_group: main() has the reason
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -16,6 +17,13 @@ def main() -> None:
     torch.set_num_threads(1)
     # RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say the rest; on GPUs: "nccl", and torch.cuda.set_device(LOCAL_RANK)
     dist.init_process_group("gloo")
+    train()
+    # A thread of Gloo's that outlives Python aborts it now and then (PyTorch #190489). The threads end here if nothing else
+    # holds the group: no DistributedDataParallel, and no torch.distributed.nn, whose functions keep the group of its import.
+    dist.destroy_process_group()
+
+
+def train() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(rank)
     x = torch.rand(64, 1)
@@ -37,7 +45,6 @@ def main() -> None:
     sys.stdout.write(f"{place}: {learnt.tolist()}\n")  # in one piece, which torchrun's unbuffered print() is not
     if rank == 0:
         print(f"y = {learnt[0]:.2f} x {learnt[1]:+.2f}, the same on every rank: {same}")
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

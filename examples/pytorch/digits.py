@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before init_process_group: ddp.py has the reason
 from torch.nn.parallel import DistributedDataParallel
 
 TRAINED, BATCH, EPOCHS = 4000, 50, 4
@@ -20,6 +21,11 @@ def main() -> None:
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
     dist.init_process_group("nccl" if on_gpu else "gloo")
+    learn(device)
+    dist.destroy_process_group()
+
+
+def learn(device: torch.device) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
 
     table = torch.from_numpy(np.loadtxt(sys.argv[1], delimiter=",", dtype=np.float32))
@@ -39,7 +45,6 @@ def main() -> None:
     if rank == 0:
         right = (model(pixels[TRAINED:]).argmax(1) == digits[TRAINED:]).float().mean().item()
         print(f"{size} ranks read {right:.1%} of {len(digits) - TRAINED} digits right; at least 85 %: {right >= 0.85}")
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
