@@ -18,8 +18,8 @@ def main() -> None:
     # RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say the rest; on GPUs: "nccl", and torch.cuda.set_device(LOCAL_RANK)
     dist.init_process_group("gloo")
     train()
-    # A thread of Gloo's that outlives Python aborts it now and then (PyTorch #190489). The threads end here if nothing else
-    # holds the group: no DistributedDataParallel, and no torch.distributed.nn, whose functions keep the group of its import.
+    # A thread of Gloo's that outlives Python aborts it now and then (PyTorch #190489). The threads end here if nothing
+    # else holds the group: no DistributedDataParallel, and no torch.distributed.nn, which keeps that of its import.
     dist.destroy_process_group()
 
 

@@ -103,14 +103,20 @@ def ssh(cluster: Cluster, who: str, to: str, port: str, *more: str) -> Result:
     return cluster.alice(["ssh", *flags, "-p", port, *more, f"{to}@{FIRST}", *words], user=who, node=FIRST)
 
 
+def port_of_sshd(cluster: Cluster) -> str:
+    """The port at which the job's sshd refuses bob."""
+    ports = [port for port in listening(cluster, FIRST) if 20000 <= int(port) < 30000]
+    answers = {port: ssh(cluster, "bob", "alice", port) for port in ports}
+    (port,) = [port for port, said in answers.items() if "Permission denied (publickey)" in said.err]
+    assert answers[port].code == 255, answers[port]
+    return port
+
+
 def test_stranger_cannot_log_in(cluster: Cluster, bob: Stranger) -> None:
     """The job's sshd lets in the job's own key alone: none of bob's, none of alice's, nobody as bob; no forwarding."""
     with cluster.running(cluster.launch(*BARE_SSH.words, "--", *SLEEP, nodes=2, tasks=1)):
         up(cluster, 1)
-        ports = [port for port in listening(cluster, FIRST) if 20000 <= int(port) < 30000]
-        answers = {port: ssh(cluster, "bob", "alice", port) for port in ports}
-        (port,) = [port for port, said in answers.items() if "Permission denied (publickey)" in said.err]
-        assert answers[port].code == 255, answers[port]
+        port = port_of_sshd(cluster)
         for who, to in (("bob", "bob"), ("alice", "alice")):
             said = ssh(cluster, who, to, port)
             assert (said.code, "Permission denied (publickey)" in said.err) == (255, True), said
@@ -120,6 +126,42 @@ def test_stranger_cannot_log_in(cluster: Cluster, bob: Stranger) -> None:
         assert stolen.code == 255, stolen
         through = ssh(cluster, "alice", "alice", port, "-i", key, "-W", "127.0.0.1:22")
         assert through.code == 255 and "administratively prohibited" in through.err, through
+
+
+# Connections without a login: HOST PORT COUNT. It says how many sshd lets wait, once it has closed all others.
+FLOOD = """
+import selectors, socket, sys, time
+held = selectors.DefaultSelector()
+for _ in range(int(sys.argv[3])):
+    held.register(socket.create_connection((sys.argv[1], int(sys.argv[2]))), selectors.EVENT_READ)
+end = time.monotonic() + 20
+while len(held.get_map()) > 100 and time.monotonic() < end:
+    for key, _ in held.select(1):
+        try:
+            there = key.fileobj.recv(4096)
+        except ConnectionResetError:
+            there = b""
+        if not there or there.startswith(b"Not allowed"):
+            held.unregister(key.fileobj)
+            key.fileobj.close()
+print("waiting", len(held.get_map()), flush=True)
+time.sleep(600)
+"""
+
+
+def test_stranger_floods_the_sshd(cluster: Cluster, desk: Desk, bob: Stranger) -> None:
+    """Idle connections of bob's take little of the job's memory, and other nodes of the job get in past them (S10)."""
+    go = f"{desk.path}/go"
+    words = f"echo begun; until [ -e {go} ]; do sleep 0.1; done; [ $RANK = 0 ] || exec ssh {FIRST} echo reached"
+    with cluster.running(cluster.launch(*BARE_SSH.words, "--", "sh", "-c", words, nodes=2, tasks=1)) as job:
+        job.saying(lambda said: said.out.count("begun") == 2, "running")
+        flood = ["python3", "-c", FLOOD, FIRST, port_of_sshd(cluster), "300"]
+        with cluster.running(flood, node=LOGIN, user=bob.name) as connections:
+            waiting = connections.saying(lambda said: "waiting" in said.out, "flooding")
+            desk.put("go", b"")
+            result = job.end()
+    assert (result.code, result.out.split()) == (0, ["begun", "begun", "reached"]), result
+    assert int(waiting.out.split()[1]) <= 100, waiting
 
 
 def keys(cluster: Cluster) -> list[str]:
