@@ -255,3 +255,4 @@ def test_a_batch_script_that_was_submitted_in_a_step(cluster: Cluster, desk: Des
     result = cluster.alice(step)
     assert result.code == 0, (result, desk.read("out"))
     assert desk.read("out").count(b" of 2 on node0") == 2
+    forget(cluster)

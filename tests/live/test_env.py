@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from .batch import forget
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one, turn
 from .reports import check, mine, shown
 from .stage import LOGIN, Cluster, Desk
@@ -111,6 +112,7 @@ def test_env_of_an_array(cluster: Cluster, desk: Desk) -> None:
                 jobs.add((env["SLURM_ARRAY_JOB_ID"], env["SLURM_JOB_ID"], task))
     assert len({job for job, _, _ in jobs}) == 1, jobs
     assert len({own for _, own, _ in jobs}) == 2, jobs
+    forget(cluster)
 
 
 @each(1)

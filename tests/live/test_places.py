@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from .batch import forget
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one, some
 from .reports import check, mine, only_line
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
@@ -122,6 +123,7 @@ def batch(cluster: Cluster, desk: Desk, script: str, *sbatch: str) -> Result:
     code = cluster.root(
         LOGIN, "sh", "-c", "scontrol show job -o | tail -n 1 | sed 's/.* ExitCode=\\([0-9]*\\):.*/\\1/'"
     )
+    forget(cluster)
     return Result(int(code), desk.read("out"), desk.read("err").decode())
 
 
@@ -145,6 +147,7 @@ def test_places_a_batch_script_that_is_cancelled(cluster: Cluster, desk: Desk) -
     assert cluster.alice(["scancel", number]).code == 0
     wait_for(lambda: not cluster.processes(), "without processes")
     wait_for(lambda: not any("mnrun." in line for line in cluster.leftovers()), "clean")
+    forget(cluster)
 
 
 def test_places_within_a_pipeline(cluster: Cluster) -> None:
@@ -233,6 +236,7 @@ def test_places_a_heterogeneous_job(cluster: Cluster, desk: Desk) -> None:
     assert cluster.alice(["sbatch", "--wait", "-o", "out", "x.sh"], cwd=desk.path).code == 0
     told = [line for line in desk.read("out").decode().splitlines() if line in ("rank", "step")]
     assert told == ["rank", "rank", "step", "rank"]
+    forget(cluster)
 
 
 def test_places_two_launches_at_once_in_one_job(cluster: Cluster) -> None:
