@@ -122,6 +122,18 @@ def test_stranger_may_write_where_an_image_is_made(cluster: Cluster, desk: Desk)
         assert (done.code, ran) == (0, ["good"]), done
 
 
+def test_stranger_may_replace_a_link_behind_a_link(cluster: Cluster, stranger: Stranger, desk: Desk) -> None:
+    """S5: a link of alice's leads to another link, and that one to a directory of hers."""
+    with project(cluster, stranger.name) as shared:
+        link = 'mkdir -m 700 cache && ln -s "$PWD/cache" "$1/link" && ln -s "$1/link" link'
+        assert cluster.alice(["sh", "-c", link, "sh", shared], cwd=desk.path).code == 0
+        cache = ("--image-cache", f"{desk.path}/link")
+        run = cluster.mnrun("-Q", *SRUN.words[:4], *cache, "--image", f"{OPEN}/small:1", "--", "true", nodes=1, tasks=1)
+        refusal(run, 121, f"other users may write to {shared}", "--image-cache")
+        refusal(cluster.alice(["mnrun", "image", "ls", *cache]), 2, f"is below {shared}", "--image-cache")
+        assert list(cluster.path(f"{desk.path}/cache").iterdir()) == [], "something was written there"
+
+
 def test_a_group_of_ones_own_is_nobody_else(cluster: Cluster, registry: None, desk: Desk) -> None:
     """S5: many systems give each user a group, and let it write. But an access list may name others."""
     assert cluster.alice(["mkdir", "-m", "2775", "cache"], cwd=desk.path).code == 0

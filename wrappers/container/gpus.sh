@@ -5,11 +5,12 @@
 source ./mps.sh
 if [[ -n $mnrun_home && ! -e $mnrun_home ]]; then # Apptainer skips a home that a node lacks, but no other mount
   mnrun_words=()
-  while (($#)); do
-    if [[ $1 == --bind && $2 == "$mnrun_home:$mnrun_home" ]]; then shift; else mnrun_words+=("$1"); fi
+  while (($#)) && [[ $1 != --bind || ${2-} != "$mnrun_home:$mnrun_home" ]]; do
+    mnrun_words+=("$1")
     shift
   done
-  set -- "${mnrun_words[@]}"
+  (($# == 0)) || shift 2 # later ones are words of the program
+  set -- "${mnrun_words[@]}" "$@"
 fi
 # Apptainer also mounts the directory in which it starts. The plan has all that the container gets.
 export APPTAINER_NO_MOUNT="${APPTAINER_NO_MOUNT:+$APPTAINER_NO_MOUNT,}cwd" SINGULARITY_NO_MOUNT="${SINGULARITY_NO_MOUNT:+$SINGULARITY_NO_MOUNT,}cwd"

@@ -18,14 +18,26 @@ others_write() { # MODE GID PATH: Test whether another user may write to PATH, w
 
 exposed() { # PATH: Test whether another user could put another directory in the place of one above PATH. REPLY names where
   # A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
-  # The directories are those of the name, and those that its links lead to. PATH need not be there yet.
-  local mode gid place above=()
-  for place in "$1" "$({ if cd -P -- "$1"; then echo "$PWD"; else cd -P -- "${1%/*}/" && echo "$PWD/."; fi; } 2>/dev/null)"; do
-    while [[ $place == */* && ${place%/*} ]]; do place=${place%/*} above+=("$place"); done
+  # The directories are those in which the kernel looks up a part of the name, or of a link. PATH need not be there yet.
+  local mode gid part place='' above=() links=40 rest=$1 # links as in path_resolution(7)
+  [[ $rest == /* ]] || rest=$PWD/$rest
+  while [[ $rest ]]; do
+    part=${rest%%/*} rest=${rest#"$part"} rest=${rest#/}
+    case $part in
+      '' | .) continue ;;
+      ..) place=${place%/*} && continue ;;
+    esac
+    above+=("${place:-/}")
+    if [[ -L $place/$part ]] && ((links-- > 0)); then
+      rest=$(readlink -- "$place/$part")/$rest
+      [[ $rest != /* ]] || place=''
+    else
+      place+=/$part
+    fi
   done
   while read -r mode gid REPLY; do
     ((8#$mode & 8#1000)) || ! others_write "$mode" "$gid" "$REPLY" || return 0
-  done < <(stat -Lc '%a %g %n' -- / "${above[@]}")
+  done < <(stat -Lc '%a %g %n' -- "${above[@]}" 2>/dev/null)
   return 1
 }
 

@@ -21,7 +21,7 @@ mnrun_try() { # PROGRAM: Set mnrun_why to the reason for which PROGRAM cannot st
     mnrun_why="sh: $1: Is a directory" mnrun_code=126
   elif [ ! -x "$mnrun_file" ]; then
     mnrun_why="sh: $1: Permission denied" mnrun_code=126
-  elif [ -r "$mnrun_file" ] && read -r mnrun_it <"$mnrun_file"; then
+  elif [ -f "$mnrun_file" ] && [ -r "$mnrun_file" ] && read -r mnrun_it <"$mnrun_file"; then
     case $mnrun_it in
       '#!'*[![:print:][:blank:]]) mnrun_why="sh: $1: bad interpreter: its lines end in CR LF" ;;
       '#!'*)

@@ -132,9 +132,9 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
     Raises UsageError if the directory cannot be made or written (permissions, a full disk).
     """
     path = Path(parent) / job
-    _clear(path.parent)
     try:
         make_base(path.parent)
+        _clear(path.parent)
         path.mkdir()
         path.chmod(0o700)
         records = Records(path)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 LARGEST = 1 << 26  # characters of a file that a person writes
 MOMENT = 30  # seconds
+LINKS = 40  # that a path may follow (path_resolution(7))
 _piped: dict[tuple[int, int], str] = {}  # (device, inode) -> text of pipes that were read
 
 
@@ -92,7 +93,10 @@ def private(path: Path) -> None:
     """Make a directory, and those above that are not there, for the user alone (0700)."""
     for each in (*reversed(path.parents), path):
         if not each.exists():
-            each.mkdir(exist_ok=True)
+            try:
+                each.mkdir(0o700)
+            except FileExistsError:  # of another process, or another user
+                continue
             each.chmod(0o700)  # under any umask
 
 
@@ -156,12 +160,33 @@ def exposed(path: Path) -> str:
 
     A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
     """
-    above = dict.fromkeys((*path.absolute().parents, *Path(os.path.realpath(path)).parents))
-    for place in above:
+    for place in dict.fromkeys(_way(path)):
         state = place.stat()
         if not state.st_mode & stat.S_ISVTX and others_write(place, state):
             return str(place)
     return ""
+
+
+def _way(path: Path) -> Iterator[Path]:
+    """Yield each directory in which the system looks up a part of `path`, or of a link that it follows. Raises OSError.
+
+    Links may lead to links (path_resolution(7)).
+    """
+    parts, place, links = [*reversed(path.absolute().parts[1:])], Path("/"), 0
+    while parts:
+        part = parts.pop()
+        if part == "..":
+            place = place.parent
+            continue
+        yield place
+        if target := link(str(place / part)):
+            links += 1
+            if links > LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            place = Path("/") if target.startswith("/") else place
+            parts += [name for name in reversed(Path(target).parts) if name != "/"]
+        else:
+            place /= part
 
 
 def others_write(path: Path, state: os.stat_result) -> bool:

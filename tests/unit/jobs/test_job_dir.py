@@ -180,6 +180,15 @@ def test_what_a_killed_launch_left_goes_with_the_next(tmp_path: Path) -> None:
         assert not dead.exists()
 
 
+def test_nothing_goes_where_others_may_rename_directories(tmp_path: Path) -> None:
+    """(S6) They could give the name of an old launch to a directory that is in use. So it is judged first."""
+    dead = leave(tmp_path, "6-old", launches.mark(4194305))
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError, match="no sticky bit"), job_dir.opened(str(tmp_path), "7-abc", keep=False):
+        pytest.fail("it was opened")
+    assert dead.exists()
+
+
 GONE = launches.mark(4194305)
 MARKS = {
     "alive": launches.mark(),

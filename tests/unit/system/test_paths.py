@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pytest_mock import MockerFixture
 
 from mnrun.system import paths
 
@@ -117,6 +118,22 @@ def test_every_directory_above_counts(tmp_path: Path) -> None:
     assert paths.exposed(tmp_path / "open/mine/cache") == str(tmp_path / "open")
     assert paths.exposed(tmp_path / "closed/link/cache") == str(tmp_path / "open")
     assert paths.exposed(tmp_path / "closed/link") == str(tmp_path / "open")
+    (tmp_path / "open/second").symlink_to("../closed/mine")
+    (tmp_path / "closed/first").symlink_to(tmp_path / "open/second")  # whoever may write to `open` chooses its end
+    (tmp_path / "closed/ring").symlink_to(tmp_path / "closed/ring")
+    for name in ("closed/first", "closed/first/cache", "closed/mine/../first"):
+        assert paths.exposed(tmp_path / name) == str(tmp_path / "open"), name
+    with pytest.raises(OSError, match="Too many levels"):
+        paths.exposed(tmp_path / "closed/ring")
+
+
+def test_a_directory_of_somebody_else_keeps_its_mode(tmp_path: Path, mocker: MockerFixture) -> None:
+    """(S6) It came after the look, such as a link to a directory of the user's own."""
+    (tmp_path / "own").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    mocker.patch.object(Path, "exists", lambda path: path != tmp_path / "link")
+    paths.private(tmp_path / "link")
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o755
 
 
 def test_a_pipe_is_read_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,17 @@ def test_each_rank_has_a_file_of_the_image_s_variables(node: Node) -> None:
     said = node.sh(script.replace("ADVERB", ADVERB), str(node.path), environ=environ).decode().split()
     files = {word.partition("=")[2] for word in said if word.startswith("--set-env=/")}
     assert len(files) == 2 and {Path(file).read_text() for file in files} == {"A=1\n"}
+
+
+def test_a_home_that_the_node_lacks(node: Node) -> None:
+    """It is not mounted. The program's words stay, whatever they say."""
+    node.fill(1, mode="outside-in", launcher="srun", image="/app.sif")
+    home = "/home/nobody/none"
+    job = node.path / "job.sh"
+    job.write_text(re.sub("^mnrun_home=.*$", f"mnrun_home={home}", job.read_text(), flags=re.MULTILINE))
+    words = f"--bind {home}:{home} --bind /a:/b image x --bind {home}:{home} --bind"
+    said = node.sh(f"cd {node.path}; {ADVERB} ./gpus.sh echo {words}", shell="bash").decode()
+    assert said == f"--bind /a:/b image x --bind {home}:{home} --bind\n"
 
 
 @pytest.mark.parametrize("lives", [True, False])

@@ -78,6 +78,13 @@ def test_a_ranks_code_is_the_programs_or_the_shells(node: Node, words: tuple[str
     node.run("rank.sh", *words, code=code, shell=shell)
 
 
+def test_a_program_that_is_a_pipe(node: Node) -> None:
+    """(L4) Nobody waits for a writer."""
+    node.fill(1, script="job.sh")
+    os.mkfifo(node.path / "pipe", 0o700)
+    node.run("rank.sh", f"{node.path}/pipe", code=126)
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("launcher", "rank"), [("mpirun", "0"), ("mpirun", "1"), ("srun", "0")])
 def test_a_program_that_is_not_there_is_one_line(node: Node, launcher: str, rank: str, shell: str) -> None:
