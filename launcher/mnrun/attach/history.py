@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from mnrun.diagnosis.boxes import without_boxes
 from mnrun.diagnosis.culprit import culprit
 from mnrun.diagnosis.recognise import diagnose
 from mnrun.jobs import archive, launches, records
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.records import JobRecord
 from mnrun.jobs.state import JobView
+from mnrun.mpi.boxes import without_boxes
 from mnrun.runtimes import RUNTIMES
 
 SHOWN = 10  # last lines of an ended job's output

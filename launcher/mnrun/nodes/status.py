@@ -198,6 +198,11 @@ class Roster:
         return tuple(node for node in self.nodes if node in begun and node not in self.bye and node not in self.failed)
 
     @property
+    def clean(self) -> bool:
+        """Return whether every node has said that everything has ended there."""
+        return self.bye >= set(self.nodes) and not self.survivors
+
+    @property
     def unready(self) -> tuple[str, ...]:
         return tuple(node for node in self.nodes if node not in self.workers or node in self.lost)
 

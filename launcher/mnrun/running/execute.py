@@ -112,7 +112,7 @@ class Launch:
                 self._ask_to_end()
                 self._stop()
         if isinstance(ended, Stopped):
-            return self.reasons.stopped(ended.signum, self.went, self.screen)
+            return self.reasons.stopped(ended.signum, self.went, self.roster, self.screen)
         if ended is not None:
             raise ended.why()
         proof.tell(self.plan, self.roster, self.records, self.screen)

@@ -20,14 +20,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from mnrun.errors import Impossible, UsageError
+from mnrun.errors import Impossible, LaunchError, UsageError
 from mnrun.jobs import archive
 from mnrun.jobs.records import NO_ARRAY
 from mnrun.jobspec import JobSpec, Layer
 from mnrun.model import Culprit, Plan, Site, job_name
+from mnrun.mpi.boxes import Apart
 from mnrun.schedulers import SCHEDULERS, at_hand
 from mnrun.system.client import EXITED
-from mnrun.system.copied import PART, Copied, is_file
+from mnrun.system.copied import NOTHING, PART, Copied, is_file
 from mnrun.system.process import Starter, start
 from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals
@@ -66,11 +67,20 @@ def opened(
 
 
 class Copy(NamedTuple):
-    """A part of what passes through mnrun: the streams (1 and 2) with one file, its name if one was given, its copy."""
+    """A part of what passes through mnrun: the streams (1 and 2) with one file, its name if one was given, its copy.
+
+    `apart` has the messages in it about the end of ranks.
+    """
 
     streams: tuple[int, ...]
     name: str
     copied: Copied
+    apart: Apart
+
+
+def _copy(streams: tuple[int, ...], name: str, file: int) -> Copy:
+    apart = Apart()
+    return Copy(streams, name, Copied(file, EXITED if 2 in streams else NOTHING, apart.rest), apart)
 
 
 def _copies(files: tuple[tuple[str, int], tuple[str, int]]) -> list[Copy]:
@@ -78,10 +88,10 @@ def _copies(files: tuple[tuple[str, int], tuple[str, int]]) -> list[Copy]:
     again. One file of both streams has one copy, which keeps their order."""
     (out, output), (err, errors) = files
     if is_file(output) and is_file(errors) and os.path.samestat(os.fstat(output), os.fstat(errors)):
-        return [Copy((1, 2), out, Copied(output, EXITED))]
-    copies = [Copy((1,), out, Copied(output))] if is_file(output) else []
+        return [_copy((1, 2), out, output)]
+    copies = [_copy((1,), out, output)] if is_file(output) else []
     if is_file(errors) or not _can_be_read(errors):
-        copies.append(Copy((2,), err, Copied(errors, EXITED)))
+        copies.append(_copy((2,), err, errors))
     return copies
 
 
@@ -164,23 +174,32 @@ class Written:
         for copy in self._copies:
             copy.copied.drain()
 
+    def leave_out_ends(self) -> None:
+        """Show no message of mpirun about the end of ranks: it is about the end by mnrun or the scheduler alone."""
+        for copy in self._copies:
+            copy.apart.wanted = False
+
     def lines(self) -> list[str]:
         """Return the last lines of the program, which has ended."""
         self.drain()
         texts = [_end(f"/proc/self/fd/{file}", size) for file, size in self._begins.values()]
         # a file may have lines of others, such as slurmstepd, and a full disk lacks the last ones
-        texts += [copied.text for _, _, copied in self._copies if copied.failure or not _can_be_read(copied.target)]
+        copies = [copy.copied for copy in self._copies]
+        texts += [copied.text for copied in copies if copied.failure or not _can_be_read(copied.target)]
         return _lines(texts)
 
     @contextmanager
     def telling(self, screen: Screen) -> Iterator[list[str]]:
         """Enclose a launch. After it, show a line for each file whose disk did not take all of the program's output.
 
-        The yielded list has these lines then.
+        The yielded list has these lines then. An error means that mnrun or the scheduler has ended the program.
         """
         lost: list[str] = []
         try:
             yield lost
+        except LaunchError:
+            self.leave_out_ends()
+            raise
         finally:
             self.drain()
             lost += [line for copy in self._copies if (line := copy.copied.lost(copy.name))]

@@ -82,17 +82,20 @@ class Reasons:
         remedy = _who_kills(roster) or leave_out
         return NodeError(f"{count}: {reasons}" + ("" if roster.failed else noise), remedy)
 
-    def stopped(self, signum: int, went: bool, screen: Screen) -> Outcome:
-        """Return the outcome of a launch that a signal ended. Raise the error of its job if the job is over.
+    def stopped(self, signum: int, went: bool, roster: Roster, screen: Screen) -> Outcome:
+        """Return the outcome of a launch that a signal ended, and show it. Raise the error of its job if the job is
+        over.
 
         Slurm sends TERM to a batch script, and salloc sends HUP to a command at its prompt (salloc.c).
         """
-        why = f"ended by {signal.Signals(signum).name}" + ("" if went else " before the program began")
         if signum != signal.SIGINT:  # whoever presses Ctrl-C knows the reason
             over = self._over(self._scheduler.ending(self._site))
             if over is not None:
                 raise over
-            screen.say(why)
+        when = "" if went else " before the program began"
+        why = f"ended by {signal.Signals(signum).name}{when}"
+        left = f"; everything has ended on {nodeset.fold(roster.nodes)}" if roster.clean else ""
+        screen.say((f"interrupted{when}" if signum == signal.SIGINT else why) + left)
         return Outcome(128 + signum, why=why)
 
     def cut_off(self, messages: Sequence[str], code: int) -> LaunchError:

@@ -165,6 +165,8 @@ def _launch(
             outcome = execute.execute(
                 launch_plan, allocation, site, os.environ, records, screen, starter, request.forwarded
             )
+            if outcome.why:  # somebody else has ended the program
+                written.leave_out_ends()
         if outcome.silent and not outcome.code:
             reasons.refuse_lost(outcome, written.lines())
         prepare.doubt_fatal(spec, outcome.code, screen)

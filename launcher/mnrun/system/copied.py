@@ -17,6 +17,7 @@ from mnrun.system import client
 PART = 1 << 20  # bytes that are kept
 FULL = 1 << 17  # bytes, more than a full pipe holds (pipe(7))
 NOTHING = re.compile(rb"(?!)")
+Sieve = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 def is_file(target: int) -> bool:
@@ -30,12 +31,13 @@ def is_file(target: int) -> bool:
 class Copied:
     """A pipe whose content goes on to `target`, an open file. `end` is the pipe's end to write to.
 
-    Whole lines that match `own` are left out. `failure` is the first error of a disk: from then on, nothing is written.
+    Whole lines that match `own` are left out, and so is what `sieve` leaves out. `failure` is the first error of a
+    disk: from then on, nothing is written.
     """
 
-    def __init__(self, target: int, own: re.Pattern[bytes] = NOTHING) -> None:
+    def __init__(self, target: int, own: re.Pattern[bytes] = NOTHING, sieve: Sieve = iter) -> None:
         self._source, self.end = os.pipe()
-        self._own = own
+        self._own, self._sieve = own, sieve
         self.target = target
         self._in_a_file = is_file(target)
         self.failure: OSError | None = None
@@ -85,7 +87,7 @@ class Copied:
 
     def _copy(self) -> None:
         chunks = self._chunks()
-        for data in chunks if self._own is NOTHING else client.without(chunks, self._own):
+        for data in self._sieve(chunks if self._own is NOTHING else client.without(chunks, self._own)):
             self._last += data
             del self._last[:-PART]
             if self.failure is None:

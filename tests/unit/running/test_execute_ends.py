@@ -261,15 +261,17 @@ def test_a_signal_while_the_program_runs(launch: Launcher, stage: Stage, signum:
 @pytest.mark.parametrize(
     ("signum", "said"),
     [
-        (signal.SIGINT, ""),
-        (signal.SIGTERM, "mnrun: ended by SIGTERM\n"),
-        (signal.SIGHUP, "mnrun: ended by SIGHUP\n"),
+        (signal.SIGINT, "mnrun: interrupted; everything has ended on node[01-02]\n"),
+        (signal.SIGTERM, "mnrun: ended by SIGTERM; everything has ended on node[01-02]\n"),
+        (signal.SIGHUP, "mnrun: ended by SIGHUP; everything has ended on node[01-02]\n"),
     ],
 )
 def test_a_signal_is_named(launch: Launcher, capsys: pytest.CaptureFixture[str], signum: int, said: str) -> None:
-    """All but the user's own Ctrl-C: somebody else has sent it."""
+    """With the nodes on which everything has ended, once each has said so (4.9)."""
     launch(Play(go=say(*RANKS) + signalled(signum)))
     assert capsys.readouterr().err == said
+    launch(Play(go=say(*RANKS) + signalled(signum), close=say(BYE[0], "bye node02 4711")))
+    assert capsys.readouterr().err.endswith(said.partition(";")[0] + "\n")
 
 
 @pytest.mark.parametrize(("ending", "code"), [("CANCELLED", 143), ("TIMEOUT", 124)])
