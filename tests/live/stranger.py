@@ -152,7 +152,7 @@ case $last in
 esac
 exec "/usr/bin/${0##*/}" "$@"
 """
-DIRECTORY, LEASE, SHM = "/tmp/mnrun.*-*", "/tmp/mnrun.*.lease", "/dev/shm/mnrun.*"
+DIRECTORY, LEASE, SHM = "/tmp/mnrun.*-??????", "/tmp/mnrun.*.lease", "/dev/shm/mnrun.*"
 
 
 @contextmanager

@@ -53,31 +53,37 @@ def submitted(cluster: Cluster, desk: Desk, *words: str) -> Result:
 
 
 def start(cluster: Cluster, desk: Desk, how: str) -> Result:
-    """A short job on both nodes."""
+    """A short job on both nodes, or on the machine itself."""
     if how == "batch":
         return submitted(cluster, desk, *BARE.words, "--", "true")
+    if how in ("paramiko", "pdsh"):
+        hosts = ("--hosts", f"{FIRST},{SECOND}", "--rsh", how)
+        return cluster.alice(["mnrun", "-Q", *hosts, *BARE.words, "--", "true"], cwd=desk.path)
+    if how == "local":
+        return cluster.alice(["mnrun", "-Q", "--local", *BARE.words, "--", "true"], cwd=desk.path)
     way = {"inside-out": BARE, "mpirun": BARE_MPIRUN}[how]
     return cluster.mnrun("-Q", *way.words, "--", "true", nodes=2, tasks=1)
 
 
-def refused(result: Result) -> None:
+def refused(result: Result, node: str = FIRST) -> None:
     """The launch has ended with our own code, and says on which node somebody else was first."""
     assert (result.code, result.out) == (121, ""), result
-    wanted = (f"{FIRST}: cannot make /tmp/mnrun.", "another user has made it")
+    wanted = (f"{node}: cannot make /tmp/mnrun.", "another user has made it")
     assert [line for line in mine(result) if all(text in line for text in wanted)], result
 
 
-@pytest.mark.parametrize("how", ["inside-out", "mpirun", "batch"])
+@pytest.mark.parametrize("how", ["inside-out", "mpirun", "batch", "paramiko", "pdsh", "local"])
 def test_stranger_makes_the_directory_first(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
     """A1: a directory with a gate, a head and all the rest: nothing of it runs; the launch says who was first."""
-    with slow(cluster, DIRECTORY, FIRST), bob.watching(PLANT) as watcher:
+    node = LOGIN if how == "local" else FIRST
+    with slow(cluster, DIRECTORY, node), bob.watching(PLANT, node=node) as watcher:
         result = start(cluster, desk, how)
         planted(watcher)
     assert bob.ran() == [], result
-    refused(result)
+    refused(result, node)
 
 
-@pytest.mark.parametrize("how", ["inside-out", "batch"])
+@pytest.mark.parametrize("how", ["inside-out", "batch", "pdsh"])
 def test_stranger_leads_to_a_directory_of_hers(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
     """A1: a link to a directory that alice owns, with a gate in it: that is hers, and yet not this job's."""
     precious = f"{desk.path}/precious"
@@ -283,11 +289,12 @@ def test_stranger_has_a_name_like_a_line(cluster: Cluster, bob: Stranger) -> Non
 # A10
 
 
-def test_stranger_makes_the_shared_memory_first(cluster: Cluster, bob: Stranger) -> None:
+@pytest.mark.parametrize("how", ["inside-out", "batch", "pdsh"])
+def test_stranger_makes_the_shared_memory_first(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
     """A10: the job's directory in /dev/shm: the reason, at once."""
-    script = 'mkdir "/dev/shm/${1##*/}" && echo planted'
+    script = 'mkdir -m 777 "/dev/shm/${1##*/}" && echo planted'
     with slow(cluster, SHM, FIRST), bob.watching(script) as watcher:
-        result = cluster.mnrun("-Q", "--start-timeout", "100s", *BARE.words, "--", "true", nodes=2, tasks=1)
+        result = start(cluster, desk, how)
         planted(watcher)
     line = refusal(result, 121, FIRST, "/dev/shm/mnrun.", "another user has made it")
     assert "not ready yet" not in line, result
