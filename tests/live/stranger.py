@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cells import Way
+from .cells import OMPI5, Way
 from .stage import LOGIN, TOP, USERS, Cluster, Desk, Job, Process, wait_for
 
 LAIR = "/var/tmp/lair"  # the stranger's, on each node
@@ -108,7 +108,7 @@ def lair(cluster: Cluster, name: str = "bob") -> Iterator[Stranger]:
             )
 
 
-# An image whose `sh` leaves a mark wherever it may write.
+# An image whose `sh` leaves a mark wherever it may write, and says that it has run.
 EVIL_IMAGE = """
     set -eu
     umask 022
@@ -116,9 +116,18 @@ EVIL_IMAGE = """
     for file in /bin/dash $(ldd /bin/dash | grep -o '/[^ ]*'); do
         mkdir -p "$1${file%/*}" && cp -L "$file" "$1$file"
     done
-    printf '#!/bin/dash\nfor place in /mnt %s /tmp; do : >"$place/evil"; done 2>/dev/null\n' "$2" >"$1/bin/sh"
+    write='for place in /mnt %s /tmp; do echo >"$place/evil"; done 2>/dev/null'
+    printf "#!/bin/dash\n$write\necho has run >&2\necho has run\nexit 3\n" "$2" >"$1/bin/sh"
     chmod 755 "$1/bin/sh"
 """
+
+
+def evil_images(cluster: Cluster, desk: Desk, stranger: Stranger) -> None:
+    """Such an image of theirs, as a directory and as a file of the size of another one."""
+    pack = f'cd "$1" && apptainer -q build evil.sif {LAIR}/image && truncate -s "$(stat -c %s {OMPI5})" evil.sif'
+    stranger.does(EVIL_IMAGE, f"{LAIR}/image", desk.path, node=LOGIN)
+    Stranger(cluster, "alice").does(pack, desk.path, node=LOGIN)
+    cluster.root(LOGIN, "mv", f"{desk.path}/evil.sif", f"{LAIR}/image.sif")
 
 
 def marks(cluster: Cluster, desk: Desk) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from .batch import of_modules
+from .cells import some
 from .reports import refusal
 from .stage import Cluster, Desk
-from .stranger import EVIL_IMAGE, Stranger, marks
+from .stranger import LAIR, Stranger, evil_images, marks
+from .ways import WAYS
 
 pytestmark = pytest.mark.live
 
@@ -40,13 +42,31 @@ def test_a_dry_run_runs_nothing_of_a_job_file(cluster: Cluster, desk: Desk) -> N
         assert done.code == 0 and "ran" in desk.names(), done
 
 
+# What looks at an image: whether a program of it runs. It sees no directory of the node: no home, no /tmp, nor the one
+# where the line is typed.
+LOOKS = {
+    "inspect": True,
+    "inspect on a node": True,
+    "check": True,
+    "check of hosts": True,
+    "plan on paper": False,
+    "dry run": False,
+    "verify": False,
+    "verify on a node": False,
+}
+
+
 @pytest.mark.parametrize("runtime", ["apptainer", "charliecloud"])
-def test_an_image_that_is_inspected_is_contained(cluster: Cluster, desk: Desk, unmarked: None, runtime: str) -> None:
-    """S8: it sees no directory of the node: neither the home, nor /tmp, nor the one where the line is typed."""
-    Stranger(cluster, "alice").does(EVIL_IMAGE, f"{desk.path}/app", desk.path, node="login")
-    line = ["mnrun", "image", "inspect", "./app", "--runtime", runtime]
-    done = cluster.alice(line, cwd=desk.path)
-    assert marks(cluster, desk) == [], done
+def test_an_image_that_is_looked_at(cluster: Cluster, desk: Desk, bob: Stranger, unmarked: None, runtime: str) -> None:
+    """S8: what only asks it about its MPI contains it, and the others run nothing of it."""
+    evil_images(cluster, desk, bob)
+    cluster.alice(["cp", "-r", f"{LAIR}/image", f"{LAIR}/image.sif", desk.path])
+    for way in some([*LOOKS], ["inspect", "check", "dry run", "verify"]):
+        image = f"{desk.path}/image.sif" if way.startswith("verify") else f"{desk.path}/image"
+        done = cluster.alice(["env", f"MNRUN_RUNTIME={runtime}", *WAYS[way].line(image)], cwd=desk.path)
+        said = f"{way}: {done}"
+        assert marks(cluster, desk) == [], said
+        assert ("has run" in said) is LOOKS[way], said
 
 
 # Files that a person may name by mistake. None of them has a byte to read.

@@ -16,7 +16,7 @@ import pytest
 from .batch import forget
 from .cells import OMPI5, some
 from .stage import LOGIN, Cluster, Desk, Result
-from .stranger import EVIL_IMAGE, LAIR, Stranger, marks, project
+from .stranger import LAIR, Stranger, evil_images, marks, project
 from .ways import LIST, PAPER, PLANS, PULL, STARTS, STORES, VERBS, WAYS
 
 pytestmark = pytest.mark.live
@@ -109,14 +109,6 @@ TRAPS = {
 }
 
 
-def evil(cluster: Cluster, desk: Desk, stranger: Stranger) -> None:
-    """Make an image that leaves marks, as a directory and as a file of the size of another one."""
-    pack = f'cd "$1" && apptainer -q build evil.sif {LAIR}/image && truncate -s "$(stat -c %s {OMPI5})" evil.sif'
-    stranger.does(EVIL_IMAGE, f"{LAIR}/image", desk.path, node=LOGIN)
-    Stranger(cluster, "alice").does(pack, desk.path, node=LOGIN)
-    cluster.root(LOGIN, "mv", f"{desk.path}/evil.sif", f"{LAIR}/image.sif")
-
-
 def state(cluster: Cluster, *places: str) -> str:
     return cluster.root(LOGIN, "find", *places, "-printf", "%p %u %m %s %T@ %l\n")
 
@@ -127,7 +119,7 @@ def test_a_place_that_others_may_write_to(
 ) -> None:
     """By no way in does anything of it run, nor does anything there change (A8, A9, S3, S5, S6)."""
     trap, alice = TRAPS[name], Stranger(cluster, "alice")
-    evil(cluster, desk, stranger)
+    evil_images(cluster, desk, stranger)
     desk.put("data", "data\n")
     desk.put("Dockerfile", "FROM scratch\n")
     faults = []
@@ -163,7 +155,7 @@ def told(done: Result, desk: Desk) -> str:
 def test_these_traps_are_some(cluster: Cluster, bob: Stranger, desk: Desk, unmarked: None, name: str) -> None:
     """In a place that is alice's alone, the same image runs, by each way that starts an image."""
     trap, alice = TRAPS[name], Stranger(cluster, "alice")
-    evil(cluster, desk, bob)
+    evil_images(cluster, desk, bob)
     place = f"{desk.path}/place"
     alice.does(f'set -eu; mkdir -m 700 "$1"; {trap.fill}', place, node=LOGIN)
     ways = [way for way in trap.codes if way in {**STARTS, **PLANS}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import stat
+from itertools import product
 
 import pytest
 
@@ -40,6 +41,7 @@ WAYS = {
     "srun": SRUN.words,
     "paramiko": ["--hosts", NODES, "--rsh", "paramiko", *BARE.words],
     "pdsh": ["--hosts", NODES, "--rsh", "pdsh", *BARE.words],
+    "local": ["--local", *BARE.words],
 }
 
 
@@ -53,12 +55,15 @@ ASK = """
 @pytest.mark.parametrize("way", [*WAYS, "submit"])
 def test_stranger_sees_words_and_no_values(cluster: Cluster, desk: Desk, bob: Stranger, way: str) -> None:
     """The program's words and the names of the job's files are everybody's; values of variables and keys are not,
-    wherever they were written: passed on with -x, in a job file, in the user's configuration (S2)."""
+    wherever they were written: passed on with -x, in a job file, in the user's configuration (S2). Nor are they for a
+    member of her group, whatever her umask is."""
+    where = (LOGIN,) if way == "local" else (FIRST, SECOND)
     cluster.alice(["mkdir", "-p", f"{desk.path}/config/mnrun"])
     desk.put("config/mnrun/config.toml", '[env]\nOF_CONFIG = "sesame of a config"\n', 0o600)
     file = desk.put("job.toml", '[env]\nOF_FILE = "sesame of a file"\n', 0o600)
     program = ["--", "sh", "-c", '"$@"; :', "a-visible-word", *SLEEP]
     line = ["env", "SECRET=open sesame", f"XDG_CONFIG_HOME={desk.path}/config"]
+    line += ["sh", "-c", 'umask 0; exec "$@"', "sh"]
     if way == "submit":
         words = ["-N", "2", "-w", NODES, "-o", f"{desk.path}/out", *BARE.words, "-x", "SECRET", "-x", "TYPED=sesame 4"]
         handed = cluster.alice([*line, "mnrun", "submit", *words, file, *program])
@@ -66,23 +71,27 @@ def test_stranger_sees_words_and_no_values(cluster: Cluster, desk: Desk, bob: St
         line = ["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", handed.out.strip()]
     else:
         words = [*WAYS[way], "-x", "SECRET", file, *program]
-        line += ["mnrun", *words] if "--hosts" in words else map(str, cluster.launch(*words, nodes=2, tasks=1))
+        line += (
+            ["mnrun", *words]
+            if {"--hosts", "--local"} & {*words}
+            else map(str, cluster.launch(*words, nodes=2, tasks=1))
+        )
     with cluster.running(line) as job:
-        up(cluster, 1)
-        up(cluster, 1, SECOND)
-        (first,) = programs(cluster)
+        for node in where:
+            up(cluster, 1, node)
+        (first,) = programs(cluster, where[0])
         with open(f"/proc/{first.pid}/environ", "rb") as environ:
             known = environ.read().split(b"\0")
         values = {b"SECRET=open sesame", b"OF_FILE=sesame of a file", b"OF_CONFIG=sesame of a config"}
         assert values <= set(known), "the test is none: the program lacks a value"
-        for node in (LOGIN, FIRST, SECOND):
-            seen = bob.does(f"{{ {LOOK} }} 2>/dev/null; true", node=node)
-            assert "a-visible-word" in seen or node != FIRST
-            assert node == LOGIN or place_of(cluster, node) in seen.splitlines()
-            assert "sesame" not in seen, node
-            assert "PRIVATE KEY" not in seen, node
+        for node, who in product((LOGIN, *where), (bob, Stranger(cluster, "carol"))):
+            seen = who.does(f"{{ {LOOK} }} 2>/dev/null; true", node=node)
+            assert "a-visible-word" in seen or node != where[0]
+            assert node not in where or place_of(cluster, node) in seen.splitlines()
+            assert "sesame" not in seen, (node, who.name)
+            assert "PRIVATE KEY" not in seen, (node, who.name)
         told = bob.does(f"{{ {ASK} }} 2>/dev/null; true", node=LOGIN)
-        assert "--hosts" in words or "UserId=alice(1500)" in told
+        assert {"--hosts", "--local"} & {*words} or "UserId=alice(1500)" in told
         assert "sesame" not in told
         if way == "submit":
             cluster.alice(["scancel", handed.out.strip()])
