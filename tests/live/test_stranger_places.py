@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from .batch import forget
-from .cells import MPIRUN, OMPI5
+from .cells import MPIRUN, OMPI5, some
 from .stage import LOGIN, Cluster, Desk, Result
 from .stranger import BARE, FIRST, LAIR, SECOND, SRUN_HOST, Stranger
 
@@ -46,10 +47,19 @@ def test_stranger_is_in_no_working_directory(cluster: Cluster, bob: Stranger, de
         (*hosts, "--rsh", "pdsh", *BARE.words, "--", "true"),
         (*hosts, "--rsh", "paramiko", *BARE.words, "--", "true"),
         (*SEARCHED, "mnrun", "submit", "--wait", "-N2", "-w", NODES, *BARE.words, "--", "true"),
+        (*SEARCHED, "mnrun", "-Q", "--local", *MPIRUN.words, "--", "true"),
+        (*held, "mnrun", "clean", "--nodes"),
+    )
+    more = (
+        (*SEARCHED, "mnrun", "check", "--hosts", NODES),
+        (*held, "mnrun", "image", "verify", OMPI5),
+        (*held, "mnrun", "-Q", *MPIRUN.words, "--stage", "--stage-dir", desk.path, "--", "true"),
+        (*SEARCHED, "mnrun", "plan", "--hosts", NODES, *MPIRUN.words, "--", "true"),
+        (*SEARCHED, "mnrun", "image", "inspect", OMPI5),
     )
     for node in (LOGIN, FIRST, SECOND):
         assert cluster.alice(["/usr/bin/python3", "-c", SOWN], node=node, user="bob").code == 0
-    for line in lines:
+    for line in some((*lines, *more), lines):
         result = cluster.alice(line, cwd=desk.path)
         assert bob.ran() == [], result
         assert (result.code, "shared libraries" in result.err) == (0, False), result
@@ -109,8 +119,26 @@ def test_stranger_foretells_the_records(cluster: Cluster, bob: Stranger, desk: D
     seen = cluster.alice(["mnrun", "status", "--job-dir", commons])
     assert "a lie" not in seen.out, seen
     assert cluster.alice(["mnrun", "wait", "--job-dir", commons, job]).code == 121
+    bob.does(LAUNCH, commons, job, LIE, node=LOGIN)
+    for verb in ("logs", "why", "exec", "report", "status", "cancel"):
+        asked = [job, *(("--", "touch", f"{desk.path}/ran") if verb == "exec" else ())]
+        seen = cluster.alice(["mnrun", verb, "--job-dir", commons, *asked])
+        assert not re.search("a lie|Traceback", seen.out + seen.err), f"{verb}: {seen}"
+        assert "ran" not in desk.names(), f"{verb}: {seen}"
+        assert seen.code != 0 or verb != "exec", seen
 
 
+# A launch under way, in the job's directory and in one of a live run.
+LAUNCH = """
+    cd "$1" && rm -f "$2/0/outcome" "$2/submitted" && mkdir -m 777 "$2-aaaaaa"
+    for place in "$2/0" "$2-aaaaaa"; do
+        echo '{"job": "'$2'-aaaaaa", "scheduler": "slurm", "number": "'$2'", "node_dir": "/tmp/mnrun.'$2'-aaaaaa", \
+            "nodes": ["node01"], "title": "a lie"}' >"$place/launch.json"
+        echo "$3" >"$place/log"
+        echo "1 1 login" >"$place/launcher"
+        chmod 666 "$place"/*
+    done
+"""
 LIE = '{"time": 4000000000, "code": 0, "why": "a lie"}'
 
 

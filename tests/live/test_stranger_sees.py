@@ -15,6 +15,7 @@ from .stranger import (
     BARE,
     BARE_SSH,
     FIRST,
+    LAIR,
     SECOND,
     SLEEP,
     SRUN_HOST,
@@ -130,6 +131,9 @@ def test_stranger_cannot_log_in(cluster: Cluster, bob: Stranger) -> None:
             said = ssh(cluster, who, to, port)
             assert (said.code, "Permission denied (publickey)" in said.err) == (255, True), said
         key = f"{place_of(cluster)}/key"
+        config = cluster.root(FIRST, "/usr/sbin/sshd", "-T", "-f", f"{place_of(cluster)}/sshd_config").splitlines()
+        off = ("passwordauthentication", "allowtcpforwarding", "x11forwarding")
+        assert {f"{word} no" for word in off} <= {*config}, config
         assert "uid=1500(alice)" in ssh(cluster, "alice", "alice", port, "-i", key).out
         stolen = ssh(cluster, "bob", "alice", port, "-i", key)
         assert stolen.code == 255, stolen
@@ -230,9 +234,21 @@ def slain(cluster: Cluster) -> str:
     return number
 
 
+# Names of the same job: links to a directory of alice's, and a directory that has all that a job's has.
+LURE = f"""
+    ln -s "$2" "$1link"
+    ln -s "$2" "/dev/shm/${{1##*/}}link"
+    mkdir "$1mine"
+    cp {LAIR}/evil/* "$1mine"
+    echo "$1mine $(uname -n) 1 1" >"$1mine/own"
+"""
+
+
 @pytest.mark.parametrize("then", ["launch", "clean", "epilog"])
-def test_stranger_finds_what_was_slain(cluster: Cluster, bob: Stranger, then: str) -> None:
-    """All killed at once: what is left stays hers, until her next job, `mnrun clean --nodes` or the epilog."""
+def test_stranger_finds_what_was_slain(cluster: Cluster, bob: Stranger, desk: Desk, then: str) -> None:
+    """All killed at once: what is left stays hers, until her next job, `mnrun clean --nodes` or the epilog. These
+    believe and follow nothing of bob's."""
+    desk.put("own", "hers\n")
     number = slain(cluster)
     left = {node: place_of(cluster, node) for node in (FIRST, SECOND)}
     for node, place in left.items():
@@ -240,6 +256,7 @@ def test_stranger_finds_what_was_slain(cluster: Cluster, bob: Stranger, then: st
         assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (ALICE, 0o700)
         assert "PRIVATE KEY" not in bob.does(f"{{ {LOOK} }} 2>/dev/null; true", node=node)
         bob.does('mkdir "$1-bob" && ! rmdir "$1" 2>/dev/null && ! mv "$1" "$1-away" 2>/dev/null', place, node=node)
+        bob.does(LURE, place, desk.path, node=node)
     if then == "launch":
         result = cluster.mnrun(*SRUN_HOST, "--", "sleep", "2", nodes=2, tasks=1)
     elif then == "clean":
@@ -254,4 +271,7 @@ def test_stranger_finds_what_was_slain(cluster: Cluster, bob: Stranger, then: st
     for node, place in left.items():
         wait_for(lambda node=node, place=place: not cluster.path(place, node).exists(), "gone", 20)  # type: ignore[misc]
         assert cluster.path(f"{place}-bob", node).exists(), "it was not alice's to remove"
-        assert not list(cluster.path("/dev/shm", node).glob("mnrun.*"))
+        assert cluster.path(f"{place}mine/own", node).exists(), "it was not alice's to remove"
+        left_there = [path.name for path in cluster.path("/dev/shm", node).glob("mnrun.*")]
+        assert left_there == [f"{place.rpartition('/')[2]}link"]
+    assert (bob.ran(), desk.names()) == ([], ["own"])
