@@ -53,7 +53,6 @@ def test_stranger_is_in_no_working_directory(cluster: Cluster, bob: Stranger, de
     more = (
         (*SEARCHED, "mnrun", "check", "--hosts", NODES),
         (*held, "mnrun", "image", "verify", OMPI5),
-        (*held, "mnrun", "-Q", *MPIRUN.words, "--stage", "--stage-dir", desk.path, "--", "true"),
         (*SEARCHED, "mnrun", "plan", "--hosts", NODES, *MPIRUN.words, "--", "true"),
         (*SEARCHED, "mnrun", "image", "inspect", OMPI5),
     )

@@ -84,14 +84,17 @@ take() { # Give the new copy its name, if its digest is right
   local sum
   say pulling "reads its copy"
   read -r sum _ < <(sha256sum <"./$part") || sum=
+  [[ ! -f $name ]] || return 0 # another node, which shares the directory, was quicker
   [[ $sum == "$digest" ]] || fail "its copy of the image is not what mnrun has read: did the file change meanwhile?"
-  mv -f -- "./$part" "./$name"
+  mv -f -- "./$part" "./$name" 2>/dev/null || [[ -f $name ]] || fail "cannot rename its copy of the image in $folder"
 }
 
+lacks=''
 if have; then
   touch -c -- "./$name"
   say image "sha256:$digest" "$mnrun_copy"
 else
+  lacks=1
   room
   trap 'trap "" TERM INT HUP; rm -f -- "./$part"' EXIT
   say lacks "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}"
@@ -101,7 +104,8 @@ trap '' USR1 USR2 # Slurm sends a step's signal to all its processes, and it is 
 waited=0 word=''
 # `read` returns more than 128 where no line came in time. The rounds have 5 s, as in pull_image.sh.
 while read -r ${mnrun_silence:+-t 5} word && waited=0 || (($? > 128 && (waited += 5) < mnrun_silence)); do
-  if [[ $word == take && ! -f $name ]]; then
+  if [[ $word == take && $lacks ]]; then
+    lacks=''
     take
     say image "sha256:$digest" "$mnrun_copy"
   fi

@@ -73,6 +73,17 @@ def test_a_copy_that_comes(node: Node) -> None:
     assert node.names() == [node.copy.name]
 
 
+def test_a_copy_in_a_directory_that_nodes_share(node: Node) -> None:
+    """Another node gives it its name first. This one reports it all the same: mnrun waits for each."""
+    executable(node.base / "bin/sha256sum", f"mv ./7-abc.part {node.copy}; exec /usr/bin/sha256sum {node.copy}")
+    node.kept("7-abc.part").write_bytes(CONTENT)
+    assert node.stage(sent=b"take\ntake\n") == [
+        *LACKS,
+        "pulling node01 reads its copy",
+        f"image node01 {DIGEST} {node.copy}",
+    ]
+
+
 def test_a_copy_that_is_there(node: Node) -> None:
     """It is believed without a look into it, and counts as used now. `take` is for other nodes."""
     node.kept(node.copy.name, len(CONTENT), unused=DAY)
