@@ -42,8 +42,10 @@ def test_names_that_are_alike_before_their_first_dot(cluster: Cluster) -> None:
         for name, node in names.items():
             stack.callback(cluster.root, node, "hostname", node)
             cluster.root(node, "hostname", name)
-        for image in (OMPI5, OMPI4, MPICH):
-            check(cluster.alice(["mnrun", "-Q", "--hosts", "w.1:2,w.2:2", "--image", image, "--", HELLO]), *names)
+        outside = ("--mode", "outside-in")
+        ways = (["--image", OMPI5], ["--image", OMPI4], ["--image", MPICH], [*outside, "--image", OMPI5])
+        for way in (*ways, [*outside, "--mpi", "mpich", "--image", MPICH]):
+            check(cluster.alice(["mnrun", "-Q", "--hosts", "w.1:2,w.2:2", *way, "--", HELLO]), *names)
 
 
 def test_names_that_do_not_resolve(cluster: Cluster) -> None:

@@ -29,4 +29,12 @@ if [ -n "$mnrun_why" ]; then
   echo "$mnrun_why" >&2
   exit "$mnrun_code"
 fi
+if [ "$1" = mpirun ] && [ -z "$mnrun_inside" ] && [ "${PRTE_MCA_prte_keep_fqdn_hostnames-}" = 1 ]; then
+  mnrun_bin=$(readlink -f "$(command -v mpirun)")
+  . "$mnrun_here/alike.sh"
+  shift
+  mnrun_alike "${mnrun_bin%/*}" "$@"
+  if [ -n "$mnrun_hosts" ]; then set -- --host "$mnrun_hosts" "$@"; fi
+  set -- mpirun "$@"
+fi
 exec "$@"
