@@ -25,8 +25,10 @@ mnrun_variables=( # they go through a pipe, since everybody can read a command l
   {{ line }}
 {% endfor %}
 )
+exec {mnrun_pipe}< <(printf '%s\0' "${mnrun_variables[@]}" &)
+wait "$!" # mnrun, which this script becomes, knows no process of it
 {% endif %}
 shopt -s execfail # the script goes on if mnrun cannot be started
-exec {{ mnrun }} run --as-given "${mnrun_options[@]}"{% if variables %} --env-file=<(printf '%s\0' "${mnrun_variables[@]}"){% endif %} {{ command }}
+exec {{ mnrun }} run --as-given "${mnrun_options[@]}"{% if variables %} --env-file="/dev/fd/$mnrun_pipe"{% endif %} {{ command }}
 echo "mnrun: cannot start {{ mnrun }} on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

@@ -129,6 +129,13 @@ def test_values_are_no_words_of_a_command(sh: Shell) -> None:
     assert (first, second[:19]) == ("--env-file=/home/alice/run/a.env", "--env-file=/dev/fd/"), words
 
 
+def test_no_process_of_the_script_stays_below_mnrun(sh: Shell) -> None:
+    """(S2) Its exit code would wait for mnrun until the end of the job."""
+    instead = """exec sh -c 'read -r pids </proc/thread-self/children; printf "%s\\0" "$pids"' """
+    for value in ("open sesame", "x" * 100000):  # a pipe takes the one at once, and holds only a part of the other
+        assert printed(sh, written("./app", env=(f"TOKEN={value}",)), instead) == [""]
+
+
 def test_a_template_that_would_lose_variables_is_refused(tmp_path: Path) -> None:
     """(S2) A site's template of the time when they were options."""
     (tmp_path / "slurm.sh").write_text("#!/bin/bash\nexec mnrun {{ command }}\n")

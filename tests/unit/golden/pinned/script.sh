@@ -17,7 +17,9 @@ mnrun_variables=( # they go through a pipe, since everybody can read a command l
   UCX_NET_DEVICES=all              # job.toml line 10
   OMPI_MCA_btl_tcp_if_include=ib0  # carries the route between the nodes (profile cluster1)
 )
+exec {mnrun_pipe}< <(printf '%s\0' "${mnrun_variables[@]}" &)
+wait "$!" # mnrun, which this script becomes, knows no process of it
 shopt -s execfail # the script goes on if mnrun cannot be started
-exec /apps/mnrun/bin/mnrun run --as-given "${mnrun_options[@]}" --env-file=<(printf '%s\0' "${mnrun_variables[@]}") -- ./app
+exec /apps/mnrun/bin/mnrun run --as-given "${mnrun_options[@]}" --env-file="/dev/fd/$mnrun_pipe" -- ./app
 echo "mnrun: cannot start /apps/mnrun/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122
