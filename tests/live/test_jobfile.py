@@ -162,7 +162,7 @@ def test_records_where_the_site_has_them(cluster: Cluster, site: str, desk: Desk
     assert any(name.startswith(number) for name in records), records
 
 
-@pytest.mark.parametrize(("mode", "owner"), [("666", "root"), ("644", "alice")])
+@pytest.mark.parametrize(("mode", "owner"), [("666", "root"), ("664", "root:proj"), ("644", "alice")])
 def test_what_is_not_the_sites_is_ignored(cluster: Cluster, site: str, mode: str, owner: str) -> None:
     """With a warning, and the job runs."""
     of_the_site(cluster, "profiles/here.toml", 'match.hostname = "*"\nmode = "outside-in"\nkeep = true', mode, owner)

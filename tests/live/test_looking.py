@@ -51,6 +51,8 @@ LOOKS = {
     "check of hosts": True,
     "plan on paper": False,
     "dry run": False,
+    "dry run on a node": False,
+    "script on a node": False,
     "verify": False,
     "verify on a node": False,
 }
@@ -61,7 +63,7 @@ def test_an_image_that_is_looked_at(cluster: Cluster, desk: Desk, bob: Stranger,
     """S8: what only asks it about its MPI contains it, and the others run nothing of it."""
     evil_images(cluster, desk, bob)
     cluster.alice(["cp", "-r", f"{LAIR}/image", f"{LAIR}/image.sif", desk.path])
-    for way in some([*LOOKS], ["inspect", "check", "dry run", "verify"]):
+    for way in some([*LOOKS], ["inspect", "check", "dry run on a node", "verify"]):
         image = f"{desk.path}/image.sif" if way.startswith("verify") else f"{desk.path}/image"
         done = cluster.alice(["env", f"MNRUN_RUNTIME={runtime}", *WAYS[way].line(image)], cwd=desk.path)
         said = f"{way}: {done}"

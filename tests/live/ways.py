@@ -34,6 +34,10 @@ PAPER = {
     "plan on paper": Entry(("mnrun", "plan"), program=True),
     "dry run": Entry(("mnrun", "submit", "--dry-run"), program=True),
 }
+PAPER_HELD = {  # the job has nodes, which these lines do not ask
+    "dry run on a node": Entry((*HELD, "mnrun", "submit", "--dry-run"), program=True),
+    "script on a node": Entry((*HELD, "mnrun", "plan", "--format", "sbatch"), program=True),
+}
 PLANS = {
     "plan": Entry((*HELD, "mnrun", "plan"), program=True),
     "plan of hosts": Entry(("mnrun", "plan", "--hosts", FIRST), program=True),
@@ -53,4 +57,4 @@ STORES = {
     "convert": Entry(("mnrun", "image", "convert", "-o", "made.sif", "--store", "podman")),
     "build": Entry(("mnrun", "image", "build", "Dockerfile", "--builder", "podman", "--tag")),
 }
-WAYS = {**STARTS, **PAPER, **PLANS, **VERBS, **PULL, **LIST, **STORES}
+WAYS = {**STARTS, **PAPER, **PAPER_HELD, **PLANS, **VERBS, **PULL, **LIST, **STORES}
