@@ -136,6 +136,13 @@ ENTRIES = (
         anchor="memory-of-a-process",
     ),
     Entry(
+        name="cpp-thread",
+        pattern=r"^terminate called without an active exception",
+        cause="the program ended before one of its threads had",
+        remedy="with PyTorch, end those of Gloo first, as examples/pytorch/ddp.py does",
+        anchor="threads-at-the-end",
+    ),
+    Entry(
         name="heap",
         pattern=r"^(?:(?:free|malloc|realloc|munmap_chunk)\(\): |double free or corruption|corrupted (?:size|double))",
         cause="the program damaged its own memory",

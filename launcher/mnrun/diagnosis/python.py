@@ -32,6 +32,13 @@ ENTRIES = (
         anchor="pytorchs-rendezvous",
     ),
     Entry(
+        name="python-empty",
+        pattern=r"^\S+: error: argument (?P<option>-[\w/-]+): invalid \w+ value: ''$",
+        cause="the value of {option} is empty: the variable that it was taken from is not set",
+        remedy="each rank has NODE_RANK, MASTER_ADDR and MASTER_PORT, and SLURM_NODEID in a Slurm job",
+        anchor="arguments-without-a-value",
+    ),
+    Entry(
         name="python-script",
         pattern=r"^\S*python\S*: can't open file '(?P<path>[^']+)': \[Errno 2\] No such file or directory",
         cause="the container has no {path}",
