@@ -79,6 +79,14 @@ ENTRIES = (
         anchor="ssh-between-nodes",
     ),
     Entry(
+        name="ssh-full",
+        pattern=r"^kex_exchange_identification: (?:read: )?Connection (?:reset by peer|closed by remote host)",
+        cause="an sshd closed a connection before the login: it ends, or too many others wait there",
+        remedy="start again, or use --connect pipe, which has no port",
+        anchor="ssh-between-nodes",
+        consequence=True,
+    ),
+    Entry(
         name="ssh-denied",
         pattern=r"^\S+@(?P<host>\S+): Permission denied \([a-z,-]+\)\.",
         cause="ssh may not log in to {host}",
