@@ -129,18 +129,23 @@ def test_alloc_that_is_cancelled_or_over(cluster: Cluster) -> None:
 
 
 def test_alloc_that_slurm_refuses(cluster: Cluster) -> None:
-    """Slurm's own words and the request, and nothing in the queue."""
+    """(ux 3, 4) Slurm's own words and what there is, and nothing in the queue. So it is where a script is handed in."""
     remedies = {
-        ("-p", "nowhere"): "the request was --partition=nowhere",
+        ("-p", "nowhere"): "--partition (command line) asks for nowhere, and there is main",
+        ("-p", "mian"): "--partition (command line) asks for mian, and there is main; did you mean main?",
+        ("-C", "nothing"): "--constraint (command line) asks for nothing, and there is ib",
+        ("-N", "1", "--gpus-per-node", "16"): "has at most 8 CPUs, 15G of memory and 4 GPUs, and "
+        "--gpus-per-node (command line) asks for 16: mnrun nodes",
         (
             "-N",
             "9",
         ): f"partition main has {len(cluster.nodes)} nodes, and --nodes (command line) asks for 9: mnrun nodes",
     }
     for words, remedy in remedies.items():
-        result = cluster.alice(["mnrun", *words, *PLAIN, "--", "true"])
-        assert (result.code, result.out) == (123, ""), result
-        assert remedy in mine(result)[-1], result
+        for verb in ("run", "submit"):
+            result = cluster.alice(["mnrun", verb, *words, *PLAIN, "--", "true"])
+            assert (result.code, result.out) == (123, ""), result
+            assert remedy in mine(result)[-1], result
     assert queue(cluster) == []
 
 

@@ -54,6 +54,9 @@ class Queue:
     def nodes(self) -> tuple[PartitionNode, ...]:
         return self.held
 
+    def names(self, option: str) -> tuple[str, ...]:
+        return ()
+
     def cancel(self, ids: object, signal: str = "", scripts: object = ()) -> list[str]:
         return []
 

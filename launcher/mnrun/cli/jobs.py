@@ -36,7 +36,7 @@ def status(**given: Any) -> None:
 @click.option("-p", "--partition", metavar="NAME", default="", help="Show this partition alone.")
 @json_option
 def nodes(**given: Any) -> None:
-    """Show partitions, and how many of their nodes and GPUs are free."""
+    """Show partitions: what is free, and what their nodes have."""
     from mnrun.cli.work import jobs as work
 
     work.nodes(**given)

@@ -5,6 +5,7 @@ The job's own record counts for its exit code. The scheduler counts for an end f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +14,7 @@ from mnrun.errors import SchedulerError
 from mnrun.jobs.records import Ended, JobRecord, is_id
 from mnrun.nodeset import counted
 from mnrun.schedulers.model import RUNNING
-from mnrun.schedulers.queue import Job, PartitionNode
+from mnrun.schedulers.queue import Job, PartitionNode, size
 
 DAY = 86400.0
 SHOWN = 7 * DAY  # seconds for which jobs are shown after their last word
@@ -274,6 +275,30 @@ def removable(records: Mapping[str, JobRecord], jobs: Iterable[Job], before: flo
 
 
 @dataclass(frozen=True)
+class NodeKind:
+    """Nodes of a partition that are alike."""
+
+    nodes: Annotated[int, "the number of these nodes"]
+    cpus: Annotated[int, "CPUs of each"]
+    memory: Annotated[int, "memory of each, in MB"]
+    gpus: Annotated[int, "GPUs of each"]
+    gpu_types: Annotated[tuple[str, ...], "types of the GPUs, as Slurm names them"]
+    features: Annotated[tuple[str, ...], "words for --constraint"]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the number of nodes, CPUS, MEM, GPUS and FEATURES."""
+        gpus = " ".join(filter(None, (str(self.gpus or ""), ", ".join(self.gpu_types))))
+        return (
+            str(self.nodes),
+            str(self.cpus),
+            size(self.memory) if self.memory else "",
+            gpus,
+            ",".join(self.features),
+        )
+
+
+@dataclass(frozen=True)
 class Partition:
     """The free resources of a partition now."""
 
@@ -290,6 +315,7 @@ class Partition:
     cpus: Annotated[int, "CPUs of all nodes"]
     cpus_free: Annotated[int, "free CPUs, on nodes that take jobs"]
     out: Annotated[tuple[str, ...], "nodes that take no jobs, with the reason"]
+    kinds: Annotated[tuple[NodeKind, ...], "the kinds of its nodes"]
 
     @property
     def words(self) -> str:
@@ -322,6 +348,17 @@ def partitions(nodes: Iterable[PartitionNode], only: str = "") -> list[Partition
     return [_partition(name, group) for name, group in groups.items()]
 
 
+def _kinds(group: Sequence[PartitionNode]) -> tuple[NodeKind, ...]:
+    def words(text: str) -> tuple[str, ...]:
+        return tuple(filter(None, text.split(",")))
+
+    alike = Counter((p.cpus, p.memory, p.gpus, p.gpu_types, p.features) for p in group)
+    return tuple(
+        NodeKind(number, cpus, memory, gpus, words(types), words(features))
+        for (cpus, memory, gpus, types, features), number in alike.items()
+    )
+
+
 def _partition(name: str, group: Sequence[PartitionNode]) -> Partition:
     taking: list[PartitionNode] = []
     out: dict[str, list[str]] = {}
@@ -345,4 +382,5 @@ def _partition(name: str, group: Sequence[PartitionNode]) -> Partition:
         cpus=sum(p.cpus for p in group),
         cpus_free=sum(p.cpus_idle for p in taking),
         out=tuple(f"{', '.join(names)} {reason}" for reason, names in out.items()),
+        kinds=_kinds(group),
     )

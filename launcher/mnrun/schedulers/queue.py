@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from mnrun.nodeset import counted
 from mnrun.schedulers.model import ACTIVE
 
 NEW = "was submitted just now"  # of a job at which its scheduler has not looked
@@ -106,7 +107,8 @@ def _ranges(text: str) -> list[range]:
 @dataclass(frozen=True)
 class PartitionNode:
     """A node in a partition. `state` is a word of sinfo(1), NODE STATE CODES, without its mark. `mark` has it: `*` for
-    a node that does not answer."""
+    a node that does not answer. `memory` is in MB. `gpu_types` and `features` are words
+    with commas between them."""
 
     partition: str
     default: bool
@@ -120,6 +122,19 @@ class PartitionNode:
     up: bool
     limit: str
     reason: str
+    memory: int = 0
+    gpu_types: str = ""
+    features: str = ""
+
+
+def size(megabytes: int) -> str:
+    """Return a node's memory in whole GB, which a job can ask for: `15G`."""
+    return f"{megabytes // 1024}G" if megabytes >= 1024 else f"{megabytes}M"
+
+
+def gpus_of(number: int, types: Sequence[str]) -> str:
+    """Return `4 GPUs (a100)`, or `no GPU`."""
+    return (counted(number, "GPU") if number else "no GPU") + (f" ({', '.join(types)})" if number and types else "")
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,9 @@ class Queue(Protocol):
 
     def nodes(self) -> tuple[PartitionNode, ...]:
         """Return every node, once for each of its partitions. Raises SchedulerError."""
+
+    def names(self, option: str) -> Sequence[str]:
+        """Return the values of an option that this user has: account, qos or reservation. Raises SchedulerError."""
 
     def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
         """End jobs, or send them a signal. Return the jobs that had ended already.

@@ -352,11 +352,14 @@ def test_wait_gives_the_jobs_code(mnrun: Terminal, slurm: Slurm, jobs: Path) -> 
 def test_nodes(mnrun: Terminal, slurm: Slurm) -> None:
     done = mnrun("nodes")
     assert done.out.splitlines() == [
-        "PARTITION  LIMIT     FREE NOW                                       TAKES NO JOBS",
-        "main*      infinite  0 of 2 nodes free, 1 partly, 1 of 8 GPUs free  node02 drained: bad fan: 3",
+        f"PARTITION  LIMIT     FREE NOW{' ' * 39}NODES  CPUS  MEM  GPUS  FEATURES  TAKES NO JOBS",
+        "main*      infinite  0 of 2 nodes free, 1 partly, 1 of 8 GPUs free  2      8          4               "
+        "node02 drained: bad fan: 3",
     ]
     (main,) = checked("nodes", mnrun("nodes", "--json", "-p", "main").out)["partitions"]
     assert (main["free"], main["gpus_free"], main["out"]) == (0, 1, ["node02 drained: bad fan: 3"])
+    alike = {"nodes": 2, "cpus": 8, "memory": 0, "gpus": 4, "gpu_types": [], "features": []}
+    assert main["kinds"] == [alike]
     assert mnrun("nodes", "-p", "x").err == "mnrun: there is no partition x; Slurm has main\n"
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,7 @@ def _row(view: JobView) -> tuple[str, ...]:
 
 
 def nodes(partition: str, as_json: bool) -> None:
-    """Show partitions, and how many of their nodes and GPUs are free."""
+    """Show partitions: what is free, and what their nodes have."""
     entries = user_queue().nodes()
     partitions = state.partitions(entries, partition)
     if not partitions:
@@ -83,8 +83,17 @@ def nodes(partition: str, as_json: bool) -> None:
     if as_json:
         print_json(state.Partitions(tuple(partitions)))
         return
-    rows = [(p.name + ("*" if p.default else ""), p.limit, p.words, "; ".join(p.out)) for p in partitions]
-    table(("PARTITION", "LIMIT", "FREE NOW", "TAKES NO JOBS"), rows)
+    rows = [row for partition in partitions for row in _kinds(partition)]
+    table(("PARTITION", "LIMIT", "FREE NOW", "NODES", "CPUS", "MEM", "GPUS", "FEATURES", "TAKES NO JOBS"), rows)
+
+
+def _kinds(partition: state.Partition) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each kind of nodes. The first one tells of the whole partition."""
+    name = partition.name + ("*" if partition.default else "")
+    first, last = (name, partition.limit, partition.words), "; ".join(partition.out)
+    for kind in partition.kinds:
+        yield (*first, *kind.columns, last)
+        first, last = ("", "", ""), ""
 
 
 def cancel(ids: tuple[str, ...], signal: str, job_dir: str | None) -> None:

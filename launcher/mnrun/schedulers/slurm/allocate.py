@@ -65,7 +65,7 @@ def allocated(
                 granted.variables = _variables(events, screen, lambda: _lines(errors), wait)
                 if not granted.variables:
                     reason = _reason(_lines(errors))
-                    few = options.shortage(reason, spec, user_queue.nodes, environ)
+                    few = options.shortage(reason, spec, user_queue.nodes, environ, user_queue.names)
                     raise SchedulerError(f"salloc: {reason}", few or f"the request was {' '.join(words[1:])}")
             screen.done()
             yield granted

@@ -100,6 +100,11 @@ def gpus_in(text: str) -> int:
     return sum(number(count or "1") for count in counts)
 
 
+def gpu_types(text: str) -> str:
+    """Return the types in `gpu:a100:4(S:0-1),gpu:h100:2`."""
+    return ",".join(dict.fromkeys(re.findall(r"(?:^|,)gpu:(?!\d+(?:\(|,|$))([^:(,]+)", text)))
+
+
 def word(value: Any) -> str:
     """Return a word of Slurm's, or "" for each of its ways to say that there is none."""
     text = str(value or "")
@@ -137,6 +142,8 @@ SINFO = (
     ("Available", 12),
     ("Time", 24),
     ("Reason", 400),
+    ("Memory", 20),
+    ("Features", 400),
 )
 
 
@@ -251,6 +258,9 @@ def sinfo_columns(text: str) -> list[PartitionNode]:
                 up=row["Available"] == "up",
                 limit=row["Time"],
                 reason="" if row["Reason"] == "none" else row["Reason"],
+                memory=number(row["Memory"]),
+                gpu_types=gpu_types(row["Gres"]),
+                features=word(row["Features"]),
             )
         )
     return nodes

@@ -176,9 +176,12 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
     commands.refuse_silence(done)
     from mnrun.schedulers.slurm.queue import UserQueue
 
-    refusal = options.refusal(f"{' '.join(words)}: {errors or output.strip() or code}", spec)
-    nodes = UserQueue(environ, Path.home(), float(spec.slurm_poll)).nodes
-    raise SchedulerError(refusal.message, options.shortage(refusal.message, spec, nodes) or refusal.remedy)
+    lines = (errors or output.strip() or str(code)).splitlines()
+    said = "; ".join(line.replace("sbatch: ", "", 1).replace("error: ", "", 1) for line in lines)
+    refusal = options.refusal(f"sbatch: {said}", spec)
+    queue = UserQueue(environ, Path.home(), float(spec.slurm_poll))
+    there = options.shortage(refusal.message, spec, queue.nodes, names=queue.names)
+    raise SchedulerError(refusal.message, there or refusal.remedy)
 
 
 def _outside(environ: Mapping[str, str]) -> dict[str, str]:

@@ -121,11 +121,28 @@ _REFUSALS = {
 
 
 def shortage(
-    message: str, spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}
+    message: str,
+    spec: JobSpec,
+    nodes: Callable[[], Sequence[PartitionNode]],
+    environ: Mapping[str, str] = {},
+    names: Callable[[str], Sequence[str]] = lambda option: (),
 ) -> str:
-    """Return how many nodes the partition has if the job asks for more, and "" if that is not why Slurm refuses.
-    `environ` is salloc's. A batch job has none of it."""
-    return "" if "node configuration" not in message.lower() else _too_wide(spec, _its_nodes(spec, nodes, environ))
+    """Return what there is, if the job asks for something else, and "" if that is not why Slurm refuses. `environ` is
+    salloc's. A batch job has none of it. `names` asks Slurm for the names that an option of the user's may have."""
+    from mnrun.schedulers.slurm import offers
+
+    if "node configuration" in message.lower():
+        its = _its_nodes(spec, nodes, environ)
+        return _too_wide(spec, its) or offers.amounts(spec, its)
+    if "invalid" not in message.lower():
+        return ""
+    there: Sequence[PartitionNode] = ()
+    if "partition name" in message.lower() or "invalid partition" in message.lower():
+        with suppress(SchedulerError):
+            there = nodes()
+    elif "feature" in message.lower():
+        there = _its_nodes(spec, nodes, environ)
+    return offers.named(message, spec, there, names)
 
 
 def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}) -> list[Fault]:

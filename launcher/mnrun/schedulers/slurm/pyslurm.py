@@ -9,7 +9,7 @@ from typing import Any
 from mnrun import nodeset
 from mnrun.schedulers.model import span
 from mnrun.schedulers.queue import Job, PartitionNode
-from mnrun.schedulers.slurm.answers import word
+from mnrun.schedulers.slurm.answers import gpu_types, word
 
 
 def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
@@ -91,6 +91,9 @@ def nodes(partitions: Iterable[Any], machines: Iterable[Any]) -> list[PartitionN
                     up=partition.state == "UP",
                     limit=_limit(partition.max_time),
                     reason=node.reason or "",
+                    memory=getattr(node, "real_memory", None) or 0,
+                    gpu_types=gpu_types(",".join(node.configured_gres or {})),
+                    features=",".join(getattr(node, "available_features", None) or ()),
                 )
             )
     return entries

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import pwd
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -70,6 +71,15 @@ class UserQueue:
         """Return every node, once for each of its partitions. Raises SchedulerError."""
         nodes, _ = self._shared("nodes", self._ask_nodes, PartitionNode)
         return tuple(nodes)
+
+    def names(self, option: str) -> tuple[str, ...]:
+        """Return the values of an option that this user has: account, qos or reservation. Raises SchedulerError."""
+        if option == "reservation":
+            text = self._run("scontrol", "-o", "show", "reservation")
+            return tuple(re.findall(r"^ReservationName=(\S+)", text, re.MULTILINE))
+        user = pwd.getpwuid(self._uid).pw_name
+        text = self._run("sacctmgr", "-n", "-P", "show", "associations", f"user={user}", f"format={option}")
+        return tuple(sorted(set(re.split(r"[,\s]+", text)) - {""}))
 
     def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
         """End jobs, or send them a signal. Return the jobs that had ended already.

@@ -114,14 +114,11 @@ def ended(code: int, out: str, err: str = "") -> subprocess.CompletedProcess[str
         ),
         (
             ended(0, "", "sbatch: Job 5 to start at noon"),
-            (SchedulerError, "sbatch --parsable: sbatch: Job 5 to start at noon"),
+            (SchedulerError, "sbatch: Job 5 to start at noon"),
         ),
         (
-            ended(1, "", "sbatch: error: invalid partition"),
-            (
-                SchedulerError,
-                "sbatch --parsable: sbatch: error: invalid partition; see --partition (command line)",
-            ),
+            ended(1, "", "sbatch: error: The partition\nsbatch: error: is closed"),
+            (SchedulerError, "sbatch: The partition; is closed; see --partition (command line)"),
         ),
         (
             FileNotFoundError(),
