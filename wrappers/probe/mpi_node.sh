@@ -51,6 +51,8 @@ case $mnrun_runtime in
       set -- "$1" "--mount=$mnrun_mount" "${@:2}"
     fi ;;
 esac
+program=$1
+hash "$program" 2>/dev/null || { fact silent "$program is not installed on this node"; exit 0; }
 answer=$(MNRUN_JOB_ID=$mnrun_id timeout -k 1 60 "$@" sh -c "$mnrun_asking" mpi_image.sh image 2>&1 </dev/null) || fact silent "$(tail -n 1 <<<"$answer")"
 [[ -z ${mnrun_mount-} ]] || rmdir "$mnrun_mount"
 end_marked "$mnrun_id"

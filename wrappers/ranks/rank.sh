@@ -59,13 +59,16 @@ suits() {
     case $mnrun_kind in "$mnrun_first" | unknown | hangs) ;; *) ! served "$mnrun_kind" || return 0 ;; esac
   done
   case $mnrun_first in
-    openmpi) mnrun_speaks="Open MPI, which needs PMIx" ;;
-    *) mnrun_speaks="MPICH or its kin, which needs PMI" ;;
+    openmpi) mnrun_unfit="the image has Open MPI, which needs PMIx, and $mnrun_judge does not offer that" ;;
+    *) mnrun_unfit="the image has MPICH or its kin, which needs PMI, and $mnrun_judge does not offer that" ;;
   esac
+  if [ -n "${SINGULARITY_CONTAINER-}" ] && [ -z "${MNRUN_JOB_ID-}" ]; then # clean_env.sh has set it outside
+    mnrun_unfit="the container gets no variables of $mnrun_judge, since --containall, --compat or --cleanenv keeps them out"
+  fi
   return 1
 }
 if [ -n "$mnrun_judge" ] && ! suits; then
-  echo "fail the image has $mnrun_speaks, and $mnrun_judge does not offer that, so every rank would be 0 of 1: use --mode inside-out" 1<>"$mnrun_here/up"
+  echo "fail $mnrun_unfit, so every rank would be 0 of 1: use --mode inside-out" 1<>"$mnrun_here/up"
   exit 1
 fi
 if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then

@@ -248,8 +248,7 @@ class Launch:
                 self.code = data
             elif name == "serve":
                 self.serving_ended = True
-                # a guard exits with 0 after the end of its lease, and with 143 where Slurm ended it
-                self.cut_off = data
+                self.cut_off = data  # 0 after the end of the lease, and 143 where Slurm ended a guard
             return
         if kind == "pipe":
             assert isinstance(data, tuple)
@@ -267,7 +266,8 @@ class Launch:
         word = "" if kind == "noise" else self.roster.hear(line)
         self.records.log(line, word)
         if word == "starter":
-            self.screen.say("the image has no mpirun, so mnrun starts the ranks (--launcher env)")
+            place = "node" if self.plan.spec.container.runtime == "host" else "image"
+            self.screen.say(f"the {place} has no mpirun, so mnrun starts the ranks (--launcher env)")
         elif not word and line:
             self.noise.append(line)
 
