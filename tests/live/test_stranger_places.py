@@ -65,6 +65,21 @@ def test_stranger_is_in_no_working_directory(cluster: Cluster, bob: Stranger, de
     forget(cluster)
 
 
+def test_stranger_has_a_directory_of_that_name(cluster: Cluster, bob: Stranger) -> None:
+    """(S1) A runtime begins in alice's working directory. On the node, that name is a directory of bob's."""
+    place = "/var/tmp/work"
+    sown = f'mkdir "$1" && cp {LAIR}/evil/say "$1/apptainer" && cp {LAIR}/evil/say "$1/squashfuse_ll" && chmod 755 "$1"'
+    bob.does(sown, place)
+    line = [*SEARCHED, "salloc", "-Q", "-N1", "-n1", "-w", FIRST, "mnrun", "-Q", "--image", OMPI5]
+    cluster.root(LOGIN, "install", "-d", "-o", "alice", place)
+    try:
+        for way in (("--mode", "inside-out"), ("--mode", "outside-in", "--launcher", "mpirun")):
+            result = cluster.alice([*line, *way, "--", "true"], cwd=place)
+            assert (result.code, bob.ran()) == (0, []), result
+    finally:
+        cluster.root(LOGIN, "rm", "-r", place)
+
+
 # Records below a directory of several users
 
 # Directories of the next jobs, with links under the names of records.

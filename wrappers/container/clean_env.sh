@@ -82,6 +82,12 @@ while [[ $1 == ./*.sh ]]; do
   shift
 done
 for mnrun_adverb in "${mnrun_adverbs[@]}"; do source "$mnrun_adverb"; done
+if [[ $mnrun_context != *-bare ]]; then
+  # An empty element means the working directory (bash(1), PATH). On this node, that may be another user's.
+  PATH=:$PATH:
+  while [[ $PATH == *::* ]]; do PATH=${PATH//::/:}; done
+  PATH=${PATH#:} PATH=${PATH%:}
+fi
 if [[ $mnrun_place == */hold ]]; then # for join_container.sh
   while read -r mnrun_name; do printf '%s=%s\0' "$mnrun_name" "${!mnrun_name}"; done < <(compgen -e) >hold.env
 fi

@@ -124,6 +124,17 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     assert (node.path / "sessions").read_text() == (f"{session} {began}\n" if session else "\n")
 
 
+@pytest.mark.parametrize("given", [":{}", "{}:", ":{}:::/none:", "{}"])
+def test_a_runtime_finds_nothing_by_its_working_directory(node: Node, given: str) -> None:
+    """(S1) Whoever the directory of that name belongs to on this node."""
+    node.fill(1)
+    environ = {"PATH": given.format(os.environ["PATH"])}
+    found = node.run("clean_env.sh", "srun", "tmp", "env", "-0", shell="bash", environ=environ)
+    arrived = dict(pair.decode().split("=", 1) for pair in found.split(b"\0")[:-1])
+    left = [part for part in environ["PATH"].split(":") if part]
+    assert arrived["PATH"].split(":")[-len(left) :] == left and "" not in arrived["PATH"].split(":")
+
+
 POSIX = {"POSIXLY_CORRECT": "1"}  # which bash follows, too
 
 
