@@ -6,7 +6,8 @@
     ├── NodeError       121  a node was lost, or never became ready
     ├── Impossible      122  the request cannot work, for a known reason
     ├── SchedulerError  123  the scheduler refused or failed
-    │   └── NoAnswerError   123  it did not answer, and may still act
+    │   ├── NoAnswerError   123  it did not answer, and may still act
+    │   └── NotYours        123  there are no such jobs of this user's
     ├── DeadlineError   124  a deadline passed (as timeout(1))
     ├── OutOfMemory     137  the kernel killed the program for want of memory
     ├── RuntimeFailed   125  the container runtime failed (as docker run)

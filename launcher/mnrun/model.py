@@ -78,6 +78,7 @@ class Allocation:
     cpus_per_task: int | None = None  # of those tasks, None if the job did not ask for a number
     given_back: Mapping[str, str] = field(default_factory=dict)  # job variables for the ranks
     components: int = 1  # of a heterogeneous job, whose first component these nodes are
+    called: str = ""  # its id as people type it, where that differs: 12_3 for a task of an array
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,12 @@ class Site:
     inside: bool = False  # whether mnrun is a process of the job, so that the job cannot end before it
     script: str = ""  # id of the job, as people type it, if mnrun is in its batch script, and in no step
     step: bool = False  # whether mnrun is a task of one of the job's steps, so that a signal to all steps reaches it
+    called: str = ""  # the job's id as people type it, where that differs: 12_3 for a task of an array
+
+    @property
+    def name(self) -> str:
+        """Return the job's id as people type it."""
+        return self.called or self.job
 
 
 @dataclass(frozen=True)

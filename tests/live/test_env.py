@@ -112,6 +112,8 @@ def test_env_of_an_array(cluster: Cluster, desk: Desk) -> None:
                 jobs.add((env["SLURM_ARRAY_JOB_ID"], env["SLURM_JOB_ID"], task))
     assert len({job for job, _, _ in jobs}) == 1, jobs
     assert len({own for _, own, _ in jobs}) == 2, jobs
+    for array, _, task in jobs:
+        assert f"of slurm job {array}_{task})".encode() in desk.read(f"out/log.{task}")
     forget(cluster)
 
 

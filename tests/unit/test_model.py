@@ -18,6 +18,7 @@ CODES = {
     "Impossible": 122,
     "SchedulerError": 123,
     "NoAnswerError": 123,
+    "NotYours": 123,
     "DeadlineError": 124,
     "RuntimeFailed": 125,
     "OutOfMemory": 137,

@@ -143,7 +143,7 @@ def _on_paper(spec: JobSpec) -> Layout:
 
 def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, ...], str]:
     by_name = {node.name: node for node in allocation.nodes}
-    chosen, why = allocation.nodes, f"all of {allocation.scheduler} job {allocation.job}"
+    chosen, why = allocation.nodes, f"all of {allocation.scheduler} job {allocation.called or allocation.job}"
     if allocation.scheduler in ("local", "hosts"):
         why = "this machine" if allocation.scheduler == "local" else "as named"
     out = set(nodeset.expand(want.exclude)) if want.exclude else set()
@@ -195,10 +195,11 @@ def _choose_ranks(
         return sum(slots), slots, "as given for each host"
     per_node = allocation.ntasks_per_node
     caps = (per_node,) * len(nodes) if per_node else None
+    job = f"job {allocation.called or allocation.job}"
     if allocation.ntasks is not None and len(nodes) == len(allocation.nodes):
-        return allocation.ntasks, caps, f"job {allocation.job} asked for {nodeset.counted(allocation.ntasks, 'task')}"
+        return allocation.ntasks, caps, f"{job} asked for {nodeset.counted(allocation.ntasks, 'task')}"
     if per_node is not None:
-        return per_node * len(nodes), caps, f"job {allocation.job} asked for {per_node} on each node"
+        return per_node * len(nodes), caps, f"{job} asked for {per_node} on each node"
     gpus_each = want.gpus_asked
     gpus = tuple(gpus_each or node.gpus for node in nodes)
     if all(gpus):

@@ -350,7 +350,7 @@ class Launch:
         if self.roster.gone and not self.cut_off:  # whichever exit code mpirun made of it
             raise self._failure(self.roster)
         if self.forward.preempted and not self.cut_off and (self.code == 0 or not self._is_over()):
-            self.screen.say(f"job {self.site.job} was preempted; its program ended with {self.code}")
+            self.screen.say(f"job {self.site.name} was preempted; its program ended with {self.code}")
             return Outcome(self.code, self.roster.counts, REQUEUED)
         # An mpirun that Slurm ends may exit with 0, and Slurm may have lost a silent node. Outside-in, Slurm may end
         # the program before it warns a guard.

@@ -266,7 +266,7 @@ class _Bringing:
         if self.roster.failed:
             raise self._failed()
         scheduler = SCHEDULERS[self.site.scheduler]
-        over = job_over(self.plan.spec, self.site.job, scheduler.ending(self.site), scheduler)
+        over = job_over(self.plan.spec, self.site, scheduler.ending(self.site), scheduler)
         if over is not None:
             raise over
         image, messages = self.plan.spec.container.image, " | ".join(self.noise[-3:]) or "without a message"

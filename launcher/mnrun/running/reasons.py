@@ -50,7 +50,7 @@ class Reasons:
     """The reasons of one launch. `scheduler` answers questions about its job."""
 
     def __init__(self, plan: Plan, site: Site, scheduler: Scheduler, environ: Mapping[str, str]) -> None:
-        self._plan, self._job, self._site, self._scheduler = plan, site.job, site, scheduler
+        self._plan, self._site, self._scheduler = plan, site, scheduler
         self._environ, self._since = environ, time.time()
 
     def not_ready(self, roster: Roster, messages: Sequence[str], code: int, late: bool) -> LaunchError:
@@ -114,7 +114,7 @@ class Reasons:
         if failed := [match[1] for line in messages if (match := NODE_FAILED.match(line))]:
             return NodeError(f"lost while the job ran: {nodeset.fold(failed)}", LEAVE_OUT.format(nodeset.fold(failed)))
         if state == "NODE_FAIL":
-            return NodeError(f"a node of job {self._job} failed")
+            return NodeError(f"a node of job {self._site.name} failed")
         words = " | ".join(messages[-3:]) or "without a message"
         if guards := nodeset.fold(node for line in messages for node in killed(line, messages)):
             return NodeError(f"{guards}: {GUARD_KILLED} ({words})", WHO_KILLS)
@@ -130,13 +130,14 @@ class Reasons:
         return NodeError(f"{nodeset.fold(nodes)}: lost while the job ran") if sure else None
 
     def _over(self, state: str) -> LaunchError | None:
-        return job_over(self._plan.spec, self._job, state, self._scheduler)
+        return job_over(self._plan.spec, self._site, state, self._scheduler)
 
 
-def job_over(spec: JobSpec, job: str, state: str, scheduler: Scheduler) -> LaunchError | None:
+def job_over(spec: JobSpec, site: Site, state: str, scheduler: Scheduler) -> LaunchError | None:
     """Return the error for a job that the scheduler has ended in `state`, or None if it has not ended the job."""
+    job = site.name
     if state == "TIMEOUT":
-        limit = scheduler.time_limit(job)
+        limit = scheduler.time_limit(site.job)
         problem = f"job {job} reached its time limit" + (f" of {limit}" if limit else "")
         return DeadlineError(problem, f"ask for more with {'mnrun submit ' if spec.as_given else ''}--time")
     if state == "CANCELLED":

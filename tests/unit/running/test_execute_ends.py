@@ -9,7 +9,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import DeadlineError, JobEnded, LaunchError, NodeError, RuntimeFailed
-from mnrun.model import Outcome
+from mnrun.model import Outcome, Site
 from mnrun.nodes import kit
 from mnrun.running.reasons import job_over
 from mnrun.schedulers import SCHEDULERS
@@ -180,7 +180,7 @@ def test_a_job_that_ends_before_its_nodes_are_ready(launch: Launcher, slurm: Slu
 def test_the_time_limit_of_a_submitted_job() -> None:
     """The remedy is the verb by which it was submitted."""
     scheduler = SCHEDULERS["local"]
-    over = job_over(replace(build("./app"), as_given=True), "7", "TIMEOUT", scheduler)
+    over = job_over(replace(build("./app"), as_given=True), Site("slurm", "7"), "TIMEOUT", scheduler)
     assert str(over) == "job 7 reached its time limit; ask for more with mnrun submit --time"
 
 

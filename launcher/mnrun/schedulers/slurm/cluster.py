@@ -107,7 +107,8 @@ def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
     binds, here = _binds(release, environ), start(environ)
     inside, step = here.script != "", not scripted and scontrol.in_step(environ)
     found = Site("slurm", allocation.job, release, extra, gpus, binds, restart=here.restart, inside=inside, step=step)
-    return allocation, replace(found, script=here.id if scripted else "")
+    called = here.id if here.id != number else ""
+    return replace(allocation, called=called), replace(found, script=here.id if scripted else "", called=called)
 
 
 def site(environ: Mapping[str, str]) -> Site:

@@ -15,6 +15,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import NoAnswerError, SchedulerError
 from mnrun.model import Site
+from mnrun.planning import layout
 from mnrun.schedulers.model import Trace
 from mnrun.schedulers.slurm import cluster, scontrol
 from unit.samples import build, held, recorded
@@ -49,6 +50,15 @@ def test_the_job_that_we_are_in(slurm: dict[str, str]) -> None:
     allocation, site = cluster.current(environ)
     assert [node.name for node in allocation.nodes] == ["node01", "node02"]
     assert site == Site("slurm", "86", (24, 11), "--external-launcher", {"node01": 4, "node02": 1})
+
+
+def test_a_task_of_an_array_is_called_as_people_type_it(slurm: dict[str, str]) -> None:
+    """In what mnrun says of it. Slurm is asked by the task's own number (ux 1)."""
+    said, environ = recorded("gpus_per_task")
+    slurm.update({"srun": "slurm-wlm 24.11.5\n", "scontrol": said})
+    allocation, site = cluster.current({**environ, "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "2"})
+    assert (allocation.job, allocation.called, site.job, site.called) == ("86", "12_2", "86", "12_2")
+    assert layout.lay_out(build("./app"), allocation).why_nodes == "all of slurm job 12_2"
 
 
 def test_a_job_of_which_slurm_knows_nothing(slurm: dict[str, str]) -> None:
