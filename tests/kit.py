@@ -28,7 +28,7 @@ def main(target: str) -> None:
     }
     for name, text in kit.files(made, generated).items():
         path = Path(target) / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 

@@ -168,6 +168,14 @@ class Step:
     background: bool = False
 
 
+BOX = "box"  # the name of the part of the job's directory that containers see, and may change
+
+
+def box_dir(node_dir: str) -> str:
+    """Return the part of the job's directory that its containers see."""
+    return f"{node_dir}/{BOX}"
+
+
 @dataclass(frozen=True)
 class Plan:
     """All steps of a launch, before anything is done."""
@@ -188,6 +196,16 @@ class Plan:
 
     def step(self, phase: Phase) -> Step:
         return next(step for step in self.steps if step.phase is phase)
+
+    @property
+    def box_dir(self) -> str:
+        """Return the part of the job's directory that its containers see."""
+        return box_dir(self.node_dir)
+
+    @property
+    def mpirun_dir(self) -> str:
+        """Return the directory with the files of mpirun: with it in the container, or outside of all containers."""
+        return self.box_dir if self.spec.start.mode == "inside-out" else self.node_dir
 
 
 @dataclass(frozen=True)

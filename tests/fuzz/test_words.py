@@ -106,6 +106,7 @@ def test_files_come_back_from_the_kit(sh: Shell, tmp_path: Path, contents: dict[
 LATER = f"""LC_ALL=C
 {function("listen")}{function("text")}
 mnrun_silence= mnrun_beat=
+declare -A mnrun_later=()
 while listen; do
   {wrapper("guard.sh").partition("file | file+)")[2].partition(";;")[0]}
 done"""

@@ -53,7 +53,7 @@ def no_ssh(cluster: Cluster) -> Iterator[None]:
 def test_pipe_without_sshd_key_or_port(cluster: Cluster, desk: Desk, way: Way) -> None:
     """Every MPI runs where no node can reach another by ssh; and though these images have sshd, nowhere does one run,
     and there is no key of one."""
-    there = "pgrep -x sshd; ls /tmp/mnrun.*/key /tmp/mnrun.*/hostkey"
+    there = "pgrep -x sshd; ls /tmp/mnrun.*/box/key /tmp/mnrun.*/box/hostkey"
     text = f"mpirun {HELLO}\nfor node in node01 node02 node03 node04; do ssh -n $node '{{ {there}; }} 2>&1'; done"
     path = desk.put("job.sh", f"#!/bin/sh\n{text}\n", 0o755)
     result = cluster.mnrun(*way.words, "--script", path)
@@ -167,7 +167,7 @@ ssh -n node02 'sleep 600 & sleep 700' & far=$!
 until ssh -n node02 'pgrep -x sleep | wc -l' | grep -qx 2; do :; done
 kill $far; wait $far; echo "killed $?"
 while ssh -n node02 'pgrep -x "sleep|yes"' >/dev/null; do :; done
-ls -d /tmp/mnrun.*/ask.?????? 2>/dev/null || :
+ls -d /tmp/mnrun.*/box/ask.?????? 2>/dev/null || :
 """
 
 

@@ -130,8 +130,8 @@ def test_stranger_cannot_log_in(cluster: Cluster, bob: Stranger) -> None:
         for who, to in (("bob", "bob"), ("alice", "alice")):
             said = ssh(cluster, who, to, port)
             assert (said.code, "Permission denied (publickey)" in said.err) == (255, True), said
-        key = f"{place_of(cluster)}/key"
-        config = cluster.root(FIRST, "/usr/sbin/sshd", "-T", "-f", f"{place_of(cluster)}/sshd_config").splitlines()
+        key = f"{place_of(cluster)}/box/key"
+        config = cluster.root(FIRST, "/usr/sbin/sshd", "-T", "-f", f"{place_of(cluster)}/box/sshd_config").splitlines()
         off = ("passwordauthentication", "allowtcpforwarding", "x11forwarding")
         assert {f"{word} no" for word in off} <= {*config}, config
         assert "uid=1500(alice)" in ssh(cluster, "alice", "alice", port, "-i", key).out

@@ -44,6 +44,7 @@ SENTENCES = {  # for people: no program reads them
 # Files of wrappers/ with `eval`.
 EVALS = {
     "fetch.sh": "test_a_script_that_breaks_off_on_its_way",
+    "rank.sh": "test_a_rank_gets_the_changes_that_the_runtime_made",
     "start_node.sh": "test_words_reach_every_rank",
     "words.sh": "test_words_arrive_whatever_the_login_shell_is",
 }

@@ -2,14 +2,14 @@
 # shellcheck disable=SC1090,SC2154  # adverbs, and names of into.sh
 # into.sh runs this on the node with CONTEXT PLACE [ADVERB…] WORDS…. WORDS start a container runtime.
 # It removes the variables that leak from the host and its scheduler in this CONTEXT (launcher/mnrun/environment.py has
-# the rules). It adds the job's mark, and sets TMPDIR to PLACE in the node directory. Then it becomes WORDS.
+# the rules). It adds the job's mark, and sets TMPDIR to PLACE in `box`, which containers see. Then it becomes WORDS.
 # An ADVERB, `./NAME.sh`, changes the variables, or WORDS, which are its "$@". This shell sources it, which costs no
 # process.
 # A runtime starts where the user started mnrun, so that relative paths in its options and variables mean what they mean
 # there. Without a container, WORDS start in the job's directory, and rank.sh returns to the directory of its starter.
 mnrun_posix=(${POSIXLY_CORRECT+env "POSIXLY_CORRECT=$POSIXLY_CORRECT"}) # `set +o posix` unsets it, and it is for WORDS
 set -euo pipefail +o posix
-mnrun_context=$1 mnrun_place=$mnrun_here/$2
+mnrun_context=$1 mnrun_place=$mnrun_here/box/$2
 shift 2
 source ./job.sh
 source ./rules.sh

@@ -64,7 +64,8 @@ umask 077
   sed -n 's/^NSpid:.*[[:space:]]\([0-9]*\)$/export MNRUN_RANK_PID=\1/p' "/proc/$mnrun_pid/status"
   if [[ -t 0 && -n ${TERM-} ]]; then printf "export TERM='%s'\n" "${TERM//[^a-zA-Z0-9._+-]/}"; fi
 } >"enter.$$"
-mnrun_command=(sh -c "$mnrun_into" "$mnrun_here" entered.sh "enter.$$" "$mnrun_user" "$@")
+mv -fT -- "enter.$$" "box/enter.$$" # whatever a container has put there, this follows no link
+mnrun_command=(sh -c "$mnrun_into" "$mnrun_here/box" entered.sh "enter.$$" "$mnrun_user" "$@")
 mnrun_clean=(env -i "PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin" "HOME=$HOME" "MNRUN_JOB_ID=$mnrun_id" ${SLURM_JOB_ID+"SLURM_JOB_ID=$SLURM_JOB_ID"})
 
 if ((${#mnrun_boxes[@]})); then

@@ -14,7 +14,8 @@ if [[ $mnrun_stdin == rank ]]; then
   sh -c 'trap "" HUP INT QUIT TERM USR1 USR2 && exec cat >"$0"' "$mnrun_here/stdin" <&0 >/dev/null 2>&1 &
   exec </dev/null
 fi
-mnrun_own=("${mnrun_posix[@]}" sh -c '. ./pid.sh && mnrun_noted pid.head && exec "$@"' sh "$@") # the guard forwards signals to this program
+# shellcheck disable=SC2016  # its own words
+mnrun_own=("${mnrun_posix[@]}" sh -c '. ./pid.sh && mnrun_self && echo "$mnrun_process" >pid.head && exec "$@"' sh "$@") # the guard forwards signals to this program
 if [[ -n $mnrun_connect && $mnrun_shell == terminal ]]; then exec "${mnrun_own[@]}"; fi
 source ./memory.sh
 source ./detach.sh

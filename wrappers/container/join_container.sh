@@ -4,21 +4,22 @@
 # Apptainer takes as much CPU time to join a container as to start one. The owner of a user namespace may enter it, with
 # all that belongs to it (user_namespaces(7)), and nsenter does so at hardly any cost.
 
-changes() { # PID: Print shell lines for the changes that Apptainer made to the environment of the container's PID
+changes() { # PID: Set mnrun_changes to shell lines for Apptainer's changes to the environment of the container's PID
   # hold.env is the environment in which Apptainer began. These lines change that of a rank in the same way.
   # `own` has the names to leave alone: those that a shell sets (PWD … _), and those of Apptainer that differ because this
   # rank joins (BIND, SHARENS_MASTER).
   local pair name own='^(PWD|OLDPWD|SHLVL|_|E?UID|PPID|SHELLOPTS|BASHOPTS|BASH_VERSINFO|(APPTAINER|SINGULARITY)_(BIND|SHARENS_MASTER))$'
   local -A before=()
   local LC_ALL=C
+  mnrun_changes=''
   while IFS= read -rd '' pair; do before[${pair%%=*}]=${pair#*=}; done <hold.env
   while IFS= read -rd '' pair; do
     name=${pair%%=*} pair=${pair#*=}
     [[ $name =~ ^[A-Za-z_][A-Za-z0-9_]*$ && ! $name =~ $own ]] || continue
-    [[ -v before[$name] && ${before[$name]} == "$pair" ]] || printf "export %s='%s'\\n" "$name" "${pair//\'/\'\\\'\'}"
+    [[ -v before[$name] && ${before[$name]} == "$pair" ]] || mnrun_changes+="export $name='${pair//\'/\'\\\'\'}'"$'\n'
     unset "before[$name]"
   done <"/proc/$1/environ"
-  for name in "${!before[@]}"; do [[ $name =~ $own ]] || echo "unset $name"; done
+  for name in "${!before[@]}"; do [[ $name =~ $own ]] || mnrun_changes+="unset $name"$'\n'; done
 }
 
 by_nsenter() { # WORDS: Set mnrun_words to words that enter the container of Apptainer's WORDS
@@ -27,9 +28,9 @@ by_nsenter() { # WORDS: Set mnrun_words to words that enter the container of App
   shift 3 # apptainer -q exec
   [[ $1 != --no-home ]] || shift
   [[ $1 == --pwd && $3 == instance://* ]] && hash nsenter setpriv 2>/dev/null || return 1
-  read -r pid start _ <held && lives "$pid" "$start" && apart "$pid" && [[ " ${mnrun_flags[*]} " == *' -U '* ]] || return 1
-  changes "$pid" >"join.$$" || return 1
-  export mnrun_from=$2 mnrun_changes=join.$$ # into.sh and rank.sh read these
+  read -r pid start <held && outer "$pid" "$start" && apart "$pid" && [[ " ${mnrun_flags[*]} " == *' -U '* ]] || return 1
+  changes "$pid" && ((${#mnrun_changes} < 131000)) || return 1 # execve(2), MAX_ARG_STRLEN
+  export mnrun_from=$2 mnrun_changes # into.sh and rank.sh read these
   mnrun_words=(setpriv --no-new-privs nsenter --preserve-credentials -t "$pid" "${mnrun_flags[@]}" -- /bin/sh "${@:5}") # the fourth word is sh
 }
 

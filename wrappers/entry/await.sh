@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The launcher starts the head with this text on the first node, as `bash --norc -p -c AWAIT DIR WORDS…`. It becomes head.sh.
 # It waits for DIR, the job's directory, which this node's guard makes, and enters it as into.sh does.
-# Then it waits for the file `open`. The guard makes it once it has found all it needs. Now a process takes the guard's
-# pipe `gate` by a rename. The head takes it to start, and the guard takes it to end without a head.
+# Then it waits for the file `open`. The guard makes it once it has found all it needs. Now the process that makes the
+# file `gate` goes first: the head to start, or the guard to end without a head.
 # While this process waits, a signal is meant for the program, so it is only counted. Without a guard, a TERM or four
 # USR1 or USR2 end it. srun forwards no TERM, so the launcher sends USR1 again and again. A scheduler or a user may send
 # one or two of their own.
@@ -25,7 +25,8 @@ until cd -- "$0" 2>/dev/null && [ -O . ] && [ .. -ef "${0%/*}" ] && { read -r mn
   fi
   pause
 done
-until [ -e open ] && mv gate go 2>/dev/null; do
+set -C # a redirection makes a file, and takes none that is there
+until [ -e open ] && { : >gate; } 2>/dev/null; do
   if [ ! -e own ] || orphaned; then exit 0; fi # the guard has ended and removed its files
   pause
 done

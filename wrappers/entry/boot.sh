@@ -56,12 +56,12 @@ mnrun_unpack() { # Write the files of the kit. Return false where there is no ro
   local count name size text damaged="the kit was damaged on its way to this node" # a size counts bytes, as in the C locale
   read -rt "${MNRUN_WAIT:-3600}" count || exit 1
   [[ $count =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
-  mkdir bin out steady tmp shm serve hold heard || return 1
+  mkdir bin steady box box/{bin,out,tmp,shm,serve,hold,heard} || return 1
   for ((; count > 0; count--)); do
     # Under pdsh, a lease that breaks off does not end (lease.sh). So each read has a limit there. It has none under
     # Slurm, where bash would make two system calls for each byte.
     read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} name size || exit 1
-    [[ $name =~ ^((bin|out)/)?[a-z][A-Za-z0-9._-]*$ && $size =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
+    [[ $name =~ ^(box/)?((bin|out)/)?[a-z][A-Za-z0-9._-]*$ && $size =~ ^[0-9]+$ ]] || mnrun_fail "$damaged"
     text='' # bash 4.4 would read on to the end for a size of 0
     ((size == 0)) || IFS= read -r ${MNRUN_WAIT:+-t "$MNRUN_WAIT"} -N "$size" text || exit 1
     printf %s "$text" >"$name" || return 1

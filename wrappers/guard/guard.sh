@@ -18,6 +18,9 @@
 #     words - SIZE        SIZE bytes follow, which are for the commands in the node's container (pipe_demux.sh).
 #     ask NODE …          The line is for a command in the node's container (pipe_frames.sh).
 #     answer NODE …       The line is for the process here that asked.
+# Containers see the directory `box` alone, and may change everything in it. The guard opens its pipes and files there
+# before a container starts, and then neither runs, reads nor writes a file of `box`. Containers reach the guard by the
+# pipe `box/up` alone, and `admit` has the list of their words.
 # When the lease ends, the guard ends all processes of the job on this node and removes the node directory.
 # A TERM from the scheduler may be a warning (sbatch --signal, preemption). The guard tells the launcher, and the
 # launcher can ask the scheduler. The launcher ends the lease if the job is over.
@@ -50,12 +53,26 @@ mnrun_first='' # whether the head runs on this node
 [[ $mnrun_node != "${mnrun_nodes%%,*}" ]] || mnrun_first=1
 [[ -n $mnrun_first ]] || mnrun_joined='' # whether the head's container is the one of this node
 
-# The guard, the container and the ranks of this node all write to this pipe. Each line is shorter than PIPE_BUF, so the
-# kernel never mixes two writes (pipe(7)). The guard holds the pipe open for reading and writing. So no process blocks
-# when it opens the pipe (fifo(7)).
+# The guard and the processes of the job outside of containers write to the pipe `up`, and those in containers to
+# `box/up`. Each line is shorter than PIPE_BUF, so the kernel never mixes two writes (pipe(7)). The guard holds the pipes
+# open for reading and writing. So no process blocks when it opens one (fifo(7)).
+mnrun_at=${mnrun_inside:+box} mnrun_at=${mnrun_at:-.} # mpirun and its daemons run in containers, or on the node
 # An image may lack mkfifo. So the guard makes the pipes of the wrappers in the container, too.
-mkfifo up across idle there "ended.$mnrun_index" ${mnrun_first:+stdin gate ended} ${mnrun_joined:+asks} ${mnrun_overhear:+said}
-exec {mnrun_up}<>up
+mkfifo up idle box/up box/there "$mnrun_at/across" "box/ended.$mnrun_index" ${mnrun_first:+stdin "$mnrun_at/go" box/ended} \
+  ${mnrun_joined:+box/asks} ${mnrun_overhear:+box/said}
+[[ -z $mnrun_first || $mnrun_stdin != rank ]] || ln stdin box/stdin # the head opens it by the name that no container can change
+exec {mnrun_up}<>up {mnrun_mouth}<>box/up {mnrun_there}<>box/there {mnrun_across}<>"$mnrun_at/across"
+declare -A mnrun_later=() # files that come before `go`
+for mnrun_name in fabric.env master ${mnrun_inside:+nodes ssh_config}; do
+  exec {mnrun_file}>"box/$mnrun_name"
+  mnrun_later[box/$mnrun_name]=$mnrun_file
+done
+unshared() { # Close all these files in a process that becomes another program
+  local file
+  for file in "$mnrun_up" "$mnrun_mouth" "$mnrun_there" "$mnrun_across" "${mnrun_later[@]}" ${mnrun_go-} ${mnrun_hold-}; do
+    exec {file}>&-
+  done
+}
 say() { printf '%s\n' "$*" >&"$mnrun_up"; }
 
 identity() { # Set REPLY to the fact that identifies the image file: its size, and its header as one word
@@ -88,14 +105,41 @@ network() { # Report the facts of the node's networks to the launcher
   [[ -z $facts ]] || printf 'fact %s %s\n' "$mnrun_node" "$facts" 2>/dev/null || :
 }
 
+process() { # FILE PID BEGAN [NAMESPACE]: Note a process of the job, as it has told (pid.sh)
+  local about=${2# }
+  [[ -z $about ]] || echo "$about" 2>/dev/null >"$1" || true # the disk may be full
+}
+
+# The words of containers. A process that a container names counts only if it is the job's (processes.sh, outer).
+mnrun_process=' [0-9]{1,9} [0-9]+( pid:\[[0-9]+\])?'
+mnrun_words="^(rank [0-9]{1,9} [0-9]{1,9}($mnrun_process| ?)|pid [0-9]{1,9}$mnrun_process|(held|serve)$mnrun_process"
+mnrun_words+='|ended [0-9]{1,9} [0-9]{1,3}( told)?|ready( port=[0-9]{1,5})?|starter env)$'
+mnrun_commands='^(across|(ask|answer) [A-Za-z0-9._-]+ [0-9]+\.[0-9]+ (words|run|signal|took|got|eof|code|no) [ -~]*)$'
+
+admit() { # Hand on the words that containers may say, and no others
+  # A line has an end even where its writer gives it none.
+  local line
+  while IFS= read -r -n 2048 line <&"$mnrun_mouth"; do
+    if [[ $line =~ $mnrun_words ]]; then
+      say "$line"
+    elif [[ $line == 'fail '* ]]; then
+      say "${line//[[:cntrl:]]/ }"
+    elif [[ $line == closed && -e closing ]]; then
+      break
+    elif [[ -n $mnrun_inside && $mnrun_connect == pipe && $line =~ $mnrun_commands ]]; then
+      say "$line" # outside-in, a command would run on the node
+    fi
+  done
+}
+
 forward() { # Forward each line of the pipe to the launcher, with the node's name
-  local word rest facts line part='' across crossing=''
-  exec {across}<>across # commands that have data for another node write it there (pipe_frames.sh)
+  local word rest facts line part='' crossing='' gone='' command
+  # Commands that have data for another node write it to `across` (pipe_frames.sh).
+  command="^(ask|answer) ${mnrun_node//./\\.} [^ ]+ [0-9]+\\.[0-9]+ ((in|out|err)\\+? [0-9]+ [A-Za-z0-9+/=]*|(eof|code) [0-9a-z ]+)$"
   [[ -z $mnrun_beat ]] || trap '' PIPE
   # The container starts meanwhile.
   network
   address "$mnrun_host"
-  echo "$REPLY" >own.address || true # processes that start ranks on this node read it, too
   facts="host=$mnrun_host address=$REPLY"
   user_name
   facts+=" step=${SLURM_STEP_ID:-} user=${REPLY// /:}"
@@ -116,11 +160,22 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
     else
       part+=$line word=alive rest=''
     fi
-    if [[ $word == across ]]; then
-      [[ -n $crossing ]] || { grep --line-buffered -a . <&"$across" 2>/dev/null & crossing=$!; }
-      continue
-    fi
-    [[ $word == ready ]] && rest="$facts $rest"
+    case $word in
+      across)
+        [[ -n $crossing ]] || { grep --line-buffered -aE "$command" <&"$mnrun_across" 2>/dev/null & crossing=$!; }
+        continue
+        ;;
+      rank) # RANK SIZE PROCESS, or without the process
+        line=${rest#* }
+        process "pid.${rest%% *}" "${line#"${line%% *}"}"
+        rest="${rest%% *} ${line%% *}"
+        ;;
+      pid) process "pid.${rest%% *}" "${rest#* }" && continue ;;
+      held) process held "$rest" && continue ;;
+      serve) [[ -n $gone ]] || process pid.serve "$rest"; continue ;;
+      gone) rm -f pid.serve && gone=1 ;;
+      ready) rest="$facts $rest" ;;
+    esac
     [[ $word != ended || $rest != *' 137'* ]] || memory_note # note it before Slurm removes the step's control group
     if ! printf '%s %s %s\n' "$word" "$mnrun_node" "$rest" 2>/dev/null; then
       kill -HUP $$ # the launcher's end of the pipe is closed
@@ -177,7 +232,7 @@ check() { # Check the node's requirements before anything starts
       *) [[ -e $what ]] || { say "fail the $kind $what is not there"; return 1; } ;;
     esac
   done <needs
-  [[ $mnrun_gpu_bind != closest ]] || bash -p ./gpu_numa.sh >near 2>/dev/null ||
+  [[ $mnrun_gpu_bind != closest ]] || bash -p ./gpu_numa.sh >box/near 2>/dev/null ||
     { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest needs it"; return 1; }
 }
 
@@ -237,13 +292,12 @@ pass_on() { # SIGNAL: Forward it to the program
 
 begin() { # Let the programs of this node's ranks begin
   # Each rank takes one line (rank.sh). There are more lines than a node has ranks, and any pipe holds them (pipe(7)).
-  exec {mnrun_there}<>there
   printf -v REPLY '%4000s' ''
   echo "${REPLY// /$'\n'}" >&"$mnrun_there"
 }
 
 end() { # End the program, through its mpirun where there is one
-  if [[ -e pid.head && -n $mnrun_by_mpi && ! -e without_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
+  if [[ -e pid.head && -n $mnrun_by_mpi && ! -e box/without_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
 }
 
 warned() { # Handle a TERM: warn the program, and tell the launcher
@@ -271,8 +325,8 @@ sent() { # SIGNAL: Forward a signal that the scheduler sent to this step
 box() { # WORDS: Run a container. Its standard input is a pipe from the guard, so it ends with the guard
   deaf
   exec {mnrun_life}>&-
-  [[ -z ${mnrun_hold-} ]] || exec {mnrun_hold}>&-
-  exec {mnrun_go}>&- {mnrun_up}>&- >>serve.log 2>&1
+  unshared
+  exec >>serve.log 2>&1
   if [[ -n ${mnrun_locale-} ]]; then LC_ALL=$mnrun_locale; else export -n LC_ALL; fi
   export -n mnrun_locale
   detach "$@"
@@ -285,7 +339,10 @@ box() { # WORDS: Run a container. Its standard input is a pipe from the guard, s
 
 dismiss() { # Stop the head that came through the gate and waits for a go
   local pid start
-  if [[ -z $mnrun_first || -z ${mnrun_go-} ]] || { [[ -p gate ]] && mv gate closed 2>/dev/null; }; then return 0; fi # no head has come through, and none can now
+  [[ -n $mnrun_first && -n ${mnrun_go-} ]] || return 0
+  set -C
+  if { : >gate; } 2>/dev/null; then return 0; fi # no head has come through, and none can now
+  set +C
   [[ -n ${mnrun_went-} ]] || echo stop >&"$mnrun_go"
   for _ in {1..100}; do
     if { read -r pid start <pid.head; } 2>/dev/null && { [[ -n ${mnrun_went-} ]] || ! lives "$pid" "$start"; }; then break; fi
@@ -317,9 +374,13 @@ enclosed() { # Test whether all other processes of the job on this node run in a
 }
 
 used() { # Report the networks between nodes that the ranks used
-  local line heard=(heard/*)
-  [[ -e ${heard[0]} ]] || return 0
-  while read -r line; do say "used $line"; done < <(timeout 10 bash -p ./transport_read.sh "${heard[@]}" 2>/dev/null)
+  # Containers have written these files, and have ended. So no file becomes another one meanwhile.
+  local file line heard=() lines=()
+  [[ ! -L box/heard ]] || return 0
+  for file in box/heard/*; do [[ ! -f $file || -L $file ]] || heard+=("$file"); done
+  ((${#heard[@]})) || return 0
+  mapfile -t -n 64 lines < <(timeout 10 bash -p ./transport_read.sh "${heard[@]:0:4096}" 2>/dev/null)
+  for line in "${lines[@]}"; do say "used ${line//[[:cntrl:]]/}"; done
 }
 
 outlast() { # PID: Wait for the end of a box
@@ -345,10 +406,12 @@ finish() {
   fi
   forget_keys # first, in case a later command fails
   dismiss
-  for file in alone.*; do [[ ! -e $file ]] || say "alone ${file#*.}"; done
+  for file in box/alone.*; do [[ ! $file =~ ^box/alone\.[0-9]{1,9}$ ]] || say "alone ${file#*.}"; done
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
   if enclosed; then mnrun_enclosed=1; fi
   sweep_all
+  { kill -0 "$mnrun_admitting" && echo closed >&"$mnrun_mouth"; } 2>/dev/null
+  wait "$mnrun_admitting"
   used
   for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do outlast "$pid"; done
   say "bye $mnrun_left"
@@ -371,13 +434,18 @@ fi
 trap - PIPE
 
 echo "$mnrun_node" >self
-echo "$mnrun_index" >index
+echo "$mnrun_index" >box/index
+echo "$mnrun_node" >box/self
+read -r _ mnrun_maker <own
+echo "$mnrun_here/box $mnrun_maker" >box/own
 forward {mnrun_life}>&- &
 mnrun_forwarder=$!
+admit {mnrun_life}>&- &
+mnrun_admitting=$!
 trap finish EXIT
 trap 'exit 143' INT HUP
 trap warned TERM
-if [[ ! -e in_step ]]; then # a launcher that is a task of a step receives these signals too, and passes them on
+if [[ ! -e $mnrun_at/in_step ]]; then # a launcher that is a task of a step receives these signals too, and passes them on
   trap 'sent USR1' USR1
   trap 'sent USR2' USR2
 fi
@@ -408,9 +476,10 @@ if [[ -z $mnrun_no_gpu ]] && command -v nvidia-smi >/dev/null; then
   topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
   mnrun_asking=$!
 fi
+[[ -z $mnrun_joined ]] || exec {mnrun_asks}<>box/asks
 if [[ -n $mnrun_first ]]; then
-  exec {mnrun_go}<>gate
-  : >open # the head waits for this file, and renames `gate` to `go`
+  exec {mnrun_go}<>"$mnrun_at/go"
+  : >open # the head waits for this file, and makes `gate`
 else
   exec {mnrun_go}>/dev/null
 fi
@@ -423,8 +492,8 @@ if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then
   fi
   set -- bash --norc -p -c "$mnrun_into" "$mnrun_here" clean_env.sh inside-bare serve sh -c "$mnrun_into" "$mnrun_here" worker.sh
 fi
-if [[ -n $mnrun_joined ]]; then # head.sh starts the container of this node, in which wait_go.sh starts worker.sh
-  exec {mnrun_asks}<>asks
+if [[ -n $mnrun_joined ]]; then
+  : # head.sh starts the container of this node, in which wait_go.sh starts worker.sh
 elif (($#)); then
   coproc mnrun_box { box "$@"; }
   mnrun_asks=${mnrun_box[1]}
@@ -435,7 +504,7 @@ fi
 mnrun_part=''
 while listen; do
   case $mnrun_word in
-    ask | answer) if [[ -n ${mnrun_filter-} ]]; then route; else mnrun_line="$mnrun_word $mnrun_name $mnrun_data"; source ./pipe_demux.sh; fi ;;
+    ask | answer) mnrun_line="$mnrun_word $mnrun_name $mnrun_data"; source ./pipe_demux.sh ;;
     words)
       text || break
       [[ -z ${mnrun_asks-} ]] || printf %s "$REPLY" >&"$mnrun_asks" || true
@@ -444,14 +513,15 @@ while listen; do
       text || break
       mnrun_part+=$REPLY
       if [[ $mnrun_word == file ]]; then
-        printf %s "$mnrun_part" >"$mnrun_name" # the job reads it after `go`
+        mnrun_file=${mnrun_later[$mnrun_name]-} # the job reads it after `go`
+        if [[ -n $mnrun_file ]]; then printf %s "$mnrun_part" >&"$mnrun_file"; else printf %s "$mnrun_part" >"$mnrun_name"; fi
         mnrun_part=''
       fi
       ;;
     go)
       mnrun_went=1
       echo go >&"$mnrun_go"
-      [[ $mnrun_connect != pipe || $mnrun_nodes != *,* ]] || source ./pipe_demux.sh
+      [[ -n ${mnrun_filter-} || $mnrun_connect != pipe || $mnrun_nodes != *,* ]] || source ./pipe_demux.sh
       [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
       ;;
     there) begin ;;

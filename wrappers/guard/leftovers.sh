@@ -22,7 +22,7 @@ remains() { # Remove the remains of ended jobs, and print each directory
     ( # the subshell enters the directory
       is_left "$place" || exit 0
       [[ ! -e stop.sh ]] || bash --norc -p -c "$mnrun_into" "$place" stop.sh
-      [[ ! -O . || ! . -ef $place ]] || rm -rf -- "$place"
+      [[ ! -O . || ! . -ef $place ]] || rm -rf --one-file-system -- "$place"
       echo "$place"
     ) </dev/null 2>/dev/null || true
   done

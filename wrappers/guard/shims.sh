@@ -15,18 +15,18 @@ shims() { # Make shims in steady/ for the programs by which a runtime keeps imag
   done
 }
 
-executable() { # DIR: Make the programs of bin/, out/ and steady/ executable
+executable() { # DIR: Make the programs of bin/, which mpirun starts, of box/out/ and of steady/ executable
   # If they cannot be executed here (noexec), they are moved to DIR and linked. If DIR is noexec too, worker.sh fails
   # with a message.
-  local place
+  local place bin=${mnrun_inside:+box/}bin
   shopt -s nullglob
-  chmod 700 bin/* out/* steady/*
+  chmod 700 "$bin"/* box/out/* steady/*
   shopt -u nullglob
-  [[ ! -x bin/ssh ]] || return 0 # the kernel says whether it can be executed
-  for place in bin out steady; do
+  [[ ! -x $bin/ssh ]] || return 0 # the kernel says whether it can be executed
+  for place in "$bin" box/out steady; do
     cp -r "$place" "$1"
     rm -r "$place"
-    ln -s "$1/$place" "$place"
+    ln -s "$1/${place#box/}" "$place"
   done
-  [[ -x bin/ssh ]] || rm -r "$1/steady" # without shims the runtime finds the node's own programs
+  [[ -x $bin/ssh ]] || rm -r "$1/steady" # without shims the runtime finds the node's own programs
 }

@@ -11,7 +11,8 @@ source ./processes.sh
 mnrun_shm=/dev/shm/${mnrun_here##*/}
 
 forget_keys() { # Remove the job's keys, if it has any
-  [[ ! -e key && ! -e hostkey ]] || rm -f key hostkey
+  local place
+  for place in {,box/}{key,hostkey}; do [[ ! -e $place ]] || rm -f "$place" || true; done
 }
 
 alive() { # Set mnrun_alive to the job's live processes of this user
@@ -125,8 +126,20 @@ beside() { # DIRECTORY: Test whether a directory that lies beside the node direc
   [[ -O $1 && ! -L $1 && -d $1 ]]
 }
 
+unmount() { # Unmount the FUSE file systems that programs have left below the job's directories
+  local line place lines
+  mapfile -t lines </proc/self/mountinfo
+  for line in "${lines[@]}"; do
+    place=${line#* * * * } place=${place%% *} # the fifth field, with blanks and backslashes as octal numbers (proc(5))
+    [[ $place == "$mnrun_here"/* || $place == "$mnrun_shm"/* ]] || continue
+    printf -v place %b "${place//\\/\\0}"
+    fusermount3 -uz "$place" || fusermount -uz "$place" || true
+  done 2>/dev/null
+}
+
 wipe() { # Remove the job's files and directories on this node
   local parent step place doomed=() places=("$mnrun_here.lease")
+  unmount
   { read -r _ parent <holder; } 2>/dev/null && unname "$parent"
   if { read -r step <pmix; } 2>/dev/null; then
     places+=("/tmp/spmix_appdir_${EUID}_${SLURM_JOB_ID-}.$step" "/tmp/spmix_appdir_${SLURM_JOB_ID-}.$step")
@@ -138,10 +151,11 @@ wipe() { # Remove the job's files and directories on this node
   done
   if [[ -n $mnrun_keep ]]; then
     # The environment files may hold secrets. Without `own`, leftovers.sh leaves the directory alone.
-    rm -f {key,hostkey,user.env,session.env,launch.env,hold.env,own} join.* enter.*
+    rm -f {,box/}{key,hostkey,user.env,session.env,launch.env} hold.env own {,box/}enter.* || true
   elif [[ -O . && . -ef $mnrun_here ]]; then # the directory still has this name
     doomed+=("$mnrun_here")
   fi
   # A removal that failed halfway has taken `own`, and no later launch would know the rest.
-  ((${#doomed[@]} == 0)) || rm -rf -- "${doomed[@]}" || { [[ . -ef $mnrun_here ]] && rm -rf -- "$mnrun_here"; }
+  ((${#doomed[@]} == 0)) || rm -rf --one-file-system -- "${doomed[@]}" ||
+    { [[ . -ef $mnrun_here ]] && rm -rf --one-file-system -- "$mnrun_here"; }
 }

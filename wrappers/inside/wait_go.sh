@@ -15,7 +15,7 @@ read -r mnrun_word <go || exit 1 # the guard holds this pipe open. Its end is th
 if [ "$mnrun_word" != go ]; then exit 0; fi # a node is not ready, and the launcher names it
 trap - TERM USR1 USR2
 . ./launch.env
-if command -v sbatch >/dev/null; then PATH=$mnrun_here/out:$PATH; fi
+if [ -n "$mnrun_inside" ] && command -v sbatch >/dev/null; then PATH=$mnrun_here/out:$PATH; fi
 umask "$mnrun_umask"
 cd "$mnrun_begin"
 if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then

@@ -2,7 +2,7 @@
 # into.sh runs this as the first process in the container of a node that waits for mpirun. The node's guard holds its
 # standard input, and it ends with that.
 # It saves the container's environment for later processes, and starts the job's sshd or announces the pipe.
-# Standard input carries the lines of pipe_frames.sh for this node, each with the asking node in front.
+# Standard input carries the lines of pipe_frames.sh for this node: `ask|answer NODE ID KIND …`, from the other node.
 # It never waits for a command, so no command waits for another.
 set -eu
 . ./job.sh
@@ -15,7 +15,8 @@ export PATH
 if [ -n "${BASH_VERSINFO-}" ]; then export -n BASHOPTS BASH_VERSINFO EUID PPID SHELLOPTS UID; fi
 export -p >session.env
 mnrun_namespace
-mnrun_noted pid.serve "$mnrun_names"
+mnrun_self
+echo "serve $mnrun_process" 1<>up
 case $mnrun_nodes in
   *,*)
     if [ ! -x ./bin/ssh ]; then # the nodes reach each other by this program
@@ -40,12 +41,10 @@ case $mnrun_connect in
   pipe) echo ready 1<>up ;;
 esac
 
-hand() { # TO LINE: Write LINE to the pipe TO, if a process still holds its other end
-  if [ -p "$1" ]; then
-    echo "$2" 1<>"$1"
-    [ -p "$1" ] || rm -f "$1" # the pipe had gone, and the redirection has made a file
-  fi 2>/dev/null || :
-}
+hand() { # TO LINE: Write LINE to the pipe TO. Return false if no process holds its other end any more
+  [ -p "$1" ] && echo "$2" 1<>"$1" || return 1
+  [ -p "$1" ] || { rm -f "$1" && return 1; } # the pipe had gone, and the redirection has made a file
+} 2>/dev/null
 
 # shellcheck disable=SC2013  # pids
 below() { # PID: Stop PID and all its descendants, and print them
@@ -63,8 +62,11 @@ umask 077
 # A shell without a terminal starts background processes that ignore SIGINT and SIGQUIT. An image's env may be able to
 # restore them for the user's command. In other images a Ctrl-C arrives as TERM.
 plain=unknown
-while read -r node id kind data; do
-  box=run.$node.$id
+while read -r word node id kind data; do
+  case $word in
+    ask) box=run.$node.$id reader=$box.in ;;
+    *) box=ask.$id reader=$box.back ;;
+  esac
   case $kind in
     words) printf '%s\n' "$data" >>"$box.words" || : ;; # the disk may be full, and pipe_serve.sh reports it
     run)
@@ -83,13 +85,16 @@ while read -r node id kind data; do
       case $plain$data in INT | QUIT) data=TERM ;; esac
       if ! { read -r state <"$box.run" && [ "$state" = runs ]; } 2>/dev/null; then continue; fi
       echo "$data" >"$box.stop" || :
-      hand "$box.room.out" stop
-      hand "$box.room.err" stop
+      hand "$box.room.out" stop || :
+      hand "$box.room.err" stop || :
       if { read -r pid <"$box.pid"; } 2>/dev/null; then
         pids=$(below "$pid")
         # shellcheck disable=SC2086  # words
         { kill -s "$data" $pids; kill -s CONT $pids; } 2>/dev/null || :
       fi
       ;;
+    took) hand "$box.room.$data" 1 || : ;;
+    got) hand "$box.room" "$data" || : ;;
+    *) hand "$reader" "$kind $data" || case $kind in in | out | err) rm -f "$box.$kind.$data" ;; esac ;;
   esac
 done

@@ -1,11 +1,12 @@
-# shellcheck shell=sh
-# Wrappers around the job's processes source this file. A process notes its pid and its start time (proc(5), stat,
-# field 22), which distinguishes it from a later process with that pid. In a container it notes its pid namespace, too.
+# shellcheck shell=sh disable=SC2034
+# Wrappers around the job's processes source this file. A process tells the guard its pid and its start time (proc(5),
+# stat, field 22), which distinguishes it from a later process with that pid. In a container it tells its pid namespace, too.
 
-mnrun_noted() { # FILE [NAMESPACE]: Note this shell, and so the program that it becomes
+mnrun_self() { # Set mnrun_process to what identifies this shell, and so the program that it becomes
+  # Set mnrun_names first, where the container may have pids of its own.
   # Blanks separate the fields. The second is the name of this shell, which has none.
   read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ mnrun_began _ <"/proc/$$/stat" || mnrun_began=0
-  echo "$$ $mnrun_began ${2-}" >"$1"
+  mnrun_process="$$ $mnrun_began${mnrun_names:+ $mnrun_names}"
 }
 
 mnrun_namespace() { # Set mnrun_names to the pid namespace of this shell, as readlink prints it

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
-# Wrappers on the node source this file. It reads processes from /proc.
+# shellcheck shell=bash disable=SC2154  # job.sh
+# Wrappers on the node source this file, after job.sh. It reads processes from /proc.
 # A process may have any name, also with newlines and brackets. So the functions read one file at a time. They take
 # the pid from the directory's name, and the fields from after the last `)` (proc(5), stat).
 
@@ -107,17 +107,32 @@ boxed() { # PID BEGAN: Set REPLY to the node's pid of that process in a containe
   return 1
 }
 
-outer() { # PID BEGAN [NAMESPACE]: Set REPLY to the node's pid of the process with this PID in its container
-  # Return false where the process has ended.
+bears() { # PID: Test whether a process has the job's mark in its environment
+  local pair pairs=()
+  { mapfile -d '' -t pairs <"/proc/$1/environ"; } 2>/dev/null || true
+  for pair in "${pairs[@]}"; do [[ $pair != "MNRUN_JOB_ID=$mnrun_id" ]] || return 0; done
+  return 1
+}
+
+ours() { # PID: Test whether a process is the job's, by its mark or by a session
+  # The name of a process comes from a container, which could name any.
   local pid
-  if [[ ${3-} == pid:* && $1 =~ ^[0-9]+$ ]]; then
-    if boxed "$1" "$2"; then return 0; fi
-    # The containers of an engine are no descendants of the job's processes.
+  if bears "$1"; then return 0; fi
+  leaders
+  below "${mnrun_leaders[@]}"
+  for pid in "${mnrun_below[@]}"; do [[ $pid != "$1" ]] || return 0; done
+  return 1
+}
+
+outer() { # PID BEGAN [NAMESPACE]: Set REPLY to the node's pid of the job's process with this PID in its container
+  # Return false where the process has ended, or is not the job's.
+  local pid
+  if lives "$1" "$2" && ours "$1"; then REPLY=$1 && return 0; fi
+  if [[ $1 =~ ^[0-9]+$ ]] && boxed "$1" "$2"; then return 0; fi
+  if [[ $1 =~ ^[0-9]+$ && ${3-} == pid:* ]]; then # the containers of an engine are no descendants of the job's processes
     while IFS=/ read -r _ _ pid _; do
-      if numbered "$pid" "$1" "$2"; then REPLY=$pid && return 0; fi
+      if numbered "$pid" "$1" "$2" && bears "$pid"; then REPLY=$pid && return 0; fi
     done < <(find /proc/[0-9]*/ns/pid -maxdepth 0 -lname "pid:\\[${3//[!0-9]/}\\]" 2>/dev/null)
-  elif [[ -z ${3-} ]] && lives "$1" "$2"; then
-    REPLY=$1 && return 0
   fi
   REPLY=''
   return 1

@@ -42,13 +42,6 @@ release() { # End the last background process, unless it was waited for
   if [ "${!-}" != "$waited" ]; then kill -KILL "$!"; fi 2>/dev/null
 }
 
-late() { # STREAM…: Set `late` to the messages of these streams that may come while `rm` already has its names
-  late=''
-  for stream; do
-    for slot in 0 1 2 3 4 5 6 7; do late="$late $box.$stream.$slot"; done # WINDOW
-  done
-}
-
 follow() { # WORDS…: Send WORDS behind the data
   echo across 1<>"$here/up" # the guard reads `across` after the first such word
   echo "$word $self $way $*" 1<>"$here/across"

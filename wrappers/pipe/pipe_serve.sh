@@ -101,12 +101,11 @@ code=$?
 if [ -n "$feeder" ] && [ ! -e "$box.fed" ]; then
   kill -KILL "$feeder"
   wait "$feeder" # until its end, it may write `fed`
+  rm -f "$box.in" # from now on, worker.sh removes each message that comes
 fi 2>/dev/null
 out=0
 read -r out <"$box.count"
 close
 if [ "$out $sent" = '0 0' ]; then say "code $code 0 0"; else follow "code $code $out $sent"; fi
-late ${input:+in}
 export LC_ALL=C
-# shellcheck disable=SC2086  # names
-exec rm -f "$box".* $late
+exec rm -f "$box".*

@@ -93,13 +93,12 @@ leave() { # CODE: Remove the files and exit with CODE
     echo stop >&4 # a signal just before a `read` does not end it
     wait "$sender" # until its end, it writes files
   fi 2>/dev/null
-  late out err
-  # shellcheck disable=SC2086  # names
-  rm -f "$box".* $late
+  rm -f "$box".*
   exit "$1"
 }
 end() { # SIGNAL: Forward SIGNAL, which ends this ssh, to the command
   say "signal $1"
+  rm -f "$box.back" # from now on, worker.sh removes each message that comes
   leave 255
 }
 mind() { # Trap the signals that end ssh

@@ -44,8 +44,8 @@ exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # each open waits for its reader
 # The inner shell notes its own pid, so that signals reach the program and not this shell. Standard error is /dev/null
 # here, so that this shell does not print `Terminated`.
 {
-  sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; read -r _ _ mnrun_names <"$1"; mnrun_noted "$1" "$mnrun_names"; shift 2; exec "$@"' \
-    "$mnrun_here" "$mnrun_here/pid.$mnrun_rank" "$mnrun_pipe" "$@"
+  sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; mnrun_namespace; mnrun_self; echo "$mnrun_process" >"$0/pid.$1"; echo "pid $1 $mnrun_process" 1<>"$0/up"; shift 2; exec "$@"' \
+    "$mnrun_here" "$mnrun_rank" "$mnrun_pipe" "$@"
 } 2>/dev/null
 mnrun_code=$?
 trap '' PIPE # the readers may have gone

@@ -30,7 +30,7 @@ case $mnrun_starter in
       export RANK="$mnrun_rank" WORLD_SIZE="$mnrun_size" LOCAL_RANK="$mnrun_local" NODE_RANK="$mnrun_index"
       [ -z "$mnrun_each" ] || export LOCAL_WORLD_SIZE="$mnrun_each"
     fi
-    if [ -e "$mnrun_here/master" ]; then # not where rank 0 may be on another node than the first
+    if [ -s "$mnrun_here/master" ]; then # not where rank 0 may be on another node than the first
       read -r MASTER_ADDR MASTER_PORT <"$mnrun_here/master"
       export MASTER_ADDR MASTER_PORT
     fi ;;

@@ -2,7 +2,7 @@
 # Every rank starts as `rank.sh WORDS…` inside its container, by srun, mpirun or start_node.sh.
 # It sets the job's environment and reports the rank to the guard. Then it becomes the user's program.
 # So the exit codes 126 and 127 are the shell's.
-# shellcheck disable=SC1090,SC2154  # join_container.sh writes one of the sourced files, and into.sh has set names
+# shellcheck disable=SC2154  # into.sh and join_container.sh have set names
 case $0 in
   */rank.sh) mnrun_here=${0%/*} ;; # a process of the job has started it by its name
   *) cd "$mnrun_back" || exit 1 ;; # into.sh has started it
@@ -14,7 +14,7 @@ fi
 . "$mnrun_here/job.sh"
 . "$mnrun_here/pid.sh"
 if [ -n "${mnrun_changes-}" ]; then # nsenter has entered the container, and does not know its variables
-  . "$mnrun_here/$mnrun_changes"
+  eval "$mnrun_changes"
   unset mnrun_changes
 fi
 if [ "$mnrun_starter" = auto ]; then # start_node.sh marks its ranks, and an mpirun does not
@@ -76,11 +76,14 @@ if [ "$mnrun_starter" = mpirun ] && [ -z "$mnrun_inside" ]; then
   # Without them it is rank 0 of 1.
   export "SLURM_JOBID=${SLURM_JOB_ID-0}" SLURM_STEP_ID=0 "SLURM_NODELIST=$mnrun_nodes"
 fi
-if [ -n "$mnrun_connect" ]; then
-  mnrun_namespace
-  mnrun_noted "$mnrun_here/pid.$mnrun_rank" "$mnrun_names"
+mnrun_process=''
+if [ "$mnrun_starter" != srun ]; then
+  mnrun_names=''
+  if [ -n "$mnrun_inside" ]; then mnrun_namespace; fi
+  mnrun_self
+  if [ "$mnrun_starter" = env ]; then echo "$mnrun_process" >"$mnrun_here/pid.$mnrun_rank"; fi # start_node.sh ends it
 fi
-echo "rank $mnrun_rank $mnrun_size" 1<>"$mnrun_here/up"
+echo "rank $mnrun_rank $mnrun_size $mnrun_process" 1<>"$mnrun_here/up"
 # Open MPI writes its parameters into this file only as rank 0. A file of any other rank shows that the rank took
 # itself for rank 0 of 1. The guard looks for such files at the end.
 if [ -n "$mnrun_by_mpi" ] && [ "$mnrun_rank" != 0 ] && [ -z "${OMPI_MCA_mpi_show_mca_params-}" ]; then
@@ -143,10 +146,7 @@ if [ -n "$mnrun_why" ]; then
 fi
 if [ "$mnrun_local" = 0 ]; then set -- sh "$mnrun_here/transport_debug.sh" "$@"; fi
 if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
-if [ "$mnrun_starter" != srun ]; then
-  if [ -z "$mnrun_inside" ]; then mnrun_noted "$mnrun_here/pid.$mnrun_rank"; fi
-  exec "$@"
-fi
+if [ "$mnrun_starter" != srun ]; then exec "$@"; fi
 
 # srun's exit code is the highest of all ranks, also of those that srun itself ended (srun(1), RETURN VALUE). So each rank
 # reports `ended` below, and the launcher sees which one ended first, and which ones had a TERM by then.
@@ -155,7 +155,7 @@ trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_term=1 TERM
 mnrun_term=''
 if [ "${PMI_FD-}" != 9 ]; then exec 9>&2 2>/dev/null; fi # Slurm's pmi2 chooses the number of its open file
-sh -c '[ "${PMI_FD-}" = 9 ] || exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_noted "$0/pid.$1"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
+sh -c '[ "${PMI_FD-}" = 9 ] || exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_self; echo "pid $1 $mnrun_process" 1<>"$0/up"; shift; exec "$@"' "$mnrun_here" "$mnrun_rank" "$@"
 mnrun_code=$?
 echo "ended $mnrun_rank $mnrun_code${mnrun_term:+ told}" 1<>"$mnrun_here/up"
 exit $mnrun_code

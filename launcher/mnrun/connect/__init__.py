@@ -17,8 +17,8 @@ class Connect(Protocol):
 
     KEYED: bool  # whether it needs keys made for the job
 
-    def files(self, node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
-        """Return name -> text of the files that every node gets once all are ready."""
+    def files(self, place: str, workers: Sequence[Worker]) -> dict[str, str]:
+        """Return name -> text of the files that every node gets in the directory `place` once all are ready."""
 
 
 CONNECTS: dict[str, Connect] = {"ssh": ssh, "pipe": pipe}

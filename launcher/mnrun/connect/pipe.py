@@ -12,7 +12,7 @@ from mnrun.model import Worker
 KEYED = False
 
 
-def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
+def files(place: str, workers: Sequence[Worker]) -> dict[str, str]:
     """Return the file `nodes`: a line for each worker, with its possible names, the scheduler's name first."""
     names = (dict.fromkeys(filter(None, (worker.name, worker.host, worker.address))) for worker in workers)
     return {"nodes": "".join(f"{' '.join(line)}\n" for line in names)}

@@ -13,7 +13,7 @@ from mnrun.model import Worker
 KEYED = True
 
 
-def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
+def files(place: str, workers: Sequence[Worker]) -> dict[str, str]:
     """Return ssh_config with a Host block for each worker: its address and its port."""
     hosts: tuple[dict[str, object], ...] = tuple(
         {
@@ -25,4 +25,4 @@ def files(node_dir: str, workers: Sequence[Worker]) -> dict[str, str]:
         }
         for w in workers
     )
-    return {"ssh_config": render("ssh_config", dir=node_dir, hosts=hosts)}
+    return {"ssh_config": render("ssh_config", dir=place, hosts=hosts)}

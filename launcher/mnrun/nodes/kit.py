@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from mnrun import environment, nodeset
-from mnrun.files import BASH, lean, wrapper, wrappers
+from mnrun.files import BASH, wrapper
 from mnrun.files import spoken as spoken
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.model import Command, Layout, Phase, Plan, Words
@@ -19,13 +19,11 @@ from mnrun.mpi import MPIS, WITHOUT_MPI, Places, openmpi, rank_settings
 from mnrun.mpi import environment as mpi_environment
 from mnrun.mpi import starter as mpi_starter
 from mnrun.nodes import place
+from mnrun.nodes.sides import boxed, by_mpirun, node_wrappers
 
 SURVEY, ASKING, NODE, OFFERS = "survey.sh", "mpi_image.sh", "mpi_node.sh", "offers.sh"
 HOME, FACTS, FABRIC_FACTS, HOST_FACTS = "home.sh", "facts.sh", "network_facts.sh", "host_facts.sh"
 NETWORKS, CLEAN = "network_ask.sh", "clean.sh"
-# The folders of wrappers/ that every node of a job gets.
-SENT = ("lib", "guard", "container", "inside", "ranks", "network")
-
 BEAT = 5  # seconds between two heartbeats of a node without a scheduler
 PDSH_BEAT = 2  # the same under pdsh, where the heartbeat shows a node that mnrun is gone
 # A lease ends if it is silent for so many seconds. Slurm passes the end of a lease on, except if every process of the
@@ -181,15 +179,6 @@ def prepare_input(
     return b"%d\n%s" % (len(text), text)
 
 
-def node_wrappers(connect: Iterable[str]) -> dict[str, str]:
-    """Return name -> text of the wrappers that a node gets. `connect`: the ways between nodes that they serve."""
-    texts = {name: lean(path.read_text(encoding="utf-8")) for name, path in wrappers(*SENT, *connect).items()}
-    programs, sbatch = {name: texts.pop(name) for name in ("ssh", "mpirun")}, texts.pop("sbatch")
-    programs["ssh"] = texts.pop("pipe_ssh.sh", programs["ssh"])
-    programs.update(dict.fromkeys(("mpiexec", "prterun"), '#!/bin/sh\n. "${0%/*}/mpirun"\n'))
-    return {**texts, "out/sbatch": sbatch, **{f"bin/{name}": text for name, text in programs.items()}}
-
-
 def _idle(plan: Plan) -> Iterator[str]:
     """Yield the wrappers that this plan does not use. Each file costs a node 0.1 ms, and so do 2 kB of text."""
     kinds, words = {kind for kind, _ in plan.needs}, {word for step in plan.steps for word in step.argv}
@@ -202,6 +191,8 @@ def _idle(plan: Plan) -> Iterator[str]:
         yield "hold_container.sh"
     if plan.spec.resources.gpu_bind != "closest":
         yield from ("gpu_closest.sh", "gpu_numa.sh")
+    if plan.connect != "pipe":
+        yield "pipe_demux.sh"
     if not plan.spec.program.label:
         yield "label.sh"
     if not plan.spec.program.prompt:
@@ -285,26 +276,33 @@ def _starter(plan: Plan) -> str:
 
 
 def files(plan: Plan, extra: Mapping[str, str], pulse: bool = False) -> dict[str, str]:
-    """Return name -> text of everything in the kit. `pulse`: mnrun shows on the lease that it lives."""
-    texts, idle = node_wrappers(filter(None, [plan.connect])), set(_idle(plan))
+    """Return name -> text of everything in the kit.
+
+    `extra` has more files of mpirun, by their names. `pulse`: mnrun shows on the lease that it lives.
+    """
+    inside, rules = plan.mpirun_dir == plan.box_dir, environment.rules_script()
+    texts, idle = node_wrappers(plan.connect, inside), set(_idle(plan))
+    job, user = values(plan, pulse), FABRIC + UNBUFFERED + environment.exports(user_variables(plan))
+    mpirun = {**launch_files(plan), **extra}
+    if not inside and plan.connect:  # commands of mpirun's daemons run on the node, with the job's variables
+        mpirun["user.env"] = user
     return {
-        **{name: text for name, text in texts.items() if name not in idle},
-        "job.sh": values(plan, pulse),
-        "rules.sh": environment.rules_script(),
+        **{name: text for name, text in texts.items() if name.rpartition("/")[2] not in idle},
+        "job.sh": job,
+        "rules.sh": rules,
         "needs": "".join(f"{kind}\t{name}\n" for kind, name in plan.needs),
-        "layout": layout_table(plan.layout),
-        "user.env": FABRIC + UNBUFFERED + environment.exports(user_variables(plan)),
-        **({"slurm.env": environment.exports(words)} if (words := place.of_job(plan)) else {}),
-        **extra,
+        **boxed({"job.sh": job, "rules.sh": rules, "user.env": user}),
+        **(boxed({"slurm.env": environment.exports(words)}) if (words := place.of_job(plan)) else {}),
+        **by_mpirun(plan, mpirun),
     }
 
 
 def user_variables(plan: Plan) -> tuple[Variable, ...]:
     """Return the variables of the ranks: ours, then the user's. The user's PATH keeps our `ssh` and `mpirun` in
     front."""
-    shm = f"{plan.node_dir}/shm" if plan.spec.container.image else shm_dir(plan.node_dir)
+    shm = f"{plan.box_dir}/shm" if plan.spec.container.image else shm_dir(plan.node_dir)
     ours = rank_settings(alone=plan.alone, shm=shm)
-    front = f"{plan.node_dir}/bin:" if plan.spec.start.mode == "inside-out" else ""
+    front = f"{plan.box_dir}/bin:" if plan.spec.start.mode == "inside-out" else ""
     return (
         *ours,
         *(
@@ -341,13 +339,16 @@ def hostfiles(layout: Layout) -> dict[str, str]:
 
 def launch_files(plan: Plan) -> dict[str, str]:
     """Return name -> text of the files by which mpirun finds the nodes, and of its environment inside-out."""
+    if not plan.connect:
+        return {}
     inside = plan.spec.start.mode == "inside-out"
-    return {**hostfiles(plan.layout), **({"launch.env": inside_environment(plan)} if inside else {})}
+    launch = {"launch.env": inside_environment(plan), "layout": layout_table(plan.layout)} if inside else {}
+    return {**hostfiles(plan.layout), **launch}
 
 
 def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
     """Return launch.env of outside-in: the variables that the host's mpirun must see, the scheduler's first."""
-    variables = [Variable("TMPDIR", f"{plan.node_dir}/tmp")]
+    variables = [Variable("TMPDIR", f"{plan.box_dir}/tmp")]  # where ranks find mpirun
     if plan.connect:  # no scheduler starts mpirun's daemons
         variables += mpi_environment(_places(plan))
     else:
@@ -358,9 +359,9 @@ def outside_environment(plan: Plan, scheduler: tuple[Variable, ...]) -> str:
 def _places(plan: Plan) -> Places:
     short = {name.partition(".")[0] for name in plan.layout.nodes}
     return Places(
-        agent=f"{plan.node_dir}/bin/ssh",
-        hostfile=f"{plan.node_dir}/hostfile",
-        tmp=f"{plan.node_dir}/tmp",
+        agent=f"{plan.mpirun_dir}/bin/ssh",
+        hostfile=f"{plan.mpirun_dir}/hostfile",
+        tmp=f"{plan.box_dir}/tmp",
         bind_to=plan.spec.start.bind_to,
         cores=plan.spec.resources.cpus_per_task or 1,
         oversubscribe=plan.spec.force,
@@ -388,5 +389,5 @@ def inside_environment(plan: Plan) -> str:
     given_back = (Variable("OMPI_MCA_mca_base_env_list", back),) if back else ()
     script = () if spec.program.direct else place.of_script(plan)
     exports = environment.exports((*mpi_environment(_places(plan)), *given_back, *legacy, *script))
-    path = f"PATH={environment.quote(plan.node_dir + '/bin')}:$PATH\nexport PATH\n"
+    path = f"PATH={environment.quote(plan.box_dir + '/bin')}:$PATH\nexport PATH\n"
     return f'# shellcheck shell=sh source=user.env disable=SC2154\n{path}{exports}. "$mnrun_here/user.env"\n'

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 LONGEST = 4095  # bytes of a line without its end: below PIPE_BUF (pipe(7))
 AT_ONCE = 4  # lines from below, which are below 1024 bytes each
+COMMAND = re.compile(r"\d+\.\d+", re.ASCII)  # the process that asked, and its start time: a part of file names
 DATA = re.compile(r"(\w+ \S+ \S+ \S+ (?:in|out|err))(\+?) (\d+) (\S+)")
 
 
@@ -55,7 +56,7 @@ def route(line: str, nodes: Collection[str], gone: Mapping[str, str]) -> tuple[s
     except ValueError:
         return None
     reason = gone.get(to, "") if to in nodes else "it is not a node of this job"
-    if sender not in nodes:
+    if sender not in nodes or not COMMAND.fullmatch(identity):
         return None
     if not reason:
         return to, " ".join((word, to, sender, identity, kind, *data))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from mnrun import environment, mpi
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobspec import ContainerOptions, Image, JobSpec, Mount, Start
-from mnrun.model import Box, Layout, Phase, Plan, Step, Where, Words
+from mnrun.model import Box, Layout, Phase, Plan, Step, Where, Words, box_dir
 from mnrun.nodes import kit
 from mnrun.nodeset import counted
 from mnrun.planning import needs, starters
@@ -59,13 +59,14 @@ def node_dir(job: str) -> str:
 
 def _inside_out(spec: JobSpec, layout: Layout, job: str) -> Plan:
     here = node_dir(job)
+    inside = box_dir(here)
     box = RUNTIMES[spec.container.runtime].node(_box(spec, here, job))
     direct = spec.program.direct
     joined = _is_joined(spec)
     single = joined and len(layout.nodes) == 1
-    serve = () if single else _boxed(spec, here, "inside", "serve", (*box, *kit.inside(here, "worker.sh")))
-    words = _master_words(spec, layout, here)
-    run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(here, "wait_go.sh", *words)))
+    serve = () if single else _boxed(spec, here, "inside", "serve", (*box, *kit.inside(inside, "worker.sh")))
+    words = _master_words(spec, layout, inside)
+    run = _boxed(spec, here, "inside", "tmp", (*box, *kit.inside(inside, "wait_go.sh", *words)))
     others = "every other node" if joined else "every node"
     guard = "a guard on the node" if single else f"a guard on every node, and a container that waits on {others}"
     master = f"the {'' if single else 'master '}container, which waits for go: {_inside(spec, layout)}"
@@ -204,7 +205,7 @@ def _serve_outside(spec: JobSpec, box: Box, shared: bool) -> Step:
     parts = ["a guard on every node"]
     if shared:
         hold = SHARING[spec.container.runtime].hold(box)
-        container = _boxed(spec, here, "inside", "hold", (*hold, *kit.inside(here, "hold_container.sh")))
+        container = _boxed(spec, here, "inside", "hold", (*hold, *kit.inside(box_dir(here), "hold_container.sh")))
         parts.append("with the container that its ranks share")
     if spec.hosts.names:
         # Without a scheduler the host's mpirun starts its daemons through the pipe, or an sshd of the job's own. The
@@ -220,7 +221,7 @@ def _run_outside(spec: JobSpec, layout: Layout, job: str, shared: bool) -> Step:
     box = _box(spec, here, job)
     around = SHARING[spec.container.runtime].join(box) if shared else RUNTIMES[spec.container.runtime].rank(box)
     adverbs = ("join_container.sh",) if shared else ()
-    words = (*around, *kit.inside(here, "rank.sh", *spec.program.command))
+    words = (*around, *kit.inside(box_dir(here), "rank.sh", *spec.program.command))
     rank = _boxed(spec, here, spec.start.launcher, "tmp", words, adverbs)
     each = "one container for the ranks of a node" if shared else "a container for each rank"
     if spec.start.launcher == "srun":
@@ -282,7 +283,7 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
     """Return the container. mnrun's mounts come first, so that a user's mounts can lie above them."""
     program, container = spec.program, spec.container
     # A container may have a /dev/shm of its own. Apptainer then can mount nothing below that.
-    mounts = [Mount(here), Mount(kit.shm_dir(here), f"{here}/shm")]
+    mounts = [Mount(box_dir(here)), Mount(kit.shm_dir(here), f"{box_dir(here)}/shm")]
     if spec.start.mode == "inside-out" or RUNTIMES[container.runtime].USERS:
         mounts += [Mount(f"{here}/etc.passwd", "/etc/passwd"), Mount(f"{here}/etc.group", "/etc/group")]
     chdir, folder = (needs.place(spec, path) for path in (program.chdir, os.path.dirname(program.script)))
@@ -296,7 +297,7 @@ def _box(spec: JobSpec, here: str, job: str) -> Box:
         mounts.append(_mounted(spec, "the directory of --split-output", split, "--split-output"))
     return Box(
         image=container.image_name,
-        binds=(*mounts, *_above(spec, here)),
+        binds=(*mounts, *_above(spec, box_dir(here))),
         home=container.home,
         chdir=program.chdir,
         args=container.args,

@@ -9,7 +9,7 @@ from mnrun.connect import CONNECTS
 from mnrun.jobs.job_dir import Records
 from mnrun.model import Plan
 from mnrun.network import choose, facts
-from mnrun.nodes import kit, place
+from mnrun.nodes import place, sides
 from mnrun.nodes.status import Roster
 from mnrun.system.screen import Screen
 
@@ -19,12 +19,11 @@ def files(plan: Plan, roster: Roster, limits: bool, records: Records, screen: Sc
 
     `limits` says that a job has the resource limits of the shell that submitted it.
     """
-    found = _fabric(plan, roster, limits, records, screen)
-    workers = roster.in_order()
-    found.update(place.files(plan, workers[0]))
+    fabric, workers = _fabric(plan, roster, limits, records, screen), roster.in_order()
+    found = {**sides.by_mpirun(plan, fabric), **sides.boxed({**fabric, **place.files(plan, workers[0])})}
     if plan.connect:
-        found.update(CONNECTS[plan.connect].files(plan.node_dir, workers))
-        found.update(kit.launch_files(plan))
+        peers = CONNECTS[plan.connect].files(plan.mpirun_dir, workers)
+        found.update(sides.by_mpirun(plan, peers))
     return found
 
 

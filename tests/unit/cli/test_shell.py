@@ -34,7 +34,7 @@ from unit.wrappers.node import SHELLS, Node
 def test_a_shell_runs_once_in_the_master_container(kind: str) -> None:
     """Our wrapper, on the head; a step for a terminal says no other word about input."""
     plan = make(build(shell=kind), 1, 1)
-    assert plan.steps[1].argv[-2:] == ("/tmp/mnrun.7-abcdef/shell.sh", kind)
+    assert plan.steps[1].argv[-2:] == ("/tmp/mnrun.7-abcdef/box/shell.sh", kind)
     assert (plan.stdin, plan.counted) == ("", False)
     words = steps.srun(Where.HEAD, plan, SITE)
     assert ("--pty" in words) == (kind == "terminal")

@@ -12,7 +12,7 @@ from mnrun import environment
 from mnrun.files import folder, lean, wrapper, wrappers
 from mnrun.jobspec import Mount, Variable
 from mnrun.model import Layout
-from mnrun.nodes import kit
+from mnrun.nodes import kit, sides
 from unit.conftest import BOOT, Shell, own
 from unit.samples import build, job_spec, make
 
@@ -72,14 +72,35 @@ def test_a_file_that_got_in_by_mistake_is_noticed() -> None:
 def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     """A wrapper that is added to such a folder travels by itself; mpirun goes by all its names."""
     files = kit.files(make(job_spec(command=("./app",), image="/app.sif"), 2, 1), {"key": "secret"})
-    shell = set(wrappers(*kit.SENT, "pipe")) - {"ssh", "mpirun", "pipe_ssh.sh", "sbatch"} - OTHERS
-    assert {"guard.sh", "rank.sh", "worker.sh", "pipe_serve.sh"} < shell
-    assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & shell
-    ours = {"job.sh", "rules.sh", "needs", "layout", "user.env", "key"}
-    assert set(files) == shell | ours | {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun", "out/sbatch"}
+    programs = {"ssh", "mpirun", "pipe_ssh.sh", "sbatch"}
+    boxed = set(wrappers(*sides.IN_BOX, *sides.BY_MPIRUN, "pipe")) - programs - OTHERS
+    shell = set(wrappers(*sides.ON_NODE)) - OTHERS
+    boxed |= set(sides.SHARED)
+    assert {"guard.sh", "pipe_demux.sh"} < shell and {"rank.sh", "worker.sh", "pipe_serve.sh", "entered.sh"} < boxed
+    assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & (shell | boxed)
+    ours = {"job.sh", "rules.sh", "user.env", "key", "layout", "launch.env", "hostfile", "hostfile.hydra"}
+    ours |= {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun", "out/sbatch"}
+    assert set(files) == shell | {"job.sh", "rules.sh", "needs"} | {f"box/{name}" for name in boxed | ours}
     assert all(files[name] == lean(wrapper(name)) for name in shell)
-    assert files["bin/mpirun"] == lean(wrapper("mpirun"))
-    assert files["bin/mpiexec"] == files["bin/prterun"] == '#!/bin/sh\n. "${0%/*}/mpirun"\n'
+    assert all(files[f"box/{name}"] == lean(wrapper(name)) for name in boxed)
+    assert files["box/bin/mpirun"] == lean(wrapper("mpirun"))
+    assert files["box/bin/mpiexec"] == files["box/bin/prterun"] == '#!/bin/sh\n. "${0%/*}/mpirun"\n'
+
+
+def test_only_the_node_has_what_the_node_runs() -> None:
+    """S7: of all that a container may change, nothing runs on the node. A few scripts lie on both sides."""
+    files = kit.files(make(build("./app"), 2, 1), {})
+    names = {name for name in files if "/" not in name and name.endswith(".sh")}
+    assert {name for name in names if f"box/{name}" in files} == {*sides.SHARED, "job.sh", "rules.sh"}
+
+
+def test_outside_in_the_commands_of_mpirun_are_the_nodes() -> None:
+    """S7: a rank's container has none of mpirun's files, no key among them."""
+    job = build("./app", mode="outside-in", launcher="mpirun", hosts="node01:2,node02:1", connect="ssh")
+    files = kit.files(make(job, 2, 1), {"key": "secret"})
+    on_node = {"key", "hostfile", "user.env", "worker.sh", "session.sh", "sshd.sh", "bin/ssh", "wait_go.sh"}
+    assert on_node <= set(files)
+    assert not {f"box/{name}" for name in on_node - {"user.env"}} & set(files)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +116,8 @@ def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
 )
 def test_a_node_gets_what_its_plan_uses(given: dict[str, Any], sent: set[str]) -> None:
     """Each file costs every node time."""
-    assert OTHERS & set(kit.files(make(build("./app", **given), 2, 1), {})) == sent
+    files = kit.files(make(build("./app", **given), 2, 1), {})
+    assert OTHERS & {name.rpartition("/")[2] for name in files} == sent
 
 
 def test_no_two_wrappers_have_the_same_name() -> None:
@@ -110,8 +132,8 @@ def test_no_two_wrappers_have_the_same_name() -> None:
 )
 def test_a_node_gets_one_way_to_the_others(connect: str, sent: str, program: str) -> None:
     files = kit.files(make(job_spec(command=("./app",), image="/app.sif", connect=connect), 2, 1), {})
-    assert {"sshd.sh", "pipe_serve.sh"} & set(files) == {sent}
-    assert files["bin/ssh"] == lean(wrapper(program))
+    assert {"box/sshd.sh", "box/pipe_serve.sh"} & set(files) == {f"box/{sent}"}
+    assert files["box/bin/ssh"] == lean(wrapper(program))
 
 
 def test_what_the_wrappers_know_of_an_inside_out_job() -> None:
@@ -212,19 +234,19 @@ def test_what_every_node_must_have() -> None:
 
 def test_the_layout_goes_along() -> None:
     """`NODE RANKS`, from which each node knows its own share."""
-    assert kit.files(make(job_spec(command=("./app",)), 3, 2), {})["layout"] == "node01 3\nnode02 2\n"
+    assert kit.files(make(job_spec(command=("./app",)), 3, 2), {})["box/layout"] == "node01 3\nnode02 2\n"
 
 
 def test_variables_of_the_ranks() -> None:
     """user.env, whole: ours first, so that the user's are believed; his PATH keeps our ssh in front."""
     variables = (Variable("A", "it's"), Variable("PATH", "/opt/bin:/bin"), Variable("B", None))
     job = job_spec(command=("./app",), image="/app.sif", env=variables)
-    assert kit.files(make(job, 1, 1), {})["user.env"] == (
+    assert kit.files(make(job, 1, 1), {})["box/user.env"] == (
         f"{kit.FABRIC}{kit.UNBUFFERED}"
-        "export OMPI_MCA_btl_sm_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
-        "export OMPI_MCA_btl_vader_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
+        "export OMPI_MCA_btl_sm_backing_directory='/tmp/mnrun.7-abcdef/box/shm'\n"
+        "export OMPI_MCA_btl_vader_backing_directory='/tmp/mnrun.7-abcdef/box/shm'\n"
         "export A='it'\\''s'\n"
-        "export PATH='/tmp/mnrun.7-abcdef/bin:/opt/bin:/bin'\n"
+        "export PATH='/tmp/mnrun.7-abcdef/box/bin:/opt/bin:/bin'\n"
         "unset B\n"
     )
 
@@ -239,10 +261,10 @@ def test_variables_of_ranks_that_are_alone_in_their_containers() -> None:
         per="rank",
         env=(Variable("PATH", "/bin"),),
     )
-    assert kit.files(make(job, 2, 2), {})["user.env"] == (
+    assert kit.files(make(job, 2, 2), {})["box/user.env"] == (
         f"{kit.FABRIC}{kit.UNBUFFERED}"
-        "export OMPI_MCA_btl_sm_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
-        "export OMPI_MCA_btl_vader_backing_directory='/tmp/mnrun.7-abcdef/shm'\n"
+        "export OMPI_MCA_btl_sm_backing_directory='/tmp/mnrun.7-abcdef/box/shm'\n"
+        "export OMPI_MCA_btl_vader_backing_directory='/tmp/mnrun.7-abcdef/box/shm'\n"
         "export OMPI_MCA_btl_vader_single_copy_mechanism='none'\n"
         "export UCX_POSIX_USE_PROC_LINK='n'\n"
         "export MV2_SMP_USE_CMA='0'\n"
@@ -264,20 +286,20 @@ def test_what_a_plain_mpirun_finds_inside() -> None:
     plan = make(job, 2, 1)
     assert kit.inside_environment(plan) == (
         "# shellcheck shell=sh source=user.env disable=SC2154\n"
-        "PATH='/tmp/mnrun.7-abcdef/bin':$PATH\n"
+        "PATH='/tmp/mnrun.7-abcdef/box/bin':$PATH\n"
         "export PATH\n"
         "export OMPI_MCA_plm='rsh'\n"
         "export OMPI_MCA_ras='^slurm'\n"
-        "export OMPI_MCA_plm_rsh_agent='/tmp/mnrun.7-abcdef/bin/ssh'\n"
-        "export OMPI_MCA_orte_default_hostfile='/tmp/mnrun.7-abcdef/hostfile'\n"
+        "export OMPI_MCA_plm_rsh_agent='/tmp/mnrun.7-abcdef/box/bin/ssh'\n"
+        "export OMPI_MCA_orte_default_hostfile='/tmp/mnrun.7-abcdef/box/hostfile'\n"
         "export PRTE_MCA_plm='ssh'\n"
         "export PRTE_MCA_ras='^slurm'\n"
-        "export PRTE_MCA_plm_ssh_agent='/tmp/mnrun.7-abcdef/bin/ssh'\n"
-        "export PRTE_MCA_prte_default_hostfile='/tmp/mnrun.7-abcdef/hostfile'\n"
+        "export PRTE_MCA_plm_ssh_agent='/tmp/mnrun.7-abcdef/box/bin/ssh'\n"
+        "export PRTE_MCA_prte_default_hostfile='/tmp/mnrun.7-abcdef/box/hostfile'\n"
         "export OMPI_MCA_orte_keep_fqdn_hostnames='0'\n"
         "export PRTE_MCA_prte_keep_fqdn_hostnames='0'\n"
-        "export OMPI_MCA_orte_tmpdir_base='/tmp/mnrun.7-abcdef/tmp'\n"
-        "export PRTE_MCA_prte_tmpdir_base='/tmp/mnrun.7-abcdef/tmp'\n"
+        "export OMPI_MCA_orte_tmpdir_base='/tmp/mnrun.7-abcdef/box/tmp'\n"
+        "export PRTE_MCA_prte_tmpdir_base='/tmp/mnrun.7-abcdef/box/tmp'\n"
         "export OMPI_MCA_odls_base_max_threads='0'\n"
         "export PRTE_MCA_odls_base_max_threads='0'\n"
         "export OMPI_MCA_hwloc_base_binding_policy='none'\n"
@@ -285,14 +307,14 @@ def test_what_a_plain_mpirun_finds_inside() -> None:
         "export OMPI_MCA_rmaps_base_oversubscribe='1'\n"
         "export PRTE_MCA_rmaps_default_mapping_policy='slot:oversubscribe'\n"
         "export HYDRA_LAUNCHER='ssh'\n"
-        "export HYDRA_LAUNCHER_EXEC='/tmp/mnrun.7-abcdef/bin/ssh'\n"
+        "export HYDRA_LAUNCHER_EXEC='/tmp/mnrun.7-abcdef/box/bin/ssh'\n"
         "export HYDRA_RMK='user'\n"
-        "export HYDRA_HOST_FILE='/tmp/mnrun.7-abcdef/hostfile.hydra'\n"
+        "export HYDRA_HOST_FILE='/tmp/mnrun.7-abcdef/box/hostfile.hydra'\n"
         "export MV2_ENABLE_AFFINITY='0'\n"
         "export I_MPI_HYDRA_BOOTSTRAP='ssh'\n"
-        "export I_MPI_HYDRA_BOOTSTRAP_EXEC='/tmp/mnrun.7-abcdef/bin/ssh'\n"
+        "export I_MPI_HYDRA_BOOTSTRAP_EXEC='/tmp/mnrun.7-abcdef/box/bin/ssh'\n"
         "export I_MPI_HYDRA_RMK='user'\n"
-        "export I_MPI_HYDRA_HOST_FILE='/tmp/mnrun.7-abcdef/hostfile.hydra'\n"
+        "export I_MPI_HYDRA_HOST_FILE='/tmp/mnrun.7-abcdef/box/hostfile.hydra'\n"
         "export I_MPI_PIN='0'\n"
         "export hostlist='node01:2,node02:1'\n"
         "export np='3'\n"
@@ -444,14 +466,14 @@ def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str,
     assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
         "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
     )
-    assert files == ([] if old else ["bin", "guard.sh", "heard", "hold", "out", "own", "serve", "shm", "steady", "tmp"])
+    assert files == ([] if old else ["bin", "box", "guard.sh", "own", "steady"])
     assert not old or not (tmp_path / "node").exists()
 
 
 def test_the_head_waits_for_its_node(sh: Shell, tmp_path: Path) -> None:
-    """It begins once the guard has opened the pipe `gate`, with the job's mark, and its words arrive as they are."""
+    """It begins once the guard has made `open`, with the job's mark, and its words arrive as they are."""
     node = own(tmp_path / "mnrun.7-abcdef")
     (node / "head.sh").write_text('printf \'<%s>\' "$MNRUN_JOB_ID" "$@"\n')
-    script = f'(sleep 0.1; mkfifo {node}/gate; : >{node}/open) & exec "$@"'
+    script = f'(sleep 0.1; : >{node}/open) & exec "$@"'
     assert sh(script, *kit.head(str(node), ("sh", "a b", "$x;"))) == b"<7-abcdef><sh><a b><$x;>"
-    assert {path.name for path in node.iterdir()} == {"own", "open", "head.sh", "go"}
+    assert {path.name for path in node.iterdir()} == {"own", "open", "head.sh", "gate"}

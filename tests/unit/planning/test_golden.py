@@ -22,9 +22,8 @@ from pytest_mock import MockerFixture
 
 from mnrun.cli import main
 from mnrun.config import load
-from mnrun.connect import CONNECTS
 from mnrun.model import Plan, Site
-from mnrun.nodes import kit
+from mnrun.nodes import kit, sides
 from mnrun.planning import show
 from mnrun.running import probe, session, submission
 from mnrun.schedulers import SCHEDULERS
@@ -95,13 +94,11 @@ def with_commands(story: Story) -> Story:
 def sent(made: Plan, site: Site) -> str:
     """What each node of the job gets, but for the wrappers and the rules, which are files of their own."""
     outside = made.spec.start.mode == "outside-in"
-    launch = (
-        kit.outside_environment(made, SCHEDULERS[site.scheduler].launch_environment(made, site))
-        if outside
-        else kit.inside_environment(made)
-    )
-    files = {**kit.files(made, {"launch.env": launch}), **({} if outside else kit.hostfiles(made.layout))}
-    known = {*kit.node_wrappers(CONNECTS), "rules.sh"}
+    launch = {}
+    if outside:
+        launch["launch.env"] = kit.outside_environment(made, SCHEDULERS[site.scheduler].launch_environment(made, site))
+    files = kit.files(made, launch)
+    known = {*sides.node_wrappers(made.connect, not outside), "rules.sh"}
     return "".join(f"--- {name}\n{text}" for name, text in files.items() if name not in known)
 
 

@@ -76,13 +76,13 @@ def test_the_command_arrives_as_it_was_given(kind: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "mpirun -n 4 sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
-        ({"mpi_args": ("--map-by slot",)}, "mpirun -n 4 --map-by slot sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        ({}, "mpirun -n 4 sh /tmp/mnrun.7-abcdef/box/rank.sh ./app"),
+        ({"mpi_args": ("--map-by slot",)}, "mpirun -n 4 --map-by slot sh /tmp/mnrun.7-abcdef/box/rank.sh ./app"),
         ({"script": "job.sh"}, "/home/alice/run/job.sh ./app"),
-        ({"launcher": "env"}, "sh /tmp/mnrun.7-abcdef/start.sh sh /tmp/mnrun.7-abcdef/rank.sh ./app"),
+        ({"launcher": "env"}, "sh /tmp/mnrun.7-abcdef/box/start.sh sh /tmp/mnrun.7-abcdef/box/rank.sh ./app"),
         (
             {"launcher": "torchrun"},
-            "sh /tmp/mnrun.7-abcdef/start.sh sh /tmp/mnrun.7-abcdef/rank.sh torchrun --no-python ./app",
+            "sh /tmp/mnrun.7-abcdef/box/start.sh sh /tmp/mnrun.7-abcdef/box/rank.sh torchrun --no-python ./app",
         ),
     ],
 )
@@ -107,7 +107,7 @@ def test_what_the_master_container_runs(given: dict[str, Any], words: str) -> No
 def test_the_command_as_torchrun_takes_it(command: tuple[str, ...], words: tuple[str, ...]) -> None:
     """It starts files and modules of Python itself; its own options are the user's where he writes torchrun."""
     argv = make(build(*command, launcher="torchrun"), 2, 2).step(Phase.RUN).argv
-    assert argv[argv.index("/tmp/mnrun.7-abcdef/rank.sh") + 1 :] == words
+    assert argv[argv.index("/tmp/mnrun.7-abcdef/box/rank.sh") + 1 :] == words
 
 
 @pytest.mark.parametrize(("mpi", "starter"), [("auto", "mpirun"), ("openmpi", "mpirun"), ("mpich", "mpiexec.hydra")])
@@ -268,8 +268,8 @@ def test_a_users_mounts_come_after_ours() -> None:
     binds = [argv[place + 1] for place, word in enumerate(argv) if word == "--bind"]
     assert binds == [
         "/home/alice:/home/alice",
-        "/tmp/mnrun.7-abcdef:/tmp/mnrun.7-abcdef",
-        "/dev/shm/mnrun.7-abcdef:/tmp/mnrun.7-abcdef/shm",
+        "/tmp/mnrun.7-abcdef/box:/tmp/mnrun.7-abcdef/box",
+        "/dev/shm/mnrun.7-abcdef:/tmp/mnrun.7-abcdef/box/shm",
         "/tmp/mnrun.7-abcdef/etc.passwd:/etc/passwd",
         "/tmp/mnrun.7-abcdef/etc.group:/etc/group",
         "/data:/etc/group",

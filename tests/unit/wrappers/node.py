@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +19,34 @@ WHO = 'set -- $(cat /proc/$$/stat); shift 21; echo "$$ $1"'  # this shell's numb
 BY_INTO = ("clean_env.sh", "wait_go.sh", "hold_container.sh", "worker.sh", "stop.sh")
 
 
+PROCESS = re.compile(r"^(?:(rank) (\d+) \d+|(pid|serve|held)(?: (\d+))?) (\d+ \d+(?: pid:\[\d+\])?)$")
+
+
+def lay(place: Path, files: Mapping[str, str]) -> None:
+    """Write the files of a kit. Both sides of the directory are one here, since no container keeps them apart."""
+    (place / "box").symlink_to(".")
+    for name, text in files.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
 class Node:
-    """A node's directory as the guard leaves it, but that `up` is a file, so that it can be read at leisure."""
+    """A node's directory as the guard leaves it. Both sides of it are one."""
 
     def __init__(self, sh: Shell, path: Path) -> None:
         self.sh = sh
         self.path = path
         self._by_into: tuple[str, ...] = BY_INTO
+        self._lines = ""
 
     def fill(self, *ranks: int, launch: str = "", **given: Any) -> None:
         command = () if given.get("shell") else ("./app",)
         plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
         if plan.spec.start.mode == "outside-in":
             self._by_into = (*BY_INTO, "rank.sh")
-        for folder in ("bin", "out"):
-            (own(self.path) / folder).mkdir()
-        made = {"launch.env": launch, "up": "", "index": "0\n", "master": "127.0.0.1 20000\n"}
-        files = kit.files(plan, made)
-        for name, text in files.items():
-            (self.path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+        lay(own(self.path), kit.files(plan, {"launch.env": launch, "index": "0\n", "master": "127.0.0.1 20000\n"}))
+        os.mkfifo(self.path / "up")
+        self._up = os.open(self.path / "up", os.O_RDWR | os.O_NONBLOCK)
         for program in (*self.path.glob("bin/*"), *self.path.glob("out/*")):
             program.chmod(0o700)
 
@@ -44,10 +56,23 @@ class Node:
         start = entered if wrapper in self._by_into else (str(self.path / wrapper),)
         return self.sh(before + 'exec "$@"', shell, *start, *words, **how)
 
+    def _heard(self) -> list[str]:
+        with suppress(BlockingIOError):
+            while block := os.read(self._up, 65536):
+                self._lines += block.decode()
+        return self._lines.splitlines()
+
     @property
     def said(self) -> str:
-        """What would have gone up to the launcher; later words lie over earlier ones, as in no pipe."""
-        return (self.path / "up").read_text()
+        """What the guard would have heard, but for the processes that say who they are."""
+        heard = (re.sub(r"^(rank \d+ \d+) .*", r"\1", line) for line in self._heard())
+        return "".join(f"{line}\n" for line in heard if not PROCESS.match(line))
+
+    @property
+    def processes(self) -> dict[str, str]:
+        """What processes have said of themselves, by the names of the guard's files. The last word of each counts."""
+        found = filter(None, map(PROCESS.match, self._heard()))
+        return {f"pid.{it[2] or it[4]}" if it[1] or it[4] else str(it[3]): it[5] for it in found}
 
 
 def path_of(place: Path, names: Iterable[str]) -> str:

@@ -40,8 +40,8 @@ def test_a_rank_gets_the_changes_that_the_runtime_made(node: Node) -> None:
     b' "its=it's
     new" APPTAINER_BIND=/tmp APPTAINER_NAME=x /usr/bin/sleep 60 & pid=$!
     until grep -qs APPTAINER_NAME=x /proc/$pid/environ; do sleep 0.01; done # an exec gives it after the new name
-    changes $pid >made; kill $pid
-    cat made; gone=1; source ./made; echo "<$its$PATH${gone-}>"
+    changes $pid; kill $pid
+    printf %s "$mnrun_changes"; gone=1; eval "$mnrun_changes"; echo "<$its$PATH${gone-}>"
     """
     said = node.sh(f"cd {node.path}; mnrun_runtime=apptainer\n{script}", shell="bash").decode().splitlines()
     exports = ["export APPTAINER_NAME='x'", "export PATH='/image'", "export its='it'\\''s"]
@@ -117,7 +117,7 @@ def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
     found = node.run("clean_env.sh", "inside", "tmp", "env", "-0", shell="bash", environ={**leaks, **kept})
     arrived = dict(pair.decode().split("=", 1) for pair in found.split(b"\0")[:-1])
     assert {name: arrived[name] for name in kept} == kept
-    assert (arrived["MNRUN_JOB_ID"], arrived["TMPDIR"]) == ("7-abcdef", f"{node.path}/tmp")
+    assert (arrived["MNRUN_JOB_ID"], arrived["TMPDIR"]) == ("7-abcdef", f"{node.path}/box/tmp")
     assert (set(leaks) - {"TMPDIR"}) & set(arrived) == set()
     session = os.getsid(0)  # 0 where its leader is outside of this container: then nothing is noted
     began = session and Path(f"/proc/{session}/stat").read_text().rpartition(") ")[2].split()[19]

@@ -15,6 +15,7 @@ from mnrun.nodes import kit
 from unit.conftest import ADVERB, Shell
 from unit.decoys import Decoys
 from unit.samples import RECORDED, build, make
+from unit.wrappers.node import lay
 
 UUIDS = ("GPU-00", "GPU-11", "GPU-22", "GPU-33")
 NAMED = {"driver": "driver", "infiniband": "infiniband", "selinux": "selinux", "dockerd": "pid", "cdi": "cdi"}
@@ -33,11 +34,9 @@ class Node:
             folder.mkdir()
 
     def fill(self, runtime: str, **given: Any) -> None:
+        (self.path / "box").unlink(missing_ok=True)
         plan = make(build("./app", **{"runtime": runtime, "image": "app", **given}), 1)
-        for name, text in kit.files(plan, {"up": ""}).items():
-            place = self.path / name
-            place.parent.mkdir(exist_ok=True)
-            place.write_text(text)
+        lay(self.path, kit.files(plan, {"up": ""}))
         with (self.path / "engines.sh").open("a") as file:
             file.writelines(f"mnrun_{name}={self.has / place}\n" for name, place in NAMED.items())
 

@@ -13,6 +13,7 @@ from mnrun.files import wrapper
 from mnrun.nodes import kit
 from unit.conftest import ADVERB, Shell
 from unit.samples import RECORDED, build, make
+from unit.wrappers.node import lay
 
 SMI = """#!/bin/sh
 case $1 in -L) cat "$GPUS.list" ;; *) cat "$GPUS.query" ;; esac
@@ -121,9 +122,7 @@ def test_an_mps_daemon_is_found_in_a_container(sh: Shell, tmp_path: Path, adverb
     place, pipes, log = tmp_path / "node", tmp_path / "pipes", tmp_path / "log"
     for directory in (place, pipes, log, tmp_path / "bin"):
         directory.mkdir()
-    for name, text in kit.files(make(build("./app", runtime=runtime, image="/app.sif"), 1), {}).items():
-        (place / name).parent.mkdir(exist_ok=True)
-        (place / name).write_text(text)
+    lay(place, kit.files(make(build("./app", runtime=runtime, image="/app.sif"), 1), {}))
     (tmp_path / "bin/ch-run").write_text('#!/bin/sh\necho "$*"\n')
     (tmp_path / "bin/ch-run").chmod(0o755)
     environ = {

@@ -142,7 +142,7 @@ def test_the_end_of_the_filter(sh: Shell, filtering: str, said: str) -> None:
 say() {{ echo "$*"; }}; memory_used_up() {{ return 1; }}
 {function("finish")}
 mnrun_here=$PWD mnrun_left='' mnrun_first=''
-exec {{mnrun_life}}>/dev/null; : & mnrun_forwarder=$!
+exec {{mnrun_life}}>/dev/null {{mnrun_mouth}}>/dev/null; : & mnrun_forwarder=$! mnrun_admitting=$!
 {filtering}
 finish"""
     assert sh(script, shell="bash").decode().startswith(said)
@@ -275,7 +275,8 @@ def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
     script = f"""deaf() {{ :; }}; network() {{ :; }}; user_name() {{ :; }}; mnrun_node=n1 mnrun_beat=0.1
 {forward}
 }}
-mkfifo up; exec {{mnrun_up}}<>up; forward >said &
+process() {{ :; }}
+mkfifo up; exec {{mnrun_up}}<>up {{mnrun_address}}>address; forward >said &
 printf 'ra' >&"$mnrun_up"; until grep -q alive said; do :; done
 printf 'nk 3 8\nbye \n' >&"$mnrun_up"; wait; cat said"""
     said = sh(script, shell="bash").decode().splitlines()
@@ -309,10 +310,12 @@ finish() {{
   if memory_used_up; then echo "memory $REPLY"; fi
   if outer $$ "$start" ""; then echo lives; fi
 }}
+mnrun_id=$MNRUN_JOB_ID
 trap finish EXIT
 exit"""
-    assert sh(script, shell="bash").decode() == "lives\n"
-    assert sh(f"{script} 143", shell="bash", code=143).decode() == "lives\n"
+    environ = {"MNRUN_JOB_ID": "7-abcdef"}
+    assert sh(script, shell="bash", environ=environ).decode() == "lives\n"
+    assert sh(f"{script} 143", shell="bash", environ=environ, code=143).decode() == "lives\n"
 
 
 def test_a_second_signal_does_not_end_the_guard(sh: Shell) -> None:
@@ -333,7 +336,7 @@ def test_each_rank_of_a_node_may_begin(sh: Shell, ranks: int) -> None:
     """Whether it waits already, or comes later."""
     script = f"""set -euo pipefail
 {function("begin")}
-mkfifo there
+mkfifo there; exec {{mnrun_there}}<>there
 for _ in {{1..{ranks}}}; do (read -r line <there && echo begun) & done
 begin
 read -rt 9 line <there && echo begun

@@ -82,10 +82,8 @@ def test_the_heads_container_is_the_one_of_its_node(node: Node) -> None:
     node.fill(1, 1, connect="pipe")
     before = f"cd {node.path}; mkfifo go asks; exec 5<>go 6<>asks 8>&1 9>&1 >log 2>&1; echo go >&5\n"
     script = "echo out; echo errors >&2; [ ! -e /proc/self/fd/8 ] && [ ! -e /proc/self/fd/9 ] || echo open"
-    script += "; until grep -q ready up; do :; done; read pid rest <pid.serve; kill -KILL $pid"
-    script = f"{script.replace('up;', f'{node.path}/up;').replace('<pid', f'<{node.path}/pid')}"
-    assert node.run("wait_go.sh", "sh", "-c", script, before=before).decode() == "out\nerrors\n"
-    assert node.said == "ready\n"
+    script += f"; exec 3<>{node.path}/up; read word pid rest <&3; read ready <&3; echo $word $ready; kill -KILL $pid"
+    assert node.run("wait_go.sh", "sh", "-c", script, before=before).decode() == "out\nerrors\nserve ready\n"
     assert (node.path / "log").read_text() == ""
     assert "export PATH=" in (node.path / "session.env").read_text()
 

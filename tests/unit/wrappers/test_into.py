@@ -100,12 +100,12 @@ def test_the_head_waits_for_a_directory_that_comes_late(sh: Shell, tmp_path: Pat
     place = tmp_path / "mnrun.7-abcdef"
     script = """{
     sleep 0.1; mkdir -m 700 "$1"; sleep 0.1; echo "$1 node01 1 0" >"$1/own"
-    sleep 0.1; echo 'printf "<%s>" "$PWD" "$MNRUN_JOB_ID" "$@"' >"$1/head.sh"; sleep 0.1; mkfifo "$1/gate"; : >"$1/open"
+    sleep 0.1; echo 'printf "<%s>" "$PWD" "$MNRUN_JOB_ID" "$@"' >"$1/head.sh"; sleep 0.1; : >"$1/open"
     } &
     shift; exec "$@" 2>&1"""
     said = sh(script, str(place), *AWAIT, str(place), "a b", "$x;")
     assert said.decode() == f"<{place}><7-abcdef><a b><$x;>"
-    assert {path.name for path in place.iterdir()} == {"own", "open", "head.sh", "go"}
+    assert {path.name for path in place.iterdir()} == {"own", "open", "head.sh", "gate"}
 
 
 @pytest.mark.parametrize("gone", ['rm "$1/own"', 'rm -r "$1"'])

@@ -26,7 +26,6 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def node(sh: Shell, tmp_path: Path) -> Node:
     made = Node(sh, tmp_path / "mnrun.7-abcdef")
     made.fill(1, label=True)
-    (made.path / "pid.3").write_text("1 2 pid:[42]\n")
     return made
 
 
@@ -67,8 +66,8 @@ def test_the_guard_knows_the_program_and_not_its_reader(node: Node, path: str) -
     """Its number and start take the place of the shell's, in the same namespace; its input is its own."""
     script = f"{WHO}; cat"
     said = node.run("label.sh", "3", "sh", "-c", script, stdin=b"in\n", environ={"PATH": path}).decode()
-    pid, start, names = (node.path / "pid.3").read_text().split()
-    assert (said, names) == (f"3: {pid} {start}\n3: in\n", "pid:[42]")
+    pid, start, names = node.processes["pid.3"].split()
+    assert (said, names) == (f"3: {pid} {start}\n3: in\n", os.readlink("/proc/self/ns/pid"))
 
 
 def test_a_reader_that_goes_away_ends_the_program(node: Node, path: str) -> None:
@@ -86,5 +85,5 @@ def test_a_rank_with_labels(sh: Shell, tmp_path: Path, split: str, said: str) ->
     node.fill(1, mode="outside-in", launcher="srun", force=True, label=True, chdir=str(tmp_path), **given)
     environ = {"PMIX_RANK": "5", "SLURM_NTASKS": "8"}
     assert node.run("rank.sh", "sh", "-c", "echo hi; exit 9", environ=environ, code=9).decode() == said
-    assert node.said == "ended 5 9\n"
+    assert node.said == "rank 5 8\nended 5 9\n"
     assert not split or (tmp_path / "rank.5.out").read_text() == "hi\n"

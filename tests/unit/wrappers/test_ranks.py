@@ -159,7 +159,9 @@ def test_an_image_that_does_not_suit_the_starter(
     mpirun.chmod(0o700)
     environ = {**environ, "PATH": f"{mpirun.parent}:{decoys.without}"}
     node.run("rank.sh", "true", environ=environ, code=1 if speaks else 0)
-    assert node.said.startswith(f"fail the image has {speaks}, and srun --mpi=pmix does not" if speaks else "ended 0 0")
+    assert node.said.startswith(
+        f"fail the image has {speaks}, and srun --mpi=pmix does not" if speaks else "rank 0 1\nended 0 0"
+    )
 
 
 @pytest.mark.parametrize(("rank", "watched"), [("0", False), ("1", True)])
@@ -252,6 +254,5 @@ def test_a_rank_of_srun_tells_how_it_ended(node: Node, command: str, code: int, 
     environ = {"PMIX_RANK": "5", "SLURM_NTASKS": "8"}
     script = f"{WHO}; echo said >&2; {command}"
     said = node.run("rank.sh", "sh", "-c", script, before="exec 2>&1\n", shell=shell, environ=environ, code=code)
-    noted = (node.path / "pid.5").read_text().split()
-    assert said.decode() == f"{' '.join(noted)}\nsaid\n"
-    assert node.said == f"ended 5 {code}{told}\n"
+    assert said.decode() == f"{node.processes['pid.5']}\nsaid\n"
+    assert node.said == f"rank 5 8\nended 5 {code}{told}\n"

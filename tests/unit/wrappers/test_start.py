@@ -36,7 +36,6 @@ def start(
     node = Node(sh, tmp_path / "mnrun.7-abcdef")
     node.fill(*[ranks] * nodes, launcher="env")
     (node.path / "tmp").mkdir()
-    (node.path / "own.address").write_text("127.0.0.1\n")
     (node.path / "bin/ssh").write_text(HERE)
     (node.path / "stdin").touch()
     for name in ("ended", *(f"ended.{number}" for number in range(nodes))):

@@ -18,6 +18,7 @@ from mnrun.files import wrapper, wrappers
 from mnrun.nodes import kit
 from unit.conftest import Shell, own
 from unit.samples import build, make
+from unit.wrappers.node import lay
 
 # A process with any name; it says `named` once it has it, and stays for a while.
 NAMED = """import ctypes, os, sys, time
@@ -91,9 +92,10 @@ def test_a_process_that_has_ended_lives_no_more(scripts: Scripts) -> None:
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
 def test_a_process_notes_its_number_and_start(sh: Shell, shell: str) -> None:
     """And its namespace, where it is told to."""
-    script = """. "$1"; mnrun_noted a; mnrun_noted b pid:[42]; cat a b; set -- $(cat /proc/$$/stat); echo "$$ ${22}" """
+    script = """. "$1"; mnrun_self; echo "$mnrun_process"; mnrun_names=pid:[42]; mnrun_self; echo "$mnrun_process"
+    set -- $(cat /proc/$$/stat); echo "$$ ${22}" """
     bare, spaced, who = sh(script, str(wrappers()["pid.sh"]), shell=shell).decode().splitlines()
-    assert (bare, spaced) == (f"{who} ", f"{who} pid:[42]")
+    assert (bare, spaced) == (who, f"{who} pid:[42]")
 
 
 # Whose is a process
@@ -109,9 +111,7 @@ def fill(place: Path, **given: Any) -> str:
     """Write the kit there, for a job that is called as the directory is; say that name."""
     job = place.name.partition(".")[2]
     files = kit.files(make(build("./app", **given), 1), {"sessions": ""})
-    for name, text in files.items():
-        (place / name).parent.mkdir(exist_ok=True)
-        (place / name).write_text(text.replace("7-abcdef", job))
+    lay(place, {name: text.replace("7-abcdef", job) for name, text in files.items()})
     return job
 
 
