@@ -131,3 +131,47 @@ def test_an_evil_image_whose_job_is_killed(cluster: Cluster, desk: Desk) -> None
         assert cleaned.code == 0, cleaned
         assert left() == []
         forget(cluster)
+
+
+REACHES = """
+can() { if sh -c "$2" >/dev/null 2>&1; then echo "$1"; fi; }
+can home "cat DESK/secret && : >DESK/new"
+for side in /tmp/mnrun.*-*; do can node "[ -e $side/guard.sh ] && : >$side/new"; done
+can processes "cat /proc/[0-9]*/cmdline | tr '\\\\0' _ | grep -q 'sleep_[7]200'"
+"""
+NODE, HOME, OTHERS = {"node"}, {"home"}, {"processes"}
+# runtime, options -> the reach of a program in its container inside-out. Outside-in, each sees processes, too.
+REACHED: list[tuple[str, tuple[str, ...], set[str]]] = [
+    ("apptainer", (), HOME | NODE),
+    ("apptainer", APART, NODE),
+    ("apptainer", OUTSIDE, set()),
+    ("charliecloud", (), HOME | NODE | OTHERS),
+    ("charliecloud", APART, NODE | OTHERS),
+    ("charliecloud", CHARLIECLOUD, OTHERS),
+    *(
+        (runtime, options, reach)
+        for runtime in ("docker", "podman")
+        for options, reach in (((), HOME), (APART, set()), ((*APART, "--hardened"), set()))
+    ),
+]
+
+
+@pytest.mark.parametrize(("runtime", "options", "reach"), some(REACHED, [REACHED[n] for n in (1, 2, 5, 6)]))
+def test_what_an_image_reaches(
+    request: pytest.FixtureRequest,
+    cluster: Cluster,
+    desk: Desk,
+    runtime: str,
+    options: tuple[str, ...],
+    reach: set[str],
+) -> None:
+    """S7: the table of docs/security.md."""
+    if runtime in ("docker", "podman"):
+        request.getfixturevalue("engines")
+    desk.put("secret", "top secret\n", 0o600)
+    with victim(cluster, cluster.nodes[0]):
+        for start, more in ("inside", set()), ("srun", OTHERS):
+            words = Way(start, "ompi5", runtime=runtime).words if runtime != "apptainer" else Way(start, "ompi5").words
+            program = ("sh", "-c", REACHES.replace("DESK", desk.path))
+            result = cluster.alice(cluster.launch(*words, *options, "--", *program, nodes=1, tasks=1))
+            assert (result.code, {*result.out.split()}) == (0, reach | more), result

@@ -21,7 +21,7 @@ SAY = (
     "if e['RANK'] == '0': s.bind((e['MASTER_ADDR'], int(e['MASTER_PORT'])))\n"
     "ours = ('JAX_', 'HOROVOD_', 'MASTER_', 'OMPI_', 'PMIX_')\n"
     "told = {n: e[n] for n in e if n.startswith(ours) or 'RANK' in n or 'SIZE' in n}\n"
-    "print(json.dumps({**told, 'node': os.uname().nodename}))"
+    "print(json.dumps({**told, 'node': os.uname().nodename}) + '\\n', end='')"  # in one write
 )
 PYTHON = ("python3", "-c", SAY)
 

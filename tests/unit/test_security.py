@@ -18,6 +18,7 @@ TOLD = "it promises nothing: it tells what others or the user can do"
 WORD = "it explains a word or names a place"
 
 Tests = tuple[str, ...]
+REACH = ("test_evil_image::test_what_an_image_reaches",)
 # heading -> the beginning of each statement -> its tests, as FILE::FUNCTION. A file without a folder is in tests/live.
 PROMISES: Mapping[str, Mapping[str, Tests | str]] = {
     "Security": {
@@ -72,6 +73,22 @@ PROMISES: Mapping[str, Mapping[str, Tests | str]] = {
             "test_hostile_user::test_hostile_home_is_not_needed",
             "test_neighbours::test_neighbours_are_out_of_sight_inside_out",
         ),
+    },
+    "Options that keep something from an image": {
+        "none, Apptainer": REACH,
+        "`--no-home`, Apptainer": REACH,
+        "`--no-home --container-args --contain`": REACH,
+        "none, Charliecloud": REACH,
+        "`--no-home`, Charliecloud": REACH,
+        "`--no-home --container-args --private-tmp`": REACH,
+        "none, Docker": REACH,
+        "`--no-home`, Docker": REACH,
+        "`--no-home --hardened`": REACH,
+        "A program that reaches the node's side": (
+            "test_evil_image::test_an_evil_image",
+            "test_evil_image::test_an_evil_image_whose_job_is_killed",
+        ),
+        "Programs of a container that sees": TOLD,
     },
     "Looking at files of other people": {
         "`mnrun submit --dry-run`": (
