@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, SSH, WAYS, Way, cells, one, some, turn
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SSH, WAYS, Way, cells, one, some, turn
 from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .stranger import kill
@@ -263,3 +263,16 @@ def test_end_of_a_run_that_is_kept(cluster: Cluster) -> None:
     for path in kept:
         assert b"PRIVATE KEY" not in path.read_bytes(), path
     cluster.wipe()
+
+
+def test_what_a_program_has_mounted(cluster: Cluster) -> None:
+    """(L2) A FUSE file system in TMPDIR, whose program has ended with the job, keeps nothing of it on the node."""
+    with cluster.path(OMPI5, cluster.nodes[0]).open("rb") as image:
+        offset = image.read(1 << 20).find(b"hsqs")
+    text = 'cd /; mkdir "$TMPDIR/a b"; squashfuse_ll -o offset=$1 $2 "$TMPDIR/a b"; test -d "$TMPDIR/a b/usr"; echo $?'
+    words = ("--runtime", "host", "--launcher", "env", "--", "sh", "-c", text, "x", str(offset), OMPI5)
+    begin = time.monotonic()
+    result = cluster.alice(cluster.launch(*words, nodes=1, tasks=1))
+    assert (result.code, result.out) == (0, "0\n"), result
+    clean_soon(cluster, begin)
+    assert "mnrun." not in cluster.root(cluster.nodes[0], "cat", "/proc/mounts")
