@@ -39,6 +39,7 @@ def node_wrappers(connect: str, inside: bool) -> dict[str, str]:
     """
     on_node, in_box, by_mpirun = _texts(*ON_NODE), _texts(*IN_BOX), _programs(connect)
     in_box["out/sbatch"] = by_mpirun.pop("sbatch")
+    in_box["out/srun"] = '#!/bin/sh\n. "${0%/*}/sbatch"\n'
     in_box.update((name, on_node[name]) for name in SHARED)
     (in_box if inside else on_node).update(by_mpirun)
     return {**on_node, **boxed(in_box)}

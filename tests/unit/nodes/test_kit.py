@@ -79,7 +79,7 @@ def test_the_kit_has_all_wrappers_and_the_jobs_files() -> None:
     assert {"guard.sh", "pipe_demux.sh"} < shell and {"rank.sh", "worker.sh", "pipe_serve.sh", "entered.sh"} < boxed
     assert not {"boot.sh", "pull_image.sh", "survey.sh", "deaf.sh"} & (shell | boxed)
     ours = {"job.sh", "rules.sh", "user.env", "key", "layout", "launch.env", "hostfile", "hostfile.hydra"}
-    ours |= {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun", "out/sbatch"}
+    ours |= {"bin/ssh", "bin/mpirun", "bin/mpiexec", "bin/prterun", "out/sbatch", "out/srun"}
     assert set(files) == shell | {"job.sh", "rules.sh", "needs"} | {f"box/{name}" for name in boxed | ours}
     assert all(files[name] == lean(wrapper(name)) for name in shell)
     assert all(files[f"box/{name}"] == lean(wrapper(name)) for name in boxed)

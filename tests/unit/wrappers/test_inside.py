@@ -132,6 +132,18 @@ def test_sbatch_hands_on_nothing_of_the_job(node: Node, tmp_path: Path, shell: s
     assert handed_in(f"{node.path}/out/sbatch", inner) == handed_in(f"{tmp_path}/image/sbatch", outer)
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_srun_names_no_directory_of_the_job(node: Node, tmp_path: Path, shell: str) -> None:
+    """("S1") A step's node may lack them, and another user may make them there. The step is still this job's."""
+    node.fill(1)
+    executable(tmp_path / "image/srun", 'printf "<%s>" "$@" "$PATH" "${TMPDIR-none}" "$MNRUN_JOB_ID" "$RANK"')
+    path = f"{tmp_path}/image:{os.environ['PATH']}"
+    environ = {"PATH": f"{node.path}/out:{node.path}/bin:{path}", "TMPDIR": f"{node.path}/tmp", "MNRUN_JOB_ID": "7-abcdef"}
+    line = f"cd /; exec {shell.replace('bash', 'bash --posix')} {node.path}/out/srun -N2 'a b'"
+    said = node.sh(line, environ={**environ, "RANK": "0"}).decode()
+    assert said == f"<-N2><a b><{path}><none><7-abcdef><0>"
+
+
 def mpirun(node: Node, real: Path, words: str, environ: Mapping[str, str], shell: str = "sh") -> str:
     """What the image's mpirun says, a link to `real`, when `mpirun WORDS` is called in the container."""
     (real.parent / "mpirun").symlink_to(real.name)
