@@ -169,7 +169,7 @@ def test_submit_an_array_and_cancel_its_last_task(cluster: Cluster, desk: Desk) 
     known = cluster.root(LOGIN, "scontrol", "-o", "show", "job", array).splitlines()
     assert [line.split()[2] for line in known] == ["ArrayTaskId=1", "ArrayTaskId=0"], known
     cluster.root(LOGIN, "scancel", f"{array}_1")
-    wait_for(lambda: f"job {array} was cancelled" in said(1), "cancelled", state=lambda: said(1))
+    wait_for(lambda: f"job {array}_1 was cancelled" in said(1), "cancelled", state=lambda: said(1))
     cluster.root(LOGIN, "scancel", array)
     for task in range(2):
         done = cluster.alice(["env", "MNRUN_SLURM_POLL=1s", "mnrun", "wait", f"{array}_{task}"])

@@ -33,7 +33,8 @@ last_words() { # Print the errors of the runtime, or else the last lines of the 
 }
 
 waits() { # Print the process that the node waits for: of the job's processes without a child, the youngest
-  # Helpers of mnrun's run in the job's directory, and often start in the same tick as the program. The program goes first.
+  # Helpers of mnrun's run in the job's directory or its `box`, and often start in the same tick as the program. The
+  # program goes first.
   local pid latest=0 last='' program=$((1 << 60)) # more ticks than any node has been up
   local -A start=() parents=()
   alive
@@ -41,7 +42,7 @@ waits() { # Print the process that the node waits for: of the job's processes wi
   for pid in "${mnrun_alive[@]}"; do
     stat_of "$pid" || continue
     start[$pid]=${mnrun_stat[19]} parents[${mnrun_stat[1]}]=1
-    [[ /proc/$pid/cwd -ef . ]] || ((start[$pid] += program))
+    [[ /proc/$pid/cwd -ef . || /proc/$pid/cwd -ef box ]] || ((start[$pid] += program))
   done
   for pid in "${!start[@]}"; do
     if [[ -z ${parents[$pid]-} ]] && ((start[$pid] >= latest)); then latest=${start[$pid]} last=$pid; fi

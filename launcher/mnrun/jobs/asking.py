@@ -59,8 +59,8 @@ def views(
     or 0 if the records tell all.
 
     If `ids` is empty, the jobs are all of the last seven days, and `read` returns the records of those that have run
-    for longer. An answer from before `changed` or a record does not count, nor does one that lacks a job of `ids`.
-    `fresh` asks anew. Raises SchedulerError.
+    for longer. An answer from before `changed` or a record does not count, nor does one that lacks a job of `ids`, or in
+    which a job still waits that has begun since. `fresh` asks anew. Raises SchedulerError.
     """
     now = time.time()
     if ids and all(state.final(identity, records) is not None for identity in ids):
@@ -69,7 +69,7 @@ def views(
     newest = max([changed, *(record.told for record in records.values())])
     answer = scheduler.jobs(0 if fresh else max(now - newest, SOON))
     lost = _lost(ids, records, answer, now)
-    if lost and answer.time < now:
+    if (lost or _has_begun_since(answer, records)) and answer.time < now:
         answer = scheduler.jobs(0)
         lost = _lost(ids, records, answer, now)
     longer = [job.id for job in answer.jobs if job.active and job.id not in records]
@@ -77,6 +77,13 @@ def views(
         records = {**records, **read(longer)}
     history = scheduler.history(lost) if lost or not ids else ()
     return *state.gather(ids, _jobs(answer, records), history, records, now), answer.time
+
+
+def _has_begun_since(answer: Snapshot, records: Mapping[str, JobRecord]) -> bool:
+    """Return whether a job that waits in the answer has recorded a later start, and no end."""
+    waiting = {job.id for job in answer.jobs if job.state == "PENDING"}
+    runs = (record.begun for name, record in records.items() if name in waiting and not record.over)
+    return any(begun is not None and begun.time > answer.time for begun in runs)
 
 
 def _lost(ids: Sequence[str], records: Mapping[str, JobRecord], answer: Snapshot, now: float) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from mnrun.schedulers.queue import NEW, Job, Queue, Snapshot
 LOOK = 0.5  # seconds between two looks at the directories
 # Seconds until the next question once a job seems to have ended. The pause then doubles, up to `poll`.
 PROMPT = 1.0
+SPAN = re.compile(r"[\d:-]*\d:\d\d")  # a time as `span` writes it, which each question makes shorter
 Say = Callable[[str], None]
 PATIENCE = 10  # questions in a row without an answer of the scheduler, after its first answer
 
@@ -102,8 +104,9 @@ class Reasons:
         for job in jobs:
             if job.state != "PENDING" or job.reason == NEW or not any(map(job.covers, ids)):
                 continue
-            if self._told.get(job.id) != job.reason:
-                self._told[job.id] = job.reason
+            reason = SPAN.sub("", job.reason)
+            if self._told.get(job.id) != reason:
+                self._told[job.id] = reason
                 waits = job.reason if job.reason.startswith("waits ") else f"waits: {job.reason}"
                 self._say(f"job {job.id} {waits}")
 

@@ -291,6 +291,14 @@ def test_a_record_of_the_end_counts_above_an_older_answer(
     )
 
 
+def test_a_job_that_began_after_the_answer(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
+    """Slurm is asked anew, however young its answer is."""
+    slurm.known, slurm.age, slurm.news = (Job("7", "train", "PENDING", "x"),), 1.5, (Job("7", "train", "RUNNING"),)
+    made(jobs, "7", None, time=time.time() - 0.5)
+    assert mnrun("status", "7").out.splitlines()[1].split()[:3] == ["7", "train", "running"]
+    assert slurm.asked[-1] == "anew"
+
+
 def test_status_while_slurmctld_is_down(mnrun: Terminal, slurm: Slurm) -> None:
     slurm.down = True
     done = mnrun("status")
@@ -540,6 +548,24 @@ def test_logs_of_a_task_without_a_directory(mnrun: Terminal, slurm: Slurm, jobs:
     assert (done.code, done.out) == (0, "loading\n")
     assert done.err == "mnrun: job 7_[0-8] waits: other jobs are before it\nmnrun: job 7_4: done, with code 0\n"
     trace.assert_called_once()
+
+
+def test_a_time_that_gets_shorter_is_told_once(mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture) -> None:
+    made(jobs, "7")
+    reasons = ["starts in 1-00:00:59 at the earliest", "starts in 0:29 at the earliest", "its start time has not come"]
+
+    def look(age: float = 0) -> Snapshot:
+        if not reasons:
+            made(jobs / "later", "7", 0)
+            (jobs / "later" / "7" / "0").rename(jobs / "7" / "0")
+            return Snapshot((Job("7", "x", "COMPLETED"),), time.time())
+        return Snapshot((Job("7", "x", "PENDING", reasons.pop(0)),), time.time())
+
+    mocker.patch("time.sleep")
+    mocker.patch.object(slurm, "jobs", side_effect=look)
+    mocker.patch.object(slurm, "poll", 0.0)
+    said = [line.partition("7 ")[2] for line in mnrun("wait", "7").err.splitlines()]
+    assert said[:2] == ["waits: starts in 1-00:00:59 at the earliest", "waits: its start time has not come"]
 
 
 def test_logs_of_ranks(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:

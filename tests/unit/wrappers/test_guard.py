@@ -198,12 +198,13 @@ def test_a_container_that_names_no_error(sh: Shell) -> None:
 def test_what_a_node_waits_for(sh: Shell) -> None:
     """Of the job's processes the youngest without a child, with the place in the kernel where it waits.
 
-    What runs in the job's directory is a helper of mnrun's, so an older process elsewhere comes first.
+    What runs in the job's directory or its `box` is a helper of mnrun's, so an older process elsewhere comes first.
     """
     script = f"""set -euo pipefail
+mkdir box
 {wrapper("processes.sh")}
 {function("waits", "detach.sh")}
-trap 'kill "$other" "$first" "$below"' EXIT
+trap 'kill "$other" "$first" "$below" ${{helper-}}' EXIT
 (cd / && exec sleep 60) >/dev/null & other=$!
 until [[ /proc/$other/cwd -ef / ]]; do sleep 0.02; done
 sleep 61 >/dev/null & first=$!
@@ -214,11 +215,16 @@ alive() {{ mnrun_alive=("$first" "$below" "$second"); }}
 waits
 alive() {{ mnrun_alive=("$first" "$other" "$below"); }}
 waits
+(cd box && exec sleep 63) >/dev/null & helper=$!
+until [[ /proc/$helper/cwd -ef box ]]; do sleep 0.02; done
+alive() {{ mnrun_alive=("$other" "$helper"); }}
+waits
 alive() {{ mnrun_alive=(); }}
 waits"""
-    said, elsewhere, nothing = sh(script, shell="bash").decode().splitlines()
+    said, elsewhere, boxed, nothing = sh(script, shell="bash").decode().splitlines()
     assert said.startswith("waits sleep 62 (") and said.endswith(")"), said
     assert elsewhere.startswith("waits sleep 60 ("), elsewhere
+    assert boxed.startswith("waits sleep 60 ("), boxed
     assert nothing == "waits "
 
 
