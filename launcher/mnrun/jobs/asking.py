@@ -59,8 +59,8 @@ def views(
     or 0 if the records tell all.
 
     If `ids` is empty, the jobs are all of the last seven days, and `read` returns the records of those that have run
-    for longer. An answer from before `changed` or a record does not count, nor does one that lacks a job of `ids`, or in
-    which a job still waits that has begun since. `fresh` asks anew. Raises SchedulerError.
+    for longer. An answer from before `changed` or a record does not count, nor does one that lacks a job of `ids`. Nor
+    does one in which a job still waits that has begun since. `fresh` asks anew. Raises SchedulerError.
     """
     now = time.time()
     if ids and all(state.final(identity, records) is not None for identity in ids):

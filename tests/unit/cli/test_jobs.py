@@ -550,7 +550,9 @@ def test_logs_of_a_task_without_a_directory(mnrun: Terminal, slurm: Slurm, jobs:
     trace.assert_called_once()
 
 
-def test_a_time_that_gets_shorter_is_told_once(mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture) -> None:
+def test_a_time_that_gets_shorter_is_told_once(
+    mnrun: Terminal, slurm: Slurm, jobs: Path, mocker: MockerFixture
+) -> None:
     made(jobs, "7")
     reasons = ["starts in 1-00:00:59 at the earliest", "starts in 0:29 at the earliest", "its start time has not come"]
 

@@ -138,7 +138,11 @@ def test_srun_names_no_directory_of_the_job(node: Node, tmp_path: Path, shell: s
     node.fill(1)
     executable(tmp_path / "image/srun", 'printf "<%s>" "$@" "$PATH" "${TMPDIR-none}" "$MNRUN_JOB_ID" "$RANK"')
     path = f"{tmp_path}/image:{os.environ['PATH']}"
-    environ = {"PATH": f"{node.path}/out:{node.path}/bin:{path}", "TMPDIR": f"{node.path}/tmp", "MNRUN_JOB_ID": "7-abcdef"}
+    environ = {
+        "PATH": f"{node.path}/out:{node.path}/bin:{path}",
+        "TMPDIR": f"{node.path}/tmp",
+        "MNRUN_JOB_ID": "7-abcdef",
+    }
     line = f"cd /; exec {shell.replace('bash', 'bash --posix')} {node.path}/out/srun -N2 'a b'"
     said = node.sh(line, environ={**environ, "RANK": "0"}).decode()
     assert said == f"<-N2><a b><{path}><none><7-abcdef><0>"
