@@ -29,7 +29,8 @@ SHELL_VARIABLES = (
 # Variables of the wrappers around a program, and the mark of a job's processes.
 MNRUN_VARIABLES = ("mnrun_", "MNRUN_JOB_ID")
 
-# The number of a scheduler's job. A process with another one is another job's (processes.sh has these names, too).
+# The number of a scheduler's job. A process with another one is another job's. processes.sh and start_node.sh have
+# these names, too.
 JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 
 INSIDE = "inside"  # inside-out: the containers of the serving step and the master container
@@ -215,15 +216,16 @@ def for_another_job(environ: Mapping[str, str]) -> dict[str, str]:
         return dict(environ)
     place = f"/mnrun.{environ['MNRUN_JOB_ID']}"  # the end of its directories' names
     path = [part for part in environ.get("PATH", "").split(":") if place not in part]
-    rest = {n: v for n, v in environ.items() if not _leaks(n) and place not in v.partition(":")[0]}
+    leaking = _leaking()
+    rest = {n: v for n, v in environ.items() if not _leaks(n, leaking) and place not in v.partition(":")[0]}
     return {**rest, **({"PATH": ":".join(path)} if "PATH" in environ else {})}
 
 
-def _leaks(name: str) -> bool:
+def _leaks(name: str, leaking: Iterable[str]) -> bool:
     def matches(patterns: Iterable[str]) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
-    return matches(_leaking()) and not matches(SETTINGS)
+    return matches(leaking) and not matches(SETTINGS)
 
 
 def for_srun(environ: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from mnrun.errors import LaunchError, NodeError, UsageError
 from mnrun.jobs import archive, asking, launches, records
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.records import JobRecord, Submitted
-from mnrun.schedulers import BATCH, SCHEDULERS
+from mnrun.schedulers import SCHEDULERS
 
 
 def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
@@ -53,8 +53,7 @@ def without_start(identity: str, bases: Sequence[Path]) -> JobRecord | None:
     It is a task that waits, or whose setup lines run, with the request of its array. Or it is a batch script of the
     user's own. The result is None for other jobs. Raises UsageError for an array of scripts.
     """
-    traces = (scheduler.trace(identity) for scheduler in BATCH.values() if records.is_id(identity))
-    trace = next(filter(None, traces), None)
+    trace = asking.trace(identity)
     if trace is None or trace.owner:
         return None
     whole, _, task = identity.partition("_")
@@ -84,9 +83,7 @@ def absence(identity: str, bases: Sequence[Path]) -> LaunchError:
 
 def _without_records(identity: str, bases: Sequence[Path]) -> LaunchError:
     """Return the error for a job without records: a live run, or a batch script with a plain line of mnrun."""
-    number = identity.partition("-")[0]
-    traces = (scheduler.trace(number) for scheduler in BATCH.values() if records.is_id(number))
-    trace = next(filter(None, traces), None)
+    trace = asking.trace(identity.partition("-")[0])
     only = "only mnrun submit, and runs with --keep, leave records"
     if trace is None or trace.owner:
         return asking.unknown([identity], bases)

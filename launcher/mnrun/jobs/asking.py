@@ -13,7 +13,7 @@ from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.records import JobRecord, is_id
 from mnrun.jobs.state import JobView
 from mnrun.schedulers import BATCH
-from mnrun.schedulers.model import RUNNING
+from mnrun.schedulers.model import RUNNING, Trace
 from mnrun.schedulers.queue import Job, Queue, Snapshot
 
 SOON = 2.0  # seconds: changes of the records do not make the questions more frequent than that
@@ -96,13 +96,18 @@ def _jobs(answer: Snapshot, records: Mapping[str, JobRecord]) -> list[Job]:
     return [job for job in answer.jobs if not (job.active and _ended_since(records.get(job.id), answer.time))]
 
 
+def trace(identity: str) -> Trace | None:
+    """Return what a scheduler still knows of a job, or None if that is nothing. The job may be another user's."""
+    traces = (scheduler.trace(identity) for scheduler in BATCH.values() if is_id(identity))
+    return next(filter(None, traces), None)
+
+
 def unknown(ids: Sequence[str], bases: Iterable[Path]) -> SchedulerError:
     """Return the error for ids that are no jobs of this user's: another user's job, or nobody's."""
     for identity in ids:
-        traces = (scheduler.trace(identity) for scheduler in BATCH.values() if is_id(identity))
-        owner = next((trace.owner for trace in traces if trace is not None and trace.owner), "")
-        if owner:
-            return SchedulerError(f"job {identity} is {owner}'s", "mnrun status shows your jobs")
+        found = trace(identity)
+        if found is not None and found.owner:
+            return SchedulerError(f"job {identity} is {found.owner}'s", "mnrun status shows your jobs")
     names, places = ", ".join(ids), ", ".join(map(str, bases))
     remedy = "mnrun status shows your jobs; --job-dir names another place for records"
     return SchedulerError(f"no job {names} of yours: neither Slurm nor {places} knows it", remedy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,12 +10,12 @@ from pathlib import Path
 from mnrun.errors import SchedulerError
 from mnrun.jobs import archive, asking, state
 from mnrun.jobs.records import JobRecord
+from mnrun.schedulers.model import SPAN
 from mnrun.schedulers.queue import NEW, Job, Queue, Snapshot
 
 LOOK = 0.5  # seconds between two looks at the directories
 # Seconds until the next question once a job seems to have ended. The pause then doubles, up to `poll`.
 PROMPT = 1.0
-SPAN = re.compile(r"[\d:-]*\d:\d\d")  # a time as `span` writes it, which each question makes shorter
 Say = Callable[[str], None]
 PATIENCE = 10  # questions in a row without an answer of the scheduler, after its first answer
 
@@ -104,7 +103,7 @@ class Reasons:
         for job in jobs:
             if job.state != "PENDING" or job.reason == NEW or not any(map(job.covers, ids)):
                 continue
-            reason = SPAN.sub("", job.reason)
+            reason = SPAN.sub("", job.reason)  # each question makes a time shorter
             if self._told.get(job.id) != reason:
                 self._told[job.id] = reason
                 waits = job.reason if job.reason.startswith("waits ") else f"waits: {job.reason}"

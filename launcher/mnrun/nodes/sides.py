@@ -22,12 +22,17 @@ def _texts(*folders: str) -> dict[str, str]:
     return {name: lean(path.read_text(encoding="utf-8")) for name, path in wrappers(*folders).items()}
 
 
+def _alias(name: str) -> str:
+    """Return the text of a program beside the program `name`, which it runs under its own name."""
+    return f'#!/bin/sh\n. "${{0%/*}}/{name}"\n'
+
+
 def _programs(connect: str) -> dict[str, str]:
     """Return name -> text of the wrappers that run where mpirun's daemons do."""
     texts = _texts(*BY_MPIRUN, *filter(None, [connect]))
     programs = {name: texts.pop(name) for name in ("ssh", "mpirun")}
     programs["ssh"] = texts.pop("pipe_ssh.sh", programs["ssh"])
-    programs.update(dict.fromkeys(("mpiexec", "prterun"), '#!/bin/sh\n. "${0%/*}/mpirun"\n'))
+    programs.update(dict.fromkeys(("mpiexec", "prterun"), _alias("mpirun")))
     return {**texts, **{f"bin/{name}": text for name, text in programs.items()}}
 
 
@@ -39,7 +44,7 @@ def node_wrappers(connect: str, inside: bool) -> dict[str, str]:
     """
     on_node, in_box, by_mpirun = _texts(*ON_NODE), _texts(*IN_BOX), _programs(connect)
     in_box["out/sbatch"] = by_mpirun.pop("sbatch")
-    in_box["out/srun"] = '#!/bin/sh\n. "${0%/*}/sbatch"\n'
+    in_box["out/srun"] = _alias("sbatch")
     in_box.update((name, on_node[name]) for name in SHARED)
     (in_box if inside else on_node).update(by_mpirun)
     return {**on_node, **boxed(in_box)}

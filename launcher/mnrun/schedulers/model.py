@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -101,6 +102,9 @@ class BatchStart:
 def number(text: str) -> int:
     """Return a number of a scheduler's, or 0 for a text that is none. None is longer than 64 bits."""
     return int(text) if text.isdecimal() and len(text) <= 20 else 0
+
+
+SPAN = re.compile(r"[\d:-]*\d:\d\d")  # what `span` returns
 
 
 def span(seconds: int) -> str:

@@ -107,8 +107,7 @@ def _ranges(text: str) -> list[range]:
 @dataclass(frozen=True)
 class PartitionNode:
     """A node in a partition. `state` is a word of sinfo(1), NODE STATE CODES, without its mark. `mark` has it: `*` for
-    a node that does not answer. `memory` is in MB. `gpu_types` and `features` are words
-    with commas between them."""
+    a node that does not answer. `memory` is in MB. `gpu_types` and `features` are words with commas between them."""
 
     partition: str
     default: bool

@@ -24,13 +24,17 @@ _UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}  # in MB, which is --m
 Names = Callable[[str], Sequence[str]]
 
 
-def named(message: str, spec: JobSpec, nodes: Sequence[PartitionNode], names: Names) -> str:
-    """Return the names that there are, if Slurm refuses one of the request, and else "".
+def refused(message: str) -> str:
+    """Return the option whose name Slurm refuses, or "" if its refusal is about something else."""
+    return next((option for words, option in _NAMES if words in message.lower()), "")
+
+
+def named(name: str, spec: JobSpec, nodes: Sequence[PartitionNode], names: Names) -> str:
+    """Return the names that there are for the option `name`, if the request has it, and else "".
 
     `nodes` are all nodes for a partition, and those of the job's partitions for a feature. `names` asks Slurm for the
     accounts and QOS of this user, and for reservations.
     """
-    name = next((option for words, option in _NAMES if words in message.lower()), "")
     given = spec.batch.text(name) if name else ""
     if not given:
         return ""

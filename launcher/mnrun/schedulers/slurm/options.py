@@ -134,15 +134,14 @@ def shortage(
     if "node configuration" in message.lower():
         its = _its_nodes(spec, nodes, environ)
         return _too_wide(spec, its) or offers.amounts(spec, its)
-    if "invalid" not in message.lower():
-        return ""
+    name = offers.refused(message)
     there: Sequence[PartitionNode] = ()
-    if "partition name" in message.lower() or "invalid partition" in message.lower():
+    if name == "partition":
         with suppress(SchedulerError):
             there = nodes()
-    elif "feature" in message.lower():
+    elif name == "constraint":
         there = _its_nodes(spec, nodes, environ)
-    return offers.named(message, spec, there, names)
+    return offers.named(name, spec, there, names)
 
 
 def doubts(spec: JobSpec, nodes: Callable[[], Sequence[PartitionNode]], environ: Mapping[str, str] = {}) -> list[Fault]:
